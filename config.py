@@ -47,6 +47,7 @@ DCASGD_MEAN_SQUARE_DECAY = 0.95  # how slowly that running mean forgets
 # --- Sync-Switch ----------------------------------------------------------------------------------
 SWITCH_ORDER = "10"  # of the segments: 1 is BSP, 0 is ASP
 BSP_SHARE = 0.125  # of the samples that BSP uses, where no steps are given
+MOMENTUM_RAMP = 0.05  # of the samples of a run, in which --switch-momentum linear or doubling brings the momentum back
 SEARCH_BETA = 0.01  # accuracy that a share of BSP may cost in the search
 SEARCH_REPEATS = 5  # runs of each share in the search
 SEARCH_SETTINGS = 4  # shares that the search tries: 50, 25, 12.5, 6.25 % where all are accepted
@@ -91,7 +92,7 @@ DEFAULT_GPU_ID = 0
 EVAL_DURATION = 1  # evaluate every that many rounds, on rank 0
 FOLLOW_PATIENCE = 600.0  # seconds without a new checkpoint after which python -m esync.evaluate ends
 EVALUATION_RESTARTS = 3  # times that rank 0 starts its evaluating process again after it was killed
-EVALUATION_STILL = 60.0  # seconds without any processor time after which that counts as hung
+EVALUATION_STILL = 60.0  # seconds without any processor time after which that process counts as hung
 EVAL_BATCH_SIZE = 500  # images of one forward pass of the evaluation
 LOG_DIR = "logs"
 LOG_DISK_FULL = 600.0  # seconds that a worker goes on, or waits in the end, while a full disk does not take its logs
@@ -115,7 +116,7 @@ STATE_SERVER_SWITCH_INTERVAL = 0.0005  # seconds that one thread of the server m
 STATE_SERVER_CONNECTIONS = 4096  # of callers at the same time: every worker keeps one
 STATE_SERVER_STRANGERS = 4096  # connections at the same time that have sent no complete, authorised request yet
 STATE_SERVER_STRANGER_PATIENCE = 5.0  # seconds that such a connection has for it
-STATE_SERVER_OTHER_FILES = 200  # of the process's limit: journals, the database, sockets that listen
+STATE_SERVER_OTHER_FILES = 200  # file descriptors left for journals, the database and listening sockets
 STATE_SERVER_KEEP_ALIVE = 3600  # seconds that a connection may be silent
 STATE_SERVER_MAX_HEADERS = 32_768  # bytes of one request's headers
 STATE_SERVER_MAX_BODY = 16_384  # bytes of one request's body
@@ -127,10 +128,11 @@ JOURNAL_BYTES = 16_777_216  # size at which a job's journal is begun anew from t
 JOURNAL_RETRY = 5.0  # seconds before a journal that could not be written is tried again
 HISTORY_INTERVAL = 0.5  # seconds between two batches for the database
 HISTORY_BATCH = 1000  # entries of one batch
-HISTORY_QUEUE = 50_000  # entries that wait for the database; what comes on top is dropped and counted
+HISTORY_QUEUE = 50_000  # entries that wait for the database; further ones are dropped and counted
 HISTORY_RETRY_MAX = 10.0  # seconds between two attempts to reach a database that is gone
 HISTORY_RUNS = 200  # finished runs that are kept
 HISTORY_PAGE = 1000  # rows of one answer
+HISTORY_REPORT_ROUNDS = 100_000  # rounds, of all workers, that a report is made from at most
 CURVE_POINTS = 240  # of one curve of a run
 CURVE_CELLS = 20_000  # points × workers that are added up for one curve
 REPORT_INTERVAL = 0.5  # seconds between two reports of a worker; what it does in between is added up
@@ -153,7 +155,7 @@ SCHEDULER_PORT = 9091
 ANNOUNCE_AFTER = 10.0  # seconds of waiting before a line says for what and for whom
 START_TIMEOUT = 300.0  # seconds to wait for the other processes of the cluster to appear
 ROUND_TIMEOUT = 600.0  # seconds to wait for the other workers' commits in one round
-WORKERS_GONE = 30.0  # seconds without any worker before a parameter server ends, where newcomers are expected
+WORKERS_GONE = 30.0  # seconds without any worker before a parameter server ends, where replacements are expected
 EVERYONE_GONE = 2.0  # seconds without a connection to anybody before a scheduler ends
 PEER_GONE = 5.0  # seconds without a connection to the scheduler or a server before a worker ends
 CONNECTION_GONE = 1.0  # seconds without a connection to a worker before a server counts it as dead
@@ -161,7 +163,7 @@ LEASE = 30.0  # seconds of silence before --elastic goes on without a worker; lo
 HEARTBEAT_EVERY = 0.5  # seconds between two heartbeats of a worker; a quarter of a shorter lease
 STATUS_EVERY = 2.0  # seconds between two looks of a worker, in the middle of a round, whether the run goes on
 WAIT_FOR_REPLACEMENT = 0.0  # seconds that a dead worker's place stays free before the run ends, where none is promised
-KEEP_ALIVE = (5, 2, 5)  # seconds of silence before the kernel asks after another machine, between questions; questions
+KEEP_ALIVE = (5, 2, 5)  # TCP keep-alive: seconds of silence before the first probe, seconds between probes, probes
 BUCKET_ELEMENTS = 999_992  # float32 values in one push or pull; just under 4 MB
 
 # --- collectives ----------------------------------------------------------------------------------
@@ -183,6 +185,7 @@ COLLECTIVE_FAREWELL = 3.0  # seconds that the others have to take leave when the
 
 # --- launcher -------------------------------------------------------------------------------------
 LAUNCH_LINE_EVERY = 5.0  # seconds between two lines of progress where the output is no terminal
+LAUNCH_PROGRAM_SILENCE = 60.0  # seconds without output before a line says so of programs that report no rounds
 LAUNCH_RESTARTS = 3  # replacements of one worker (or starts of a state server) before the job counts as failed
 LAUNCH_WAIT_FOR_HOST = 300.0  # seconds before processes of a host that does not answer are given up; < ROUND_TIMEOUT
 LAUNCH_RETRY = (1.0, 15.0)  # seconds before a host that does not answer is tried again: at first, at most
@@ -195,7 +198,7 @@ LAUNCH_LEASE = 25.0  # … and seconds without one after which they end: before 
 LAUNCH_COPY = 20.0  # seconds without news before copying the logs of other machines is given up
 SSH_CONNECT_TIMEOUT = 10.0  # seconds to reach another machine
 SSH_ARRIVING = 6  # connections to one machine that may be under way at the same time
-SSH_ALIVE_INTERVAL = 5.0  # seconds between two questions whether a connection still works …
+SSH_ALIVE_INTERVAL = 5.0  # seconds between two probes of a connection …
 SSH_ALIVE_COUNT = 6  # … and how many of them may stay without an answer
 
 # --- simulation -----------------------------------------------------------------------------------
@@ -211,6 +214,41 @@ SIMULATE_ANSWER_TIME = 2e-4  # seconds of the state server for every call
 SIMULATE_EVALUATION_TIME = 10.0  # virtual seconds that evaluating a model once takes
 SIMULATE_TIMES_TO = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.92)  # accuracies whose time of reaching the result tells
 SIMULATE_LOGGED_WORKERS = 100  # clusters of more than that many write no round files unless told to
+
+# --- planning -------------------------------------------------------------------------------------
+PLAN_GAIN = 0.2  # a class that deviates more from SGD is recommended where it gains more than that share
+#: Flag → values that are tried beside its default, in every mode that has the flag; collectives come on top.
+PLAN_VARIATIONS = {
+    "compression": ("fp16", "2bit", "topk:0.01"),
+    "overlap": (True,),
+    "local_iterations": (50,),
+    "slowest_iterations": (2,),
+    "query_mode": ("delayed-ack",),
+    "staleness": (10,),
+}
+PLAN_FASTEST = 6  # groups of fastest devices that are tried, at most; a group ends where the next device takes …
+PLAN_SLOWER = 1.05  # … at least that many times as long for an iteration
+PLAN_ROUNDS = 10  # of the first simulation of a candidate, or fewer, where there are many workers, …
+PLAN_COMMITS = 600  # … so that a commit of each worker in each round makes no more than that; doubled …
+PLAN_COLLECTIVE_WORKERS = 32  # collectives of more workers are not tried: their messages grow with the square
+PLAN_STEADY = 0.01  # … until samples/s change by less than that share, …
+PLAN_EVENTS = 40_000  # … or a simulation has had more events than that
+PLAN_EQUAL = 0.04  # methods of a class whose samples/s differ by less than that share count as equally fast
+PLAN_COLLECTIVE = 1.5  # speeds of collectives have been predicted up to that many times too high
+PLAN_BUSY = 0.9  # share of the devices' speed from which on nothing else is a bottleneck
+PLAN_SHOWN = 3  # methods of each class that the table shows, beside those without further flags
+
+# --- measuring a cluster --------------------------------------------------------------------------
+MEASURE_DEVICES = 6.0  # seconds for which the iterations of all devices are measured, at least …
+MEASURE_DEVICES_MOST = 20.0  # … and at most, where a device takes long for one
+MEASURE_START = 120.0  # seconds that a device has to do its first iterations, or a server to be measured
+MEASURE_ANNOUNCE = 5.0  # seconds between two lines that say what is being measured
+MEASURE_LINK = 0.6  # seconds for which bytes are sent from one host to another …
+MEASURE_LINK_MOST = 3.0  # … and at most, where they are few; …
+MEASURE_LINK_SHARED = 2.0  # seconds for which all workers' hosts exchange bytes with a server's, each way; …
+MEASURE_LINK_WARM_UP = 0.2  # … the first seconds do not count: TCP begins slowly, and queues are empty
+MEASURE_ROUND_TRIPS = 30  # questions by which the latency between two hosts is measured
+MEASURE_TOLERANCE = 0.1  # relative difference below which two hosts count as equal
 
 # --- summaries and figures ------------------------------------------------------------------------
 TARGET_ACCURACY = 0.8  # test accuracy whose time of reaching makes the speedup

@@ -1,3 +1,3 @@
-"""The published entrance to the state server, which is in `esync.state_server`: manage.py."""
+"""The published entrance to the state server, `esync.state_server`: manage.py."""
 
-import esync as esync  # says where modules are that were here
+import esync as esync  # says where the modules that were here are now

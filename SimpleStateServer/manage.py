@@ -1,7 +1,9 @@
 #!/usr/bin/env python
-"""Django's command line, for instance `cd SimpleStateServer && python manage.py runserver 0.0.0.0:10010`.
+"""Django's command line for the state server.
 
-That starts what `python -m esync.state_server` starts, with fewer flags.
+    cd SimpleStateServer && python manage.py runserver 0.0.0.0:10010
+
+This starts the same server as `python -m esync.state_server`, with fewer flags.
 """
 
 import os
@@ -11,7 +13,7 @@ from pathlib import Path
 
 def main() -> None:
     """Run the command given on the command line."""
-    # Run as a script, Python looks for modules beside this file; the packages lie one level above.
+    # Started with a script, Python looks for modules beside it; the packages lie one level above.
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     os.environ["DJANGO_SETTINGS_MODULE"] = "esync.state_server.settings"
     from django.core.management import execute_from_command_line

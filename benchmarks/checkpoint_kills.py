@@ -1,10 +1,13 @@
-"""What does a kill -9 cost? `python benchmarks/checkpoint_kills.py [--kills 50] [--json FILE]`.
+"""What does a kill -9 cost?
 
-1. A process that writes checkpoints of 11 million weights and their momentum, one after the other, is killed at random
-   moments of the writing. The next process has to find a whole one, and every weight and momentum in it is compared
-   with what it should be.
-2. Jobs of three workers lose their parameter server and are started again with --resume; their accuracies are compared
-   with those of jobs that were left alone, and so is how soon everybody had ended.
+    python benchmarks/checkpoint_kills.py [--kills 50] [--json FILE]
+
+1. A process that writes checkpoints of 11 million weights and their momentum, one after the other,
+   is killed at random moments of the writing. The next process has to find a whole one, and every
+   weight and momentum in it is compared with what it should be.
+2. Jobs of three workers lose their parameter server and are started again with --resume; their
+   accuracies are compared with those of jobs that were left alone, and so is how soon everybody had
+   ended.
 """
 
 import json
@@ -42,7 +45,7 @@ MODES: dict[str, dict[str, Any]] = {
 
 
 def expected(rounds: int) -> tuple[np.float32, np.float32]:
-    """Weight and momentum after so many steps with gradient 1."""
+    """Return weight and momentum after a number of steps with gradient 1."""
     weight, velocity = np.float32(1.0), np.float32(0.0)
     for _ in range(rounds):
         velocity = MOMENTUM * velocity - RATE
@@ -51,7 +54,10 @@ def expected(rounds: int) -> tuple[np.float32, np.float32]:
 
 
 def write_until_killed(directory: Path, out: Any) -> None:
-    """The process that is killed: says what it went on from, then when each writing begins and ends."""
+    """Write checkpoints until this process is killed.
+
+    It prints from which round it continues, and when each writing begins and ends.
+    """
     parameters = [mx.gluon.Parameter(f"weight{i}", shape=(SIDE, SIDE), init=mx.init.One()) for i in range(4)]
     for parameter in parameters:
         parameter.initialize()
@@ -78,7 +84,10 @@ def write_until_killed(directory: Path, out: Any) -> None:
 
 
 def kill_once(directory: Path, chance: random.Random, usual: float) -> dict[str, Any]:
-    """Start the process, kill it while it writes its second or third checkpoint; what was seen."""
+    """Start the process and kill it while it writes its second or third checkpoint.
+
+    Returns what was observed.
+    """
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -115,7 +124,7 @@ def kill_once(directory: Path, chance: random.Random, usual: float) -> dict[str,
 
 
 def kills(count: int, seed: int) -> dict[str, Any]:
-    """Kill, look, kill; the table."""
+    """Kill that many processes; return the figures."""
     chance = random.Random(seed)
     rows: list[dict[str, Any]] = []
     with tempfile.TemporaryDirectory() as folder:
@@ -146,13 +155,13 @@ def kills(count: int, seed: int) -> dict[str, Any]:
 
 
 def job(folder: Path, mode: str, *flags: str) -> Job:
-    """A job of three workers."""
+    """Return a job of three workers."""
     train = {**MODES[mode], "rounds": ROUNDS, "eval_duration": EVALUATED, "no_export": True}
     return Job(folder, *flags, steps=(0.1, 0.2, 0.3), **train)
 
 
 def accuracies(done: Job) -> dict[int, float]:
-    """Round → accuracy."""
+    """Return the accuracies of a job by round."""
     return {number: entry["accuracy"] for number, entry in done.entries(0).items() if "accuracy" in entry}
 
 
@@ -162,7 +171,7 @@ def _ended_well(running: Job) -> None:
 
 
 def lose_the_server(mode: str, seed: int) -> dict[str, Any]:
-    """One job left alone, and one whose server is killed."""
+    """Run a job undisturbed, and one whose server is killed; return the figures."""
     with tempfile.TemporaryDirectory() as first, tempfile.TemporaryDirectory() as second:
         with job(Path(first), mode) as alone:
             _ended_well(alone)
@@ -199,7 +208,7 @@ def lose_the_server(mode: str, seed: int) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Run both parts; 1 where a checkpoint was lost or a job did not go on."""
+    """Run both parts; return 1 if a checkpoint was lost or a job did not go on."""
     parser = program.parser(__doc__)
     parser.add_argument("--kills", type=int, default=50, help="of a writing process (default: %(default)s)")
     parser.add_argument("--modes", nargs="*", default=list(MODES), choices=list(MODES), help="of the jobs")

@@ -1,14 +1,17 @@
-"""What do the collectives cost? `python benchmarks/collectives.py [real] [simulated] [--json FILE]`.
+"""What do the collectives cost?
 
-real: two processes on this machine, 4 MB to 400 MB. The bare sum by every collective and by MPI's own allreduce as it
-is; and whole exchanges (read, sum, rule, write) by every collective, by --collective auto and by a parameter server.
-All that takes place without a server takes turns, so that a busy machine is busy for all of it; the median of the
-rounds counts. With two ranks the three own collectives do the same, so they also show how much is chance.
+    python benchmarks/collectives.py [real] [simulated] [--json FILE]
+
+real: two processes on this machine, 4 MB to 400 MB. The bare sum by every collective and by MPI's
+own allreduce as it is; and whole exchanges (read, sum, rule, write) by every collective, by
+--collective auto and by a parameter server. All that takes place without a server takes turns, so
+that a busy machine is busy for all of it; the median of the rounds counts. With two ranks the three
+own collectives do the same, so they also show how much is chance.
 
 Sizes that FILE has already are not measured again, so that this can be stopped and taken up again.
 
-simulated: 3 to 64 workers, 4 kB to 400 MB, 1 Gbit/s and 0.2 ms, one port each, beside the cost model's prediction; and
-what --collective auto would use after its trials, against the best.
+simulated: 3 to 64 workers, 4 kB to 400 MB, 1 Gbit/s and 0.2 ms, one port each, beside the cost
+model's prediction; and what --collective auto would use after its trials, against the best.
 """
 
 import argparse
@@ -34,7 +37,7 @@ from esync.exchange.collectives import SCHEDULES
 from esync.exchange.collectives.autotuner import Autotuner
 from esync.exchange.collectives.cost import Costs, predict
 from esync.exchange.collectives.engine import CollectiveEngine, bucket_bytes
-from esync.exchange.collectives.transport import Pauses
+from esync.exchange.collectives.transport import Backoff
 
 OWN = tuple(SCHEDULES)
 SIZES = (4_000_000, 40_000_000, 400_000_000)
@@ -48,7 +51,7 @@ LATENCY = 2e-4
 
 
 def bare(size: int) -> None:
-    """A rank: prints, on rank 0, the seconds of every sum by every collective, as JSON."""
+    """Run a rank; on rank 0, print the seconds of every sum by every collective as JSON."""
     from esync.exchange.collectives.mpi import MPITransport
 
     transport = MPITransport()
@@ -57,7 +60,7 @@ def bare(size: int) -> None:
     other = np.empty_like(values)
 
     def sums(engine: CollectiveEngine) -> Callable[[], None]:
-        return lambda: engine.run(values, Pauses(config.COLLECTIVE_PAUSE))
+        return lambda: engine.run(values, Backoff(config.COLLECTIVE_PAUSE))
 
     ways = {name: sums(CollectiveEngine(name, transport)) for name in (*OWN, "mpi")}
     ways["MPI_Allreduce"] = lambda: world.Allreduce(values, other)
@@ -74,7 +77,10 @@ def bare(size: int) -> None:
 
 
 def whole(names: list[str], size: int) -> None:
-    """A worker: prints, on rank 0, the seconds of every exchange by each of them, which take turns, as JSON."""
+    """Run a worker; on rank 0, print the seconds of every exchange as JSON.
+
+    The collectives `names` take turns.
+    """
     from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
     from esync.exchange.protocol.round_state import Limits
     from esync.runtime.watchdog import Watchdog
@@ -114,7 +120,7 @@ def whole(names: list[str], size: int) -> None:
 
 
 def run_ranks(words: list[str]) -> Any:
-    """What rank 0 has printed."""
+    """Run two ranks under mpiexec; return what rank 0 has printed."""
     mpiexec = Path(sys.executable).with_name("mpiexec")
     command = [str(mpiexec) if mpiexec.exists() else "mpiexec", "-n", "2", sys.executable, __file__, *words]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -123,14 +129,14 @@ def run_ranks(words: list[str]) -> Any:
 
 
 def run_servers(size: int) -> Any:
-    """The same of an exchange with a scheduler, a parameter server and two workers."""
+    """Return the same for exchanges with a scheduler, a parameter server and two workers."""
     with Cluster(2) as cluster:
         cluster.start(*[(__file__, "--whole", "ps", "--size", str(size))] * 2)
         return next(found["ps"] for found in cluster.results() if found)
 
 
 def real(sizes: list[int], server_up_to: int, figures: dict[str, Any], written: Callable[[], None]) -> None:
-    """All of it that is not in the figures; prints as it goes."""
+    """Measure everything that the figures lack, and print it."""
     for size in sizes:
         if str(size) in figures:
             continue
@@ -156,7 +162,7 @@ def real(sizes: list[int], server_up_to: int, figures: dict[str, Any], written: 
 
 
 def simulated_collective(name: str, ranks: int, size: int) -> float:
-    """Seconds of virtual time."""
+    """Return the seconds of virtual time that a collective takes."""
     from esync.simulate.allreduce import Allreduce
     from esync.simulate.engine import SimulationEngine as VirtualTime
     from esync.simulate.network import Link, Network
@@ -174,7 +180,7 @@ def simulated_collective(name: str, ranks: int, size: int) -> float:
 
 
 def simulated_server(ranks: int, size: int) -> float:
-    """The same with one parameter server, by the simulator's own exchange."""
+    """Return the same with one parameter server, by the simulator's own exchange."""
     from esync.algorithms.ssgd import SSGD
     from esync.exchange import STATISTICS, WEIGHTS
     from esync.exchange.protocol.round_state import Limits
@@ -189,7 +195,7 @@ def simulated_server(ranks: int, size: int) -> float:
     from esync.simulate.world import WorkerModel
 
     class Numerics:
-        samples, evaluates = 60_000, False
+        samples, evaluates, data_digest = 60_000, False, ""
         wire: Mapping[str, int] | None = {WEIGHTS: size // 4, STATISTICS: 0}
 
         def start(self, rank: int, world: Any) -> Any:
@@ -206,7 +212,7 @@ def simulated_server(ranks: int, size: int) -> float:
 
 
 def simulated(ranks: list[int], sizes: list[int]) -> list[dict[str, Any]]:
-    """All of it; prints as it goes."""
+    """Simulate all cases, print them, and return the figures."""
     costs = Costs(LATENCY + config.SIMULATE_MPI_MESSAGE_TIME, 1 / GIGABIT, config.SIMULATE_ADDING, servers=1)
     rows = []
     for count in ranks:
@@ -239,7 +245,7 @@ def simulated(ranks: list[int], sizes: list[int]) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    """Measure."""
+    """Measure the chosen parts."""
     parser = program.parser(__doc__)
     parser.add_argument("parts", nargs="*", choices=("real", "simulated", []), help="default: both")
     parser.add_argument("--sizes", type=int, nargs="+", default=list(SIZES), help="bytes, of the real ones")

@@ -1,20 +1,26 @@
-"""What does `--compression` save, and what does it cost? `python benchmarks/compression.py [PART …] [--json FILE]`.
+"""What does `--compression` save, and what does it cost?
 
-* wire: a real cluster on this machine, two workers and one server, ResNet-18's 11 million weights: bytes of an exchange
-  counted at the workers' sockets, its seconds with and without the local step before it, and seconds of processor
-  time on a worker and on the server. Three clusters of each kind take turns, because a machine's speed changes;
+    python benchmarks/compression.py [PART …] [--json FILE]
+
+* wire: a real cluster on this machine, two workers and one server, ResNet-18's 11 million weights:
+  bytes of an exchange counted at the workers' sockets, its seconds with and without the local step
+  before it, and seconds of processor time on a worker and on the server. Three clusters of each
+  kind take turns, because a machine's speed changes;
 * codec: seconds to pack and to unpack ResNet-18's weights, on one core;
-* cost: two workers and a server of ResNet-18's size in this process, without a network: processor seconds of the
-  server's main thread for a round (it packs in a second one meanwhile), and of a worker for its payload and for the
-  answer. Processor time, so that it can be measured on a busy machine;
-* traffic: the paper's cluster (clusters/paper.yaml, 1 Gbit/s) in virtual time without gradients: efficiency, computing
-  time ratio, and bytes per second at the server beside ASGD's;
+* cost: two workers and a server of ResNet-18's size in this process, without a network: processor
+  seconds of the server's main thread for a round (it packs in a second one meanwhile), and of a
+  worker for its payload and for the answer. Processor time, so that it can be measured on a busy
+  machine;
+* traffic: the paper's cluster (clusters/paper.yaml, 1 Gbit/s) in virtual time without gradients:
+  efficiency, computing time ratio, and bytes per second at the server beside ASGD's;
 * accuracy: the same real cluster trains lenet on Fashion-MNIST, with ESync, with and without fp16;
-* lenet: the paper's cluster with real gradients of lenet, with as much less bandwidth as lenet is smaller than
-  ResNet-18, so that an exchange takes as long: time to an accuracy of 0.8, final accuracy, bytes.
+* lenet: the paper's cluster with real gradients of lenet, with as much less bandwidth as lenet is
+  smaller than ResNet-18, so that an exchange takes as long: time to an accuracy of 0.8, final
+  accuracy, bytes.
 
-What `--json FILE` has already is not measured again, so this can be stopped at any time and started anew. ResNet-18
-itself, which takes hours: `python benchmarks/beyond_paper.py --only topk` (and fp16, 2bit).
+What `--json FILE` has already is not measured again, so this can be stopped at any time and started
+anew. ResNet-18 itself, which takes hours: `python benchmarks/beyond_paper.py --only topk` (and
+fp16, 2bit).
 """
 
 import argparse
@@ -39,7 +45,7 @@ from harness.timing import in_turns, median_of, medians
 
 from esync import config
 from esync.exchange import ModelSink, Source, Specification
-from esync.exchange.codecs.base import Decoder, Encoder, GetBuffer, Packed
+from esync.exchange.codecs.base import Decoder, Encoder, GetBuffer, PackedArray
 from esync.exchange.codecs.sparse import Sparse
 from esync.exchange.protocol.parameter_server import ParameterServer
 from tests.exchange.memory_exchanges import MemoryExchanges
@@ -63,14 +69,14 @@ BANDWIDTH = "5.52Mbit"
 
 
 def wire_worker(kind: str) -> None:
-    """One worker of the real cluster: prints what each exchange took as JSON."""
+    """Run a worker of the real cluster, which prints its figures of each exchange as JSON."""
     from esync.algorithms import ESync
 
     exchanges(ESync(local_iterations=1, compression=kind), WIRE_WARM_UP, WIRE_ROUNDS)
 
 
 def wire(kind: str, workers: int = 2) -> dict[str, float]:
-    """A real cluster; medians of one exchange, and the server's processor time for one."""
+    """Run a real cluster; return the medians of one exchange and the server's processor time."""
     with Cluster(workers) as cluster:
         cluster.start(*[(__file__, "--worker", kind)] * workers)
         for process in cluster.workers:
@@ -85,13 +91,13 @@ def wire(kind: str, workers: int = 2) -> dict[str, float]:
 
 
 def wires(kinds: Sequence[str]) -> dict[str, dict[str, float]]:
-    """Clusters of these kinds by turns; medians of each figure."""
+    """Run clusters of these kinds in turns; return the median of each figure."""
     found = in_turns({kind: partial(wire, kind) for kind in kinds}, WIRE_TURNS)
     return {kind: medians({name: [turn[name] for turn in turns] for name in turns[0]}) for kind, turns in found.items()}
 
 
 def processor_time(pid: int) -> float:
-    """Seconds of processor time that a process has taken so far."""
+    """Return the seconds of processor time that a process has used so far."""
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -100,8 +106,8 @@ def processor_time(pid: int) -> float:
 
 
 def codec(kind: str) -> dict[str, float]:
-    """Seconds to pack what a worker sends, and to add it up."""
-    from esync.exchange.codecs.choice import pair
+    """Return the seconds to pack a worker's payload, and to add it up."""
+    from esync.exchange.codecs.factory import make_codecs
     from esync.exchange.codecs.quantization import Compression
     from esync.exchange.protocol.layout import WEIGHTS, Layout
     from esync.simulate.timing import SIZES
@@ -110,8 +116,8 @@ def codec(kind: str) -> dict[str, float]:
     layout, tensors = Layout({WEIGHTS: size}, 1), [size // 64] * 63 + [size - size // 64 * 63]
     values = rng.standard_normal(size, np.float32)
     compression = Compression.parse(kind)
-    packing, _ = pair(compression, compression, layout, 2, tensors)
-    encoder, uplink = packing.encoder(0), packing.uplink(0)
+    codec, _ = make_codecs(compression, compression, layout, 2, tensors)
+    encoder, uplink = codec.encoder(0), codec.uplink(0)
     total = {bucket.index: np.zeros(bucket.stop - bucket.start, np.float32) for bucket in layout.buckets}
     payload: dict[int, np.ndarray] = {}
 
@@ -134,7 +140,10 @@ def codec(kind: str) -> dict[str, float]:
 
 
 class CountedExchanges:
-    """Exchanges whose processor time is counted; `took` has the seconds of each part, for every round or worker."""
+    """Exchanges whose processor time is measured.
+
+    `took` has the seconds of each part, one value per round or worker.
+    """
 
     def __init__(self, kind: str, sizes: list[int]) -> None:
         rng, total = np.random.default_rng(0), sum(sizes)
@@ -150,7 +159,7 @@ class CountedExchanges:
             self._count_answer(worker.codec.decoder)
 
     def rounds(self) -> dict[str, float]:
-        """Medians in seconds."""
+        """Run all rounds; return the medians in seconds."""
         for _ in range(COST_WARM_UP + COST_ROUNDS):
             self._server = 0.0
             self.exchanges.round(self.exchanges.workers, self.updates)
@@ -175,7 +184,7 @@ class CountedExchanges:
     def _count_payload(self, encoder: Encoder) -> None:
         write = encoder.write
 
-        def counted(values: Source | Sparse, buffer: GetBuffer) -> Iterator[Packed]:
+        def counted(values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
             arrays, spent = write(values, buffer), 0.0
             while True:
                 begun = time.thread_time()
@@ -201,7 +210,7 @@ class CountedExchanges:
 
 
 def cost(kind: str) -> dict[str, float]:
-    """Processor seconds of each side."""
+    """Return the processor seconds of each side."""
     return CountedExchanges(kind, tensors()).rounds()
 
 
@@ -209,7 +218,7 @@ def cost(kind: str) -> dict[str, float]:
 
 
 def simulated(changes: dict[str, Any], **flags: Any) -> dict[str, Any]:
-    """What a simulation of the paper's cluster says."""
+    """Simulate the paper's cluster; return the figures."""
     from esync.simulate.job import SimulationJob, run
 
     numerics = "none" if "rounds" in flags else "real"
@@ -231,13 +240,13 @@ def simulated(changes: dict[str, Any], **flags: Any) -> dict[str, Any]:
 
 
 def traffic(name: str) -> dict[str, Any]:
-    """Of MODE or MODE,KIND; without gradients."""
+    """Return the figures of a case MODE or MODE,KIND, simulated without gradients."""
     mode, _, kind = name.partition(",")
     return simulated({}, mode=mode, rounds=ROUNDS, **({"compression": kind} if kind else {}))
 
 
 def lenet(name: str) -> dict[str, Any]:
-    """Of KIND,SEED; with gradients."""
+    """Return the figures of a case KIND,SEED, simulated with gradients."""
     kind, seed = name.split(",")
     return simulated(
         {"network.bandwidth": BANDWIDTH},
@@ -255,7 +264,10 @@ def lenet(name: str) -> dict[str, Any]:
 
 
 def accuracy(name: str) -> dict[str, float]:
-    """Of KIND,SEED: a real cluster of two workers with 32 local iterations of 64 images; final accuracy and bytes."""
+    """Return final accuracy and bytes of a case KIND,SEED, on a real cluster.
+
+    Two workers do 32 local iterations of 64 images in each round.
+    """
     kind, seed = name.split(",")
     with tempfile.TemporaryDirectory() as folder:
         flags = ["-m", "esync", "-n", "lenet", "-c", "1", "--local-iterations", "32", "-ll", f"{RATE:g}", "-e", "1000"]
@@ -280,7 +292,7 @@ def accuracy(name: str) -> dict[str, float]:
 
 
 def cases(part: str) -> list[str]:
-    """The names of what a part measures."""
+    """Return the names of the cases of a part."""
     if part == "traffic":
         return ["async", *(f"{mode},{kind}" for mode in ("esync", "sync") for kind in KINDS)]
     if part == "accuracy":
@@ -293,7 +305,7 @@ def cases(part: str) -> list[str]:
 
 
 def targets(figures: dict[str, Any]) -> list[tuple[str, bool]]:
-    """What is aimed at, and whether it is reached, as far as that was measured."""
+    """Return the targets of what was measured, and whether they are met."""
     said = []
     if {"none", "fp16"} <= set(figures.get("wire", {})):
         plain, half = figures["wire"]["none"], figures["wire"]["fp16"]
@@ -311,7 +323,7 @@ def targets(figures: dict[str, Any]) -> list[tuple[str, bool]]:
 
 
 def main() -> int:
-    """Measure what is not there yet, print all of it."""
+    """Measure what is missing, and print everything; return the exit code."""
     parser = program.parser(__doc__)
     parser.add_argument("parts", nargs="*", metavar="PART", help=f"{', '.join(PARTS)} (default: all of them)")
     parser.add_argument("--only", default="", help="cases whose name matches this regular expression")
@@ -320,7 +332,7 @@ def main() -> int:
     if arguments.worker:
         wire_worker(arguments.worker)
     if wrong := set(arguments.parts) - set(PARTS):
-        parser.error(f"{min(wrong)!r} is no part; there are {', '.join(PARTS)}")
+        parser.error(f"{min(wrong)!r} is not a part; there are {', '.join(PARTS)}")
     figures = read_figures(arguments.json)
     measure = {"codec": codec, "cost": cost, "traffic": traffic, "accuracy": accuracy, "lenet": lenet}
     for part in arguments.parts or PARTS:

@@ -1,8 +1,10 @@
-"""What does padding beforehand save? `python benchmarks/depthwise.py [--network mobilenet-v2] [--json FILE]`.
+"""What does padding beforehand save?
+
+    python benchmarks/depthwise.py [--network mobilenet-v2] [--json FILE]
 
 A gradient of 64 images on a CPU, hybridized, with gluoncv's network as it is and with what
-`esync.models.depthwise` makes of it. They take turns in one process; processor time, so that others on the machine
-disturb less.
+`esync.models.depthwise` makes of it. They take turns in one process; processor time, so that others
+on the machine disturb less.
 """
 
 import time
@@ -22,7 +24,7 @@ WARM_UP = 3
 
 
 def main() -> int:
-    """Measure, print the ratio."""
+    """Measure both, and print the ratio; return the exit code."""
     parser = program.parser(__doc__)
     parser.add_argument("--network", choices=MODELS, default="mobilenet-v1")
     parser.add_argument("--gradients", type=int, default=15, help="of each (default: %(default)s)")

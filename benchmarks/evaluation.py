@@ -1,11 +1,14 @@
-"""Does an evaluation hold anybody up? `python benchmarks/evaluation.py [--json FILE]`.
+"""Does an evaluation hold anybody up?
 
-Three emulated devices train ResNet-18; worker 0 evaluates 10,000 images again and again, in a process of its own, and
-the rounds of the *other* workers are compared with those of jobs that never evaluate. Devices that really are on other
-machines share nothing with that process; here all of them share one, which is the worst that can happen to them.
+    python benchmarks/evaluation.py [--json FILE]
 
-Two cases: ESync's rounds (six local iterations), and as the worst case synchronous SGD, where every iteration ends in
-an exchange for which all processes need the machine at the same time.
+Three emulated devices train ResNet-18; worker 0 evaluates 10,000 images again and again, in a
+process of its own, and the rounds of the *other* workers are compared with those of jobs that never
+evaluate. Devices that really are on other machines share nothing with that process; here all of
+them share one, which is the worst that can happen to them.
+
+Two cases: ESync's rounds (six local iterations), and as the worst case synchronous SGD, where every
+iteration ends in an exchange for which all processes need the machine at the same time.
 """
 
 import itertools
@@ -30,7 +33,11 @@ KINDS = ("alone", "evaluations")
 
 
 def job(case: str, kind: str, rounds: int) -> tuple[list[float], int]:
-    """Run one job; the seconds of every round of the workers that do not evaluate, and the number of evaluations."""
+    """Run one job.
+
+    Returns the seconds of every round of the workers that do not evaluate, and the number of
+    evaluations.
+    """
     train: dict[str, Any] = {**CASES[case], "network": "resnet18-v1", "rounds": rounds + WARM_UP}
     if kind != "evaluations":
         train["no_evaluation"] = True
@@ -47,7 +54,7 @@ def job(case: str, kind: str, rounds: int) -> tuple[list[float], int]:
 
 
 def main() -> int:
-    """Run all kinds of job, print the medians and the ratios; 1 where the target is missed."""
+    """Run all jobs, print the medians and the ratios; return 1 if the target is missed."""
     parser = program.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=20, help="rounds that count in each job (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=2, help="jobs of each kind (default: %(default)s)")

@@ -1,9 +1,12 @@
-"""What does one exchange of a model cost? `python benchmarks/exchange.py [--json FILE]`.
+"""What does one exchange of a model cost?
 
-Three workers and one server on this machine exchange ResNet-18's model updates: as the published implementation does
-(push, pull, wait, key by key), with stock dist_sync at its best (all pushes first, then all pulls), and with this
-project's exchange. All three compute the update Δ from their weights and set the new weights, which is part of the
-time. The ways take turns, so that a busy machine is busy for all of them; what counts is the ratio.
+    python benchmarks/exchange.py [--json FILE]
+
+Three workers and one server on this machine exchange ResNet-18's model updates: as the published
+implementation does (push, pull, wait, key by key), with stock dist_sync at its best (all pushes
+first, then all pulls), and with this project's exchange. All three compute the update Δ from their
+weights and set the new weights, which is part of the time. The ways take turns, so that a busy
+machine is busy for all of them; what counts is the ratio.
 """
 
 import argparse
@@ -29,7 +32,10 @@ GLOBAL_LR = 1.0
 
 
 def published(net: Any) -> tuple[Callable[[], None], Callable[[], None]]:
-    """Push → pull → wait for one parameter after the other, on MXNet's own dist_sync server."""
+    """Return the published exchange on MXNet's own dist_sync server, and a barrier.
+
+    It pushes, pulls and waits, for one parameter after the other.
+    """
     kvstore = mx.kv.create("dist_sync")
     parameters = list(net.collect_params().values())
     before = []
@@ -52,7 +58,7 @@ def published(net: Any) -> tuple[Callable[[], None], Callable[[], None]]:
 
 
 def dist_sync(net: Any) -> tuple[Callable[[], None], Callable[[], None]]:
-    """All pushes, then all pulls, on MXNet's own dist_sync server."""
+    """Return an exchange by all pushes, then all pulls, on MXNet's dist_sync, and a barrier."""
     kvstore = mx.kv.create("dist_sync")
     parameters = list(net.collect_params().values())
     before = []
@@ -77,7 +83,7 @@ def dist_sync(net: Any) -> tuple[Callable[[], None], Callable[[], None]]:
 
 
 def ours(net: Any) -> tuple[Callable[[], None], Callable[[], None]]:
-    """ESync's exchange of this project."""
+    """Return this project's exchange for ESync, and a barrier."""
     import esync
     from esync.algorithms import ESync
 
@@ -92,7 +98,7 @@ WAYS = {"published, key by key": published, "stock dist_sync": dist_sync, "esync
 
 
 def work(way: str, rounds: int) -> None:
-    """One worker: prints the seconds of every round that counts, as JSON."""
+    """Run a worker, which prints the seconds of every counted round as JSON."""
     from esync.models.networks import build
 
     net = build("resnet18-v1", 10, mx.cpu(), seed=0)
@@ -109,7 +115,7 @@ def work(way: str, rounds: int) -> None:
 
 
 def run(way: str, rounds: int) -> list[float]:
-    """One cluster; the seconds of every round on every worker."""
+    """Run a cluster; return the seconds of every counted round on every worker."""
     stock = ("-c", "import esync, mxnet")  # with DMLC_ROLE set, this runs MXNet's own role
     scheduler, server = (SCHEDULER, SERVER) if way == "esync" else (stock, stock)
     with Cluster(WORKERS, scheduler=scheduler, server=server) as cluster:
@@ -118,7 +124,7 @@ def run(way: str, rounds: int) -> list[float]:
 
 
 def main() -> int:
-    """Measure all ways in turn, print the medians and the ratios; 1 where the target is missed."""
+    """Measure all ways in turn, print medians and ratios; return 1 if the target is missed."""
     parser = program.parser(__doc__)
     parser.add_argument("--rounds", type=int, default=10, help="rounds that count in each turn (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=3, help="turns of every way (default: %(default)s)")

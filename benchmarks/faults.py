@@ -1,16 +1,17 @@
-"""What failures cost: whole emulated jobs on real data whose processes are killed, as a table and with --json FILE.
+"""What do failures cost? Whole emulated jobs on real data, whose processes are killed.
 
     python benchmarks/faults.py                                 # all sections
     python benchmarks/faults.py --sections esync server         # some of them
     python benchmarks/faults.py --sections esync --kills 3      # a first look
 
-Sections: esync, sync and async kill workers (rank 0 included; half of the kills are aimed at the end of a round, where
-exchanges are), which the launcher replaces; state-server kills the state server, which it starts again; server kills
-the parameter server, once with a launcher that is at work and once with one that is stopped; resume kills it, too, and
-compares the resumed job's accuracies with an undisturbed one's; elastic kills one worker of four for good; end kills
-workers in the last round, after it, and while the final model is written; checkpoint kills them while they write their
-parts, without-rank-0 kills rank 0 for good, and both kill the parameter server later and resume; machines kills all
-processes of an emulated host at once.
+Sections: esync, sync and async kill workers (rank 0 included; half of the kills are aimed at the
+end of a round, where exchanges are), which the launcher replaces; state-server kills the state
+server, which it starts again; server kills the parameter server, once with a launcher that is at
+work and once with one that is stopped; resume kills it, too, and compares the resumed job's
+accuracies with an undisturbed one's; elastic kills one worker of four for good; end kills workers
+in the last round, after it, and while the final model is written; checkpoint kills them while they
+write their parts, without-rank-0 kills rank 0 for good, and both kill the parameter server later
+and resume; machines kills all processes of an emulated host at once.
 """
 
 import itertools
@@ -29,8 +30,8 @@ from harness import program
 from harness.figures import read_figures, write_figures
 from harness.jobs import STEPS, Job
 
-#: Where efficiency is the question: longer rounds, so that an exchange (a twentieth of a second)
-#: weighs little.
+#: Step times where efficiency is measured: longer rounds, so that an exchange (a twentieth of a
+#: second) weighs little.
 LONG_STEPS = [0.2, 0.47, 0.63, 2.1]
 #: Section → kills, rounds, flags.
 KILLS: dict[str, tuple[int, int, dict[str, Any]]] = {
@@ -39,8 +40,8 @@ KILLS: dict[str, tuple[int, int, dict[str, Any]]] = {
     "async": (5, 100, {"mode": "async", "learning_rate": 0.004}),
 }
 STATE_SERVER_KILLS = 10
-#: Of the time that a death costs: until the launcher has noticed, until the replacement has
-#: everything but the others, until it has the model, until its first round is over.
+#: Parts of the time that a death costs: until the launcher notices it, until the replacement is
+#: ready to join the others, until it has the model, until its first round is over.
 PARTS = ("noticed", "start", "restore", "first_round")
 TARGET = 0.7  # test accuracy that the esync job has to reach
 #: Seconds that a job may take to end after a kill, or to resume and end.
@@ -64,7 +65,10 @@ LARGE: dict[str, Any] = {
 
 
 def kill_workers(section: str, folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:
-    """Kill random workers at random moments, one after the other, each when the one before has been replaced."""
+    """Kill random workers at random moments, one after the other.
+
+    Each is killed when the one before has been replaced.
+    """
     _, rounds, train = KILLS[section]
     ranks = [index % len(STEPS) for index in range(kills)]  # each of them equally often
     chance.shuffle(ranks)
@@ -150,7 +154,7 @@ def kill_state_server(folder: Path, kills: int, chance: random.Random) -> dict[s
 
 
 def kill_server(folder: Path) -> dict[str, Any]:
-    """Kill the parameter server: seconds until no worker is left."""
+    """Kill the parameter server; measure the seconds until no worker is left."""
     results = {}
     for launcher in ("at work", "stopped"):
         place = folder / launcher.replace(" ", "-")
@@ -168,7 +172,10 @@ def kill_server(folder: Path) -> dict[str, Any]:
 
 
 def resume(folder: Path) -> dict[str, Any]:
-    """Kill the parameter server in the middle of a job and resume it: do its accuracies join an undisturbed job's?"""
+    """Kill the parameter server in the middle of a job, and resume the job.
+
+    The accuracies are compared with those of an undisturbed job.
+    """
     train: dict[str, Any] = {"mode": "sync", "learning_rate": 0.01, "rounds": 100, "eval_duration": 5}
     curves: dict[str, dict[int, float]] = {}
 
@@ -200,14 +207,17 @@ def resume(folder: Path) -> dict[str, Any]:
 
 
 def _resumed(folder: Path) -> int | None:
-    """The round from which the interrupted job went on, as rank 0 has noted it."""
+    """Return the round from which the interrupted job continued, by rank 0's run.json."""
     facts = next((folder / "interrupted").glob("logs/*/*/h0/cpu/run.json"))
     found: int | None = json.loads(facts.read_text())["resumed"]
     return found
 
 
 def lose_one(folder: Path) -> dict[str, Any]:
-    """Kill one of four for good: how long the others stand still, and how well they work afterwards."""
+    """Kill one of four workers for good.
+
+    Measured are how long the others stand still, and how well they work afterwards.
+    """
     rounds, lost = 30, 1
     train = {**KILLS["esync"][2], "elastic": True, "lease": 10, "redistribute": True}
     with Job(folder, "--rounds", str(rounds), "--no-restart", steps=LONG_STEPS, **train) as job:
@@ -242,7 +252,10 @@ def lose_one(folder: Path) -> dict[str, Any]:
 
 
 def end(folder: Path) -> dict[str, Any]:
-    """Kill a worker when the run is all but over: which exit code, how long until everybody has ended."""
+    """Kill a worker when the run is nearly over.
+
+    Measured are the exit code, and how long it takes until everybody has ended.
+    """
     deaths = []
     for elastic in (False, True):
         for moment, ranks in ENDS.items():
@@ -281,7 +294,10 @@ def _at_the_end(place: Path, moment: str, rank: int, elastic: bool) -> dict[str,
 
 
 def checkpoint(folder: Path) -> dict[str, Any]:
-    """Kill a worker while it writes its part; later the parameter server, too: does the run resume with one kept?"""
+    """Kill a worker while it writes its part of a checkpoint, later the parameter server, too.
+
+    Does the run resume, with only one checkpoint kept?
+    """
     deaths = []
     for rank in (1, 0):
         place = _place(folder, f"rank-{rank}")
@@ -313,7 +329,10 @@ def checkpoint(folder: Path) -> dict[str, Any]:
 
 
 def without_rank_0(folder: Path) -> dict[str, Any]:
-    """Kill rank 0 of an elastic job for good, later the parameter server: is a checkpoint left to resume from?"""
+    """Kill rank 0 of an elastic job for good, later the parameter server.
+
+    Is there a checkpoint left to resume from?
+    """
     checkpoints = {"checkpoint_dir": str(folder / "checkpoints"), "checkpoint_every": 3, "keep_checkpoints": 1}
     train = {**SYNC, "elastic": True, **checkpoints}
     with Job(folder, "--no-restart", rounds=1000, **train) as job:
@@ -338,7 +357,10 @@ def without_rank_0(folder: Path) -> dict[str, Any]:
 
 
 def machines(folder: Path) -> dict[str, Any]:
-    """Kill all processes of a host at once: of one with two workers, and of one with a worker and a server."""
+    """Kill all processes of a host at once.
+
+    One host has two workers, the other one a worker and a server.
+    """
     hosts = ["h0", "h1", "h1", "h2"]
     results: dict[str, Any] = {}
     cases: tuple[tuple[str, tuple[str, ...], dict[str, Any]], ...] = (
@@ -383,7 +405,10 @@ def machines(folder: Path) -> dict[str, Any]:
 
 
 def _resume(place: Path, rounds: int, steps: Sequence[float | None] = STEPS, **train: Any) -> dict[str, Any]:
-    """Resume a job up to so many rounds, and return its exit code and the round that it has gone on from."""
+    """Resume a job up to that many rounds.
+
+    Returns its exit code, and the round from which it continued.
+    """
     with Job(place, "--resume", steps=steps, rounds=rounds, **train) as job:
         report = job.finish(limit=PATIENCE)
         facts = next(iter(place.glob("logs/*/*/h0/cpu/run.json")), None)
@@ -403,7 +428,7 @@ def _place(folder: Path, name: str) -> Path:
 
 
 def _kill(process: int | None) -> bool:
-    """Kill a process; False where it has ended by itself."""
+    """Kill a process; return False if it has ended by itself."""
     try:
         if process is not None:
             os.kill(process, signal.SIGKILL)
@@ -413,13 +438,13 @@ def _kill(process: int | None) -> bool:
 
 
 def _cut(checkpoints: Path, rank: int) -> bool:
-    """Return whether a file of a worker's part is being written, or was left half written."""
+    """Return whether a file of a worker's part is unfinished."""
     names = [f".worker-{rank}."] + [".model.params.", ".server.npz."] * (rank == 0)
     return any(path.name.startswith(tuple(names)) for path in checkpoints.glob("round-*/.*"))
 
 
 def _begun(checkpoints: Path) -> list[int]:
-    """Return the rounds of all checkpoints, whole or not."""
+    """Return the rounds of all checkpoints, complete or not."""
     return sorted(int(path.name.removeprefix("round-")) for path in checkpoints.glob("round-*"))
 
 
@@ -429,7 +454,7 @@ def _codes(deaths: Iterable[dict[str, Any]]) -> list[int]:
 
 # --- all of it ------------------------------------------------------------------------------------
 
-#: Sections in which nothing is drawn by chance.
+#: Sections without random choices.
 WITHOUT_CHANCE: dict[str, Callable[[Path], dict[str, Any]]] = {
     "server": kill_server,
     "resume": resume,
@@ -446,7 +471,7 @@ def _differences(values: list[float]) -> list[float]:
 
 
 def show(section: str, result: dict[str, Any]) -> None:
-    """Print a section's figures."""
+    """Print the figures of a section."""
     print(f"\n{section}")
     deaths = result.get("deaths")
     for name, value in result.items():
@@ -477,7 +502,7 @@ def _rounded(value: Any) -> Any:
 
 
 def main() -> None:
-    """Run the sections that were asked for."""
+    """Run the chosen sections."""
     sections = [*KILLS, "state-server", *WITHOUT_CHANCE]
     parser = program.parser(__doc__)
     parser.add_argument("--sections", nargs="+", choices=sections, default=sections)

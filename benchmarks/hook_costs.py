@@ -1,8 +1,11 @@
-"""What does the hook of FedProx cost? `OMP_NUM_THREADS=1 python benchmarks/hook_costs.py [--json FILE]`.
+"""What does the hook of FedProx cost?
 
-For each network, on random images of Fashion-MNIST's shape: an iteration of local SGD (forward, backward, the step);
-and beside it FedProx's `before_local_step`, which goes block by block, the same on whole arrays, and a hook that
-touches nothing. They take turns; the least of each in milliseconds, and how long the hook takes in iterations.
+    OMP_NUM_THREADS=1 python benchmarks/hook_costs.py [--json FILE]
+
+For each network, on random images of Fashion-MNIST's shape: an iteration of local SGD (forward,
+backward, the step); and beside it FedProx's `before_local_step`, which goes block by block, the
+same on whole arrays, and a hook that touches nothing. They take turns; the least of each in
+milliseconds, and how long the hook takes in iterations.
 """
 
 from collections.abc import Callable
@@ -27,7 +30,7 @@ MU = 0.01
 
 
 def whole(model: ModelView) -> None:
-    """FedProx in one line."""
+    """Apply FedProx's term in one line."""
     model.gradient += MU * (model.weights - model.anchor)
 
 
@@ -36,7 +39,7 @@ def nothing(model: ModelView) -> None:
 
 
 def seconds(work: Callable[[], Any]) -> float:
-    """How long it takes, with all that the device still has to do for it."""
+    """Return the seconds of some work, including what the device still has to do for it."""
 
     def done() -> None:
         work()
@@ -47,7 +50,7 @@ def seconds(work: Callable[[], Any]) -> float:
 
 
 def measure(network: str, batch: int, repetitions: int) -> dict[str, Any]:
-    """The figures of one case."""
+    """Return the figures of one case."""
     net = build(network, 10, mx.cpu(), seed=0)
     images, labels = mx.nd.random.uniform(shape=(batch, 1, 28, 28)), mx.nd.array(np.arange(batch) % 10)
     net(images)

@@ -1,9 +1,11 @@
-"""Does anything outlive the launcher? `python benchmarks/launch_interrupts.py [--json FILE]`.
+"""Does anything outlive the launcher?
 
-Starts a small job again and again – three workers of unequal speed, ESync, LeNet on the real data set; on this machine,
-and on two hosts over a real sshd on loopback – and at a random moment interrupts the launcher (SIGINT) or kills it
-(SIGKILL). Counted are the processes of the job, on any host, that are there 10 seconds later, and the seconds until the
-last one is gone.
+    python benchmarks/launch_interrupts.py [--json FILE]
+
+Starts a small job again and again – three workers of unequal speed, ESync, LeNet on the real data
+set; on this machine, and on two hosts over a real sshd on loopback – and at a random moment
+interrupts the launcher (SIGINT) or kills it (SIGKILL). Counted are the processes of the job, on any
+host, that are there 10 seconds later, and the seconds until the last one is gone.
 """
 
 import random
@@ -28,7 +30,7 @@ PATIENCE = 30.0  # seconds after which nobody waits any longer for what is left
 
 
 def job(place: str, sshd: Sshd | None, train: dict[str, Any]) -> dict[str, Any]:
-    """The description of a job here, or on two hosts over ssh."""
+    """Return the description of a job on this machine, or on two hosts over ssh."""
     content = description(STEPS, **train)
     if place == "ssh":
         assert sshd is not None
@@ -37,13 +39,16 @@ def job(place: str, sshd: Sshd | None, train: dict[str, Any]) -> dict[str, Any]:
 
 
 def phase(output: str) -> str:
-    """How far the job had come, as its launcher has told."""
+    """Return how far the job had come, by its launcher's output."""
     states = re.findall(r"workers: ([^\n]*?)(?:  |$)", output, re.MULTILINE)
     return re.sub(r"\d+ ", "", states[-1]).replace(", ", "+") if states else "before the job"
 
 
 def wait(launch: Launch, until: float) -> int:
-    """Wait until nothing is left, or some time; how many processes there are then, the launcher included."""
+    """Wait until no process is left, or until a time; return how many there are.
+
+    The launcher counts, too.
+    """
     while True:
         left = len(launch.processes()) + (launch.process.poll() is None)
         if not left or time.monotonic() > until:
@@ -59,13 +64,13 @@ def until_training(launch: Launch) -> None:
 
 
 def interrupt(file: Path, number: signal.Signals, training: bool, after: float) -> dict[str, Any]:
-    """Start the job, send the launcher a signal, and see what is left.
+    """Start the job, send the launcher a signal, and return what is left.
 
     Args:
         file: the description.
         number: the signal.
-        training: count the seconds from the first round, not from the start.
-        after: seconds.
+        training: whether to count the seconds from the first round instead of the start.
+        after: seconds after which the signal is sent.
     """
     with tempfile.TemporaryDirectory(prefix="esync-interrupts-") as folder:
         launch = Launch(Path(folder), file, PYTHONPATH=str(program.ROOT))
@@ -97,7 +102,7 @@ def interrupt(file: Path, number: signal.Signals, training: bool, after: float) 
 
 
 def main() -> int:
-    """Interrupt, print and, if asked to, write the figures. Returns the exit code: 1 where something was left."""
+    """Interrupt, print and, if asked to, write the figures; return 1 if anything was left."""
     parser = program.parser(__doc__)
     parser.add_argument("--moments", type=int, default=20, help="of each kind (default: %(default)s)")
     parser.add_argument("--longest", type=float, default=15.0, help="seconds of the last moment (default: %(default)s)")
@@ -146,7 +151,7 @@ def main() -> int:
 
 
 def line(row: dict[str, Any]) -> str:
-    """A row of the table."""
+    """Return a row of the table."""
     found = row["moments"]
     seconds = sorted(one["seconds"] for one in found)
     phases = [one["phase"] for one in found]

@@ -1,14 +1,14 @@
-"""What it costs that machines vanish: a table, and benchmarks/results/machines.json.
+"""What does it cost that machines vanish? A table, and benchmarks/results/machines.json.
 
     python benchmarks/machines.py                          # what has not been measured yet
     python benchmarks/machines.py --rows "cable 5 s"       # faults that begin so
     python benchmarks/machines.py --again                  # everything anew
 
-Jobs run on three hosts whose cables are pulled: network namespaces of this machine, with an address and an sshd each
-(it takes root, iproute2 and sshd). Launch runs in one more. Scheduler, server and state server are on the first host, a
-worker is on each. A row ends when the time of its job does. Seconds lost are the longest time without a round after the
-fault, on the second host (the others) and for the slot of the third one, each less a usual round. docs/failures.md says
-what is expected.
+Jobs run on three hosts whose cables are pulled: network namespaces of this machine, with an address
+and an sshd each (it takes root, iproute2 and sshd). Launch runs in one more. Scheduler, server and
+state server are on the first host, a worker is on each. A row ends when the time of its job does.
+Seconds lost are the longest time without a round after the fault, on the second host (the others)
+and for the slot of the third one, each less a usual round. docs/failures.md says what is expected.
 """
 
 import contextlib
@@ -24,15 +24,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import tiny_dataset
 from harness import program
 from harness.figures import read_figures, write_figures
 from launching import Launch
 from machine_jobs import Job
 from namespaces import HOSTS, Machines, missing
+from tiny_dataset import write as write_tiny_dataset
 
 ANT, BEE, CAT, DOG = HOSTS
-#: As between machines: MPI without memory that is shared.
+#: Variables that make MPI use no shared memory, as between machines.
 APART = {"UCX_TLS": "tcp", "MPIR_CVAR_NOLOCAL": "1"}
 
 
@@ -41,14 +41,14 @@ class Row:
     """A fault in a mode.
 
     Attributes:
-        fault: in words.
-        begin: what happens to the machines.
-        lasts: seconds until `end`; None: for good.
-        end: what mends it.
-        seconds: of the job, from the meeting of its workers.
-        train: mode and flags.
-        flags: of launch.
-        hosts: 4 where there is a spare one.
+        fault: the fault in words.
+        begin: makes the fault happen.
+        lasts: seconds until `end`; None if the fault stays.
+        end: ends the fault.
+        seconds: duration of the job, from the moment when its workers have met.
+        train: mode and flags of the workers.
+        flags: flags of launch.
+        hosts: number of hosts; 4 with a spare one.
     """
 
     fault: str
@@ -68,7 +68,7 @@ class Row:
 
 
 def rows() -> Iterator[Row]:
-    """All of them."""
+    """Yield all rows."""
     modes: list[dict[str, Any]] = [{"mode": "sync"}, {"mode": "esync"}, {"mode": "async"}]
     elastic: list[dict[str, Any]] = [{"mode": "sync", "elastic": True}]
     ring = {"mode": "sync", "collective": "ring"}
@@ -108,11 +108,11 @@ def rows() -> Iterator[Row]:
 
 
 def measure(row: Row) -> dict[str, Any]:
-    """Run a row's job."""
+    """Run a row's job; return its figures."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="machines-")))
         (folder / "data").mkdir()
-        tiny_dataset.write(folder / "data")
+        write_tiny_dataset(folder / "data")
         machines = stack.enter_context(Machines(folder / "network", HOSTS[: row.hosts]))
 
         def start(file: Path, *flags: str, **more: Any) -> Launch:
@@ -154,7 +154,10 @@ def _median(times: Any) -> float:
 
 
 def _lost(times: list[float], began: float, ended: float) -> float | None:
-    """Seconds of the longest time without a round after the fault, less a usual round; None: no round came."""
+    """Return the longest time without a round after the fault, less a usual round, in seconds.
+
+    Returns None if no round came.
+    """
     later = sorted(each for each in times if each > began)
     if not later:
         return None
@@ -180,7 +183,7 @@ def show(results: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Measure the rows that are not there yet."""
+    """Measure the rows that are missing."""
     parser = program.parser(__doc__, json=program.RESULTS / "machines.json")
     parser.add_argument("--rows", default="", metavar="TEXT", help="only those whose names begin so")
     parser.add_argument("--again", action="store_true", help="also those that have been measured")

@@ -1,12 +1,15 @@
-"""How much computing time do many workers lose to one state server? `python benchmarks/many_workers.py [--json FILE]`.
+"""How much computing time do many workers lose to one state server?
 
-999 fast workers (0.03 s an iteration) and a slow one (3.5 s) ask a real state server over real HTTP, each on a
-connection of its own. Their iterations are waited for, not computed, and an exchange is modelled: when all are READY,
-the new model reaches one after the other, within --exchange seconds. The questions are asked three ways: after every
-iteration, as published workers do; with leases; with leases and without waiting for the answers (delayed ACK).
+    python benchmarks/many_workers.py [--json FILE]
 
-Lost is the share of the fast workers' time between RESET and READY that does not belong to an iteration that counts:
-they wait for an answer, or (delayed ACK) give an iteration up.
+999 fast workers (0.03 s an iteration) and a slow one (3.5 s) ask a real state server over real
+HTTP, each on a connection of its own. Their iterations are waited for, not computed, and an
+exchange is modelled: when all are READY, the new model reaches one after the other, within
+--exchange seconds. The questions are asked three ways: after every iteration, as published workers
+do; with leases; with leases and without waiting for the answers (delayed ACK).
+
+Lost is the share of the fast workers' time between RESET and READY that does not belong to an
+iteration that counts: they wait for an answer, or (delayed ACK) give an iteration up.
 """
 
 import argparse
@@ -30,18 +33,21 @@ MODES = ("without leases", "leases", "leases, delayed ACK")
 
 
 class Connection(asyncio.Protocol):
-    """One kept-open HTTP connection with as little work as possible: the answers are short and of one shape."""
+    """A kept-open HTTP connection with as little work as possible.
+
+    The answers are short and all have one form.
+    """
 
     def __init__(self) -> None:
         self._answer: asyncio.Future[bytes] | None = None
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep what is written to."""
+        """Keep the transport."""
         self._transport: Any = transport
 
     def data_received(self, data: bytes) -> None:
-        """Hand a whole answer over."""
+        """Complete the call when its answer is complete."""
         self._received += data
         head, end, body = self._received.partition(b"\r\n\r\n")
         if end:
@@ -52,12 +58,12 @@ class Connection(asyncio.Protocol):
                     self._answer.set_result(head[:12] + b" " + body)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Fail the call under way."""
+        """Fail the call in progress."""
         if self._answer is not None and not self._answer.done():
             self._answer.set_exception(error or ConnectionError("the state server has closed the connection"))
 
     async def post(self, path: str, fields: dict[str, Any]) -> dict[str, Any]:
-        """Make one call. One at a time."""
+        """Make a call; there must be only one at a time."""
         body = json.dumps(fields).encode()
         self._answer = asyncio.get_running_loop().create_future()
         self._transport.write(
@@ -74,7 +80,7 @@ class Connection(asyncio.Protocol):
 
 @dataclass
 class Figures:
-    """What the fast workers have seen, in the rounds that count."""
+    """What the fast workers have observed in the rounds that count."""
 
     queries: list[float] = field(default_factory=list)  # seconds that each took
     resets: list[float] = field(default_factory=list)  # the same for RESET
@@ -84,7 +90,7 @@ class Figures:
 
 
 class Exchange:
-    """When all are READY, the model reaches one after the other."""
+    """A model of an exchange: when all workers are READY, the model reaches one after the other."""
 
     def __init__(self, workers: int, seconds: float) -> None:
         self._workers, self._seconds = workers, seconds
@@ -92,7 +98,7 @@ class Exchange:
         self._over = asyncio.Event()
 
     async def join(self, rank: int) -> None:
-        """Wait for all the others, then for the own turn."""
+        """Wait for all the others, then for this worker's turn."""
         self._arrived += 1
         over = self._over
         if self._arrived == self._workers:
@@ -103,7 +109,10 @@ class Exchange:
 
 
 class Worker:
-    """Iterates, asks, exchanges. When it asks, and what it makes of the answer, is as in `esync.algorithms.ESync`."""
+    """A worker that iterates, asks and exchanges.
+
+    It asks, and uses the answers, in the same way as `esync.algorithms.ESync`.
+    """
 
     def __init__(self, rank: int, speed: float, job: str, mode: str, exchange: Exchange, figures: Figures) -> None:
         self._rank, self._speed, self._exchange, self._figures = rank, speed, exchange, figures
@@ -113,7 +122,7 @@ class Worker:
         self._reset: asyncio.Task[None] | None = None
 
     async def run(self, port: int, rounds: int, warm_up: int) -> None:
-        """Take part in so many rounds that count, behind those that do not."""
+        """Take part in `warm_up` rounds that do not count, and `rounds` that do."""
         _, self._connection = await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", port)
         await self._ask(1, 0)
         await self._exchange.join(self._rank)  # all have told their speeds before the first begins
@@ -129,13 +138,13 @@ class Worker:
             await self._exchange.join(self._rank)
 
     async def _begin(self, round: int, figures: Figures) -> None:
-        """RESET; with delayed ACK it is not waited for, but no question overtakes it."""
+        """Send RESET. With delayed ACK it is not waited for, but no query overtakes it."""
         begun = time.monotonic()
         await self._connection.post(f"{self._path}/reset", {"rank": self._rank, "round": round})
         figures.resets.append(time.monotonic() - begun)
 
     async def _iterate(self, round: int, figures: Figures) -> None:
-        """One round until READY."""
+        """Do one round until READY."""
         done, free_until = 0, 0.0
         question: asyncio.Task[tuple[bool, float]] | None = None
         while True:
@@ -163,7 +172,7 @@ class Worker:
                         return
 
     async def _ask(self, round: int, iteration: int, figures: Figures | None = None) -> tuple[bool, float]:
-        """READY or not, and until when not to ask."""
+        """Return whether the worker is READY, and until when it need not ask."""
         if self._reset is not None:
             await self._reset
         begun = time.monotonic()
@@ -178,7 +187,7 @@ class Worker:
 
 
 async def play(port: int, mode: str, options: argparse.Namespace) -> dict[str, float]:
-    """One job in one mode."""
+    """Run one job in one mode; return the figures."""
     workers = options.workers + 1
     job = f"mode-{MODES.index(mode)}"
     _, first = await asyncio.get_running_loop().create_connection(Connection, "127.0.0.1", port)
@@ -213,7 +222,7 @@ async def play(port: int, mode: str, options: argparse.Namespace) -> dict[str, f
 
 
 def main() -> int:
-    """Measure, print and, if asked to, write the figures. Returns the exit code."""
+    """Measure, print and, if asked to, write the figures; return the exit code."""
     parser = program.parser(__doc__)
     add = parser.add_argument
     add("--workers", type=int, default=999, help="fast workers (default: %(default)s)")

@@ -1,8 +1,11 @@
-"""What hidden exchanges give back: `python benchmarks/overlap.py [--json FILE]`.
+"""What do overlapped exchanges give back?
 
-The real engine on this machine: four emulated workers of unequal speed train a network with ESync, plain and with
---overlap, turn by turn. Efficiency is what all of them have computed ÷ the sum of their speeds, from the end of the
-warm-up rounds to the end of the run; a run with too many overruns is not valid.
+    python benchmarks/overlap.py [--json FILE]
+
+The real engine on this machine: four emulated workers of unequal speed train a network with ESync,
+plain and with --overlap, turn by turn. Efficiency is what all of them have computed ÷ the sum of
+their speeds, from the end of the warm-up rounds to the end of the run; a run with too many overruns
+is not valid.
 """
 
 import statistics
@@ -27,7 +30,7 @@ KINDS = {"plain": False, "overlap": True}
 
 
 def job(overlap: bool, network: str, rounds: int) -> tuple[float, float, float]:
-    """Run one job; its efficiency, seconds of an exchange (transfer, mean), and share of overruns."""
+    """Run one job; return its efficiency, its mean seconds of transfer, and its overruns' share."""
     train: dict[str, Any] = {"mode": "esync", "network": network, "batch_size": BATCH, "local_lr": 0.0005}
     train |= {"rounds": rounds + WARM_UP, "no_evaluation": True, "overlap": overlap}
     with tempfile.TemporaryDirectory() as name:
@@ -45,7 +48,10 @@ def job(overlap: bool, network: str, rounds: int) -> tuple[float, float, float]:
 
 
 def main() -> int:
-    """Run both kinds in turn and print the medians; 1 where the target is missed, or a figure is not valid."""
+    """Run both kinds in turn and print the medians.
+
+    Returns 1 if the target is missed, or a figure is not valid.
+    """
     parser = program.parser(__doc__)
     parser.add_argument("--network", default="resnet18-v1", help="(default: %(default)s)")
     parser.add_argument("--rounds", type=int, default=12, help="rounds that count in each job (default: %(default)s)")

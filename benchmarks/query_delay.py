@@ -1,8 +1,11 @@
-"""What does a slow network to the state server cost? `python benchmarks/query_delay.py [--json FILE]`.
+"""What does a slow network to the state server cost?
 
-Runs emulated clusters of four workers (step times of clusters/demo.yaml, lenet) on this machine, with a proxy in front
-of the state server that adds a round trip: without it in blocking mode, with it in blocking mode, and with it in the
-non-blocking mode (delayed ACK). Efficiency is the workers' throughput as a share of the sum of their devices' speeds.
+    python benchmarks/query_delay.py [--json FILE]
+
+Runs emulated clusters of four workers (step times of clusters/demo.yaml, lenet) on this machine,
+with a proxy in front of the state server that adds a round trip: without it in blocking mode, with
+it in blocking mode, and with it in the non-blocking mode (delayed ACK). Efficiency is the workers'
+throughput as a share of the sum of their devices' speeds.
 """
 
 import contextlib
@@ -27,7 +30,7 @@ CASES = {  # seconds of the round trip, mode
 
 
 def measure(round_trip: float, jitter: float, mode: str, steps: list[float], rounds: int) -> dict[str, object]:
-    """Run one cluster; its efficiency."""
+    """Run one cluster; return its figures."""
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         cluster = stack.enter_context(Cluster(folder, len(steps)))
@@ -58,7 +61,7 @@ def measure(round_trip: float, jitter: float, mode: str, steps: list[float], rou
 
 
 def main() -> int:
-    """Measure, print and, if asked to, write the figures. Returns the exit code."""
+    """Measure, print and, if asked to, write the figures; return the exit code."""
     parser = program.parser(__doc__)
     add = parser.add_argument
     add("--round-trip", type=float, default=0.1, help="seconds that the network adds (default: %(default)s)")

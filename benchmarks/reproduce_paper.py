@@ -1,18 +1,31 @@
-"""The ESync paper's experiments in virtual time: `python benchmarks/reproduce_paper.py [--full] [--parity]`.
+"""The ESync paper's experiments in virtual time.
 
-Simulates the paper's cluster (clusters/paper*.yaml, 1 Gbit/s) with real gradients on Fashion-MNIST: ESync, SSGD, ASGD
-and DC-ASGD, i.i.d. and by class; SSGD also at two and four times the published learning rate, until it is at 0.8. All
-others train for the same number of samples, `--epochs` times the training set over all workers (ESync to the end of its
-round), two hours of virtual time at most as in the paper. An i.i.d. one that is not at 0.8 by then is followed by a
-longer one that goes on until it is, `--most-epochs` at most. A run that is done is not done again, so this can be
-stopped at any time and started anew.
+    python benchmarks/reproduce_paper.py [--full] [--parity]
+    python benchmarks/reproduce_paper.py --horizon [--budget CORE-HOURS]
 
-Writes into `--out`: runs.json with the result of every run, their round files (logs/) and the summaries of these
-(summaries/, all that the figures need), figures for each network, and table.md. `--parity` adds ESync and sequential
-SGD with five seeds each, sequential SGD with exactly the samples that ESync had.
+Simulates the paper's cluster (clusters/paper*.yaml, 1 Gbit/s) with real gradients on Fashion-MNIST:
+ESync, SSGD, ASGD and DC-ASGD, i.i.d. and by class; SSGD also at two and four times the published
+learning rate, until it is at 0.8. All others train for the same number of samples, `--epochs` times
+the training set over all workers (ESync to the end of its round), two hours of virtual time at most
+as in the paper. An i.i.d. one that is not at 0.8 by then is followed by a longer one that goes on
+until it is, `--most-epochs` at most. A run that is done is not done again, so this can be stopped
+at any time and started anew.
 
-`--before FOLDER --figure FILE` runs nothing: it draws the accuracy of runs of an earlier version, whose results are in
-FOLDER, beside that of the same runs in `--out`, a panel each.
+Writes into `--out`: runs.json with the result of every run, their round files (logs/) and the
+summaries of these (summaries/, all that the figures need), figures for each network, and table.md.
+`--parity` adds ESync and sequential SGD with five seeds each, sequential SGD with exactly the
+samples that ESync had.
+
+`--horizon` carries out the runs over the whole horizon of the paper instead: two hours of virtual
+time with a narrow ResNet-18 whose devices and messages are those of the full one, and sequential
+SGD on the fastest device alone at several learning rates, which is what a user would do otherwise.
+Its figures are drawn raw and through the published filter, with the published results in them, and
+its table has mean accuracies of the last hour (`--last-share` of the time). `--list` prints what
+each run is planned to cost and has cost; `--budget` leaves out the end of the list where it costs
+more than that.
+
+`--before FOLDER --figure FILE` runs nothing: it draws the accuracy of runs of an earlier version,
+whose results are in FOLDER, beside that of the same runs in `--out`, a panel each.
 """
 
 import argparse
@@ -21,122 +34,40 @@ import statistics
 import subprocess
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from harness import program
-from harness.figures import interval
-from harness.simulations import PARTITIONS, RATE, TARGET, carry_out, result_file, results
+from harness import budget, program
+from harness.figures import interval, mean_of_last
+from harness.paper_runs import BATCH_SIZE, HORIZON_NETWORKS, PARTS, Run, horizon_runs, planned, runs
+from harness.simulations import TARGET, carry_out, results, spent
 
+from esync.reports.modes import STANDALONE, mode_of
+from esync.reports.published_results import END, TABLE_1, published_runs
+from esync.reports.summary_file import DeviceSummary, RunInfo, save_summary
 from esync.runtime.files import write_atomically
 
-TRAINING_IMAGES = 60_000
-NETWORKS = ("resnet18-v1", "mobilenet-v1")
-MORE_NETWORKS = ("resnet50-v1", "resnet50-v2", "alexnet", "inception-v3")
-#: Name → flags.
-ALGORITHMS = {
-    "esync": ("--mode=esync",),
-    "sync": ("--mode=sync",),
-    "async": ("--mode=async",),
-    "dcasgd": ("--mode=async", "--use-dcasgd=1"),
-    "local": ("--mode=local",),
-}
-#: Rounds between two evaluations: an evaluation costs as much as some 15 gradients of 64 images do
-#: for 2,500 of them.
-EVALUATE_EVERY = {"esync": 1, "sync": 10, "async": 10, "dcasgd": 10}
+
+def costs(chosen: Iterable[Run], given: argparse.Namespace) -> dict[str, float]:
+    """Return the core-seconds that each run costs by estimate, by its name."""
+    return {run.name: planned(run, given) for run in chosen}
 
 
-@dataclass(frozen=True)
-class Run:
-    """One simulation.
-
-    Attributes:
-        network: as in `esync.models`.
-        algorithm: one of ALGORITHMS.
-        data: "iid" or "niid".
-        factor: of the published learning rate.
-        seed: of data and weights.
-        parity: it is one of those that compare final accuracies: evaluated at its end only, on all
-            images.
-        free: the network between the machines costs nothing; no gradients, only times.
-        longer: it goes on until it is at 0.8.
-    """
-
-    network: str
-    algorithm: str
-    data: str = "iid"
-    factor: int = 1
-    seed: int = 0
-    parity: bool = False
-    free: bool = False
-    longer: bool = False
-
-    @property
-    def name(self) -> str:
-        """Of its files."""
-        more = f"-x{self.factor}" if self.factor != 1 else ""
-        more += f"-seed{self.seed}" if self.parity else ""
-        more += "-free" if self.free else "-longer" if self.longer else ""
-        return f"{self.network}-{self.algorithm}-{self.data}{more}"
-
-    @property
-    def after(self) -> "Run | None":
-        """The run that says how many samples this one has."""
-        return replace(self, algorithm="esync") if self.parity and self.algorithm == "local" else None
-
-    @property
-    def continued(self) -> "Run | None":
-        """The run that takes this one's place where it does not come to 0.8."""
-        compared = self.data == "iid" and self.factor == 1 and not (self.parity or self.free or self.longer)
-        return replace(self, longer=True) if compared else None
-
-    def words(self, given: argparse.Namespace) -> list[str]:
-        """The command line."""
-        out, epochs = given.out, given.most_epochs if self.longer else given.epochs
-        file = "paper" if self.network == NETWORKS[0] else f"paper-{self.network}"
-        rate = "--local-lr" if self.algorithm == "esync" else "--learning-rate"
-        words = [sys.executable, "-m", "esync.simulate", f"clusters/{file}.yaml", *ALGORITHMS[self.algorithm]]
-        words += [f"--partition={PARTITIONS[self.data]}", f"{rate}={RATE * self.factor:g}", f"--seed={self.seed}"]
-        words += [f"--json={result_file(out, self)}", "--overwrite"]
-        if self.free:
-            return [*words, "--numerics=none", "--no-logs", "--rounds=100", "--free-network"]
-        if self.after:
-            samples = results(out)[self.after.name]["samples"]
-            epochs = (samples - 0.5) / TRAINING_IMAGES  # rounded up to just that number of samples
-        if self.parity:
-            never = 10**9
-            return [*words, f"--epochs={epochs:.9g}", f"--eval-duration={never}", "--no-logs", f"--max-time={never}"]
-        kind = "logs" if self.factor == 1 else f"logs-x{self.factor}"
-        every = EVALUATE_EVERY[self.algorithm]
-        words += [f"--epochs={epochs:g}", f"--eval-duration={every}", f"--test-images={given.test_images}"]
-        if self.factor != 1 or self.longer:
-            words.append(f"--target-accuracy={TARGET}")
-        return [*words, f"--log-dir={out / kind}"]
-
-
-def runs(full: bool, parity: bool, seeds: int) -> list[Run]:
-    """All of them, in the order of their worth."""
-    chosen: list[Run] = [Run(NETWORKS[0], "esync", free=True)]
-    for network in (*NETWORKS, *(MORE_NETWORKS if full else ())):
-        chosen += [Run(network, algorithm) for algorithm in ("esync", "sync")]
-        chosen += [Run(network, "sync", factor=factor) for factor in (2, 4)]
-        chosen += [Run(network, algorithm) for algorithm in ("async", "dcasgd")]
-        chosen += [Run(network, algorithm, "niid") for algorithm in ("esync", "sync", "async", "dcasgd")]
-    if parity:
-        pairs = [(seed, algorithm) for seed in range(seeds) for algorithm in ("esync", "local")]
-        chosen += [Run(NETWORKS[0], algorithm, seed=seed, parity=True) for seed, algorithm in pairs]
-    return chosen
+def within_budget(chosen: Sequence[Run], given: argparse.Namespace) -> list[Run]:
+    """Return the beginning of the list that costs no more than the budget."""
+    kept = set(budget.within(costs(chosen, given), spent(given.out), given.budget))
+    return [run for run in chosen if run.name in kept]
 
 
 def time_to_target(result: dict[str, Any]) -> float:
-    """Virtual seconds until it was at 0.8; infinite where it never was."""
+    """Return the virtual seconds until a run reached 0.8; infinite if it never did."""
     at = result["time_to"].get(TARGET)
     return math.inf if at is None else float(at)
 
 
 def to_continue(out: Path, chosen: Iterable[Run]) -> list[Run]:
-    """The longer runs in place of those that are done and did not come to 0.8."""
+    """Return the longer runs for those that are done and did not reach 0.8."""
     finished = results(out)
     found = [(run.continued, finished.get(run.name)) for run in chosen]
     return [longer for longer, result in found if longer and result and time_to_target(result) == math.inf]
@@ -144,19 +75,9 @@ def to_continue(out: Path, chosen: Iterable[Run]) -> list[Run]:
 
 # --- the table ------------------------------------------------------------------------------------
 
-#: What the paper's Table 1 says: speedup over SSGD, accuracy of ESync, of sequential SGD.
-PAPER = {
-    "resnet18-v1": (7, 0.926, 0.919),
-    "mobilenet-v1": (2, 0.905, 0.906),
-    "resnet50-v1": (4, 0.914, 0.910),
-    "resnet50-v2": (6, 0.917, 0.918),
-    "alexnet": (27, 0.932, 0.928),
-    "inception-v3": (7, 0.940, 0.932),
-}
-
 
 def table(out: Path, chosen: Sequence[Run]) -> str:
-    """What came out, as Markdown."""
+    """Return the results as a table in Markdown."""
     finished = results(out)
     found = {run: finished.get(run.name) for each in chosen for run in (each, each.continued) if run}
     lines = [
@@ -172,16 +93,16 @@ def table(out: Path, chosen: Sequence[Run]) -> str:
         if esync and syncs[1]:
             fast, slow = time_to_target(esync), time_to_target(syncs[1])
             best, factor = min((time_to_target(each), factor) for factor, each in syncs.items() if each)
-            speedup, accuracy = PAPER[network][:2]
+            published = TABLE_1[network]
             lines.append(
-                f"| {network} | {_ratio(slow, fast)} | {_ratio(best, fast)} (×{factor}) | {speedup} | "
-                f"{_accuracy(esync)} | {accuracy} |"
+                f"| {network} | {_ratio(slow, fast)} | {_ratio(best, fast)} (×{factor}) | {published.speedup:g} | "
+                f"{_accuracy(esync)} | {published.esync} |"
             )
     return "\n".join([*lines, "", *parity(found)]) + "\n"
 
 
 def parity(finished: dict[Run, dict[str, Any] | None]) -> list[str]:
-    """Final accuracies of ESync beside those of sequential SGD."""
+    """Return a table of the final accuracies of ESync and sequential SGD."""
     found = {
         algorithm: {run.seed: each["final_accuracy"] for run, each in finished.items() if run.parity and each
                     and run.algorithm == algorithm}
@@ -198,6 +119,49 @@ def parity(finished: dict[Run, dict[str, Any] | None]) -> list[str]:
     differences = [found["esync"][seed] - found["local"][seed] for seed in seeds]
     mean, half = interval(differences)
     return [*lines, "", f"Difference {mean:+.4f} ± {half:.4f} (95 %, pairs of equal seed)."]
+
+
+def horizon_table(out: Path, given: argparse.Namespace) -> str:
+    """Return the finished runs over the whole horizon as a table in Markdown; "" if there are none.
+
+    Speedups are of runs with the same seed: over SSGD on the same kind of data, and over sequential
+    SGD, which has all of the data, at the learning rate with which it was the first at 0.8.
+    """
+    finished, costs = results(out), spent(out)
+    found = {run: finished[run.name] for run in horizon_runs() if run.name in finished}
+    if not found:
+        return ""
+    minutes = f"{given.last_share * END / 60:g} min"
+    lines = [
+        f"| over the whole horizon | mean of the last {minutes} | published, final | to {TARGET} | "
+        "published, smoothed | ÷ SSGD | ÷ sequential | core-hours planned | spent |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+    ]
+    for run, result in found.items():
+        published = published_runs(run.network).get(run.mode_folder)
+        reached = time_to_target(result)
+        ssgd = found.get(Run(run.network, "sync", run.data, seed=run.seed))
+        alone = [each for other, each in found.items() if (other.network, other.algorithm) == (run.network, STANDALONE)]
+        sequential = min(map(time_to_target, alone), default=None) if run.seed == 0 else None
+        cells = (
+            run.name,
+            f"{mean_of_last(result, given.last_share):.3f}",
+            f"{published.final_accuracy:g}" if published else "–",
+            f"{reached:.0f} s" if reached < math.inf else "–",
+            f"{published.reached:.0f} s" if published and published.reached else "–",
+            _times_as_fast(time_to_target(ssgd) if ssgd else None, reached),
+            _times_as_fast(sequential, reached),
+            f"{planned(run, given) / 3600:.2f}",
+            f"{costs[run.name] / 3600:.2f}",
+        )
+        lines.append(f"| {' | '.join(cells)} |")
+    return "\n".join(["", *lines]) + "\n"
+
+
+def _times_as_fast(other: float | None, reached: float) -> str:
+    if other is None or reached == math.inf:
+        return "–"
+    return f"{other / reached:.1f}" if other < math.inf else "not reached"
 
 
 def _longest(finished: dict[Run, dict[str, Any] | None], run: Run) -> dict[str, Any] | None:
@@ -229,8 +193,12 @@ def _ratio(slow: float, fast: float) -> str:
 # --- the program ----------------------------------------------------------------------------------
 
 
-def draw(out: Path, networks: Sequence[str]) -> None:
-    """Summaries and figures of what there is."""
+def draw(out: Path, networks: Sequence[str], last_share: float = 0.5) -> None:
+    """Write the summaries and figures of the finished runs.
+
+    Of sequential SGD over the whole horizon they show the run with the best mean accuracy in the
+    last share of its time.
+    """
     for network in networks:
         if (out / "logs" / network).is_dir():
             words = ["logs_tools/summarize.py", "-b", str(out / "logs"), "-n", network]
@@ -238,9 +206,60 @@ def draw(out: Path, networks: Sequence[str]) -> None:
         for summary in (out / "logs" / network).glob("*/*.json"):
             kept = out / "summaries" / summary.relative_to(out / "logs")
             write_atomically(kept, summary.read_bytes())
+        as_published = []
+        if network in HORIZON_NETWORKS:
+            as_published = ["--published-smoothing", "--published-results"]
+            for folder, result in _unlogged(out, network, last_share).items():
+                save_summary(unlogged_summaries(result), mode_of(folder).summary_path(out / "summaries" / network))
         if (out / "summaries" / network).is_dir():
             words = ["logs_tools/plot.py", "-b", str(out / "summaries"), "-n", network, "--out", str(out / network)]
-            subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
+            subprocess.run([sys.executable, *words, *as_published], check=True, stdout=subprocess.DEVNULL)
+
+
+def _unlogged(out: Path, network: str, last_share: float) -> dict[str, dict[str, Any]]:
+    """Return the results of finished runs that were done in parts, by the folders of their modes.
+
+    Of sequential SGD it is the one at its best learning rate.
+    """
+    finished = results(out)
+    found = [run for run in horizon_runs() if run.network == network and run.seed == 0 and run.algorithm in PARTS]
+    found = [run for run in found if run.name in finished]
+    found.sort(key=lambda run: mean_of_last(finished[run.name], last_share))
+    return {run.mode_folder: finished[run.name] for run in found}  # the best one last
+
+
+def unlogged_summaries(result: dict[str, Any]) -> dict[str, dict[str, DeviceSummary]]:
+    """Return host → device → the summary of a run that has not been logged, from its result.
+
+    What counts as a round there is what lies between two evaluations, and all of these are taken to
+    be alike. The first worker has the accuracies.
+    """
+    evaluated = result["accuracies"]
+    ends = [0, *(number for number, _, _ in evaluated)]
+    shares = [(end - begin) / max(ends[-1], 1) for begin, end in pairwise(ends)]
+    rounds, times = list(range(1, len(evaluated) + 1)), [seconds for _, seconds, _ in evaluated]
+    accuracies = [accuracy for _, _, accuracy in evaluated]
+    summaries: dict[str, dict[str, DeviceSummary]] = {}
+    for device in result["devices"]:
+        first = device["rank"] == 0
+        iterations = [round(share * device["iterations"]) for share in shares]
+        exchanges = (device["wait"]["mean"] + device["transfer"]) * device["rounds"]
+        summaries.setdefault(device["host"], {})[device["device"]] = DeviceSummary(
+            accuracy_list=[round(accuracy, 3) for accuracy in accuracies] if first else [],
+            num_samples_list=[BATCH_SIZE * number for number in iterations],
+            self_iters_list=iterations,
+            elapsed_time_list=[round(seconds) for seconds in times],
+            aggregate_time_list=[share * exchanges for share in shares],
+            rounds_list=rounds,
+            accuracy_rounds=rounds if first else [],
+            accuracy_time_list=times if first else [],
+            accuracy_exact_list=accuracies if first else [],
+            computing_time_list=[device["step_time"] * number for number in iterations],
+            total_time=result["seconds"],
+            iterations=device["iterations"],
+            run=RunInfo(batch_size=BATCH_SIZE, step_time=device["step_time"]),
+        )
+    return summaries
 
 
 def draw_before_and_after(before: Path, after: Path, chosen: Sequence[Run], figure: Path) -> None:
@@ -271,8 +290,8 @@ def draw_before_and_after(before: Path, after: Path, chosen: Sequence[Run], figu
     drawn.savefig(figure, dpi=110)
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    """Run, draw, write the table."""
+def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse the command line; exit with code 2 on bad usage."""
     parser = program.bare_parser(__doc__)
     parser.add_argument("--full", action="store_true", help="four more networks")
     parser.add_argument("--parity", action="store_true", help="ESync and sequential SGD with several seeds, too")
@@ -285,31 +304,51 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", default="", help="runs whose name contains this")
     parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("results/reproduction"))
-    parser.add_argument("--list", action="store_true", help="name the runs and whether they are done; do nothing")
+    parser.add_argument("--horizon", action="store_true", help="the runs over two hours of virtual time instead")
+    parser.add_argument(
+        "--last-share",
+        type=float,
+        default=0.5,
+        help="of a run's time, over which the final accuracy of --horizon is taken (default: %(default)s)",
+    )
+    budget.add_arguments(parser)
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="of an earlier version's results, to be drawn")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="PNG file that --before draws")
     given = parser.parse_args(words)
     if (given.before is None) != (given.figure is None):
         parser.error("--before and --figure belong together")
+    if not 0 < given.last_share <= 1:
+        parser.error(f"--last-share {given.last_share:g}: expected a share above 0 and up to 1")
+    return given
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Carry out the runs, draw the figures and write the table; return the exit code."""
+    given = parse_arguments(words)
     everything = runs(given.full, given.parity, given.seeds)
-    chosen = [run for run in everything if given.only in run.name]
+    chosen = [run for run in (horizon_runs() if given.horizon else everything) if given.only in run.name]
     if given.before:
         draw_before_and_after(given.before, given.out, chosen, given.figure)
         return 0
     given.out.mkdir(parents=True, exist_ok=True)
     if given.list:
-        finished = results(given.out)
-        for run in [*chosen, *to_continue(given.out, chosen)]:
-            print(f"{'done' if run.name in finished else '–':5} {run.name}")
+        everything_chosen = [*chosen, *to_continue(given.out, chosen)]
+        print(budget.listed(costs(everything_chosen, given), spent(given.out), given.budget))
         return 0
+    wanted, chosen = chosen, within_budget(chosen, given)
+    if len(chosen) < len(wanted):
+        print(budget.left_out(costs(wanted, given), [run.name for run in chosen]), flush=True)
 
     def lacks(run: Run) -> str:
         there = run.after is None or run.after.name in results(given.out)
         return "" if there else "the number of samples of ESync's run"
 
-    well = carry_out(chosen, given, lacks) and carry_out(to_continue(given.out, chosen), given)
-    draw(given.out, list(dict.fromkeys(run.network for run in chosen)))
-    (given.out / "table.md").write_text(table(given.out, everything))
+    well = carry_out(chosen, given, lacks)
+    if well:
+        kept = within_budget([*chosen, *to_continue(given.out, chosen)], given)
+        well = carry_out(kept[len(chosen) :], given)
+    draw(given.out, list(dict.fromkeys(run.network for run in chosen)), given.last_share)
+    (given.out / "table.md").write_text(table(given.out, everything) + horizon_table(given.out, given))
     print((given.out / "table.md").read_text())
     return 0 if well else 1
 

@@ -1,9 +1,12 @@
-"""What does a simulation with real gradients cost beside them? `python benchmarks/simulate_overhead.py [--json FILE]`.
+"""What does a simulation with real gradients cost beside them?
 
-Simulates a cluster (the paper's, ESync, unless told otherwise) and computes, after every iteration of the simulation,
-one bare gradient of the same kind: forward and backward on a batch that is there already, nothing else. So both are
-measured in the same run, turn by turn, whatever else the machine does. The ratio is the time of the simulation, with
-exchanges and evaluations, by that of as many bare gradients.
+    python benchmarks/simulate_overhead.py [--json FILE]
+
+Simulates a cluster (the paper's, ESync, unless told otherwise) and computes, after every iteration
+of the simulation, one bare gradient of the same kind: forward and backward on a batch that is there
+already, nothing else. So both are measured in the same run, turn by turn, whatever else the machine
+does. The ratio is the time of the simulation, with exchanges and evaluations, by that of as many
+bare gradients.
 """
 
 import argparse
@@ -27,7 +30,7 @@ TARGET = 1.15
 
 
 class Bare:
-    """Forward and backward, of one network on one batch."""
+    """Forward and backward pass of one network on one batch."""
 
     def __init__(self, numerics: GradientNumerics, options: argparse.Namespace) -> None:
         self._net = numerics._build()
@@ -38,7 +41,7 @@ class Bare:
         self.seconds, self.gradients = 0.0, 0
 
     def run(self) -> None:
-        """One of them."""
+        """Compute one gradient."""
         begun = time.perf_counter()
         with mx.autograd.record():
             losses = self._loss(self._net(self._inputs), self._labels)
@@ -49,7 +52,7 @@ class Bare:
 
 
 def measure(path: Path, settings: dict[str, Any], virtual: float) -> dict[str, Any]:
-    """Simulate so many seconds."""
+    """Simulate that many virtual seconds; return the figures."""
     description = read(path, {})
     merged = flags.merge(description.train, {**settings, "max_time": virtual})
     options = flags.parse(flags.to_arguments(merged))
@@ -78,7 +81,7 @@ def measure(path: Path, settings: dict[str, Any], virtual: float) -> dict[str, A
 
 
 def interleave(numerics: GradientNumerics, bare: Bare) -> None:
-    """Have a bare gradient follow each of the simulation's."""
+    """Have a bare gradient follow each of the simulation's gradients."""
     start = numerics.start
 
     def starting(rank: int, world: Any) -> tuple[Any, Any]:
@@ -97,7 +100,7 @@ def interleave(numerics: GradientNumerics, bare: Bare) -> None:
 
 
 def main() -> int:
-    """Measure, print."""
+    """Measure and print; return the exit code."""
     parser = program.parser(__doc__)
     parser.add_argument("--cluster", type=Path, default=Path("clusters/paper.yaml"))
     parser.add_argument("--max-time", type=float, default=25.0, help="virtual seconds (default: %(default)s)")

@@ -1,8 +1,11 @@
-"""How long does it take to simulate very many workers, without gradients? `python benchmarks/simulate_scale.py`.
+"""How long does it take to simulate very many workers, without gradients?
 
-ESync on workers whose iterations take from 0.03 to 3.5 s, evenly spread, one host each, one parameter server. One
-process, one core. Prints the real time of the simulation, that of the processor (which is what counts where others
-compute, too, though they slow that one down as well), and the events per worker and round.
+    python benchmarks/simulate_scale.py
+
+ESync on workers whose iterations take from 0.03 to 3.5 s, evenly spread, one host each, one
+parameter server. One process, one core. Prints the real time of the simulation, that of the
+processor (which is what counts where others compute, too, though they slow that one down as well),
+and the events per worker and round.
 """
 
 import os
@@ -24,7 +27,7 @@ KINDS = 100
 
 
 def cluster(workers: int, rounds: int, mode: str) -> dict[str, Any]:
-    """The description."""
+    """Return the description of the cluster."""
     kinds = min(KINDS, workers)
     times = [FASTEST + (SLOWEST - FASTEST) * kind / max(kinds - 1, 1) for kind in range(kinds)]
     counts = [workers // kinds + (kind < workers % kinds) for kind in range(kinds)]
@@ -42,7 +45,7 @@ def cluster(workers: int, rounds: int, mode: str) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure, print."""
+    """Measure and print; return the exit code."""
     parser = program.parser(__doc__)
     parser.add_argument("--workers", type=int, default=10_000)
     parser.add_argument("--rounds", type=int, default=100)

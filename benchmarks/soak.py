@@ -1,15 +1,16 @@
 """What grows while a job runs on and on? Many rounds of a tiny model, watched from outside.
 
-    python benchmarks/soak.py                                   # 200,000 rounds each of esync, async and sync: hours
-    python benchmarks/soak.py --modes esync --rounds 20000      # some of it
-    python benchmarks/soak.py --minutes 30                      # as many rounds as half an hour per mode allows
+    python benchmarks/soak.py                                 # 200,000 rounds per mode: hours
+    python benchmarks/soak.py --modes esync --rounds 20000    # a part of it
+    python benchmarks/soak.py --minutes 30                    # half an hour per mode
 
-A launcher, a scheduler, a parameter server, a state server (mode esync) and two workers train a network of one hidden
-layer with batches of one image, write checkpoints and evaluate now and then. A hundred times through the run, the
-memory of every process (resident and proportional set size), its open files and its threads, and the sizes of the log
-folder, the checkpoints, the state server's database and its journal are read. Each is judged from the first tenth of
-the rounds on: flat, or growing by so much per 1,000 rounds (least squares). Figures of modes that have run before stay
-in the file.
+A launcher, a scheduler, a parameter server, a state server (mode esync) and two workers train a
+network of one hidden layer with batches of one image, write checkpoints and evaluate now and then.
+A hundred times through the run, the memory of every process (resident and proportional set size),
+its open files and its threads, and the sizes of the log folder, the checkpoints, the state server's
+database and its journal are read. Each is judged from the first tenth of the rounds on: flat, or
+growing by so much per 1,000 rounds (least squares). Figures of modes that have run before stay in
+the file.
 """
 
 import os
@@ -32,12 +33,12 @@ TRAIN = {"network": "mlp", "batch_size": 1, "local_lr": 1e-4, "learning_rate": 1
 SAMPLES = 100  # per mode
 PAUSE = 0.25  # seconds between two looks at how far the job is
 EVENTS = 100  # evaluations, and checkpoints, per mode
-#: Unit of a series → how far it may move in all, from the first tenth of the rounds on, and still
-#: be called flat …
+#: Unit of a series → how far it may move in all, after the first tenth of the rounds, and still be
+#: called flat …
 TOLERANCE = {"KiB": 512.0, "open files": 1.0, "threads": 1.0, "files": 3.0}
 #: … or so much for each of the rounds: less than the 16 bytes of one message that somebody keeps.
 TOLERANCE_PER_ROUND = {"KiB": 8 / 1024}
-#: First words of a series → why it grows.
+#: First words of a series' name → why it grows.
 REASONS = {
     "worker": "ps-lite notes every push and pull of a worker in 8 bytes that it never frees (Customer::tracker_)",
     "state server: ": "what the history's database takes, SQLite's page cache first; it slows down",
@@ -50,12 +51,12 @@ REASONS = {
 
 @dataclass
 class Series:
-    """One figure through a run.
+    """A figure in the course of a run.
 
     Attributes:
         unit: KiB, open files, threads, or files.
-        rounds: at which it was read.
-        values: what it was then.
+        rounds: rounds at which it was read.
+        values: its values at these rounds.
     """
 
     unit: str
@@ -63,7 +64,7 @@ class Series:
     values: list[float] = field(default_factory=list)
 
     def judged(self, name: str, last: int) -> dict[str, Any]:
-        """Judge what came after the first tenth of `last` rounds, and keep a value for each tenth."""
+        """Judge what came after the first tenth of `last` rounds, with a value for each tenth."""
         rounds, values = np.array(self.rounds), np.array(self.values)
         late = rounds >= last / 10
         if late.sum() < 3:
@@ -84,7 +85,7 @@ class Series:
 
 
 class Soak:
-    """What is read from one running job.
+    """The figures that are read from one running job.
 
     Args:
         job: the job.
@@ -97,7 +98,7 @@ class Soak:
         self.round = 0  # of rank 0, as far as it is logged
 
     def look(self) -> int:
-        """See how far rank 0 is, by the files of its rounds; the round."""
+        """Return the round that rank 0 has reached, by its round files."""
         while any((folder / f"iter-{self.round + 1}.txt").exists() for folder in self._logs()):
             self.round += 1
         return self.round
@@ -147,7 +148,7 @@ class Soak:
 
 
 def _named(processes: dict[int, str]) -> dict[str, list[int]]:
-    """Name the processes by what they are; those that launch puts around the others go together."""
+    """Return the processes by their roles; launch's shims are counted together."""
     named: dict[str, list[int]] = {}
     for pid, line in processes.items():
         found = re.search(r"-m esync\.([\w.]+)", line)
@@ -159,7 +160,11 @@ def _named(processes: dict[int, str]) -> dict[str, list[int]]:
 
 
 def _of_process(pid: int) -> dict[str, float]:
-    """Read a process's memory in KiB, its open files and its threads. Raises OSError where it has ended."""
+    """Return a process's memory in KiB, its open files and its threads.
+
+    Raises:
+        OSError: it has ended.
+    """
     process = Path("/proc") / str(pid)
     memory = dict(re.findall(r"^(Rss|Anonymous): +(\d+) kB", (process / "smaps_rollup").read_text(), re.MULTILINE))
     return {
@@ -171,7 +176,10 @@ def _of_process(pid: int) -> dict[str, float]:
 
 
 def _stats(path: Path) -> Iterator[os.stat_result]:
-    """Of all files below a folder, or of a file; those that vanish meanwhile are left out."""
+    """Yield the status of all files below a folder, or of a file.
+
+    Files that vanish meanwhile are left out.
+    """
     try:
         entries = list(os.scandir(path)) if path.is_dir() else []
         if not entries and path.is_file():
@@ -189,7 +197,7 @@ def _stats(path: Path) -> Iterator[os.stat_result]:
 
 
 def soak(mode: str, rounds: int, minutes: float | None) -> Iterator[dict[str, Any]]:
-    """Run one mode; what is known by then, after each reading, and at the end."""
+    """Run one mode; yield the figures after each reading, and at the end."""
     with tempfile.TemporaryDirectory(prefix="soak-") as name:
         folder = Path(name)
         train: dict[str, Any] = {**TRAIN, "mode": mode, "rounds": rounds, "eval_duration": max(1, rounds // EVENTS)}
@@ -237,7 +245,7 @@ def show(mode: str, figures: dict[str, Any]) -> None:
 
 
 def main() -> None:
-    """Run the modes that were asked for."""
+    """Run the chosen modes."""
     parser = program.parser(__doc__, json=program.RESULTS / "soak.json")
     parser.add_argument("--modes", nargs="+", choices=MODES, default=MODES)
     parser.add_argument("--rounds", type=int, default=200_000)

@@ -1,11 +1,16 @@
-"""What do sparse exchanges cost, and what do they save? `python benchmarks/sparse.py [--json FILE]`.
+"""What do sparse exchanges cost, and what do they save?
+
+    python benchmarks/sparse.py [--json FILE]
 
 Three questions, on ResNet-18's 11 million weights with 1 % sent:
-* the worker: seconds to compress a gradient, to code the message and to read an answer, on one core;
-* the server: seconds for each message with 1 to 64 workers whose messages have hardly a place in common, with and
-  without secondary compression, everything between the arrival of the commit and the answer's being there;
-* the wire: bytes of an exchange counted at the worker's sockets, and its seconds, in a real cluster on this machine of
-  two workers and one server, dense (async) and sparse (dgs), padding and all.
+
+* the worker: seconds to compress a gradient, to encode the message and to read an answer, on one
+  core;
+* the server: seconds for each message of 1 to 64 workers whose messages have hardly any places in
+  common, with and without secondary compression, from the arrival of the commit to the moment when
+  the answer is ready;
+* the wire: bytes of an exchange, counted at the worker's sockets with all padding, and its seconds,
+  in a real cluster of two workers and one server on this machine, dense (async) and sparse (dgs).
 """
 
 import argparse
@@ -33,10 +38,10 @@ WIRE_ROUNDS, WIRE_WARM_UP = 12, 4
 
 
 def worker(sizes: list[int]) -> dict[str, float]:
-    """Seconds of each step on a worker."""
+    """Return the seconds of each step on a worker."""
     from esync.exchange.codecs.sparse import bounds_of
     from esync.exchange.codecs.sparse.compressors import DeepGradientCompression, GradientDropping, SAMomentum
-    from esync.exchange.codecs.sparse.message_format import Codec
+    from esync.exchange.codecs.sparse.message_format import MessageFormat
     from esync.exchange.codecs.sparse.selection import Selection
 
     rng = np.random.default_rng(0)
@@ -54,21 +59,21 @@ def worker(sizes: list[int]) -> dict[str, float]:
             compressor.compress(scratch, 0.1, 0.7)
 
         found[f"compress, {name}"] = median_of(compress, REPEATS)
-    codec = Codec(bounds_of(sizes))
+    message_format = MessageFormat(bounds_of(sizes))
     entries = SAMomentum(Selection(sizes, RATIO)).compress(gradients[0].copy(), 0.1, 0.7)
-    message = codec.encode(entries)
-    found["code a message"] = median_of(lambda: codec.encode(entries), REPEATS)
-    found["read a message"] = median_of(lambda: codec.decode(message), REPEATS)
+    message = message_format.encode(entries)
+    found["code a message"] = median_of(lambda: message_format.encode(entries), REPEATS)
+    found["read a message"] = median_of(lambda: message_format.decode(message), REPEATS)
     places = np.flatnonzero(rng.random(total, np.float32) < CROWDED)
-    answer = codec.encode((places, gradients[0][places]))
-    found[f"read an answer of {CROWDED:.0%}"] = median_of(lambda: codec.decode(answer), REPEATS)
+    answer = message_format.encode((places, gradients[0][places]))
+    found[f"read an answer of {CROWDED:.0%}"] = median_of(lambda: message_format.decode(answer), REPEATS)
     return found
 
 
 def server(sizes: list[int], workers: int, secondary: float) -> dict[str, Any]:
-    """Seconds of a server for each message, and what it keeps."""
+    """Return the seconds of a server for each message, and the bytes that it keeps."""
     from esync.exchange import Specification
-    from esync.exchange.codecs.choice import codec_of
+    from esync.exchange.codecs.factory import worker_codec
     from esync.exchange.protocol import wire
     from tests.exchange.memory_servers import MemoryServers
 
@@ -79,7 +84,7 @@ def server(sizes: list[int], workers: int, secondary: float) -> dict[str, Any]:
     fed = {"synchronous": False, "private": packed.private, "bucket_elements": 999_992, "packed": packed}
     cluster = MemoryServers(workers, np.zeros(total, np.float32), **fed)  # type: ignore[arg-type]
     node, status_key = cluster.nodes[0], cluster.layout.status_key(0)
-    encoders = [codec_of(packed, cluster.layout, workers, rank).encoder for rank in range(workers)]
+    encoders = [worker_codec(packed, cluster.layout, workers, rank).encoder for rank in range(workers)]
     steps = []
     for _ in range(min(workers, 16)):  # with more workers the same places come again
         places = np.flatnonzero(rng.random(total, np.float32) < RATIO)
@@ -120,7 +125,7 @@ def server(sizes: list[int], workers: int, secondary: float) -> dict[str, Any]:
 
 
 def wire_worker(mode: str) -> None:
-    """One worker of the real cluster: prints bytes and seconds of each exchange as JSON."""
+    """Run a worker of the real cluster, which prints its figures of each exchange as JSON."""
     from esync.algorithms import ASGD, DGS
 
     algorithm = ASGD() if mode == "async" else DGS(RATIO, secondary_ratio=RATIO)
@@ -128,7 +133,7 @@ def wire_worker(mode: str) -> None:
 
 
 def wire(mode: str, workers: int = 2) -> dict[str, float]:
-    """A real cluster; medians of one exchange."""
+    """Run a real cluster; return the medians of one exchange."""
     with Cluster(workers) as cluster:
         cluster.start(*[(__file__, "--worker", mode)] * workers)
         found = list(chain.from_iterable(cluster.results()))
@@ -136,7 +141,7 @@ def wire(mode: str, workers: int = 2) -> dict[str, float]:
 
 
 def main() -> int:
-    """Measure, print, compare with the targets; 1 where one is missed."""
+    """Measure, print and compare with the targets; return 1 if one is missed."""
     parser = program.parser(__doc__)
     parser.add_argument("--workers", type=int, nargs="+", default=[1, 4, 16, 64], help="for the server's time")
     parser.add_argument("--worker", choices=("async", "dgs"), help=argparse.SUPPRESS)

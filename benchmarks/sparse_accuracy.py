@@ -1,28 +1,39 @@
-"""How accurate are sparse exchanges? `python benchmarks/sparse_accuracy.py [--json FILE]`.
+"""How accurate are sparse exchanges?
 
-Fashion-MNIST with real gradients: 4 and 16 simulated workers train with ASGD, GD-async, DGC-async and DGS, and one
-alone with momentum SGD, all on the same number of samples, with the same learning rate, schedule (÷ 10 after 60 % and
-80 %, as published) and weight decay; several seeds of each. The workers run the real algorithms, messages and servers
-in virtual time; devices differ by 10 % from iteration to iteration. The network is a small perceptron, written in
-NumPy, so that a gradient takes a millisecond.
+    python benchmarks/sparse_accuracy.py [--budget CORE-HOURS] [--list] [--out FILE] [--json FILE]
 
-Its output layer and its biases have fewer values than SPARSE_DENSE_BELOW, so the defaults send them whole. The methods
-"…, sparse" set --sparse-dense-below to 0 and send 1 % of these tensors, too. The table has the share of the values that
-each method really sends.
+Table 3 of the DGS paper with real gradients on Fashion-MNIST: 1, 4, 8, 16 and 32 simulated workers
+train with ASGD, GD-async, DGC-async and DGS, and one alone with momentum SGD, all on the same
+number of samples, with the same learning rate, schedule (÷ 10 after 60 % and 80 %, as published)
+and weight decay; several seeds of each. The workers run the real algorithms, messages and servers
+in virtual time; devices differ by 10 % from iteration to iteration. The network is a small
+perceptron, written in NumPy, so that a gradient takes a millisecond.
 
-Every finished run is written to --out at once: interrupted, the same command goes on where it was.
+Its output layer and its biases have fewer values than SPARSE_DENSE_BELOW, so the defaults send them
+whole. The methods "…, sparse" set --sparse-dense-below to 0 and send 1 % of these tensors, too;
+"…, sparse both ways" compress the server's answers to 1 % as well (secondary compression). DGC and
+DGS with momentum 0.3 are for 32 workers and more. The methods without "sparse" run where --methods
+names them. The table has the share of the values that each method really sends.
+
+Every finished run is written to --out at once, with test accuracies on its way and core-seconds:
+interrupted, the same command goes on where it was. `--list` prints what each run is planned to cost
+and has cost; `--budget` leaves out the end of the list where it costs more than that. Runs of an
+earlier version, which have no curve, count in the table until they have been made anew.
 """
 
+import argparse
 import math
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from harness import program
+from harness import budget, program
 from harness.figures import interval, read_figures, write_figures
+from harness.paper_runs import TRAINING_IMAGES
 from harness.perceptron import LAYERS, Copy, Perceptron
 
 from esync.algorithms import AlgorithmContext
@@ -34,7 +45,6 @@ from esync.exchange.codecs.sparse.selection import Selection
 from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.wire import HEADER_ELEMENTS
 from esync.launch import flags
-from esync.runtime.errors import ExpectedError
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.coordination import StateServerModel
 from esync.simulate.devices import DeviceModel
@@ -47,20 +57,82 @@ from esync.simulate.world import SimulatedWorld, WorkerModel
 RATE, MOMENTUM, DECAY = 0.01, 0.7, 5e-4
 #: Share of the run after which the learning rate is divided by 10.
 DROPS = (0.6, 0.8)
-SPARSE_MODES = {"GD-async": "gd-async", "DGC-async": "dgc-async", "DGS": "dgs"}
-#: What is compared: name → flags; DGC and DGS take MOMENTUM, the others have none.
-METHODS = {
+#: With so many workers the paper lowers the momentum, as asynchrony adds momentum of its own.
+MANY, MOMENTUM_OF_MANY = 32, 0.3
+SPARSE_MODES = {"DGS": "dgs", "DGC-async": "dgc-async", "GD-async": "gd-async"}
+TRUE_SHARE = "--sparse-dense-below=0"
+#: Methods of the table → flags, in the order in which a budget is spent on them.
+TABLE_3 = {
+    "DGS, sparse": ["--mode=dgs", TRUE_SHARE],
     "ASGD": ["--mode=async"],
-    **{name: [f"--mode={mode}"] for name, mode in SPARSE_MODES.items()},
-    **{f"{name}, sparse": [f"--mode={mode}", "--sparse-dense-below=0"] for name, mode in SPARSE_MODES.items()},
+    "DGS, sparse, momentum 0.3": ["--mode=dgs", TRUE_SHARE, f"--momentum={MOMENTUM_OF_MANY}"],
+    "DGS, sparse both ways": ["--mode=dgs", TRUE_SHARE, "--secondary-ratio=0.01"],
+    "DGC-async, sparse": ["--mode=dgc-async", TRUE_SHARE],
+    "GD-async, sparse": ["--mode=gd-async", TRUE_SHARE],
+    "DGC-async, sparse, momentum 0.3": ["--mode=dgc-async", TRUE_SHARE, f"--momentum={MOMENTUM_OF_MANY}"],
+    "DGC-async, sparse both ways": ["--mode=dgc-async", TRUE_SHARE, "--secondary-ratio=0.01"],
+    "GD-async, sparse both ways": ["--mode=gd-async", TRUE_SHARE, "--secondary-ratio=0.01"],
 }
+#: All that can be compared; DGC and DGS take MOMENTUM if they name none, the others have none.
+METHODS = {**TABLE_3, **{name: [f"--mode={mode}"] for name, mode in SPARSE_MODES.items()}}
+#: Numbers of workers, in the order in which a budget is spent on them.
+WORKERS = (8, 32, 1, 4, 16)
+#: Points of a run's curve.
+POINTS = 25
 ALONE = "momentum SGD"
 #: Points of accuracy that DGS may be below momentum SGD.
 TARGET = 0.5
+#: Core-seconds of one batch of 32, measured on an idle core: gradient, messages, server, and
+#: evaluations.
+BATCH_COST = {ALONE: 0.0006, "ASGD": 0.0014, **dict.fromkeys(SPARSE_MODES, 0.0030)}
+SPARSE_BATCH_COST, BOTH_WAYS_BATCH_COST = 0.0019, 0.0024
+
+
+@dataclass(frozen=True)
+class Run:
+    """A method with a number of workers and a seed."""
+
+    method: str
+    workers: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Its key in the file of results."""
+        return f"{self.method}, {self.workers} workers, seed {self.seed}"
+
+    def planned(self, epochs: float, batch_size: int) -> float:
+        """Return the core-seconds that it costs by estimate."""
+        each = SPARSE_BATCH_COST if "sparse" in self.method else BATCH_COST.get(self.method, SPARSE_BATCH_COST)
+        each = BOTH_WAYS_BATCH_COST if "both ways" in self.method else each
+        return each * epochs * TRAINING_IMAGES / batch_size
+
+
+class Curve:
+    """Test accuracies of a run, by the training samples behind them.
+
+    Args:
+        images: test images.
+        labels: their labels.
+        samples: training samples of the whole run.
+    """
+
+    def __init__(self, images: np.ndarray, labels: np.ndarray, samples: float) -> None:
+        self._images, self._labels, self._samples = images, labels, samples
+        self.points: list[tuple[int, float]] = []
+
+    def due(self, samples: int) -> bool:
+        """Whether the next point on the way lies at or before that many samples."""
+        number = len(self.points) + 1
+        return number < POINTS and samples * POINTS >= number * self._samples
+
+    def add(self, samples: int, net: Perceptron) -> None:
+        """Evaluate a model that has seen that many samples."""
+        self.points.append((samples, net.accuracy(self._images, self._labels)))
 
 
 class Trainer(TimedTrainer):
-    """With a learning rate that falls."""
+    """A trainer whose learning rate falls."""
 
     def __init__(self, *arguments: Any, momentum: float, steps: int) -> None:
         super().__init__(*arguments)
@@ -82,13 +154,13 @@ class Trainer(TimedTrainer):
 
 
 class Iteration:
-    """Computes the gradient of the next batch."""
+    """An iteration that computes the gradient of the next batch."""
 
     def __init__(self, net: Perceptron, batches: Batches) -> None:
         self._net, self._batches = net, batches
 
     def run(self, recorder: Any) -> int:
-        """See `loop.Iteration`."""
+        """See `loop.Iteration.run`."""
         images, labels = next(self._batches)
         self._net.learn(images, labels)
         return len(labels)
@@ -98,6 +170,7 @@ class Numerics:
     """What the simulated workers compute with; see `simulate.simulation.Numerics`."""
 
     evaluates = False
+    data_digest = ""
     wire: Mapping[str, int] | None = None
 
     def __init__(self, data: Any, options: Any, workers: int, momentum: float) -> None:
@@ -108,7 +181,7 @@ class Numerics:
         self._steps = int(options.epochs * self.samples / options.batch_size / workers)
 
     def start(self, rank: int, world: SimulatedWorld) -> tuple[Trainer, Iteration]:
-        """See `Numerics`."""
+        """See `simulation.Numerics.start`."""
         data, options = self._data, self._options
         net = Perceptron(options.seed)
         batches = Batches(
@@ -123,12 +196,12 @@ class Numerics:
 
 
 def rate_after(share: float) -> float:
-    """The learning rate (of the batch's mean) after that share of the run."""
+    """Return the learning rate (of the batch's mean) after that share of the run."""
     return RATE / 10 ** sum(share >= each for each in DROPS)
 
 
-def alone(data: Any, epochs: float, batch_size: int, seed: int) -> Perceptron:
-    """Momentum SGD on one device."""
+def alone(data: Any, epochs: float, batch_size: int, seed: int, curve: Curve) -> None:
+    """Train with momentum SGD on one device; fill the curve."""
     net = Perceptron(seed)
     share = np.arange(len(data.train_labels))
     batches = Batches(data.train_images, data.train_labels, share, batch_size, (seed, 0))
@@ -139,26 +212,40 @@ def alone(data: Any, epochs: float, batch_size: int, seed: int) -> Perceptron:
         velocity *= np.float32(MOMENTUM)
         velocity += net.slope / np.float32(batch_size) + np.float32(DECAY) * net.values
         net.values -= np.float32(rate_after(step / steps)) * velocity
-    return net
+        if curve.due((step + 1) * batch_size):
+            curve.add((step + 1) * batch_size, net)
+    curve.add(steps * batch_size, net)
 
 
-def together(data: Any, method: str, workers: int, epochs: float, batch_size: int, seed: int) -> Perceptron:
-    """A simulated cluster; the model in the end is that of the server."""
-    words = [*METHODS[method], f"--epochs={epochs}", f"--batch-size={batch_size}", f"--seed={seed}"]
+def together(data: Any, run: Run, epochs: float, batch_size: int, curve: Curve) -> None:
+    """Train on a simulated cluster; fill the curve with accuracies of the server's model."""
+    words = [*METHODS[run.method], f"--epochs={epochs}", f"--batch-size={batch_size}", f"--seed={run.seed}"]
     options = flags.parse([*words, "--weight-decay=0.0005", "--no-evaluation"])
     cluster = ClusterModel(
         workers=tuple(
             WorkerModel(rank, f"worker-{rank}", "cpu", DeviceModel(step_time=1.0, jitter=0.1))
-            for rank in range(workers)
+            for rank in range(run.workers)
         ),
         servers=(ServerModel("server", 0.0, math.inf),),
         state_server=StateServerModel("server", 0.0),
         link=lambda host: Link(),
         evaluation_time=1.0,
     )
-    momentum = MOMENTUM if options.mode in ("dgs", "dgc-async") else 0.0
-    simulation = Simulation(cluster, options, Numerics(data, options, workers, momentum))
+    momentum = 0.0
+    if options.mode in ("dgs", "dgc-async"):
+        momentum = MOMENTUM if options.momentum is None else options.momentum
+
+    def watch(simulation: Simulation, trainer: Any) -> None:
+        if curve.due(simulation.samples):
+            curve.add(simulation.samples, server_model(simulation, run.seed))
+
+    simulation = Simulation(cluster, options, Numerics(data, options, run.workers, momentum), watch=watch)
     simulation.run()
+    curve.add(simulation.samples, server_model(simulation, run.seed))
+
+
+def server_model(simulation: Simulation, seed: int) -> Perceptron:
+    """Return the model as the server has it."""
     net = Perceptron(seed)
     node = simulation.side.nodes[0]
     layout = node.endpoint.server.layout
@@ -170,7 +257,7 @@ def together(data: Any, method: str, workers: int, epochs: float, batch_size: in
 
 
 def share_sent(method: str) -> float:
-    """The share of the weights that a worker sends in one exchange."""
+    """Return the share of the weights that a worker sends in one exchange."""
     options = flags.parse(METHODS.get(method, ["--mode=local"]))
     if options.mode not in SPARSE_MODES.values():
         return 1.0
@@ -179,52 +266,62 @@ def share_sent(method: str) -> float:
     return selection.of(np.random.default_rng(0).standard_normal(sum(sizes), np.float32)).size / sum(sizes)
 
 
-def report(runs: dict[str, Any], workers: list[int]) -> tuple[list[dict[str, Any]], bool]:
-    """The table's rows, and whether the target is met."""
+def report(runs: Mapping[str, Any]) -> tuple[list[dict[str, Any]], bool]:
+    """Print the table; return its rows, and whether the target is met."""
     rows, met = [], True
     alone_mean = interval([run["accuracy"] for run in runs.values() if run["method"] == ALONE])[0]
     for method in (ALONE, *METHODS):
-        for count in [1] if method == ALONE else workers:
-            found = [run["accuracy"] for run in runs.values() if (run["method"], run["workers"]) == (method, count)]
-            if not found:
-                continue
-            mean, half = interval(found)
-            row: dict[str, Any] = {
+        for count in sorted({run["workers"] for run in runs.values() if run["method"] == method}):
+            found = [run for run in runs.values() if (run["method"], run["workers"]) == (method, count)]
+            mean, half = interval([run["accuracy"] for run in found])
+            row = {
                 "method": method,
                 "workers": count,
                 "accuracy": mean,
-                "half_width": half,
+                "half_width": half if len(found) > 1 else None,
                 "seeds": len(found),
+                "difference": mean - alone_mean,
+                "share_sent": share_sent(method),
+                "core_seconds": sum(run["core_seconds"] for run in found),
             }
-            row["difference"] = mean - alone_mean
             rows.append(row)
-            row["share_sent"] = share_sent(method)
-            met &= SPARSE_MODES.get(method.removesuffix(", sparse")) != "dgs" or 100 * row["difference"] >= -TARGET
+            met &= not method.startswith("DGS") or 100 * row["difference"] >= -TARGET
+            spread = f" ± {100 * half:.2f}" if len(found) > 1 else ""
             print(
-                f"| {method} | {100 * row['share_sent']:.2f} % | {count} | {100 * mean:.2f} ± {100 * half:.2f} | "
-                f"{100 * row['difference']:+.2f} |",
+                f"| {method} | {100 * row['share_sent']:.2f} % | {count} | {100 * mean:.2f}{spread} | "
+                f"{100 * row['difference']:+.2f} | {len(found)} |",
                 flush=True,
             )
     return rows, met
 
 
-def main() -> int:
-    """Run what is missing, print the table; 1 where the target is missed."""
+def chosen_runs(options: argparse.Namespace) -> list[Run]:
+    """Return the runs in the order in which a budget is spent on them."""
+    chosen = []
+    for seed in range(options.seeds):
+        chosen.append(Run(ALONE, 1, seed))
+        pairs = [(method, count) for method in options.methods for count in options.workers]
+        chosen += [Run(*pair, seed) for pair in pairs if "momentum" not in pair[0] or pair[1] >= MANY]
+    return chosen
+
+
+def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Parse the command line; exit with code 2 on bad usage."""
     parser = program.parser(__doc__)
     add = parser.add_argument
     add("--out", type=Path, default=Path("sparse-accuracy.json"), help="finished runs (default: %(default)s)")
-    add("--workers", type=int, nargs="+", default=[4, 16], help="(default: 4 16)")
-    add("--methods", nargs="+", choices=tuple(METHODS), default=list(METHODS), help="(default: all)")
+    add("--workers", type=int, nargs="+", default=list(WORKERS), help=f"(default: {' '.join(map(str, WORKERS))})")
+    add("--methods", nargs="+", choices=tuple(METHODS), default=list(TABLE_3), help="(default: those of Table 3)")
     add("--seeds", type=int, default=5, help="(default: %(default)s)")
     add("--epochs", type=float, default=12, help="(default: %(default)s)")
     add("--batch-size", type=int, default=32, help="of each worker (default: %(default)s)")
-    options = parser.parse_args()
-    try:
-        data = load("fashion-mnist", find_data_dir(None, "fashion-mnist"))
-    except ExpectedError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    images = as_floats(data.test_images)
+    budget.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Carry out the missing runs, and print the table; return 1 if the target is missed."""
+    options = parse_arguments(words)
     setting = {"epochs": options.epochs, "batch_size": options.batch_size, "layers": list(LAYERS), "rate": RATE}
     setting |= {"momentum": MOMENTUM, "weight_decay": DECAY, "sparse_ratio": 0.01}
     kept = {"setting": setting, **read_figures(options.out)}
@@ -232,26 +329,54 @@ def main() -> int:
         print(f"error: {options.out} holds runs of another setting; name another file with --out", file=sys.stderr)
         return 1
     runs = kept.setdefault("runs", {})
-    for seed in range(options.seeds):
-        for method, count in [(ALONE, 1), *((method, n) for n in options.workers for method in options.methods)]:
-            name = f"{method}, {count} workers, seed {seed}"
-            if name in runs:
-                continue
-            begun = time.process_time()
-            if method == ALONE:
-                net = alone(data, options.epochs, options.batch_size, seed)
-            else:
-                net = together(data, method, count, options.epochs, options.batch_size, seed)
-            accuracy, seconds = net.accuracy(images, data.test_labels), time.process_time() - begun
-            runs[name] = {"method": method, "workers": count, "accuracy": accuracy, "core_seconds": seconds}
-            write_figures(options.out, kept)
-            print(f"{name}: {accuracy:.4f} ({seconds:.1f} s)", file=sys.stderr, flush=True)
-    rows, met = report(runs, options.workers)
+    chosen = chosen_runs(options)
+    planned = {run.name: run.planned(options.epochs, options.batch_size) for run in chosen}
+    spent = {name: run["core_seconds"] for name, run in runs.items() if "curve" in run}
+    if options.list:
+        print(budget.listed(planned, spent, options.budget))
+        return 0
+    paid_for = budget.within(planned, spent, options.budget)
+    if len(paid_for) < len(chosen):
+        print(budget.left_out(planned, paid_for), flush=True)
+    waiting = [run for run in chosen[: len(paid_for)] if run.name not in spent]
+    if waiting:
+        carry_out(waiting, options, kept)
+    if not runs:
+        print("error: the budget is too small for a single run; give more to --budget", file=sys.stderr)
+        return 1
+    rows, met = report(runs)
     hours = sum(run["core_seconds"] for run in runs.values()) / 3600
     print(f"{hours:.2f} core-hours; DGS within {TARGET} points of momentum SGD: {program.verdict(met)}")
     kept |= {"command": program.command(), "rows": rows, "core_hours": hours, "met": met}
     write_figures(options.json, kept)
     return 0 if met else 1
+
+
+def carry_out(waiting: Sequence[Run], options: argparse.Namespace, kept: dict[str, Any]) -> None:
+    """Carry out these runs; write the results with those that there are after each of them.
+
+    Raises:
+        ExpectedError: the data set is not there.
+    """
+    data = load("fashion-mnist", find_data_dir(None, "fashion-mnist"))
+    images = as_floats(data.test_images)
+    for run in waiting:
+        begun = time.process_time()
+        curve = Curve(images, data.test_labels, options.epochs * len(data.train_labels))
+        if run.method == ALONE:
+            alone(data, options.epochs, options.batch_size, run.seed, curve)
+        else:
+            together(data, run, options.epochs, options.batch_size, curve)
+        accuracy, seconds = curve.points[-1][1], time.process_time() - begun
+        kept["runs"][run.name] = {
+            "method": run.method,
+            "workers": run.workers,
+            "accuracy": accuracy,
+            "core_seconds": seconds,
+            "curve": curve.points,
+        }
+        write_figures(options.out, kept)
+        print(f"{run.name}: {accuracy:.4f} ({seconds:.1f} s)", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

@@ -1,10 +1,13 @@
-"""DGS's published speed-up table with a server that works. `python benchmarks/sparse_speedup.py [--json FILE]`.
+"""How fast is DGS, beside its published speed-up table, with a server that works?
 
-ResNet-18 on 1, 2, 4, 8 and 16 workers at 10 and 1 Gbit/s: speed-up = n · 0.338 s ÷ (time of an iteration), where an
-iteration computes as long as published. The published DGS server echoed what it got; this one is the real one: its
-seconds for each message, and how long its answers are, are measured first, on this machine, as `benchmarks/sparse.py`
-does it: workers' messages have hardly a place in common. They are written to --out at once, so that an interrupted run
-goes on there. Then the simulator plays each cluster: the real protocol, the modelled network, virtual time; no
+    python benchmarks/sparse_speedup.py [--json FILE]
+
+ResNet-18 on 1, 2, 4, 8 and 16 workers at 10 and 1 Gbit/s: speed-up = n · 0.338 s ÷ (time of an
+iteration), where an iteration computes as long as published. The published DGS server echoed what
+it got; this one is the real one: its seconds for each message, and how long its answers are, are
+measured first, on this machine, as `benchmarks/sparse.py` does it: workers' messages have hardly a
+place in common. They are written to --out at once, so that an interrupted run goes on there. Then
+the simulator plays each cluster: the real protocol, the modelled network, virtual time; no
 gradients.
 
 Compressing on a worker is not in it: the published workers did it on a GPU.
@@ -29,8 +32,8 @@ from esync import config
 from esync.algorithms import ASGD
 from esync.exchange import STATISTICS, WEIGHTS, Specification
 from esync.exchange.codecs.base import WorkerCodec
-from esync.exchange.codecs.none import PlainDecoder, PlainEncoder
 from esync.exchange.codecs.sparse_messages import PieceKeys
+from esync.exchange.codecs.uncompressed import UncompressedDecoder, UncompressedEncoder
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import NO_KEY, ParameterServerExchange
 from esync.exchange.protocol.layout import Layout
@@ -63,12 +66,12 @@ RESNET = {WEIGHTS: 11_175_370, STATISTICS: 0}  # what is measured has everything
 
 @dataclass(frozen=True)
 class Cost:
-    """What one exchange costs, measured.
+    """The measured costs of one exchange.
 
     Attributes:
         server: seconds of the server.
-        sent: bytes to the server, in how many pieces.
-        received: bytes of the answer, in how many pieces.
+        sent: bytes to the server, and number of pieces.
+        received: bytes of the answer, and number of pieces.
     """
 
     server: float
@@ -78,23 +81,23 @@ class Cost:
 
 @dataclass(frozen=True)
 class MeasuredServer(ServerModel):
-    """Takes as long for a payload as was measured.
+    """A server that takes as long for a payload as was measured.
 
     Attributes:
-        payload: bytes of a payload with its commit …
-        seconds: … and what it costs.
+        payload: bytes of a payload with its commit.
+        seconds: seconds that such a payload takes.
     """
 
     payload: float = math.inf
     seconds: float = 0.0
 
     def cost(self, messages: int, size: float) -> float:
-        """See `ServerModel`."""
+        """See `ServerModel.cost`."""
         return self.seconds if size == self.payload and messages > 1 else super().cost(messages, size)
 
 
-class MeasuredEncoder(PlainEncoder):
-    """Payloads as long as measured."""
+class MeasuredEncoder(UncompressedEncoder):
+    """An encoder whose payloads are as long as measured."""
 
     def __init__(self, pieces: list[int], layout: Layout) -> None:
         super().__init__(layout, 0)
@@ -105,8 +108,8 @@ class MeasuredEncoder(PlainEncoder):
         return self._pieces
 
 
-class MeasuredDecoder(PlainDecoder):
-    """Answers as long as measured."""
+class MeasuredDecoder(UncompressedDecoder):
+    """A decoder whose answers are as long as measured."""
 
     def __init__(self, pieces: list[int], layout: Layout) -> None:
         super().__init__(layout, 0)
@@ -118,26 +121,27 @@ class MeasuredDecoder(PlainDecoder):
 
 
 def pieces_of(size: int, messages: int) -> list[int]:
-    """Cut so many bytes into as many arrays: their values."""
+    """Divide a number of bytes among arrays; return the number of values in each."""
     values = round((size - messages * config.SIMULATE_MESSAGE_BYTES) / 4) - messages * wire.HEADER_ELEMENTS
     return [0] * (messages - 1) + [values]
 
 
 class MeasuredNumerics:
-    """No gradients; messages as large as measured."""
+    """Numerics without gradients, with messages as large as measured."""
 
     evaluates = False
+    data_digest = ""
     samples = 1
     wire: Mapping[str, int] | None = RESNET
 
     def start(self, rank: int, world: SimulatedWorld) -> tuple[TimedTrainer, TimedIteration]:
-        """See `simulate.simulation.Numerics`."""
+        """See `simulation.Numerics.start`."""
         trainer = TimedTrainer(ASGD(), world, Limits(rounds=ROUNDS), world.simulated.step_time)
         return trainer, TimedIteration(1)
 
 
 def simulated(workers: int, gigabits: float, cost: Cost) -> float:
-    """Seconds of an iteration, exchange included."""
+    """Return the seconds of an iteration, including the exchange."""
     options = flags.parse(["--mode=async", f"--rounds={ROUNDS}", "--no-evaluation"])
     message = 4.0 * wire.message_elements(workers) + config.SIMULATE_MESSAGE_BYTES
     sent, received = pieces_of(*cost.sent), pieces_of(*cost.received)
@@ -159,14 +163,17 @@ def simulated(workers: int, gigabits: float, cost: Cost) -> float:
         return WorkerCodec(MeasuredEncoder(sent, layout), MeasuredDecoder(received, layout))
 
     simulation = Simulation(cluster, options, MeasuredNumerics())
-    simulation.side.exchange = partial(ParameterServerExchange, codec_of=codec)
+    simulation.side.exchange = partial(ParameterServerExchange, make_codec=codec)
     simulation.run()
     began = min(each.began for each in simulation.workers)
     return (max(each.ended for each in simulation.workers) - began) / ROUNDS
 
 
 def measure(method: str, workers: int, sizes: list[int]) -> dict[str, Any]:
-    """What one exchange costs, on this machine: see `Cost`; seconds as the clock and as the processor count them."""
+    """Measure what one exchange costs on this machine; see `Cost`.
+
+    Seconds are those of the clock and those of the processor.
+    """
     if method == ASGD_:
         return dense(sizes)
     found = sparse.server(sizes, workers, sparse.RATIO if method == DGS_SECONDARY else 0.0)
@@ -183,7 +190,7 @@ def measure(method: str, workers: int, sizes: list[int]) -> dict[str, Any]:
 
 
 def dense(sizes: list[int]) -> dict[str, Any]:
-    """The same for a dense gradient, which the server applies to the model."""
+    """Measure the same for a dense gradient, which the server applies to the model."""
     from tests.exchange.memory_servers import MemoryServers
 
     gradient = np.random.default_rng(0).standard_normal(sum(sizes), np.float32)
@@ -207,7 +214,7 @@ def dense(sizes: list[int]) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure what is missing, simulate, print."""
+    """Measure what is missing, simulate and print; return the exit code."""
     parser = program.parser(__doc__)
     parser.add_argument("--out", type=Path, default=Path("sparse-costs.json"), help="costs (default: %(default)s)")
     parser.add_argument("--clock", choices=("seconds", "processor"), default="processor", help="of the server's cost")

@@ -1,10 +1,12 @@
-"""How fast does the state server answer? `python benchmarks/state_query.py [--seconds 4] [--json FILE]`.
+"""How fast does the state server answer?
 
-Starts the state server as a process on a fresh port of this machine and asks it as workers do, on connections that are
-kept open: first with the HTTP client of a worker, whose own time is in the figures; then 1, 10 and 100
-callers at once, each of which asks again as soon as it is answered, from one other process. The published call, which
-asks the same with a form, stands beside the JSON API's. On a machine that does other things, too, compare the two; the
-load is printed.
+    python benchmarks/state_query.py [--seconds 4] [--json FILE]
+
+Starts the state server as a process on a fresh port of this machine and asks it as workers do, on
+connections that are kept open: first with the HTTP client of a worker, whose own time is in the
+figures; then 1, 10 and 100 callers at once, each of which asks again as soon as it is answered,
+from one other process. The published call, which asks the same with a form, stands beside the JSON
+API's. On a machine that does other things, too, compare the two; the load is printed.
 """
 
 import asyncio
@@ -32,13 +34,13 @@ TARGETS = {"p50 of one query": 0.4, "queries per second": 2500.0, "p99 of 100 ca
 
 
 def new_query(rank: int, k: int) -> tuple[str, str, bytes]:
-    """Path, content type and body of a query of the JSON API."""
+    """Return path, content type and body of a query of the JSON API."""
     asked = {"rank": rank, "round": 1, "iteration": k, "capability": 0.03, "round_trip": 0.0005}
     return "/api/v1/jobs/default/query", JSON, json.dumps(asked).encode()
 
 
 def published_query(rank: int, k: int) -> tuple[str, str, bytes]:
-    """The same as the published call."""
+    """Return the same for a query of the published API."""
     return "/apply/", FORM, urlencode({"r": rank, "k": k, "c": 0.03, "te": time.time()}).encode()
 
 
@@ -48,7 +50,7 @@ QUERIES: dict[str, Query] = {"query of the JSON API": new_query, "published call
 
 @dataclass(frozen=True)
 class Figure:
-    """What was measured: milliseconds of a query, and queries per second."""
+    """Figures of queries: milliseconds per query, and queries per second."""
 
     p50: float
     p99: float
@@ -56,7 +58,7 @@ class Figure:
 
     @classmethod
     def of(cls, seconds: list[float], whole: float) -> "Figure":
-        """Make it of the times of all queries and the time of the whole."""
+        """Return the figures, given the seconds of all queries and those of the whole."""
         ordered = sorted(seconds)
         p50, p99 = (1e3 * ordered[min(len(ordered) - 1, int(share * len(ordered)))] for share in (0.5, 0.99))
         return cls(p50, p99, len(ordered) / whole)
@@ -67,14 +69,14 @@ class Figure:
 
 @contextmanager
 def running() -> Iterator[int]:
-    """Run a state server with a job in it; the value is its port."""
+    """Run a state server with a job; yield its port."""
     with state_server() as port:
         begin(port)
         yield port
 
 
 def begin(port: int) -> None:
-    """Begin the default job; its slowest worker is busy."""
+    """Begin the default job, whose slowest worker is busy."""
     connection = http.client.HTTPConnection("127.0.0.1", port)
     for path, fields in (
         ("/init/", {"num_workers": WORKERS, "epsilon": 0.02}),
@@ -88,7 +90,7 @@ def begin(port: int) -> None:
 
 
 def one_worker(port: int, query: Query, seconds: float) -> Figure:
-    """Ask as a worker does, on one connection."""
+    """Ask as a worker does, on one connection; return the figures."""
     connection = BufferedConnection("127.0.0.1", port)
     taken: list[float] = []
     k, begun = 0, 0.0
@@ -108,7 +110,7 @@ def one_worker(port: int, query: Query, seconds: float) -> Figure:
 
 
 class Caller(asyncio.Protocol):
-    """One of many callers: asks, and asks again when it is answered."""
+    """One of many callers, which asks again as soon as it is answered."""
 
     def __init__(self, rank: int, query: Query) -> None:
         self.taken: list[float] = []
@@ -116,13 +118,13 @@ class Caller(asyncio.Protocol):
         self._k, self._answer = 0, b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Begin."""
+        """Ask for the first time."""
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         self._ask()
 
     def data_received(self, data: bytes) -> None:
-        """Take an answer."""
+        """Take an answer, and ask again."""
         self._answer += data
         head, end, body = self._answer.partition(b"\r\n\r\n")
         length = re.search(rb"content-length: *(\d+)", head, re.IGNORECASE)
@@ -141,12 +143,12 @@ class Caller(asyncio.Protocol):
         self._transport.write(head.encode() + body)
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         self._transport.abort()
 
 
 async def many(port: int, callers: int, query: Query, seconds: float) -> Figure:
-    """Ask with many callers at once."""
+    """Ask with many callers at once; return the figures."""
     loop = asyncio.get_running_loop()
     all_callers = [
         (await loop.create_connection(lambda rank=rank: Caller(rank, query), "127.0.0.1", port))[1]
@@ -164,7 +166,7 @@ async def many(port: int, callers: int, query: Query, seconds: float) -> Figure:
 
 
 def measure(query: Query, seconds: float) -> dict[str, Figure]:
-    """Return the figures of one query by the kind of caller."""
+    """Return the figures of one query, by the kind of caller."""
     figures = {}
     with running() as port:
         figures["one worker"] = one_worker(port, query, seconds)
@@ -175,7 +177,7 @@ def measure(query: Query, seconds: float) -> dict[str, Figure]:
 
 
 def main() -> int:
-    """Measure both queries, print and, if asked to, write the figures. Returns the exit code."""
+    """Measure both queries, print and, if asked to, write the figures; return the exit code."""
     parser = program.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=4.0, help="of each measurement (default: %(default)s)")
     arguments = parser.parse_args()

@@ -1,14 +1,18 @@
-"""Do strangers slow a worker's queries down? `python benchmarks/state_server_strangers.py [--json FILE]`.
+"""Do strangers slow a worker's queries down?
 
-Starts the state server as a process and asks it as one worker does, on a connection that is kept open, in turns:
-undisturbed, and while another process holds thousands of connections that never become a caller's. Those that the
-server ends are opened again at once, so that their number stays. Kinds of strangers:
+    python benchmarks/state_server_strangers.py [--json FILE]
+
+Starts the state server as a process and asks it as one worker does, on a connection that is kept
+open, in turns: undisturbed, and while another process holds thousands of connections that never
+become a caller's. Those that the server ends are opened again at once, so that their number stays.
+Kinds of strangers:
 
 silent     say nothing
 trickling  send the headers of a request without end, a few bytes a second
 
-The target is that the p99 of all disturbed queries is at most twice that of all undisturbed ones. The strangers' own
-process takes its share of the machine, too: on few cores some of the difference is its doing.
+The target is that the p99 of all disturbed queries is at most twice that of all undisturbed ones.
+The strangers' own process takes its share of the machine, too: on few cores some of the difference
+is its doing.
 """
 
 import os
@@ -37,7 +41,7 @@ TRICKLE_EVERY = 1.0  # seconds
 
 
 class Strangers:
-    """Keeps that many connections open; runs in a process of its own until its input ends."""
+    """Keeps a number of connections open, in a process of its own, until its input ends."""
 
     def __init__(self, port: int, number: int, kind: str) -> None:
         self._address, self._kind = ("127.0.0.1", port), kind
@@ -78,7 +82,7 @@ class Strangers:
 
 @contextmanager
 def strangers(port: int, number: int, kind: str) -> Iterator[None]:
-    """Have strangers connected, all of them as soon as this begins."""
+    """Have strangers connected in the `with` block, all of them from its beginning."""
     command = [sys.executable, __file__, "--be-strangers", str(port), str(number), kind]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
@@ -93,7 +97,7 @@ def strangers(port: int, number: int, kind: str) -> Iterator[None]:
 
 
 class Worker:
-    """One worker's connection, kept open through everything."""
+    """A worker's connection, which is kept open all the time."""
 
     def __init__(self, port: int) -> None:
         self._connection, self._k = BufferedConnection("127.0.0.1", port), 0
@@ -134,7 +138,7 @@ def measure(kind: str, number: int, turns: int, seconds: float) -> tuple[Figure,
 
 
 def main() -> int:
-    """Measure, print and, if asked to, write the figures. Returns 1 where the target is missed."""
+    """Measure, print and, if asked to, write the figures; return 1 if the target is missed."""
     if sys.argv[1:2] == ["--be-strangers"]:
         resource.setrlimit(resource.RLIMIT_NOFILE, (resource.getrlimit(resource.RLIMIT_NOFILE)[1],) * 2)
         there = Strangers(int(sys.argv[2]), int(sys.argv[3]), sys.argv[4])

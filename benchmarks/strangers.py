@@ -1,22 +1,25 @@
-"""Can strangers end a job? `python benchmarks/strangers.py [--messages N] [--connections N] [--json FILE]`.
+"""Can strangers end a job?
 
-A scheduler, a parameter server and two workers train together, a round every few milliseconds, while strangers attack
-one target after the other:
+    python benchmarks/strangers.py [--messages N] [--connections N] [--json FILE]
 
-scheduler          messages that are framed as ZeroMQ's, of the kinds that ps-lite has, right in part: registrations of
-                   processes that are not there or cannot be, barriers, heartbeats, ends, answers, under names that are
-                   taken; with lengths, numbers and bits that are wrong; a tenth of them before anybody has registered
+A scheduler, a parameter server and two workers train together, a round every few milliseconds,
+while strangers attack one target after the other:
+
+scheduler          messages framed as ZeroMQ's, of the kinds that ps-lite has, and partly right:
+                   registrations of processes that do not or cannot exist, barriers, heartbeats,
+                   ends, answers, under names that are taken, with wrong lengths, numbers and bits;
+                   a tenth of them before anybody has registered
 scheduler's port   connections that speak something else, stop halfway, say nothing, or are slow
 server's port      the same
 worker's port      the same
 
-What counts: nobody ends; every round that has begun ends, and the weights at the end are, bit for bit,
-those of so many rounds; the memory of the scheduler stays. `--framed` shows instead what MXNet's own
-parser, in servers and workers, does not survive (docs/assumptions.md says what to do about it): one
-cluster for each kind of message.
+What counts: nobody ends; every round that has begun ends, and the weights at the end are, bit for
+bit, those of so many rounds; the memory of the scheduler stays. `--framed` shows instead what
+MXNet's own parser, in servers and workers, does not survive (docs/assumptions.md says what to do
+about it): one cluster for each kind of message.
 
-To add a target, write a function that takes the addresses, an amount and a source of chance, sends so many messages or
-connections and returns their number, and list it in ATTACKS.
+To add a target, write a function that takes the addresses, an amount and a source of chance, sends
+so many messages or connections and returns their number, and list it in ATTACKS.
 """
 
 import contextlib
@@ -55,7 +58,7 @@ Addresses = dict[str, Address]
 
 
 def work(folder: Path) -> None:
-    """Train until there is a file called stop; then say how many rounds there were and what has become of a weight."""
+    """Train until there is a file called stop; then print the rounds and a weight."""
     import esync
     from esync.runtime.mxnet_import import mx
 
@@ -81,7 +84,7 @@ def work(folder: Path) -> None:
 
 
 class Victims(Cluster):
-    """A cluster of those that are attacked; it begins with the scheduler alone."""
+    """The cluster that is attacked; it begins with the scheduler alone."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(WORKERS)
@@ -96,7 +99,7 @@ class Victims(Cluster):
         return self
 
     def begin(self) -> Addresses:
-        """Start everybody else; where each of them listens, when they train."""
+        """Start all other processes, and wait until they train; return their addresses."""
         self.start_servers()
         for _ in range(WORKERS):
             self.start_worker(__file__, "--be-worker", str(self._rounds))
@@ -109,11 +112,11 @@ class Victims(Cluster):
         return addresses
 
     def rounds(self) -> list[int]:
-        """How many each worker has behind it."""
+        """Return how many rounds each worker has completed."""
         return [int(path.read_text()) for path in self._rounds.glob("rounds-*[0-9]")]
 
     def ended(self) -> list[str]:
-        """Who has ended, and how."""
+        """Return which processes have ended, with their exit codes."""
         return [
             f"{name} (exit code {process.returncode})"
             for name, process in self.processes.items()
@@ -121,12 +124,12 @@ class Victims(Cluster):
         ]
 
     def memory(self, name: str) -> int:
-        """Bytes of a process in memory."""
+        """Return the bytes of memory that a process uses."""
         pages = int(Path(f"/proc/{self.processes[name].pid}/statm").read_text().split()[1])
         return pages * os.sysconf("SC_PAGE_SIZE")
 
     def finish(self) -> int:
-        """End the job; rounds that were lost, or counted twice."""
+        """End the job; return the number of rounds that were lost or counted twice."""
         done = max(self.rounds())
         self._until(lambda: min(self.rounds()) > done or self.ended(), "the rounds do not go on")
         (self._rounds / "stop").touch()
@@ -158,7 +161,10 @@ COMMANDS = (0, 1, 2, 2, 2, 2, 3, 3, 4, 5, 6, messages.WHO, 2**31)
 
 
 def framed(addresses: Addresses, amount: int, chance: random.Random, names: bool = True) -> int:
-    """Send the scheduler messages of ps-lite that are right in part; `names`: also in the names of its processes."""
+    """Send the scheduler messages of ps-lite that are partly right.
+
+    `names` says whether some of them carry the names of its processes.
+    """
     sent = 0
     ports = [port for _, port in addresses.values()] + [9, 80]
     while sent < amount:
@@ -178,7 +184,7 @@ def _frames(chance: random.Random) -> int:
 
 
 def _content(chance: random.Random, ports: list[int]) -> bytes:
-    """One message, encoded."""
+    """Return a message, encoded."""
     nodes = tuple(_node(chance, ports) for _ in range(chance.choice((0, 1, 1, 1, 2, 50))))
     message = Message(
         chance.choice(COMMANDS),
@@ -205,7 +211,7 @@ def _node(chance: random.Random, ports: list[int]) -> Node:
 
 
 def _mutated(content: bytes, chance: random.Random) -> bytes:
-    """The same in two of five cases, else with a mistake in it."""
+    """Return the content unchanged in two of five cases, else with a mistake in it."""
     how = chance.random()
     if how < 0.4 or not content:
         return content
@@ -244,7 +250,7 @@ STAYING = 200  # connections that stay open at the same time
 
 
 def unframed(target: str) -> Callable[[Addresses, int, random.Random], int]:
-    """An attack on the port of that target by connections that do not speak ZeroMQ, or not for long."""
+    """Return an attack on a target's port by connections that speak little or no ZeroMQ."""
 
     def attack(addresses: Addresses, amount: int, chance: random.Random) -> int:
         staying: list[tuple[socket.socket, str]] = []
@@ -285,7 +291,7 @@ ATTACKS: dict[str, tuple[Callable[[Addresses, int, random.Random], int], str]] =
 
 
 def measure(targets: list[str], amounts: dict[str, int], chance: random.Random) -> dict[str, Any]:
-    """Attack the targets, one after the other; the figures."""
+    """Attack the targets one after the other; return the figures."""
     figures: dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as folder, Victims(Path(folder)) as cluster:
         early = round(BEFORE * amounts["messages"]) if "scheduler" in targets else 0
@@ -322,7 +328,7 @@ def measure(targets: list[str], amounts: dict[str, int], chance: random.Random) 
 
 
 def _messages_for_mxnet(chance: random.Random) -> Iterator[tuple[str, list[bytes]]]:
-    """Kinds of well-framed messages, one of each."""
+    """Yield one well-framed message of each kind."""
     yield "an empty message", [b""]
     yield "noise", [chance.randbytes(50)]
     yield "the end of a process", [Message(messages.TERMINATE).encode(1)]
@@ -333,7 +339,10 @@ def _messages_for_mxnet(chance: random.Random) -> Iterator[tuple[str, list[bytes
 
 
 def show_framed(chance: random.Random) -> None:
-    """Print who ends when servers and workers are sent well-framed messages; every cluster is a new one."""
+    """Print which processes end when servers and workers get well-framed messages.
+
+    Every message is sent to a new cluster.
+    """
     for target in ("server", "worker"):
         for kind, frames in _messages_for_mxnet(chance):
             with tempfile.TemporaryDirectory() as folder, Victims(Path(folder)) as cluster:
@@ -352,7 +361,10 @@ def show_framed(chance: random.Random) -> None:
 
 
 def main() -> int:
-    """Attack, print and, if asked to, write the figures. Returns 1 where somebody ended or a round was lost."""
+    """Attack, print and, if asked to, write the figures.
+
+    Returns 1 if a process ended or a round was lost.
+    """
     if sys.argv[1:2] == ["--be-worker"]:
         work(Path(sys.argv[2]))
         return 0

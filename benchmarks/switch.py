@@ -1,14 +1,18 @@
-"""What does a switch between synchronous and asynchronous training cost? `python benchmarks/switch.py [--json FILE]`.
+"""What does a switch between synchronous and asynchronous training cost?
 
-Four workers and two servers on this machine exchange all the time, each after a short random pause that stands for its
-batch, and rank 0 asks for a switch every few exchanges, 100 times in a row. Measured is, for every switch, the time
-from the moment at which the last worker has finished its batch to the one at which the last worker has the new model
-and goes on in the other way; it should be at most the time of one exchange (the median of the synchronous rounds
-without a switch, measured in the same way) and 50 ms.
+    python benchmarks/switch.py [--json FILE]
 
-Every gradient is the same vector and every number of workers a power of two, so that the weights and the momentum can
-be worked out bit by bit from the order of rounds and commits: after every synchronous round, the ones next to a switch
-included, the weights of every worker are compared with that, and in the end the momentum and the number of commits.
+Four workers and two servers on this machine exchange all the time, each after a short random pause
+that stands for its batch, and rank 0 asks for a switch every few exchanges, 100 times in a row.
+Measured is, for every switch, the time from the moment at which the last worker has finished its
+batch to the one at which the last worker has the new model and goes on in the other way; it should
+be at most the time of one exchange (the median of the synchronous rounds without a switch, measured
+in the same way) and 50 ms.
+
+Every gradient is the same vector and every number of workers a power of two, so that the weights
+and the momentum can be worked out bit by bit from the order of rounds and commits: after every
+synchronous round, the ones next to a switch included, the weights of every worker are compared with
+that, and in the end the momentum and the number of commits.
 """
 
 import argparse
@@ -34,7 +38,7 @@ LONGEST_PAUSE = 0.01  # seconds that stand for a batch
 
 
 def work(elements: int, switches: int, every: int) -> None:
-    """One worker: exchanges until the run is over, and prints what it has seen as JSON."""
+    """Run a worker, which exchanges until the run is over, and prints what it has seen as JSON."""
     from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
     from esync.exchange.protocol.round_state import Limits
     from esync.world import RealWorld
@@ -79,7 +83,7 @@ def work(elements: int, switches: int, every: int) -> None:
 
 
 def run(elements: int, switches: int, every: int) -> list[dict[str, Any]]:
-    """Run it; what each worker has seen, by rank."""
+    """Run the cluster; return what each worker has seen, by rank."""
     worker = (__file__, "--worker", f"--elements={elements}", f"--switches={switches}", f"--every={every}")
     with Cluster(WORKERS, SERVERS) as cluster:
         cluster.start(*[worker] * WORKERS)
@@ -87,7 +91,9 @@ def run(elements: int, switches: int, every: int) -> list[dict[str, Any]]:
 
 
 def by_round(seen: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[int]]:
-    """A worker's synchronous exchanges, and how many commits of its own were used at once before each and in the end.
+    """Return a worker's synchronous exchanges, and the numbers of its commits between them.
+
+    The latter are commits used at once, before each of the exchanges and after the last.
 
     Every worker takes part in every synchronous round, so the n-th ones of all workers are one
     round.
@@ -103,7 +109,7 @@ def by_round(seen: list[dict[str, Any]]) -> tuple[list[dict[str, Any]], list[int
 
 
 def switch_times(outputs: list[dict[str, Any]]) -> tuple[list[float], list[float]]:
-    """Seconds of every switch, and of every synchronous round that has no switch beside it."""
+    """Return the seconds of every switch, and of every synchronous round without one beside it."""
     workers = [by_round(output["seen"]) for output in outputs]
     switches: list[float] = []
     plain: list[float] = []
@@ -111,15 +117,15 @@ def switch_times(outputs: list[dict[str, Any]]) -> tuple[list[float], list[float
     for number in range(last + 1):
         parts = [rounds[number] for rounds, _ in workers]
         span = max(part["ended"] for part in parts) - max(part["begun"] for part in parts)
-        # The first round after asynchronous commits is the one by which the servers are synchronous
-        # again; after the last one before such commits they are asynchronous.
+        # With the first round after asynchronous commits the servers are synchronous again. After
+        # the last round before such commits they are asynchronous.
         before, after = workers[0][1][number], workers[0][1][number + 1]
         (switches if before or after else plain).append(span)
     return switches, plain
 
 
 def mistakes(outputs: list[dict[str, Any]], elements: int) -> list[str]:
-    """What is not as it should be; empty where everything is."""
+    """Return what is wrong; empty if nothing is."""
     from esync.rules import Step, momentum_sgd
 
     workers = [by_round(output["seen"]) for output in outputs]
@@ -150,7 +156,7 @@ def mistakes(outputs: list[dict[str, Any]], elements: int) -> list[str]:
 
 
 def main() -> int:
-    """Measure, check and print; 1 where the target is missed or anything is wrong."""
+    """Measure, check and print; return 1 if the target is missed or anything is wrong."""
     parser = program.parser(__doc__)
     parser.add_argument("--switches", type=int, default=100, help="in a row (default: %(default)s)")
     parser.add_argument("--every", type=int, default=5, help="exchanges of rank 0 between two (default: %(default)s)")

@@ -1,10 +1,13 @@
-"""How accurate, and how fast, are shares of BSP? `python benchmarks/sync_switch.py [--json FILE]`.
+"""How accurate, and how fast, are shares of BSP?
 
-Eight simulated workers of clusters/sync-switch.yaml train LeNet on Fashion-MNIST with real gradients in virtual time:
-BSP alone, ASP alone, and shares of BSP between, several seeds of each; then the search for the smallest share that is
-within beta of BSP's accuracy, on the same runs. Every finished run is kept in the folder: interrupted, the same command
-goes on where it was. The target is that ASP is worse than BSP by 2 beta or diverges (else the search would show
-nothing), and that the search finds a share below 100 %.
+    python benchmarks/sync_switch.py [--json FILE]
+
+Eight simulated workers of clusters/sync-switch.yaml train LeNet on Fashion-MNIST with real
+gradients in virtual time: BSP alone, ASP alone, and shares of BSP between, several seeds of each;
+then the search for the smallest share that is within beta of BSP's accuracy, on the same runs.
+Every finished run is kept in the folder: interrupted, the same command goes on where it was. The
+target is that ASP is worse than BSP by 2 beta or diverges (else the search would show nothing), and
+that the search finds a share below 100 %.
 """
 
 import sys
@@ -24,7 +27,7 @@ SHARES = (1.0, 0.0, 0.0625, 0.125, 0.25, 0.5)
 
 
 def main() -> int:
-    """Run, print the table and what the search finds; 1 where the target is missed."""
+    """Carry out runs and search, and print the results; return 1 if the target is missed."""
     parser = program.parser(__doc__)
     parser.add_argument("--out", type=Path, default=Path("sync-switch-shares"), help="folder (default: %(default)s)")
     parser.add_argument("--repeats", type=int, default=config.SEARCH_REPEATS, help="seeds (default: %(default)s)")

@@ -1,13 +1,17 @@
-"""Does the trace of a real run behave as the run did? `python benchmarks/trace_simulation.py [--json FILE]`.
+"""Does the trace of a real run behave as the run did?
 
-Runs clusters/quick.yaml (LeNet) in modes esync, sync and async and the first rounds of the demonstration
-(clusters/demo.yaml, ResNet-18) in modes esync and async for real on this machine. Then each of these clusters is
-simulated, with the logs of its workers as their traces. Two figures of every device are compared, both read off the
-round files of both runs in the same way, and by other fields than those that make the trace:
+    python benchmarks/trace_simulation.py [--json FILE]
+
+Runs clusters/quick.yaml (LeNet) in modes esync, sync and async and the first rounds of the
+demonstration (clusters/demo.yaml, ResNet-18) in modes esync and async for real on this machine.
+Then each of these clusters is simulated, with the logs of its workers as their traces. Two figures
+of every device are compared, both read off the round files of both runs in the same way, and by
+other fields than those that make the trace:
 
 * seconds of an iteration: all the time of the rounds less exchanges and questions, by iterations;
-* samples per second, waits and exchanges included. What a message costs the parameter server and a question the state
-  server is fitted to the run; what the machine's other processes did meanwhile is not.
+* samples per second, waits and exchanges included. What a message costs the parameter server and a
+  question the state server is fitted to the run; what the machine's other processes did meanwhile
+  is not.
 
 Exits with 1 where a device is further than 3 % from its run in the seconds of an iteration.
 """
@@ -41,10 +45,10 @@ class Traced:
     """A cluster that has run, and its description with the run's logs as traces.
 
     Attributes:
-        real: what its round files say.
-        description: for the simulator.
+        real: the behaviour that its round files show.
+        description: the description for the simulator.
         ends: flags of the simulation.
-        devices: names, by rank.
+        devices: names of the devices, by rank.
     """
 
     real: Behaviour
@@ -53,7 +57,7 @@ class Traced:
     devices: list[str]
 
     def simulated(self, mode: str, folder: Path, message_time: float) -> Behaviour:
-        """Simulate it."""
+        """Simulate the cluster; return the behaviour."""
         description = copy.deepcopy(self.description)
         for server in description["servers"]:
             server["simulate"] = {"message_time": message_time}
@@ -61,7 +65,7 @@ class Traced:
 
 
 def for_real(name: str, mode: str, ends: list[str], folder: Path) -> Traced:
-    """Launch a cluster, and have its logs take the place of its step times."""
+    """Launch a cluster; return it with its logs as traces in the place of its step times."""
     file, place = program.CLUSTERS / f"{name}.yaml", Path(tempfile.mkdtemp(prefix="real-", dir=folder))
     launch(file, place, "--mode", mode, "--quiet", "--no-evaluation", *ends)
     description = yaml.safe_load(file.read_text())
@@ -77,7 +81,7 @@ def for_real(name: str, mode: str, ends: list[str], folder: Path) -> Traced:
 
 
 def compare(traced: Traced, simulation: Behaviour) -> list[dict[str, Any]]:
-    """Each device's figures in the run and in the simulation, and their ratios."""
+    """Return each device's figures in the run and in the simulation, and their ratios."""
     columns = (traced.real.paces, simulation.paces, traced.real.rates, simulation.rates)
     return [
         {
@@ -90,7 +94,7 @@ def compare(traced: Traced, simulation: Behaviour) -> list[dict[str, Any]]:
 
 
 def main() -> int:
-    """Run, simulate, print; 1 where a device is too far from its run."""
+    """Run, simulate and print; return 1 if a device is too far from its run."""
     parser = program.parser(__doc__)
     parser.add_argument("--only", choices=("quick", "demo"), help="runs of this description only")
     given = parser.parse_args()

@@ -1,10 +1,13 @@
-"""Does the simulator predict what a real cluster does? `python benchmarks/validate_simulation.py [--json FILE]`.
+"""Does the simulator predict what a real cluster does?
 
-Two emulated clusters of four workers each run for real on this machine (LeNet, iterations padded to different step
-times). The first one calibrates the simulator: how much an iteration exceeds its step time and fluctuates, what a
-message costs the parameter server, what a question costs the state server. The second one, of other speeds, is then
-predicted with these parameters and compared with its real runs, in modes esync, sync and async: samples per second and
-the mean wait of each worker, both read off the round files in the same way.
+    python benchmarks/validate_simulation.py [--json FILE]
+
+Two emulated clusters of four workers each run for real on this machine (LeNet, iterations padded to
+different step times). The first one calibrates the simulator: how much an iteration exceeds its
+step time and fluctuates, what a message costs the parameter server, what a question costs the state
+server. The second one, of other speeds, is then predicted with these parameters and compared with
+its real runs, in modes esync, sync and async: samples per second and the mean wait of each worker,
+both read off the round files in the same way.
 """
 
 import os
@@ -34,13 +37,13 @@ WARM_UP = 2
 
 @dataclass(frozen=True)
 class Parameters:
-    """What calibration finds.
+    """Parameters that calibration finds.
 
     Attributes:
-        excess: seconds that an iteration takes more than its step time.
-        deviation: standard deviation of an iteration, seconds.
-        message_time: of the parameter server, seconds.
-        answer_time: of the state server, seconds.
+        excess: seconds by which an iteration exceeds its step time.
+        deviation: standard deviation of an iteration, in seconds.
+        message_time: seconds of the parameter server per message.
+        answer_time: seconds of the state server per call.
     """
 
     excess: float = 0.0
@@ -51,17 +54,17 @@ class Parameters:
 
 @dataclass(frozen=True)
 class Behaviour:
-    """What a run's round files say.
+    """The behaviour of a run, by its round files.
 
     Attributes:
         rates: samples per second, by worker.
-        paces: seconds of an iteration, by worker: all but exchanges and questions, by the clock of
-            the whole run.
-        waits: mean seconds by worker.
-        transfer: mean seconds of an exchange besides waiting.
+        paces: seconds of an iteration, by worker: the time of the whole run without exchanges and
+            queries, divided by the iterations.
+        waits: mean seconds of waiting, by worker.
+        transfer: mean seconds of an exchange, apart from waiting.
         iterations: seconds of every iteration, by worker.
-        questions: mean seconds of a question.
-        folders: of the round files, by worker.
+        questions: mean seconds of a query.
+        folders: folders of the round files, by worker.
     """
 
     rates: list[float]
@@ -74,12 +77,12 @@ class Behaviour:
 
     @property
     def rate(self) -> float:
-        """Samples per second of all workers."""
+        """Samples per second of all workers together."""
         return sum(self.rates)
 
 
 def describe(steps: tuple[float, ...], found: Parameters, seconds: float) -> dict[str, Any]:
-    """A cluster for launch and simulate alike."""
+    """Return the description of a cluster, for launch and simulate alike."""
     return {
         "scheduler": {"host": "localhost"},
         "servers": [{"host": "localhost", "simulate": {"message_time": found.message_time}}],
@@ -106,7 +109,7 @@ def describe(steps: tuple[float, ...], found: Parameters, seconds: float) -> dic
 
 
 def behaviour(folder: Path) -> Behaviour:
-    """Read the round files of one run."""
+    """Read the round files of a run; return its behaviour."""
     rates, paces, waits, transfers, iterations, questions = [], [], [], [], [], []
     folders = devices(folder)
     for device in folders:
@@ -135,14 +138,14 @@ def behaviour(folder: Path) -> Behaviour:
 
 
 def for_real(description: dict[str, Any], mode: str, folder: Path) -> Behaviour:
-    """Launch the cluster."""
+    """Launch a cluster; return its behaviour."""
     place = Path(tempfile.mkdtemp(prefix="real-", dir=folder))
     launch(description, place, "--mode", mode, "--quiet")
     return behaviour(place)
 
 
 def simulated(description: dict[str, Any], mode: str, folder: Path, **ends: Any) -> Behaviour:
-    """Simulate it."""
+    """Simulate a cluster; return its behaviour."""
     place = Path(tempfile.mkdtemp(prefix="simulated-", dir=folder))
     (place / "cluster.yaml").write_text(yaml.safe_dump(description))
     typed = {"mode": mode, "log_dir": str(place / "logs"), **ends}
@@ -151,7 +154,7 @@ def simulated(description: dict[str, Any], mode: str, folder: Path, **ends: Any)
 
 
 def calibrate(folder: Path, seconds: float) -> tuple[Parameters, dict[str, Any]]:
-    """Run the first cluster, and find the parameters with which the simulator does as it did."""
+    """Run the first cluster; return the parameters with which the simulator behaves as it did."""
     plain = describe(CALIBRATION, Parameters(), seconds)
     real = {mode: for_real(plain, mode, folder) for mode in ("sync", "esync")}
     differences = [
@@ -175,7 +178,10 @@ def calibrate(folder: Path, seconds: float) -> tuple[Parameters, dict[str, Any]]
 
 
 def fit_message_time(measured: float, transfer: Callable[[float], float]) -> float:
-    """Seconds for a message with which exchanges take as long as they do; the more it costs, the longer they take."""
+    """Return the seconds per message with which exchanges take as long as measured.
+
+    The more a message costs, the longer an exchange takes.
+    """
     low, high = 0.0, 0.05
     for _ in range(12):
         middle = (low + high) / 2
@@ -184,7 +190,7 @@ def fit_message_time(measured: float, transfer: Callable[[float], float]) -> flo
 
 
 def compare(real: Behaviour, simulation: Behaviour) -> dict[str, Any]:
-    """How far they are apart, and whether that is within the limits."""
+    """Return the differences between two behaviours, and whether they are within the limits."""
     rate = simulation.rate / real.rate - 1
     waits = [
         abs(ours - theirs) / max(WAIT_SHARE * theirs, WAIT_SECONDS)
@@ -204,7 +210,7 @@ def _short(each: Behaviour) -> dict[str, Any]:
 
 
 def main() -> int:
-    """Measure, print; 1 where a limit does not hold."""
+    """Measure and print; return 1 if a limit is exceeded."""
     parser = program.parser(__doc__)
     parser.add_argument("--seconds", type=float, default=25.0, help="of each real run (default: %(default)s)")
     given = parser.parse_args()

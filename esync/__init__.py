@@ -25,20 +25,48 @@ if TYPE_CHECKING:
     from . import algorithms, data, world
     from .checkpoints.checkpoints import Checkpoints
     from .exchange.protocol.round_state import Limits
+    from .gluon.common_lr_scheduler import CommonLRScheduler
     from .gluon.randomness import reseed
+    from .gluon.shard import shard
+    from .reports.comparison import compare
+    from .runtime.mxnet_device import context
     from .runtime.mxnet_import import mx
     from .trainer import Trainer
+    from .training.estimator_handler import EstimatorHandler
+    from .training.run import Run
 
-__all__ = ["Checkpoints", "Limits", "Trainer", "__version__", "algorithms", "data", "mx", "reseed", "world"]
+__all__ = [
+    "Checkpoints",
+    "CommonLRScheduler",
+    "EstimatorHandler",
+    "Limits",
+    "Run",
+    "Trainer",
+    "__version__",
+    "algorithms",
+    "compare",
+    "context",
+    "data",
+    "mx",
+    "reseed",
+    "shard",
+    "world",
+]
 
-#: Where the public names are defined. They are imported when they are asked for, because most need
-#: MXNet.
+#: Public name → the module that defines it. Names are imported when they are asked for, because
+#: most need MXNet.
 _MODULES = {
     "Checkpoints": "checkpoints.checkpoints",
+    "CommonLRScheduler": "gluon.common_lr_scheduler",
+    "EstimatorHandler": "training.estimator_handler",
     "Limits": "exchange.protocol.round_state",
+    "Run": "training.run",
     "Trainer": "trainer",
+    "compare": "reports.comparison",
+    "context": "runtime.mxnet_device",
     "mx": "runtime.mxnet_import",
     "reseed": "gluon.randomness",
+    "shard": "gluon.shard",
 }
 
 numpy_aliases.install()

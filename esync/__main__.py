@@ -1,4 +1,4 @@
-"""The command `esync`: `esync launch FILE` runs the program that `python -m esync.launch FILE` runs.
+"""The command `esync`: `esync launch FILE` runs what `python -m esync.launch FILE` runs.
 
 The module of a subcommand is imported when that subcommand is asked for, so that only what trains
 needs MXNet.
@@ -13,17 +13,20 @@ from .version import __version__
 
 #: Subcommand → its module, and what it does.
 SUBCOMMANDS = {
-    "launch": ("esync.launch", "start a whole cluster, as a description says, and end it"),
+    "launch": ("esync.launch", "start a whole cluster from a description, and end it"),
+    "plan": ("esync.planning", "predict which mode and flags suit a cluster, and what would make it faster"),
     "simulate": ("esync.simulate", "train on a modelled cluster, in virtual time"),
     "status": ("esync.status", "show what a state server knows of its jobs"),
     "worker": ("esync.worker", "train a network on this device, with the other workers of a cluster"),
-    "server": ("esync.server", "be a parameter server"),
-    "scheduler": ("esync.scheduler", "be the scheduler, which brings workers and servers together"),
-    "state-server": ("esync.state_server", "be the state server, which tells workers when to exchange"),
+    "server": ("esync.server", "run a parameter server"),
+    "scheduler": ("esync.scheduler", "run the scheduler, which brings workers and servers together"),
+    "state-server": ("esync.state_server", "run the state server, which tells workers when to exchange"),
     "evaluate": ("esync.evaluate", "evaluate a run's checkpoints as they appear"),
-    "data": ("esync.data", "fetch a data set"),
+    "data": ("esync.data", "fetch a data set, or check one"),
     "summarize": ("esync.reports.summarize", "summarize the logs of each mode in one file"),
+    "report": ("esync.reports.report", "write report.html: one file that shows a run, or compares runs"),
     "plot": ("esync.reports.plot", "draw the figures and the speedup table from the summaries"),
+    "compare": ("esync.reports.compare", "compare runs, with intervals over seeds: which was better?"),
     "sync-switch": ("esync.sync_switch", "search for the best moment to switch from synchronous to asynchronous"),
     "sync-switch-report": ("esync.reports.sync_switch_report", "compare the accuracy and time of Sync-Switch runs"),
 }
@@ -48,7 +51,11 @@ def usage() -> str:
 
 
 def main() -> int:
-    """Run the subcommand that the command line names; the exit code is the subcommand's, or 2 for bad usage."""
+    """Run the subcommand that the command line names.
+
+    Returns:
+        The subcommand's exit code, or 2 for bad usage.
+    """
     first, *words = sys.argv[1:] or [""]
     if first in ("-h", "--help"):
         print(usage())
@@ -65,6 +72,7 @@ def main() -> int:
 
 
 def _refusal(word: str) -> str:
+    """Return the message for a subcommand that does not exist."""
     meant = suggestion(word, SUBCOMMANDS, most=1)
     return f"{COMMAND}: error: there is no subcommand {word!r}{meant}; choose one of {', '.join(SUBCOMMANDS)}"
 

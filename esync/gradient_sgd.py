@@ -1,10 +1,14 @@
-"""init_server and GradientSGD: the names that users of the published DGS know, over this project's trainer.
+"""init_server and GradientSGD: the names of the published DGS, over this project's trainer.
 
-    args = argparse.Namespace(rank=0, world_size=3, mode="gradient_sgd", master="10.1.1.34", port=9091)
+    args = argparse.Namespace(
+        rank=0, world_size=3, mode="gradient_sgd", master="10.1.1.34", port=9091
+    )
     if args.rank == 0:
-        init_server(args, net)                                  # serves until all workers have left
+        init_server(args, net)  # serves until all workers have left
     else:
-        trainer = GradientSGD(net.collect_params(), lr=0.1, model=net, momentum=0.7, weight_decay=5e-4, args=args)
+        trainer = GradientSGD(
+            net.collect_params(), lr=0.1, model=net, momentum=0.7, weight_decay=5e-4, args=args
+        )
         …
         trainer.step(batch_size)
 
@@ -22,7 +26,7 @@ from .algorithms import Algorithm, World, find
 from .checkpoints.checkpoints import Checkpoints
 from .exchange.protocol.round_state import Limits
 from .runtime.errors import ExpectedError
-from .trainer import Trainer
+from .trainer import Trainer, TrainerCallback
 
 #: The published names of the modes, and this project's.
 MODES = {"gradient_sgd": "dgs", "aji": "gd-async", "dgc": "dgc-async", "asgd": "async", "sgd": "local"}
@@ -33,7 +37,9 @@ class UnsuitableArgumentsError(ExpectedError, ValueError):
 
 
 def init_server(args: Any, net: Any = None) -> None:
-    """Run the scheduler and the parameter server here until every worker has left; the process of rank 0.
+    """Run the scheduler and the parameter server until every worker has left.
+
+    The process of rank 0 calls it.
 
     Args:
         args: world_size (workers + 1), master (address of this machine; default localhost), port.
@@ -59,21 +65,22 @@ def init_server(args: Any, net: Any = None) -> None:
 
 
 class GradientSGD(Trainer):
-    """esync.Trainer in the published optimizer's manners.
+    """esync.Trainer with the arguments of the published optimizer.
 
     Args:
         params: net.collect_params().
-        lr: learning rate, of the mean gradient of a batch.
-        model: the network; not needed, and taken for the sake of its name.
-        momentum: of dgs and dgc-async; ASGD has it on the server; gradient dropping has none and
-            takes no notice of it.
+        lr: learning rate; multiplies the mean gradient of a batch.
+        model: the network; not needed, and accepted because the published optimizer takes it.
+        momentum: of dgs and dgc-async; ASGD keeps it on the server; gradient dropping has none and
+            ignores it.
         weight_decay: added to every gradient.
         args: rank (1 to world_size − 1), world_size, mode (gradient_sgd, aji, dgc, asgd or sgd, or
             this project's names), master, port, no_distributed (train alone). What is missing has
             its default.
         ratio: share of the values that is sent.
         secondary_ratio: the same for the server's answers; 0: all that has changed.
-        limits, agreement, world, checkpoints, gradient_scale: as in esync.Trainer.
+        limits, agreement, world, checkpoints, gradient_scale, dataset_size, run, sources: as
+            in esync.Trainer.
 
     Raises:
         UnsuitableArgumentsError: args cannot be used.
@@ -95,6 +102,9 @@ class GradientSGD(Trainer):
         world: World | None = None,
         checkpoints: Checkpoints | None = None,
         gradient_scale: float = 1.0,
+        dataset_size: int | None = None,
+        run: TrainerCallback | None = None,
+        sources: dict[str, str] | None = None,
     ) -> None:
         mode = getattr(args, "mode", "gradient_sgd")
         mode = MODES.get(mode, mode)
@@ -114,11 +124,14 @@ class GradientSGD(Trainer):
             world=world,
             checkpoints=checkpoints,
             gradient_scale=gradient_scale,
+            dataset_size=dataset_size,
+            run=run,
+            sources=sources,
         )
 
 
 def _algorithm(mode: str, **values: float) -> Algorithm:
-    """The algorithm of a mode, with those of the values that it has an option for."""
+    """Return the algorithm of a mode, made with those of the values that it has options for."""
     if mode not in MODES.values():
         raise UnsuitableArgumentsError(f"mode is {mode!r}, but should be one of {', '.join([*MODES, *MODES.values()])}")
     algorithm = find(mode)
@@ -126,7 +139,7 @@ def _algorithm(mode: str, **values: float) -> Algorithm:
 
 
 def _environment(args: Any) -> dict[str, str]:
-    """Where the others are, for ps-lite."""
+    """Return the environment variables by which ps-lite finds the other processes."""
     world_size = getattr(args, "world_size", 3)
     if not isinstance(world_size, int) or world_size < 2:
         raise UnsuitableArgumentsError(

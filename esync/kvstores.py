@@ -1,10 +1,12 @@
-"""The collectives as key stores of MXNet: import this module, and gluon.Trainer(kvstore="ring") knows them by name.
+"""The collectives as key stores of MXNet, so that gluon.Trainer finds them by name.
 
     import esync.kvstores
-    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, kvstore="ring")
+    trainer = gluon.Trainer(
+        net.collect_params(), "sgd", {"learning_rate": 0.1}, kvstore="ring"
+    )
 
-The processes are started by mpiexec, one for each device. As with MXNet's own distributed stores, gradients are summed
-over the workers; the optimizer runs on each of them, with the same result.
+The processes are started by mpiexec, one for each device. As with MXNet's own distributed stores,
+gradients are summed over the workers; the optimizer runs on each of them, with the same result.
 """
 
 import functools
@@ -18,7 +20,7 @@ from . import config
 from .exchange.collectives import SCHEDULES
 from .exchange.collectives.engine import CollectiveEngine
 from .exchange.collectives.mpi import MPITransport
-from .exchange.collectives.transport import Pauses
+from .exchange.collectives.transport import Backoff
 from .runtime.mxnet_import import mx
 from .runtime.watchdog import Watchdog
 
@@ -29,7 +31,7 @@ NAMES = (*SCHEDULES, "mpi")
 
 @functools.lru_cache(maxsize=1)
 def _transport() -> MPITransport:
-    """Return the transport to the other ranks; one for all stores of this process."""
+    """Return the transport to the other ranks, one for all stores of this process."""
     import atexit
 
     transport = MPITransport()
@@ -46,7 +48,7 @@ def _transport() -> MPITransport:
 
 
 class CollectiveStore(mx.kv.KVStoreBase):
-    """Sums over the ranks of MPI; the registered classes differ in `name` only."""
+    """Key store that sums over the ranks of MPI; the registered classes differ only in `name`."""
 
     name = "ring"
 
@@ -56,7 +58,7 @@ class CollectiveStore(mx.kv.KVStoreBase):
 
     @property
     def type(self) -> str:
-        """The name; "dist" in front, by which Gluon sees that there are other processes."""
+        """The name, with "dist" in front, which tells Gluon that there are other processes."""
         return f"dist_{self._engine.name}"
 
     @property
@@ -71,19 +73,22 @@ class CollectiveStore(mx.kv.KVStoreBase):
 
     @staticmethod
     def is_capable(capability: str) -> bool:
-        """Refuse an optimizer: there is no server to run it."""
+        """Return False for "optimizer", as there is no server to run one."""
         if capability.lower() == mx.kv.KVStoreBase.OPTIMIZER:
             return False
         raise ValueError(f"unknown capability {capability!r}; known: {mx.kv.KVStoreBase.OPTIMIZER}")
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
-        """Rank 0's value goes into `out` on all ranks."""
+        """Copy rank 0's value into `out` on all ranks."""
         for _, given, taken in _each(key, value, out):
             mine = given[0].asnumpy()
             _put(self._sum(mine if self.rank == 0 else np.zeros_like(mine)), taken)
 
     def pushpull(self, key: Any, value: Any, out: Any = None, priority: int = 0) -> None:
-        """The sum over all ranks, and all devices of each of them, goes into `out`, or back into `value`."""
+        """Sum the value over all ranks and all devices of each.
+
+        The sum is written to `out`, or back to `value` where there is no `out`.
+        """
         for _, given, taken in _each(key, value, out):
             total = given[0].asnumpy()
             for other in given[1:]:
@@ -93,12 +98,15 @@ class CollectiveStore(mx.kv.KVStoreBase):
     def _sum(self, values: np.ndarray) -> np.ndarray:
         values = np.array(values, order="C")  # MXNet may hand out a view that cannot be written
         with self._watchdog.waiting("the sum over all workers", config.ROUND_TIMEOUT) as wait:
-            self._engine.run(values.reshape(-1), Pauses(config.COLLECTIVE_PAUSE), wait.check)
+            self._engine.run(values.reshape(-1), Backoff(config.COLLECTIVE_PAUSE), wait.check)
         return values
 
 
 def _each(key: Any, value: Any, out: Any) -> list[tuple[Any, list[Any], list[Any]]]:
-    """Keys with their lists of arrays, where Gluon gives one key or several, and one array or several for each."""
+    """Return each key with its list of values and its list of targets.
+
+    Gluon gives one key or several, and for each of them one array or several.
+    """
     if not isinstance(key, (list, tuple)):
         key, value, out = [key], [value], [out]
     out = [None] * len(key) if out is None else out
@@ -122,7 +130,10 @@ def _register() -> None:
 
     @functools.wraps(original)
     def create(kvstore: Any, devices: int, arrays: Any) -> Any:
-        """Gluon leaves a store out where there is one device, unless "dist" is in its name."""
+        """Make a store of this module by name.
+
+        Gluon leaves a store out where there is one device, unless "dist" is in its name.
+        """
         if isinstance(kvstore, str) and kvstore.lower() in NAMES:
             kvstore = mx.kv.create(kvstore)
         return original(kvstore, devices, arrays)

@@ -17,11 +17,11 @@ from . import config
 #: A NumPy or MXNet array of float32.
 Array = Any
 
-#: Name in the workers' greeting → makes the rule from its options (a dict with JSON values). See
-#: `declare`.
+#: Name in the workers' handshake → a callable that makes the rule from its options, whose values
+#: JSON can hold. See `declare`.
 RULES: dict[str, Callable[..., "Rule"]] = {}
 
-#: The rule of statistics.
+#: Name of the rule for statistics.
 MEAN = "mean"
 
 #: Name of a rule → how many vectors it may remember, each as long as the weights. See `declare`.
@@ -34,8 +34,8 @@ def declare(name: str, state_vectors: int = 0) -> Callable[[Declared], Declared]
     """Declare a function, or a class whose fields are options, as the rule of that name.
 
     Args:
-        name: what workers ask the servers for.
-        state_vectors: how many vectors the rule may remember.
+        name: the name by which workers ask the servers for it.
+        state_vectors: number of vectors that the rule may remember.
     """
 
     def declared(rule: Declared) -> Declared:
@@ -72,15 +72,16 @@ class Step:
             learning rate ε).
         momentum: of the velocity that the server keeps; 0 keeps none.
         weight_decay: adds `weight_decay · weights` to the mean gradient of a batch.
-        sent: the weights that this worker was sent last; only rules that compensate delay look at
-            it.
+        sent: the weights that this worker was sent last; only rules that compensate for delay look
+            at it.
         turn: steps that the weights have taken before this one, since the run began: one for every
             synchronous round, and one for every commit that is used at once. A checkpoint keeps it.
-        workers: slots of workers.
+        workers: number of worker slots.
         count: commits that go into this application of the rule: those of a round, or 1.
-        scalars: further ones by name, combined over those commits; NaN where nobody has said one.
-        gradient_scale: how many times the mean gradient of a batch the gradient is: 1, or the batch
-            size where it is the sum over the batch. Only the learning rate notices it.
+        scalars: further ones by name, combined over those commits; NaN where no worker has sent
+            one.
+        gradient_scale: the gradient is this multiple of the mean gradient: 1, or the batch size
+            where it is the sum over the batch. Only the learning rate notices it.
     """
 
     learning_rate: float
@@ -103,20 +104,20 @@ class Step:
         count: int = 1,
         added: Iterable[str] = (),
     ) -> "Step":
-        """Read them from a commit (wire.MESSAGE); `added` are the names of the further scalars."""
+        """Read the inputs from a commit (wire.MESSAGE); `added` names the further scalars."""
         rate, momentum = float(message["learning_rate"]), float(message["momentum"])
         decay, scale = float(message["weight_decay"]), float(message["gradient_scale"])
         scalars = {name: float(message[name]) for name in added}
         return cls(rate, momentum, decay, sent, turn, workers, scale, count, scalars)
 
     def decayed(self, gradient: Array, weights: Array) -> Array:
-        """The gradient with the weight decay, which is relative to the mean gradient."""
+        """Return the gradient with the weight decay, which is relative to the mean gradient."""
         if not self.weight_decay:
             return gradient
         return gradient + self.weight_decay * self.gradient_scale * weights
 
     def clipped(self, gradient: Array, bound: float | None) -> Array:
-        """The gradient with every value of the mean gradient limited to ±bound; None: as it is."""
+        """Return the gradient, clipped so that the mean gradient is within ±bound (None: as is)."""
         if bound is None:
             return gradient
         return gradient.clip(-bound * self.gradient_scale, bound * self.gradient_scale)
@@ -126,10 +127,12 @@ Rule = Callable[[Array, Array, Any, Step], tuple[Array, Any]]
 
 
 def sgd(weights: Array, gradient: Array, velocity: Array | None, step: Step) -> tuple[Array, Array | None]:
-    """One step of SGD with momentum and weight decay, in MXNet's form.
+    """Take one step of SGD with momentum and weight decay, in MXNet's form.
 
-    v ← momentum·v − learning_rate·(gradient + weight_decay·weights);  weights ← weights + v. Where the gradient is a
-    multiple of the mean gradient (`Step.gradient_scale`), the weight decay is multiplied in the same way.
+    v ← momentum·v − learning_rate·(gradient + weight_decay·weights);  weights ← weights + v.
+
+    Where the gradient is a multiple of the mean gradient (`Step.gradient_scale`), the weight decay
+    is multiplied in the same way.
     """
     change = -step.learning_rate * step.decayed(gradient, weights)
     if not step.momentum:
@@ -139,17 +142,25 @@ def sgd(weights: Array, gradient: Array, velocity: Array | None, step: Step) -> 
     return weights + change, change
 
 
+#: Scalar of a step: where it is 1, `momentum_sgd` remembers no momentum of this step or of those
+#: before it.
+RESET_MOMENTUM = "reset_momentum"
+
+
 @declare("momentum_sgd", state_vectors=1)
 def momentum_sgd(weights: Array, gradient: Array, gathered: Array | None, step: Step) -> tuple[Array, Array | None]:
-    """SGD whose momentum gathers gradients, not steps, so that a new learning rate acts at once (Sync-Switch).
+    """Take a step of SGD whose momentum gathers gradients, not steps (Sync-Switch).
 
-    v ← momentum·v + gradient + weight_decay·weights;  weights ← weights − learning_rate·v. With one learning rate all
-    the time this is `sgd`.
+    v ← momentum·v + gradient + weight_decay·weights;  weights ← weights − learning_rate·v.
+
+    So a new learning rate acts at once. With a constant learning rate this is `sgd`. After a step
+    whose scalar `RESET_MOMENTUM` is 1, v begins anew.
     """
     gradient = step.decayed(gradient, weights)
     if step.momentum:
         gradient = 1 * gradient if gathered is None else gradient + step.momentum * gathered
-    return weights - step.learning_rate * gradient, gradient if step.momentum else None
+    keeps = step.momentum and step.scalars.get(RESET_MOMENTUM) != 1
+    return weights - step.learning_rate * gradient, gradient if keeps else None
 
 
 @declare("sgd", state_vectors=1)
@@ -163,7 +174,7 @@ class SGDRule:
     clip_gradient: float | None = None
 
     def __call__(self, weights: Array, gradient: Array, velocity: Array | None, step: Step) -> tuple[Array, Any]:
-        """One step of `sgd`."""
+        """Take one step of `sgd`."""
         return sgd(weights, step.clipped(gradient, self.clip_gradient), velocity, step)
 
 
@@ -180,7 +191,7 @@ class NAGRule:
     clip_gradient: float | None = None
 
     def __call__(self, weights: Array, gradient: Array, velocity: Array | None, step: Step) -> tuple[Array, Any]:
-        """One step."""
+        """Take one step."""
         gradient = step.clipped(gradient, self.clip_gradient)
         rate, momentum = step.learning_rate, step.momentum
         change = -rate * step.decayed(gradient, weights)
@@ -208,7 +219,7 @@ class AdamRule:
     clip_gradient: float | None = None
 
     def __call__(self, weights: Array, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
-        """One step."""
+        """Take one step."""
         gradient = step.clipped(step.decayed(gradient, weights), self.clip_gradient)
         change, state = self.change(gradient, state, step)
         return weights - step.learning_rate * change, state
@@ -233,7 +244,7 @@ class AdamWRule(AdamRule):
     """
 
     def __call__(self, weights: Array, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
-        """One step."""
+        """Take one step."""
         change, state = self.change(step.clipped(gradient, self.clip_gradient), state, step)
         return weights - step.learning_rate * (change + step.weight_decay * weights), state
 
@@ -243,9 +254,10 @@ class AdamWRule(AdamRule):
 class RMSPropRule:
     """RMSProp (Tieleman and Hinton, 2012), as Gluon's.
 
-    n ← gamma1·n + (1 − gamma1)·gradient²;  weights ← weights − learning_rate·gradient/√(n + epsilon),
-    then limited to ±clip_weights. The state is n. The weight decay is added to the gradient, and the
-    sum is clipped.
+    n ← gamma1·n + (1 − gamma1)·gradient²;
+    weights ← weights − learning_rate·gradient/√(n + epsilon), then limited to ±clip_weights.
+
+    The state is n. The weight decay is added to the gradient, and the sum is clipped.
     """
 
     gamma1: float = 0.9
@@ -254,18 +266,18 @@ class RMSPropRule:
     clip_weights: float | None = None
 
     def __call__(self, weights: Array, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
-        """One step."""
+        """Take one step."""
         gradient = step.clipped(step.decayed(gradient, weights), self.clip_gradient)
         n = self.running_mean(gradient * gradient, state)
         return self.limited(weights - step.learning_rate * gradient / (n + self.epsilon) ** 0.5), n
 
     def running_mean(self, values: Array, before: Array | None) -> Array:
-        """The mean with `values` in it; the one before begins with zeros."""
+        """Return the running mean with `values` added; None, before the first, counts as 0."""
         fresh = (1 - self.gamma1) * values
         return fresh if before is None else self.gamma1 * before + fresh
 
     def limited(self, weights: Array) -> Array:
-        """The weights within ±clip_weights."""
+        """Return the weights, limited to ±clip_weights."""
         return weights if self.clip_weights is None else weights.clip(-self.clip_weights, self.clip_weights)
 
 
@@ -282,7 +294,7 @@ class CenteredRMSPropRule(RMSPropRule):
     gamma2: float = 0.9
 
     def __call__(self, weights: Array, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
-        """One step."""
+        """Take one step."""
         gradient = step.clipped(step.decayed(gradient, weights), self.clip_gradient)
         n, g, delta = state if state is not None else (None, None, None)
         n, g = self.running_mean(gradient * gradient, n), self.running_mean(gradient, g)
@@ -297,7 +309,9 @@ class CenteredRMSPropRule(RMSPropRule):
 class AdaGradRule:
     """AdaGrad (Duchi et al., JMLR 2011), as Gluon's.
 
-    h ← h + gradient²;  weights ← weights − learning_rate·(gradient/√(h + eps) + weight_decay·weights).
+    h ← h + gradient²;
+    weights ← weights − learning_rate·(gradient/√(h + eps) + weight_decay·weights).
+
     The state is h. The gradient is clipped, without the decay.
     """
 
@@ -305,7 +319,7 @@ class AdaGradRule:
     clip_gradient: float | None = None
 
     def __call__(self, weights: Array, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
-        """One step."""
+        """Take one step."""
         gradient = step.clipped(gradient, self.clip_gradient)
         history = gradient * gradient if state is None else state + gradient * gradient
         change = gradient / (history + self.eps) ** 0.5 + step.weight_decay * weights
@@ -314,25 +328,28 @@ class AdaGradRule:
 
 @declare("add_mean_update")
 def add_mean_update(weights: Array, update: Array, state: None, step: Step) -> tuple[Array, None]:
-    """ESync's global step (ESync paper, Algorithm 1, line READY): w ← w + ε · mean(Δ)."""
+    """Take ESync's global step (ESync paper, Algorithm 1, line READY): w ← w + ε · mean(Δ)."""
     return weights + step.learning_rate * update, state
 
 
 @declare("add_participants_share")
 def add_participants_share(vector: Array, change: Array, state: None, step: Step) -> tuple[Array, None]:
-    """SCAFFOLD's control variate (Karimireddy et al., ICML 2020, Algorithm 1, line 17): c ← c + |S|/N · mean(Δc).
+    """Update SCAFFOLD's control variate (Karimireddy et al., ICML 2020): c ← c + |S|/N · mean(Δc).
 
-    |S| workers of N have taken part, and the mean is theirs: an absent one counts with a change of
-    0. There is no learning rate.
+    It is Algorithm 1, line 17. |S| workers of N have taken part, and the mean is theirs: an absent
+    one counts with a change of 0. There is no learning rate.
     """
     return vector + (step.count / step.workers) * change, state
 
 
 @declare("outer_nesterov", state_vectors=1)
 def outer_nesterov(weights: Array, update: Array, velocity: Array | None, step: Step) -> tuple[Array, Array | None]:
-    """Nesterov's momentum on the mean update (DiLoCo, arXiv 2311.08105; SlowMo, ICLR 2020, has the plain kind).
+    """Apply Nesterov's momentum to the mean update (DiLoCo, arXiv 2311.08105).
 
-    v ← momentum·v + mean(Δ);  w ← w + ε·(mean(Δ) + momentum·v). With momentum 0 it is `add_mean_update`.
+    v ← momentum·v + mean(Δ);  w ← w + ε·(mean(Δ) + momentum·v).
+
+    With momentum 0 it is `add_mean_update`. SlowMo (ICLR 2020) has plain momentum in the same
+    place.
     """
     if not step.momentum:
         return weights + step.learning_rate * update, None
@@ -342,12 +359,12 @@ def outer_nesterov(weights: Array, update: Array, velocity: Array | None, step: 
 
 @declare("delayed_nesterov", state_vectors=2)
 def delayed_nesterov(weights: Array, update: Array, state: Any, step: Step) -> tuple[Array, Any]:
-    """Take the outer step of asynchronous local SGD: momentum once for so many updates (arXiv 2401.09135, section 5).
+    """Take the outer step of asynchronous local SGD with delayed momentum (arXiv 2401.09135).
 
-    This is its case c = 0. Each of n workers' updates counts at once, w ← w + ε·Δ/n. Every n-th
-    time the momentum is renewed by the mean of the last n, v ← momentum·v + Σ Δ/n, and added, w ← w
-    + ε·momentum·v: updates that are stale to different degrees do not each accelerate it. The state
-    is (v, Σ Δ).
+    This is the case c = 0 of its section 5. Each of n workers' updates counts at once: w ← w +
+    ε·Δ/n. Every n-th time the momentum is renewed by the mean of the last n, v ← momentum·v + Σ
+    Δ/n, and added, w ← w + ε·momentum·v: updates that are stale to different degrees do not each
+    accelerate it. The state is (v, Σ Δ).
     """
     velocity, gathered = state if state is not None else (None, None)
     count = step.workers
@@ -362,14 +379,17 @@ def delayed_nesterov(weights: Array, update: Array, state: Any, step: Step) -> t
 
 @declare(MEAN)
 def replace_by_mean(weights: Array, mean: Array, state: None, step: Step) -> tuple[Array, None]:
-    """The mean over the workers as it is, whatever the learning rate: batch-norm statistics."""
+    """Replace the values by their mean over the workers, whatever the learning rate.
+
+    It is the rule for batch-norm statistics.
+    """
     return 1 * mean, state  # a copy, made by arithmetic
 
 
 @declare("delay_compensated_sgd", state_vectors=2)
 @dataclass(frozen=True)
 class DelayCompensatedSGDRule:
-    """DC-ASGD (Zheng et al., ICML 2017, Equations 10 and 14): SGD on a gradient corrected for its delay.
+    """SGD on gradients corrected for their delay: DC-ASGD (Zheng et al., ICML 2017, Eq. 10 and 14).
 
     g̃ = g + λ·g⊙g⊙(w − w_bak(m)), where w_bak(m) are the weights that worker m was sent last
     (`step.sent`), the ones that its gradient belongs to. With `adaptive`, λ becomes strength ÷
@@ -388,7 +408,7 @@ class DelayCompensatedSGDRule:
     on: str = config.DCASGD_LAMBDA_ON
 
     def __call__(self, weights: Array, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
-        """Compensate, then step; the state is (velocity, MeanSquare)."""
+        """Take one step with the corrected gradient; the state is (velocity, MeanSquare)."""
         velocity, mean_square = state if state is not None else (None, None)
         scale = 1.0 if self.on == "sum" else step.gradient_scale
         square = gradient * gradient
@@ -403,19 +423,23 @@ class DelayCompensatedSGDRule:
 
 
 def take_apart(state: Any) -> list[Array | None]:
-    """The vectors that a rule remembers."""
+    """Return the vectors that make up a rule's state."""
     return list(state) if isinstance(state, tuple) else [state]
 
 
 def put_together(vectors: list[Array | None]) -> Any:
-    """Return a rule's state, put together from its vectors; the inverse of `take_apart`."""
+    """Return a rule's state from its vectors; the inverse of `take_apart`."""
     if all(vector is None for vector in vectors):
         return None
     return tuple(vectors) if len(vectors) > 1 else vectors[0]
 
 
 def make_rule(name: str, options: dict[str, Any]) -> Rule:
-    """The rule of that name; ValueError names an unknown rule or an option that it does not have."""
+    """Make the rule of that name.
+
+    Raises:
+        ValueError: the rule is unknown, or has no such option; the message names it.
+    """
     if name not in RULES:
         raise ValueError(f"unknown update rule {name!r}; known: {', '.join(RULES)}")
     try:

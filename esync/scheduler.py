@@ -27,12 +27,12 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _schedule(options: argparse.Namespace, watchdog: Watchdog) -> int:
     take_role("scheduler")
-    raise_file_limit()  # strangers may take as many as there are
+    raise_file_limit()  # connections of strangers take descriptors, too
     cluster = Cluster.from_environment()
 
     def alone() -> None:
         log.info("everyone has left")
-        program.exit_now(1 if registry.lost else 0)
+        program.exit_now(1 if registry.failure else 0)
 
     registry = NodeRegistry(scheduler_node(cluster.address, cluster.port), cluster.servers, cluster.workers, log.info)
     patience = max(config.PEER_GONE, options.wait_for_replacement)

@@ -1,6 +1,6 @@
 """Run a parameter server: `python -m esync.server`.
 
-It accepts the worker's flags. With -g N it adds payloads up on that GPU, else on the CPU.
+It accepts the worker's flags. With -g N it adds up payloads on that GPU, otherwise on the CPU.
 """
 
 import argparse
@@ -31,7 +31,7 @@ def _memory(options: argparse.Namespace) -> Any:
         from .exchange.protocol.payload_staging import HostMemory
 
         return HostMemory()
-    from .runtime.memory import DeviceMemory
+    from .exchange.keystores.mxnet_server import DeviceMemory
     from .training.worker_setup import choose_device
 
     return DeviceMemory(choose_device(options)[0])
@@ -39,7 +39,7 @@ def _memory(options: argparse.Namespace) -> Any:
 
 def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
     take_role("server")
-    raise_file_limit()  # strangers may take as many as there are
+    raise_file_limit()  # connections of strangers take descriptors, too
     cluster = Cluster.from_environment()
     memory = _memory(options)
     from .exchange.keystores.mxnet_server import KVStoreServer

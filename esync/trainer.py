@@ -1,29 +1,50 @@
-"""esync.Trainer: takes the place of gluon.Trainer in an ordinary Gluon loop, on every device of a cluster."""
+"""esync.Trainer, which takes the place of gluon.Trainer in an ordinary Gluon loop."""
 
 import copy
 import hashlib
 import json
+import logging
 import math
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from dataclasses import asdict
+from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from .algorithms import Algorithm, AlgorithmContext, Hyper, NoCheckpoints, World, make
-from .algorithms.loading import agreed_source
-from .algorithms.trainer_status import TrainerStatus
+from .algorithms.loading import agreed_source, is_at_fault
 from .checkpoints.checkpoints import Checkpoints
-from .exchange import values_of
+from .exchange import STATISTICS, WEIGHTS, JobAbortedError, SlotLostError, values_of
 from .exchange.protocol.round_state import Limits
+from .gluon.common_lr_scheduler import CommonLRScheduler, own_counts_warning
+from .gluon.loader_batches import Batch, LoaderBatches
 from .gluon.master_weights import MasterWeights
 from .gluon.optimizer_to_rule import moving_without_gradient, rule_of, sgd_alone
 from .gluon.optimizers import SGD, AdamW
 from .gluon.replica import Replica
 from .gluon.trainer_interface import GluonTrainer
 from .rules import PLAIN_SGD
+from .runtime import progress
+from .runtime.environment import SUPERVISED_VARIABLE, EnvironmentProblemError
+from .runtime.errors import ExpectedError
+from .runtime.exit_hooks import ExitHooks, failure
+from .runtime.iteration_statistics import IterationStatistics
 from .runtime.mxnet_import import mx
+from .runtime.phase_timer import ITERATION_TIMES
+from .runtime.worker_environment import ALGORITHM_VARIABLE, WorkerEnvironment, is_alone
+from .trainer_status import TrainerStatus
 from .world import RealWorld
+
+log = logging.getLogger(__name__)
+
+#: The algorithm where neither the program nor the environment names one.
+DEFAULT_ALGORITHM = "esync"
 
 #: Optimizers whose step replaces the weights by what follows from the state alone.
 STATE_IS_THE_MODEL = (mx.optimizer.Ftrl, mx.optimizer.FTML)
@@ -31,8 +52,73 @@ STATE_IS_THE_MODEL = (mx.optimizer.Ftrl, mx.optimizer.FTML)
 #: Optimizers whose weight decay has no part in the gradient, so that it does not grow with it.
 DECOUPLED_DECAY = (mx.optimizer.AdaGrad, mx.optimizer.AdaDelta, AdamW)
 
+#: Iterations of a program that is measured that do not count: MXNet builds the graph in the first one.
+WARM_UP_ITERATIONS = 2
+#: Seconds from one report of a program that is measured to the next.
+REPORT_EVERY = 0.25
+
 #: A loss scale below this is no remedy for overflows any more: float16's smallest number.
 SMALLEST_LOSS_SCALE = 2.0**-24
+
+
+class TrainerCallback:
+    """Is told what happens to a trainer; this one keeps no records, `training.run.Run` does.
+
+    Attributes:
+        checkpoints: the checkpoints of the run; None leaves them to the trainer.
+    """
+
+    checkpoints: Checkpoints | None = None
+
+    def setup(self, trainer: "Trainer") -> None:
+        """Prepare for a start: the trainer is about to look for the other workers."""
+
+    def train_begin(self, trainer: "Trainer") -> None:
+        """Take that the trainer has found the other workers."""
+
+    def batch_end(self, trainer: "Trainer") -> None:
+        """Take a step that has been done; what this takes is not counted as computing."""
+
+    def train_end(self, trainer: "Trainer") -> None:
+        """Tell the launcher that the run is finished, if it is: this worker is about to leave."""
+        if trainer.finished:
+            progress.report_event(progress.FINISHED)
+
+    def train_failed(self, trainer: "Trainer", reason: str) -> None:
+        """Take that the run has failed."""
+
+    def close(self) -> None:
+        """Take that this worker has failed, and may be replaced."""
+
+
+class _IterationReport(TrainerCallback):
+    """Reports how long iterations take, in the place of all records (ESYNC_MEASURE=1).
+
+    The launcher that measures them ends the program by SIGTERM, which ends it as `sys.exit()` does.
+    """
+
+    def __init__(self) -> None:
+        self._left_out = WARM_UP_ITERATIONS
+        self._statistics = IterationStatistics()
+        self._reported = -math.inf
+
+    def train_begin(self, trainer: "Trainer") -> None:
+        """Let SIGTERM end the program cleanly, unless it does something else with it."""
+        main_thread = threading.current_thread() is threading.main_thread()
+        if main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+    def batch_end(self, trainer: "Trainer") -> None:
+        """Count an iteration, and report all so far now and then."""
+        taken = trainer.world.recorder.take()
+        if self._left_out:
+            self._left_out -= 1
+            return
+        self._statistics += IterationStatistics.of(taken.get(ITERATION_TIMES, []), taken["num_samples"])
+        if trainer.world.device.now() - self._reported >= REPORT_EVERY:
+            self._reported = trainer.world.device.now()
+            vectors = {WEIGHTS: trainer.replica.weights.size, STATISTICS: trainer.replica.statistics.size}
+            progress.report_event(progress.MEASURED, vectors=vectors, **asdict(self._statistics))
 
 
 class Trainer(TrainerStatus, GluonTrainer):
@@ -67,29 +153,42 @@ class Trainer(TrainerStatus, GluonTrainer):
     these settings are each worker's own; where they differ at the start, all workers log it. What
     they must have in common can be said with `agreement`.
 
+    Where workers take different numbers of steps (`Algorithm.equal_updates` is False), a schedule
+    would give each worker another rate, which a warning says: `esync.CommonLRScheduler` gives all
+    of them the same.
+
     Args:
         params: net.collect_params(), or a dict or list of parameters, on one device.
         optimizer: name or mx.optimizer.Optimizer.
         optimizer_params: keyword arguments of the optimizer, where it is a name.
         algorithm: a mode's name ("esync", "sync", "local", …), `package.module:Class`,
             `file.py:Class`, or an object with its options, such as
-            `esync.algorithms.SSP(staleness=2)`.
+            `esync.algorithms.SSP(staleness=2)`. None: what ESYNC_ALGORITHM says, as with
+            `esync launch -m`, or "esync". Where the environment has no DMLC_* variable at all, so
+            that there is no cluster, it is "local", and a line says so.
         limits: what ends the run, for all workers; `finished` tells.
         agreement: more that must be the same on all workers, name → value (a string or a number);
             differences are reported by name at the start.
-        world: how this worker reaches the others; by default as the DMLC_* variables and
-            ESYNC_STATE_SERVER say.
+        world: how this worker reaches the others; by default as the DMLC_* and ESYNC_* variables
+            say (`esync.world.RealWorld.from_environment()`).
         checkpoints: where to write checkpoints, and whether to go on from one; call its
             `save_if_due` after each step.
+        sources: more that must be the same on all workers, but may change before a run is resumed:
+            digests of source code, for instance.
         gradient_scale: how many times the mean gradient of a batch the learning rate multiplies. 1
             is Gluon's manner; with the batch size it is the sum over the batch, as on the command
             line. Weight decay, clipping and the λ of DC-ASGD are relative to the mean gradient in
             either case.
+        dataset_size: samples of the whole training set, of all workers' shares together: what
+            `epoch` counts by.
+        run: records the run: its logs, evaluations, checkpoints and final model; see `esync.Run`.
 
     Attributes:
         algorithm: the algorithm object.
-        checkpoints: as given.
+        dataset_size: as given; it can be set later.
+        checkpoints: as given, or those of the run.
         gradient_scale: as given.
+        steps: calls of `step` so far in this process, trials not counted.
         world: the interfaces to the cluster, with the phases of the round in `world.recorder`.
 
     Raises:
@@ -106,12 +205,15 @@ class Trainer(TrainerStatus, GluonTrainer):
         compression_params: None = None,
         update_on_kvstore: None = None,
         *,
-        algorithm: str | Algorithm = "esync",
+        algorithm: str | Algorithm | None = None,
         limits: Limits | None = None,
         agreement: dict[str, Any] | None = None,
         world: World | None = None,
         checkpoints: Checkpoints | None = None,
         gradient_scale: float = 1.0,
+        dataset_size: int | None = None,
+        run: TrainerCallback | None = None,
+        sources: dict[str, str] | None = None,
     ) -> None:
         for name, value in (
             ("kvstore", kvstore),
@@ -120,12 +222,17 @@ class Trainer(TrainerStatus, GluonTrainer):
         ):
             if value is not None:
                 raise ValueError(f"{name}={value!r}: esync.Trainer exchanges in its own way; leave {name} out")
-        self.algorithm = make(algorithm)
+        self.algorithm = make(algorithm or DEFAULT_ALGORITHM) if world is not None else _choose_algorithm(algorithm)
         if str(optimizer).lower() == "sgd" and self.algorithm.sends != "gradients":
             optimizer, optimizer_params = SGD(**(optimizer_params or {})), None
         if not 0 < gradient_scale < math.inf:
             raise ValueError(f"gradient_scale is {gradient_scale!r}, but should be a number above 0")
+        if dataset_size is not None and not dataset_size > 0:
+            raise ValueError(
+                f"dataset_size is {dataset_size!r}, but should be the number of samples of the training set"
+            )
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
+        self.dataset_size = dataset_size
         self.gradient_scale = gradient_scale
         self._scale *= gradient_scale
         self._rule = PLAIN_SGD
@@ -133,31 +240,46 @@ class Trainer(TrainerStatus, GluonTrainer):
             self._choose_rule(optimizer_params or {})
         else:
             _follow_scale(self._optimizer, gradient_scale)
+        self._run = run or TrainerCallback()
+        measures = (world is None or isinstance(world, RealWorld)) and WorkerEnvironment.read().measure
+        if measures:  # without end, and without a trace
+            self._run, checkpoints, limits = _IterationReport(), None, None
+        if self._run.checkpoints is not None:
+            if checkpoints not in (None, self._run.checkpoints):
+                raise ValueError("checkpoints are given to the trainer and to its run: give them to the run only")
+            checkpoints = self._run.checkpoints
         self._check_suits(checkpoints)
+        if world is None and self.algorithm.sends != "nothing" and is_alone():
+            self._become_local()
         self._masters = MasterWeights(self._updaters[0])
-        self.world: World = RealWorld() if world is None else world
+        self.world: World = RealWorld.from_environment() if world is None else world
         self.checkpoints = checkpoints
         self._updates_before = self._optimizer.num_update
         self._limits = limits or Limits()
-        self._agreement = dict(agreement or {})
+        self._agreement, self._sources = dict(agreement or {}), dict(sources or {})
         self._capability = 0.0
-        self._started = False
+        self._started = self._closed = False
+        self._exit_hooks = ExitHooks(self._end)
+        self.steps = 0
         self._on_trial = False
         self._ignore_stale_grad = False
+        self._follow_progress()
 
     # --- the loop ---------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Find the other workers and begin with the common weights. The first `step` does it where it was not done.
+        """Find the other workers and begin with the common weights.
 
-        Called after the parameters have their shapes (initialized, and one batch seen where shapes
-        are inferred).
+        Call it after the parameters have their shapes (initialized, and one batch seen where shapes
+        are inferred). Where the program has not called it, the first `step` does.
 
         Raises:
             SecondTrainerError: another Trainer of this process takes part in a cluster already.
         """
         if self._started:
             return
+        self._check_open()
+        self._run.setup(self)
         self.replica = Replica(self._params, self._local_step, self._master, lambda: self._scale / self.gradient_scale)
         shapes = [list(parameter.shape) for parameter in self._params]
         agreement = {
@@ -166,33 +288,48 @@ class Trainer(TrainerStatus, GluonTrainer):
             **self.algorithm.options.fixed,
             **self._agreement,
         }
-        if self._rule.name != "sgd":  # of which checkpoints of earlier versions say nothing
+        if self._rule.name != "sgd":  # checkpoints of earlier versions say nothing of that rule
             agreement["rule of the servers"] = self._rule.name
-        if self.algorithm.compression:  # the same
+        if self.algorithm.compression:  # likewise
             agreement["compression"] = str(self.algorithm.compression)
         if self.checkpoints is not None:
             self.checkpoints.bind(self, agreement)
-        # Rates may be others after a resume, and so may an algorithm's source: checkpoints do not
-        # keep them.
+        # Rates and sources may differ after a resume: checkpoints do not keep them.
+        if self.dataset_size is not None:
+            agreement = {"dataset size": self.dataset_size, **agreement}
         common, own = ({}, self._rates()) if self.algorithm.own_rates else (self._rates(), {})
-        agreement = {**self.algorithm.terms, **common, **agreement, **agreed_source(type(self.algorithm))}
-        self.algorithm.start(
-            AlgorithmContext(
-                replica=self.replica,
-                world=self.world,
-                hyper=self._hyper,
-                capability=lambda: self._capability,
-                limits=self._limits,
-                agreement=agreement if self.checkpoints is None else {**agreement, **self.checkpoints.terms},
-                checkpoints=self.checkpoints or NoCheckpoints(),
-                own=own,
-                rule=self._rule,
+        agreed = {**self._sources, **agreed_source(type(self.algorithm))}
+        agreement = {**self.algorithm.terms, **common, **agreement, **agreed}
+        progress.report_event(progress.READY)
+        try:
+            self.algorithm.start(
+                AlgorithmContext(
+                    replica=self.replica,
+                    world=self.world,
+                    hyper=self._hyper,
+                    capability=lambda: self._capability,
+                    limits=self._limits,
+                    agreement=agreement if self.checkpoints is None else {**agreement, **self.checkpoints.terms},
+                    checkpoints=self.checkpoints or NoCheckpoints(),
+                    own=own,
+                    rule=self._rule,
+                )
             )
-        )
+        finally:
+            # Also where it has failed: the others may know of this worker by now. Worlds other than
+            # the real one do not end with this process. Alone and without records nobody cares.
+            alone = self.algorithm.exchange is None and type(self._run) is TrainerCallback
+            if isinstance(self.world, RealWorld) and not alone:
+                self._exit_hooks.install()
         if self.checkpoints is not None:
             self.checkpoints.begun()
         self._started = True
+        self._follow_progress()
+        self._check_schedule()
+        progress.report_event(progress.JOINED, rank=self.rank, round=self.round)
+        self._run.train_begin(self)
         self.world.device.begin_run(self.elapsed)
+        self.world.recorder.begin_iteration()
         self.world.device.begin_iteration()
 
     def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
@@ -225,31 +362,71 @@ class Trainer(TrainerStatus, GluonTrainer):
             return
         if self.finished:
             raise RuntimeError("the run is over (trainer.finished): there is nobody to exchange with any more")
+        self._check_open()
+        self.steps += 1
         if not self._started:
             before = self._weights()
             self.start()
             if not np.array_equal(before, self._weights()):
-                return  # these gradients belong to initial weights that rank 0's have just replaced
+                # These gradients belong to initial weights that rank 0's have just replaced.
+                self.algorithm.abandoned = True
+                return
+        self.world.recorder.end_computing()
         if self.algorithm.sends == "gradients":
             self._check_fresh_gradients()
         if self.algorithm.sends == "gradients" and self._overflow():
             self.algorithm.skip()
         else:
             self.algorithm.abandoned = False
-            self.algorithm.step(batch_size)
+            try:
+                self.algorithm.step(batch_size)
+            except JobAbortedError as error:
+                # It is another worker's: how it has come here helps nobody.
+                raise error.with_traceback(None) from None
         self._check_loss_scale()
+        self._follow_progress()
         if not self.abandoned:
             self.world.recorder.samples += batch_size
+        self._run.batch_end(self)
+        self.world.recorder.begin_iteration()
         self.world.device.begin_iteration()
+
+    def batches(self, loader: Iterable[Batch], begin_epoch: Callable[[int], None] | None = None) -> Iterator[Batch]:
+        """Return an iterator over a loader's batches, epoch after epoch, until the run is over.
+
+        It starts the loader anew at the end of each epoch, ends when the run is `finished`, and
+        hands a batch out again whose gradients a step has left unused (`abandoned`). The logs show
+        the time that the loop waits for batches as the phase "get_batch". Checkpoints keep its
+        position, the number of the epoch and of its batches used: a resumed run goes through the
+        batches of that epoch up to there once more, without training on them, which takes as long
+        as loading them. The same batches follow only if the loader shuffles in the same way, as
+        with `begin_epoch=numpy.random.seed` and `DataLoader(…, shuffle=True)`, which draws from
+        NumPy's generator. A program with several such iterators has the position of the one made
+        last in its checkpoints.
+
+        Args:
+            loader: a `gluon.data.DataLoader`, a DataIter, a list, or anything else that can be gone
+                through again and again. Before each epoch its `set_epoch(number)` and `reset()` are
+                called where it has them.
+            begin_epoch: called with the number of each epoch, from 0, before the loader is started.
+
+        Raises:
+            NoBatchesError: from the iterator: the loader has no batch, or cannot be started anew.
+        """
+        batches = LoaderBatches(self, loader, begin_epoch)
+        if self.checkpoints is not None:
+            self.checkpoints.track("loader", batches)
+        return batches
 
     @contextmanager
     def trial(self) -> Iterator[None]:
-        """Try one iteration: with trainer.trial(): …forward, backward, trainer.step(b)… changes nothing in the end.
+        """Try one iteration, and undo what it changes, within a with statement.
 
-        It measures what this device can do before the first round (paper, Algorithm 1,
-        RUN-BATCH-DATA-TEST). Weights, statistics and the optimizer's state are put back. The first
-        trial of a process also pays for building the graph; the last trial counts. Hooks of the
-        algorithm are not called: what they cost is first seen in the run.
+        Forward, backward and `trainer.step(batch_size)` in `with trainer.trial(): …` measure what
+        this device can do before the first round (paper, Algorithm 1, RUN-BATCH-DATA-TEST).
+        Weights, statistics and the optimizer's state are put back in the end. The first trial of a
+        process also pays for building the graph; the last trial counts. Hooks of the algorithm are
+        not called: what they cost is first seen in the run.
         """
         Replica(self._params, self._local_step)  # refuses parameters without a shape, whose values could not be kept
         kept = [(parameter, parameter.data().copy()) for parameter in self._params]
@@ -280,19 +457,61 @@ class Trainer(TrainerStatus, GluonTrainer):
 
     @contextmanager
     def mean_statistics(self) -> Iterator[None]:
-        """Evaluate or save the common model: with trainer.mean_statistics(): net.save_parameters(…).
+        """Let the network have the common model within a with statement, to evaluate or save it.
 
-        Asynchronous workers keep batch-norm statistics of their own, which suit their own data.
-        Within the with statement the network of rank 0 has the mean of all workers' latest
-        statistics, as of its last exchange. A worker that runs ahead (`run_ahead`) has a model of
-        its own: within the with statement its network has the common one of the last exchange. In
-        other synchronous modes, with `statistics="rank0"` and on other ranks nothing changes.
+        For instance: `with trainer.mean_statistics(): net.save_parameters(…)`. Asynchronous workers
+        keep batch-norm statistics of their own, which suit their own data. Within the with
+        statement the network of rank 0 has the mean of all workers' latest statistics, as of its
+        last exchange. A worker that runs ahead (`run_ahead`) has a model of its own: within the
+        with statement its network has the common one of the last exchange. In other synchronous
+        modes, with `statistics="rank0"` and on other ranks nothing changes.
         """
         if not self._started:
             yield
             return
         with self.replica.with_mean_statistics():
             yield
+
+    @property
+    def epoch(self) -> float:
+        """Epochs that all workers together have done by the last exchange: samples ÷ dataset_size.
+
+        Raises:
+            ValueError: the size of the training set is not known.
+        """
+        if self.dataset_size is None:
+            raise ValueError(
+                "trainer.epoch needs the size of the training set: esync.Trainer(…, dataset_size=len(dataset))"
+            )
+        return self.samples / self.dataset_size
+
+    @contextmanager
+    def paused(self, what: str = "the pause") -> Iterator[None]:
+        """Do something other than training: with trainer.paused(): …evaluate….
+
+        The time does not count as this worker's: neither the state server nor an algorithm takes
+        the device for a slow one. Nobody takes the worker for dead, either; with --elastic for half
+        of the round timeout at most. The others do not stop for it: where they need this worker in
+        a round they wait for it, for the round timeout at most.
+
+        Args:
+            what: what the worker does, for the warning that it takes longer than that.
+        """
+        with self.busy(what), self.world.device.paused(), self.world.recorder.paused():
+            yield
+
+    def busy(self, what: str) -> AbstractContextManager[None]:
+        """Do as `paused` does, but let the time count as part of an iteration.
+
+        Writing and reading checkpoints need neither.
+
+        Args:
+            what: what the worker does, for the warning that it takes longer than `paused` allows.
+        """
+        exchange = self.algorithm.exchange
+        return nullcontext() if exchange is None or self._closed else exchange.busy(what)
+
+    # --- the end ----------------------------------------------------------------------------------
 
     def stop(self) -> None:
         """End the run on all workers after the round under way."""
@@ -301,39 +520,99 @@ class Trainer(TrainerStatus, GluonTrainer):
     def abort(self, reason: str) -> None:
         """End the run on all workers because this one has failed."""
         self.algorithm.abort(reason)
-
-    def busy(self, what: str) -> AbstractContextManager[None]:
-        """Tell the others that this worker is alive while the body of a with statement runs.
-
-        With --elastic the others go on without a worker that is silent for longer than the lease.
-        Whatever may take that long belongs in such a statement, for instance
-        `with trainer.busy("evaluating"): …`. It holds for half of the round timeout at most.
-        Writing and reading checkpoints do not need it.
-
-        Args:
-            what: what the worker does, for the warning that it takes longer than that.
-        """
-        exchange = self.algorithm.exchange
-        return nullcontext() if exchange is None else exchange.busy(what)
+        self._run.train_failed(self, reason)
 
     def close(self) -> None:
         """Leave the cluster; the others go on without waiting for this worker."""
-        self.algorithm.close()
-        if self.checkpoints is not None:
-            self.checkpoints.release()
+        if self._closed or self._exit_hooks.forked:
+            return
+        finished = self._started and self.finished
+        try:
+            self._run.train_end(self)
+        finally:
+            self._closed = True
+            self._exit_hooks.remove()
+            self.algorithm.close()
+            if self.checkpoints is not None:
+                self.checkpoints.release()
+        if finished:
+            progress.report_event(progress.LEFT)
+
+    def __enter__(self) -> "Trainer":
+        """Return the trainer, which leaves the cluster at the end of the with statement."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Leave the cluster; if the run is not finished, end it for all workers.
+
+        After an error it is ended by `abort`, else by `stop`.
+
+        A program without a with statement does the same when it ends.
+        """
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        """Leave the cluster because the program ends, by an error or as planned (None)."""
+        if self._closed or self._exit_hooks.forked:
+            return
+        reason = failure(error)
+        if self.algorithm.exchange is None or self.finished:
+            if reason:
+                self._run.train_failed(self, reason)
+        elif reason and self._may_be_replaced(error):
+            if isinstance(error, Exception):  # and no signal, which says nothing of the program
+                progress.report_event(progress.FAILED, reason=reason, round=self.round)
+            self._run.close()
+            self._closed = True  # without a goodbye: to the others it is dead
+            self._exit_hooks.remove()
+            return
+        else:
+            with suppress(ExpectedError):  # another worker has failed at the same time
+                self._tell(error, reason)
+        self.close()
+
+    def _may_be_replaced(self, error: BaseException | None) -> bool:
+        """Return whether another process may succeed in the place of this one, which fails."""
+        on_purpose = isinstance(error, (ExpectedError, SystemExit))
+        at_fault = error is not None and is_at_fault(type(self.algorithm), error)
+        return self._started and SUPERVISED_VARIABLE in os.environ and not on_purpose and not at_fault
+
+    def _tell(self, error: BaseException | None, reason: str) -> None:
+        """Tell launcher and workers why this one leaves a run that is not finished."""
+        if reason and not getattr(error, "transient", False):
+            progress.report_event(progress.OVER, reason=reason, consequence=getattr(error, "consequence", False))
+        if isinstance(error, (JobAbortedError, SlotLostError)):  # which the others know
+            self._run.train_failed(self, reason)
+        elif reason:
+            self.abort(f"worker {self.rank}: {reason}")
+        else:
+            log.warning(
+                "worker %d ends before the run is finished: all workers end after the round under way (call close() "
+                "first to leave without ending the run)",
+                self.rank,
+            )
+            self.stop()
 
     def allreduce_grads(self) -> None:
-        """Not available: what is exchanged, and when, is up to the algorithm."""
+        """Raise RuntimeError: what is exchanged, and when, is up to the algorithm."""
         raise RuntimeError("esync.Trainer has no allreduce_grads and no update; call step")
 
     def update(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
-        """Not available; see `allreduce_grads`."""
+        """Raise RuntimeError; see `allreduce_grads`."""
         self.allreduce_grads()
 
     # --- helpers ----------------------------------------------------------------------------------
 
+    def _check_open(self) -> None:
+        """Refuse to go on after `close`."""
+        if self._closed:
+            raise RuntimeError("the trainer is closed (trainer.close()): this worker has left the run")
+
     def _local_step(self, batch_size: int) -> float:
         """Take a step of the local optimizer; see `Replica`."""
+        self._follow_progress()
         optimizer = self._optimizer
         before = optimizer.num_update
         super().step(batch_size, self._ignore_stale_grad)
@@ -347,13 +626,16 @@ class Trainer(TrainerStatus, GluonTrainer):
         return self.algorithm.sends == "updates"
 
     def _master(self, parameter: Any) -> Any:
-        """The float32 copy of a parameter's weight that is exchanged in the weight's place, or None."""
+        """Return the float32 copy that is exchanged in place of a parameter's weight, or None."""
         if not self._exchanges_weights:
             return None
         return self._masters.of(self._param2idx[parameter.name], parameter.data())
 
     def _check_fresh_gradients(self) -> None:
-        """Do what gluon.Trainer does about gradients that no backward pass has brought up to date."""
+        """Refuse gradients that no backward pass has brought up to date, or zero them on request.
+
+        gluon.Trainer does the same, and `ignore_stale_grad` is the request.
+        """
         for parameter in self._params:
             if parameter.grad_req == "null":
                 continue
@@ -383,15 +665,22 @@ class Trainer(TrainerStatus, GluonTrainer):
 
     @property
     def _loss_scaler(self) -> Any:
-        """The one of automatic mixed precision; None where it is not used."""
+        """The loss scaler of automatic mixed precision; None where it is not used."""
         return getattr(self, "_amp_loss_scaler", None)
 
     def _overflow(self) -> bool:
-        """Whether the loss was scaled and these gradients are not finite; makes the next loss scale smaller then."""
+        """Return whether the loss was scaled and these gradients are not finite.
+
+        If so, the next loss scale becomes smaller.
+        """
         return self._loss_scaler is not None and self._loss_scaler.has_overflow(self._params)
 
     def _check_loss_scale(self) -> None:
-        """Gradients that are never finite would be skipped for ever, and the other workers would wait for them."""
+        """Refuse a loss scale so small that it is no remedy any more.
+
+        Gradients that are never finite would be skipped for ever, and the other workers would wait
+        for them.
+        """
         if self._loss_scaler is not None and self._loss_scaler.loss_scale < SMALLEST_LOSS_SCALE:
             raise OverflowError(
                 f"the gradients overflow even with a loss scale of {self._loss_scaler.loss_scale}: the training has "
@@ -406,19 +695,38 @@ class Trainer(TrainerStatus, GluonTrainer):
         return weights
 
     def _hyper(self) -> Hyper:
+        self._follow_progress()
         optimizer, number = self._optimizer, self._updates_before + self.algorithm.updates + 1
         if optimizer.lr_scheduler is not None:
-            # Some schedules only know where they are from the calls before. A newcomer has missed
+            # Some schedules know where they are only from earlier calls. A replacement has missed
             # those of its slot.
             for missed in range(optimizer.num_update + 1, number):
                 optimizer.lr_scheduler(missed)
         optimizer.num_update = number
         rate, momentum = optimizer.learning_rate, getattr(optimizer, "momentum", 0.0)
         _check_rates(rate, momentum, optimizer.wd)
+        if self.algorithm.sends == "gradients":
+            self._check_multipliers()
         return Hyper(rate, momentum, optimizer.wd, self._scale, self.gradient_scale)
 
+    def _follow_progress(self) -> None:
+        """Let the optimizer's schedule know how far all workers are, if that is what it counts."""
+        scheduler = self._optimizer.lr_scheduler
+        if isinstance(scheduler, CommonLRScheduler):
+            scheduler.follow(self.algorithm.result, self.dataset_size)
+
+    def _check_schedule(self) -> None:
+        """Warn of a schedule that will give each worker another learning rate."""
+        scheduler = self._optimizer.lr_scheduler
+        own = scheduler is not None and not isinstance(scheduler, CommonLRScheduler)
+        if own and self.workers > 1 and not self.algorithm.equal_updates:
+            log.warning("%s", own_counts_warning(scheduler, self.algorithm.name))
+
     def _rates(self) -> dict[str, Any]:
-        """The optimizer's settings as they are compared with other workers'; not those of a schedule, which change."""
+        """Return the optimizer's settings that are compared with other workers'.
+
+        Those of a schedule are left out, because they change.
+        """
         optimizer = self._optimizer
         # A local optimizer's weight decay has been made to fit the scale of its gradients.
         fitted = self.algorithm.sends != "gradients" and not isinstance(optimizer, DECOUPLED_DECAY)
@@ -426,12 +734,23 @@ class Trainer(TrainerStatus, GluonTrainer):
         rates = {"momentum": getattr(optimizer, "momentum", None), "weight decay": optimizer.wd / scale}
         if optimizer.lr_scheduler is None:
             rates["learning rate"] = optimizer.lr
-        # To so many digits, because machines may compute other last bits.
+        # Rounded to nine digits, because the last bits may differ between machines.
         digits = {name: float(f"{rate:.9g}") for name, rate in rates.items() if rate is not None}
         return {"optimizer": type(optimizer).__name__.lower(), **digits}
 
+    def _become_local(self) -> None:
+        """Train alone, because there is no cluster.
+
+        Whatever the chosen mode would refuse in a cluster has been refused by now.
+        """
+        log.warning("no DMLC_* variable is set, so there is no cluster: training alone, in mode local")
+        if self.algorithm.sends == "gradients":  # the servers would have taken the steps
+            self._rule = PLAIN_SGD
+            _follow_scale(self._optimizer, self.gradient_scale)
+        self.algorithm = make("local")
+
     def _check_suits(self, checkpoints: Checkpoints | None) -> None:
-        """Refuse what an algorithm cannot do."""
+        """Refuse options that the algorithm cannot work with."""
         algorithm = self.algorithm
         if checkpoints is not None and algorithm.prevents_checkpoints:
             raise ValueError(
@@ -456,7 +775,7 @@ class Trainer(TrainerStatus, GluonTrainer):
                 )
 
     def _check_plain_sgd(self) -> None:
-        """Refuse local steps from which the gradients cannot be worked out by dividing by the learning rate."""
+        """Refuse local steps that cannot be divided by the learning rate to give the gradients."""
         name, optimizer = self.algorithm.name, self._optimizer
         instead = "or use 'local-sgd', 'fedprox' or 'esync', which take any optimizer"
         if not isinstance(optimizer, mx.optimizer.SGD):
@@ -474,14 +793,23 @@ class Trainer(TrainerStatus, GluonTrainer):
                 )
 
     def _choose_rule(self, options: dict[str, Any]) -> None:
-        """Have the servers, or this algorithm's sparse step, do what the optimizer would; refuse what they cannot."""
+        """Choose the rule by which servers, or a sparse algorithm, take the optimizer's steps.
+
+        Raises:
+            ValueError: they cannot take them; the message says why.
+        """
         algorithm, optimizer = self.algorithm, self._optimizer
         choose = rule_of if algorithm.optimizer_chooses_rule else sgd_alone
         self._rule = choose(optimizer, options, algorithm.name)
         rate = optimizer.lr if optimizer.lr_scheduler is None else 0.0  # a schedule's is checked whenever it is sent
         _check_rates(rate, getattr(optimizer, "momentum", 0.0), optimizer.wd)
+        self._check_multipliers()
+
+    def _check_multipliers(self) -> None:
+        """Refuse a parameter with a rate of its own where servers take the steps."""
+        algorithm, decays = self.algorithm, bool(self._optimizer.wd)
         for parameter in self._params:
-            if parameter.lr_mult != 1 or (optimizer.wd and parameter.wd_mult != 1):
+            if parameter.lr_mult != 1 or (decays and parameter.wd_mult != 1):
                 raise ValueError(
                     f"algorithm {algorithm.name!r} steps with one learning rate and weight decay for all parameters, "
                     f"but {parameter.name} has lr_mult {parameter.lr_mult} and wd_mult {parameter.wd_mult}: use an "
@@ -489,8 +817,24 @@ class Trainer(TrainerStatus, GluonTrainer):
                 )
 
 
+def _choose_algorithm(given: str | Algorithm | None) -> Algorithm:
+    """Return the program's algorithm, or else the environment's, or else the default.
+
+    Raises:
+        EnvironmentProblemError: both name one, and not the same.
+    """
+    told = WorkerEnvironment.read().algorithm
+    algorithm = make(given or told or DEFAULT_ALGORITHM)
+    if told and given and make(told).name != algorithm.name:
+        raise EnvironmentProblemError(
+            f"{ALGORITHM_VARIABLE} (esync launch -m) is {told!r}, but the program gives its Trainer the algorithm "
+            f"{algorithm.name!r}: leave algorithm= out of the program where it is to be chosen from outside"
+        )
+    return algorithm
+
+
 def _follow_scale(optimizer: Any, scale: float) -> None:
-    """Keep an optimizer's terms relative to the mean gradient when it is given so many times as much."""
+    """Keep an optimizer's terms relative to the mean gradient, of which it is given a multiple."""
     if not isinstance(optimizer, DECOUPLED_DECAY):
         optimizer.wd *= scale
     if optimizer.clip_gradient is not None:
@@ -500,7 +844,7 @@ def _follow_scale(optimizer: Any, scale: float) -> None:
 
 
 def _check_rates(learning_rate: float, momentum: float, weight_decay: float) -> None:
-    """ValueError where one is NaN or infinite: it would spoil the weights of all workers at once."""
+    """Refuse rates that are NaN or infinite, which would spoil all workers' weights at once."""
     for name, rate in (("learning rate", learning_rate), ("momentum", momentum), ("weight decay", weight_decay)):
         if not math.isfinite(rate):
             raise ValueError(f"the {name} is {rate}, but should be a finite number")

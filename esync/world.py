@@ -1,34 +1,45 @@
-"""The real world: interfaces that lead to MXNet's key store, a state server over HTTP, and this machine's clock."""
+"""The real world: real servers, a state server over HTTP, and this machine's clock."""
 
+import functools
 import math
 from collections.abc import Sequence
 
 from . import config
 from .coordination import Coordination
 from .exchange import Exchange, Specification
+from .exchange.collectives import COLLECTIVES
 from .runtime.device import Device, RealDevice
-from .runtime.environment import Cluster, replacement_promised, state_server_address, take_role
+from .runtime.environment import (
+    Cluster,
+    EnvironmentProblemError,
+    replacement_promised,
+    state_server_address,
+    take_role,
+)
 from .runtime.phase_timer import PhaseTimer
+from .runtime.processes import niceness_of_emulated, set_niceness
 from .runtime.straggler_injection import NETWORK, StragglerEvent
 from .runtime.watchdog import Watchdog
+from .runtime.worker_environment import WorkerEnvironment
 
 
 class RealWorld:
-    """Makes the real interfaces; see `algorithms.context.World`.
+    """Connects an algorithm to real servers and clocks; see `algorithms.context.World`.
 
     Args:
         step_time: seconds of one iteration on the slower device that this one stands for; None: as
             fast as it is.
-        watchdog: speaks up when something takes long.
+        watchdog: warns when something takes long.
         start_timeout: seconds to wait for the other processes of the cluster to appear.
         round_timeout: seconds to wait for the others in one exchange.
         lease: seconds of silence after which the others go on without a worker; infinite: they wait
             for it, or for its replacement.
         straggler_events: when this worker is a straggler on purpose.
-        replacement: seconds that the others wait for another worker in the place of this one,
-            should it die; they wait for ever where the launcher has promised one.
         collective: how vectors are summed over the workers: by a parameter server ("ps"), or as
             `collectives` says.
+        replacement: seconds that the others wait for another worker in the place of this one,
+            should it die; they wait for ever where the launcher has promised one.
+        job: name of the training on the state server, where the algorithm names none.
     """
 
     device: Device
@@ -43,6 +54,7 @@ class RealWorld:
         straggler_events: Sequence[StragglerEvent] = (),
         collective: str = config.COLLECTIVE,
         replacement: float = config.WAIT_FOR_REPLACEMENT,
+        job: str = config.JOB,
     ) -> None:
         device = RealDevice(step_time, straggler_events)
         self.device, self._straggler = device, device.straggler
@@ -51,10 +63,36 @@ class RealWorld:
         self._start_timeout = start_timeout
         self._round_timeout = round_timeout
         self._lease, self._replacement = lease, replacement
-        self._collective = collective
+        self._collective, self._job = collective, job
+
+    @classmethod
+    def from_environment(cls) -> "RealWorld":
+        """Make the interfaces as the ESYNC_* variables say.
+
+        A device that is slowed down gives way to faster ones.
+
+        Raises:
+            EnvironmentProblemError: one of the variables is wrong.
+        """
+        told = WorkerEnvironment.read()
+        if told.collective not in COLLECTIVES:
+            raise EnvironmentProblemError(
+                f"ESYNC_COLLECTIVE is {told.collective!r}, but should be one of {', '.join(COLLECTIVES)}"
+            )
+        _give_way(niceness_of_emulated(told.step_time))
+        return cls(
+            told.step_time,
+            start_timeout=told.start_timeout,
+            round_timeout=told.round_timeout,
+            lease=told.lease,
+            straggler_events=told.straggler_events,
+            collective=told.collective,
+            replacement=told.wait_for_replacement,
+            job=told.job,
+        )
 
     def exchange(self, specification: Specification) -> Exchange:
-        """Connect to MXNet's parameter servers, as the DMLC_* variables say; or to the other ranks of MPI."""
+        """Connect to MXNet's parameter servers (see DMLC_*), or to the other ranks of MPI."""
         if self._collective != "ps":
             from .exchange.collectives.worker_exchange import over_mpi
 
@@ -71,17 +109,25 @@ class RealWorld:
         return ParameterServerExchange(specification, store)
 
     def _inject_delay(self) -> None:
-        """Called before anything is sent to a parameter server: a straggler's messages leave later."""
+        """Delay what this worker is about to send to the others while it is a straggler."""
         if longer := self._straggler.delay(NETWORK):
             self.device.sleep(longer)
 
     def coordination(
         self, address: str | None, rank: int, job: str = config.JOB, delayed: bool = False
     ) -> Coordination:
-        """Connect to the state server."""
+        """Connect to the state server.
+
+        A `job` other than the default takes precedence over that of the constructor.
+        """
         from .coordination.client import StateServerClient
         from .coordination.delayed import DelayedClient
 
         host, port = state_server_address(address)
-        client = StateServerClient(host, port, rank=rank, job=job)
+        client = StateServerClient(host, port, rank=rank, job=self._job if job == config.JOB else job)
         return DelayedClient(client) if delayed else client
+
+
+@functools.cache  # once for each process, however many Trainers it makes
+def _give_way(niceness: int) -> None:
+    set_niceness(niceness)

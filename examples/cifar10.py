@@ -15,11 +15,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from dgs_training import Task, parser, run
 
 from esync import mx
 from esync.data import Batches, as_floats, load, partition
 from esync.runtime.files import expanded
+
+if __package__:  # python -m esync.examples.cifar10
+    from .dgs_training import Task, parser, run
+else:
+    from dgs_training import Task, parser, run
 
 MEAN, SPREAD = (np.array(each, np.float32).reshape(3, 1, 1) for each in ((0.491, 0.482, 0.447), (0.247, 0.243, 0.262)))
 

@@ -16,11 +16,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from dgs_training import Task, parser, run
-
 from esync import mx
 from esync.runtime.errors import ExpectedError
 from esync.runtime.files import expanded
+
+if __package__:  # python -m esync.examples.imagenet
+    from .dgs_training import Task, parser, run
+else:
+    from dgs_training import Task, parser, run
 
 MEAN, SPREAD = (123.68, 116.779, 103.939), (58.393, 57.12, 57.375)
 

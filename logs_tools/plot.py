@@ -1,4 +1,4 @@
-"""The published entrance to `esync.reports.plot`: draw the figures and the speedup table of a network's modes."""
+"""The published entrance to `esync.reports.plot`, which draws figures and a speedup table."""
 
 import sys
 from pathlib import Path

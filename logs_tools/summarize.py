@@ -1,4 +1,4 @@
-"""The published entrance to `esync.reports.summarize`: summarize the round files of a mode's devices."""
+"""The published entrance to `esync.reports.summarize`, which summarizes round files."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The published entrance to `esync.reports.sync_switch_report`: report on Sync-Switch runs."""
+"""The published entrance to `esync.reports.sync_switch_report`, which reports Sync-Switch runs."""
 
 import sys
 from pathlib import Path

@@ -1,9 +1,11 @@
-# Sourced by the other scripts: a virtual environment in .venv with this package, and the data set, made once.
+# Make, once, a virtual environment in .venv with this package, and fetch the data set. The other
+# scripts source this one:
 #
-#   . scripts/setup.sh cpu          what the demo needs
-#   . scripts/setup.sh cpu,dev      and what the tests need
+#   . scripts/setup.sh cpu          for the demo
+#   . scripts/setup.sh cpu,dev      for the tests, too
+#   . scripts/setup.sh cu112,dev    the same with MXNet for GPUs, in .venv-cu112
 #
-# Afterwards `python` is the one of the virtual environment, and the current directory is the checkout.
+# Afterwards `python` is that of the virtual environment, and the current directory is the checkout.
 
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
 
@@ -20,12 +22,13 @@ find_python() {
     return 1
 }
 
-# pip would compile all modules one by one, most of which nobody imports: the demo waits for its own only, and the
-# tests' are compiled on all cores. (Some packages hold files for other releases of Python, which do not compile.)
+# pip would compile all modules one by one, most of which are never imported. So the demo compiles
+# only those that it imports, and for the tests all cores compile. (Some packages have files for
+# other releases of Python, which do not compile.)
 compile_modules() {
     case "$1" in
-        *dev*) .venv/bin/python -m compileall -qq -j 0 .venv/lib >/dev/null 2>&1 || true ;;
-        *) env -u PYTHONDONTWRITEBYTECODE .venv/bin/python -W ignore -c "
+        *dev*) "$environment/bin/python" -m compileall -qq -j 0 "$environment/lib" >/dev/null 2>&1 || true ;;
+        *) env -u PYTHONDONTWRITEBYTECODE "$environment/bin/python" -W ignore -c "
 import esync.evaluate, esync.launch.command, esync.server, esync.state_server.web, esync.training.loop, esync.world
 import esync.reports.plot, esync.reports.summarize" ;;
     esac
@@ -34,22 +37,27 @@ import esync.reports.plot, esync.reports.summarize" ;;
 make_environment() {
     local extras=$1 python wanted
     wanted="$extras $(sha256sum pyproject.toml)"
-    if [ ! -x .venv/bin/python ]; then
+    if [ ! -x "$environment/bin/python" ]; then
         python=$(find_python) || return 1
-        echo "== making a virtual environment in .venv with $("$python" --version)"
-        "$python" -m venv .venv || return 1
+        echo "== making a virtual environment in $environment with $("$python" --version)"
+        "$python" -m venv "$environment" || return 1
     fi
-    # What was installed for more extras serves for fewer.
-    case "$(cat .venv/installed 2>/dev/null)" in
+    # An installation with more extras will do, too.
+    case "$(cat "$environment/installed" 2>/dev/null)" in
         "$wanted" | "cpu,dev ${wanted#* }") return 0 ;;
     esac
-    echo "== installing this package and what it needs (once; MXNet is 45 MB)"
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --progress-bar off --no-compile \
+    echo "== installing this package and what it needs (once; MXNet is 45 MB, for GPUs 500 MB)"
+    "$environment/bin/python" -m pip install --quiet --disable-pip-version-check --progress-bar off --no-compile \
         -e ".[$extras]" || return 1
     compile_modules "$extras" || return 1
-    echo "$wanted" >.venv/installed
+    echo "$wanted" >"$environment/installed"
 }
 
+# The builds of MXNet exclude one another, so those for GPUs have environments of their own.
+case "$1" in
+    cu*) environment=.venv-${1%%,*} ;;
+    *) environment=.venv ;;
+esac
 make_environment "$1" || exit 1
-export PATH="$PWD/.venv/bin:$PATH"
+export PATH="$PWD/$environment/bin:$PATH"
 python -m esync.data fetch || exit 1

@@ -1,9 +1,11 @@
-# Sourced by start_scheduler.sh, start_server.sh and start_worker.sh: starts one process in the background, by hand.
+# Start one process in the background, by hand; start_scheduler.sh, start_server.sh and
+# start_worker.sh source this script.
 #
 #   start_role NAME MODULE FLAG…
 #
-# The process goes on after the terminal is closed; its output is in ${ESYNC_RUN_DIR:-runs}/NAME.log and its process id
-# in NAME.pid beside it. Needs DMLC_PS_ROOT_URI, DMLC_PS_ROOT_PORT, DMLC_NUM_SERVER and DMLC_NUM_WORKER.
+# The process goes on after the terminal is closed. Its output is in
+# ${ESYNC_RUN_DIR:-runs}/NAME.log, its process id in NAME.pid beside it. DMLC_PS_ROOT_URI,
+# DMLC_PS_ROOT_PORT, DMLC_NUM_SERVER and DMLC_NUM_WORKER must be set.
 
 start_role() {
     local name=$1 module=$2 directory=${ESYNC_RUN_DIR:-runs} variable

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Starts the state server on this machine; it stays when you log out.
+# Start the state server on this machine; it goes on when you log out.
 #
-#     scripts/start_state_server.sh [--host 0.0.0.0] [--port 10010] [further flags of python -m esync.state_server]
+#     scripts/start_state_server.sh [--host 0.0.0.0] [--port 10010] [flags of esync.state_server]
 #
-# Whoever talks to it has to know a token: that of ESYNC_TOKEN or, where that is not set, a new one. Prints where it
-# listens, the line to set the token with where the workers start, its process id and its log. Workers of the published
-# code know of no token: give --insecure. Ends with the server's exit code where it does not start.
+# Callers have to send a token: that of ESYNC_TOKEN or, if that is not set, a new one. The script
+# prints where the server listens, the line that sets the token for the workers, the server's
+# process id and its log. Workers of the published code know of no token: give --insecure for them.
+# If the server does not start, the script ends with the server's exit code.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 

@@ -15,8 +15,12 @@ hypothesis.settings.load_profile("any machine")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add --long, without which the tests marked `long` are left out, and how much one of them does."""
-    parser.addoption("--long", action="store_true", help="run the tests that take minutes, too (marked `long`)")
+    """Add --long, without which tests marked `long` are left out, and the amount of such a test."""
+    parser.addoption(
+        "--long",
+        action="store_true",
+        help="run the tests marked `long`, too: further variants, and what takes many minutes",
+    )
     parser.addoption(
         "--schedules",
         type=int,
@@ -34,8 +38,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("long")]
 
 
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip the tests marked `gpu` where MXNet sees no GPU."""
+    if item.get_closest_marker("gpu"):
+        from esync import mx  # imported late: it takes a second
+
+        if not mx.context.num_gpus():
+            pytest.skip("MXNet sees no GPU here")
+
+
 def pytest_configure(config: pytest.Config) -> None:
-    """MXNet 1.9.1 warns about its own use of old NumPy and SciPy names: nothing that a test could show."""
+    """Hide MXNet 1.9.1's warnings about its own use of old NumPy and SciPy names.
+
+    They say nothing about a test.
+    """
     config.addinivalue_line("filterwarnings", "ignore::DeprecationWarning:(mxnet|gluoncv).*")
     # A shell starts what runs in its background with SIGINT ignored, and so would every program
     # that the tests start.
@@ -44,7 +60,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A file system of 64 KiB, or of the size that the test is parametrized with; skipped where none can be mounted."""
+    """Mount a file system of 64 KiB, or of the size that the test is parametrized with.
+
+    The test is skipped if none can be mounted.
+    """
     folder = tmp_path / "small"
     folder.mkdir()
     size = getattr(request, "param", "64k")

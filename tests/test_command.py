@@ -1,4 +1,4 @@
-"""The command `esync`: its subcommands, what it says about itself, and what it imports for that."""
+"""The command `esync` and its subcommands."""
 
 import json
 import re
@@ -37,7 +37,7 @@ def esync(*words: str, **variables: str):
     return child.run("-m", "esync", *words, **variables)
 
 
-def test_help_lists_every_subcommand_and_imports_none():
+def test_esync_help_lists_every_subcommand_and_imports_none():
     program = (
         "import runpy, sys; sys.argv = ['esync', '--help']\n"
         "try: runpy.run_module('esync', run_name='__main__')\n"
@@ -49,21 +49,21 @@ def test_help_lists_every_subcommand_and_imports_none():
     assert result.stdout.endswith("imported:\n")
 
 
-def test_version():
+def test_esync_version_prints_the_version():
     from esync import __version__
 
     result = esync("--version")
     assert (result.returncode, result.stdout) == (0, f"esync {__version__}\n")
 
 
-def test_without_a_subcommand_it_says_which_there_are():
+def test_esync_without_subcommand_lists_them_and_exits_with_2():
     result = esync()
     assert result.returncode == 2
     assert result.stderr == esync("--help").stdout
 
 
 @pytest.mark.parametrize(("typed", "meant"), [("lauch", "launch"), ("state_server", "state-server"), ("xyz", None)])
-def test_an_unknown_subcommand_is_refused_with_the_list_and_the_nearest(typed, meant):
+def test_esync_with_unknown_subcommand_is_refused_with_the_nearest(typed, meant):
     result = esync(typed, "--help")
     assert (result.returncode, result.stdout) == (2, "")
     did_you_mean = f" (did you mean {meant}?)" if meant else ""
@@ -71,7 +71,7 @@ def test_an_unknown_subcommand_is_refused_with_the_list_and_the_nearest(typed, m
     assert result.stderr == f"esync: error: there is no subcommand {typed!r}{did_you_mean}; choose one of {names}\n"
 
 
-def test_every_subcommand_says_its_name_and_only_evaluating_needs_mxnet_for_it():
+def test_esync_subcommand_help_needs_mxnet_only_for_evaluate():
     texts = json.loads(child.run("-c", f"NEED_MXNET = {NEED_MXNET}\n{HELP}").stdout)
     assert texts.keys() == SUBCOMMANDS.keys()
     for name, (code, text) in texts.items():
@@ -80,11 +80,11 @@ def test_every_subcommand_says_its_name_and_only_evaluating_needs_mxnet_for_it()
 
 
 @pytest.mark.parametrize("module", ["esync.launch", "esync.state_server"])
-def test_a_module_started_by_itself_says_that_name(module):
+def test_module_started_by_itself_shows_its_module_name_in_usage(module):
     assert child.run("-m", module, "--help").stdout.startswith(f"usage: python -m {module} ")
 
 
-def test_the_exit_code_is_the_subcommands(tmp_path):
+def test_esync_exits_with_the_code_of_the_subcommand(tmp_path):
     failed = esync("summarize", "-b", str(tmp_path / "nothing"))
     assert failed.returncode == 1
     misused = esync("summarize", "--no-such-flag")

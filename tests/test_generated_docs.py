@@ -1,4 +1,4 @@
-"""The tables of modes, options and flags in README.md and docs/ are those of the code; tests named there exist."""
+"""Generated tables in README.md and docs/ are up to date, and tests named in docs/ exist."""
 
 import re
 import shutil
@@ -35,7 +35,7 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_they_are_up_to_date_whatever_else_is_installed(tmp_path: Path) -> None:
+def test_generated_docs_are_up_to_date_whatever_else_is_installed(tmp_path: Path) -> None:
     installed = tmp_path / "other-1.0.dist-info"
     installed.mkdir()
     (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: other\nVersion: 1.0\n")
@@ -44,7 +44,7 @@ def test_they_are_up_to_date_whatever_else_is_installed(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
 
 
-def test_a_page_that_was_changed_is_named_and_written_again(copy: Path) -> None:
+def test_generated_docs_with_changed_page_name_and_rewrite_it(copy: Path) -> None:
     page = copy / "docs/modes.md"
     text = page.read_text()
     assert "round by round" in text
@@ -67,13 +67,13 @@ def test_a_page_that_was_changed_is_named_and_written_again(copy: Path) -> None:
         ("from esync.algorithms import DyLU; DyLU.sends = 'gradients'", ["README.md", "docs/modes.md"]),
     ],
 )
-def test_a_change_of_the_code_makes_pages_stale(change: str, stale: list[str]) -> None:
+def test_generated_docs_become_stale_when_the_code_changes(change: str, stale: list[str]) -> None:
     done = generate("--check", root=ROOT, change=change)
     assert done.returncode == 1
     assert set(stale) <= {line.partition(" is stale")[0] for line in done.stderr.splitlines()}
 
 
-def test_algorithms_of_others_are_left_out() -> None:
+def test_generated_docs_leave_out_algorithms_of_others() -> None:
     change = """
 from esync.algorithms import LocalSGD, register
 Other = register("other")(type("Other", (LocalSGD,), {"__module__": "other"}))
@@ -81,7 +81,7 @@ Other = register("other")(type("Other", (LocalSGD,), {"__module__": "other"}))
     assert generate("--check", root=ROOT, change=change).stderr == ""
 
 
-def test_blocks_that_are_missing_or_unknown_are_named(copy: Path) -> None:
+def test_generated_docs_with_missing_or_unknown_block_name_it(copy: Path) -> None:
     page = copy / "docs/flags.md"
     page.write_text(page.read_text().replace("generated: flags: cluster", "generated: flags: clusters"))
     done = generate("--check", root=copy)
@@ -90,7 +90,7 @@ def test_blocks_that_are_missing_or_unknown_are_named(copy: Path) -> None:
     assert "no page has a block 'flags: cluster'" in done.stderr
 
 
-def test_the_tests_that_pages_name_are_there() -> None:
+def test_tests_named_in_documentation_exist() -> None:
     named = [
         (page.name, file, test)
         for page in (ROOT / "docs").glob("*.md")

@@ -1,4 +1,4 @@
-"""The published names of DGS, over esync.Trainer."""
+"""GradientSGD, the published name of DGS, over esync.Trainer."""
 
 import argparse
 
@@ -8,7 +8,7 @@ from esync.gradient_sgd import GradientSGD
 from .support.small_net import BATCH, backward, make_net
 
 
-def test_it_hands_over_what_it_is_given(tmp_path):
+def test_gradient_sgd_passes_its_arguments_to_the_trainer(tmp_path):
     net = make_net()
     checkpoints = esync.Checkpoints(tmp_path)
     trainer = GradientSGD(

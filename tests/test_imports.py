@@ -50,7 +50,10 @@ def imports(root: Path, packages: list[str]) -> Imports:
 
 
 def circles(graph: Imports) -> list[list[str]]:
-    """Return the groups of files that import one another (strongly connected components), in order."""
+    """Return, in order, the groups of files that import one another.
+
+    They are the strongly connected components.
+    """
     order: list[str] = []
     seen = set[str]()
 
@@ -86,7 +89,7 @@ def described(circle: list[str], graph: Imports) -> str:
     return "\n".join(f"  {path} imports {', '.join(sorted(graph[path] & set(circle)))}" for path in circle)
 
 
-def test_there_are_no_circles_of_imports():
+def test_imports_of_modules_have_no_cycles():
     graph = imports(ROOT, ["esync", "logs_tools"])
     found = circles(graph)
     assert not found, "these files import one another:\n" + "\n\n".join(described(each, graph) for each in found)
@@ -103,7 +106,7 @@ def test_there_are_no_circles_of_imports():
         ("from . import b", "from .sub.deeper import name"),
     ],
 )
-def test_a_circle_is_found_and_named(tmp_path, one, other):
+def test_import_cycle_is_found_and_named(tmp_path, one, other):
     files = {"__init__": "", "a": one, "b": other, "c": "from . import a, b\nimport os"}
     files |= {"sub/__init__": "", "sub/deeper": "from .. import a"}
     for name, text in files.items():
@@ -117,7 +120,7 @@ def test_a_circle_is_found_and_named(tmp_path, one, other):
 
 
 def rooms_of_the_documentation() -> dict[str, set[str]]:
-    """Return what each folder and module of the package may import, as docs/architecture.md says."""
+    """Return what each folder and module of the package may import, by docs/architecture.md."""
     page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)(?:/|\.py)` \|[^|]+\|([^|]*)\|$", page, re.MULTILINE)
     return {name: set(re.findall(r"\w+", allowed)) for name, allowed in rows}
@@ -128,25 +131,45 @@ def room(path: str) -> str:
     return Path(path).parts[1].removesuffix(".py")
 
 
-def test_the_documentation_says_what_each_folder_may_import():
+def test_imports_of_each_folder_are_those_in_the_documentation():
     found: dict[str, set[str]] = {}
     for path, imported in imports(ROOT, ["esync"]).items():
         found.setdefault(room(path), set()).update(room(other) for other in imported if room(other) != room(path))
-    for each in ("__init__", "__main__"):  # the public names and the command lead everywhere
-        found.pop(each, None)
+    del found["__init__"]  # the public names lead everywhere
     assert rooms_of_the_documentation() == found
 
 
-def test_no_folders_import_one_another():
+def imports_of_package(package: Path, graph: Imports) -> set[str]:
+    """Return what the modules of a package import from its siblings in the package around it."""
+    folder, found = package.parts, set[str]()
+    for path, imported in graph.items():
+        if Path(path).parts[: len(folder)] == folder:
+            others = [Path(other).with_suffix("").parts for other in imported]
+            found |= {each[len(folder) - 1] for each in others if each[: len(folder) - 1] == folder[:-1]}
+    return found - {folder[-1], "__init__"}
+
+
+def test_imports_of_each_package_are_those_in_its_docstring():
+    graph = imports(ROOT, ["esync"])
+    for package in [*ROOT.glob("esync/*/__init__.py"), *ROOT.glob("esync/*/*/__init__.py")]:
+        folder = package.parent.relative_to(ROOT)
+        text = ast.get_docstring(ast.parse(package.read_text(encoding="utf-8"))) or ""
+        said = re.search(r"[Mm]ay\s+import\s([^.;]*)", text)
+        assert said or len(folder.parts) > 2, f"{folder} does not say what it may import"
+        if said:
+            assert set(re.findall(r"`(\w+)`", said[1])) == imports_of_package(folder, graph), folder
+
+
+def test_imports_of_folders_have_no_cycles():
     assert not circles(rooms_of_the_documentation())
 
 
-def test_a_module_that_imports_itself_is_a_circle():
+def test_module_that_imports_itself_is_a_cycle():
     assert circles({"a": {"a"}, "b": {"a"}}) == [["a"]]
 
 
 def check_with_ruff(text: str, path: str) -> str:
-    """Lint a text as if it were the file at that path of this project; return what there is to say."""
+    """Lint a text as if it were the file at that path of this project; return the complaints."""
     command = [sys.executable, "-m", "ruff", "check", "--output-format=concise", "--select=TID251"]
     command += ["--stdin-filename", path, "-"]
     return subprocess.run(command, cwd=ROOT, input=text, capture_output=True, text=True).stdout
@@ -164,8 +187,8 @@ def check_with_ruff(text: str, path: str) -> str:
         ),
     ],
 )
-def test_the_protocol_has_no_clock_no_threads_and_no_network_of_its_own(line):
-    """What is tested in memory is the code that runs only where all of that comes through the seam."""
+def test_protocol_imports_no_clock_threads_or_network(line):
+    """The in-memory tests cover the real code only if these come through the Store interface."""
     assert "TID251" in check_with_ruff(f"{line}\n", "esync/exchange/protocol/client.py")
     assert "TID251" in check_with_ruff(f"def f() -> None:\n    {line}\n", "esync/exchange/protocol/client.py")
     assert "TID251" not in check_with_ruff(f"{line}\n", "esync/exchange/keystores/line.py")

@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -7,6 +9,7 @@ from hypothesis.extra.numpy import arrays
 from esync import config
 from esync.gluon.optimizers import AdamW as GluonAdamW
 from esync.rules import (
+    RESET_MOMENTUM,
     RULES,
     STATE_VECTORS,
     AdaGradRule,
@@ -30,6 +33,8 @@ from esync.rules import (
 )
 from esync.runtime.mxnet_import import mx
 
+from .exchange.memory_servers import floats
+
 #: Makes an array of the kind that the rules are to be run on.
 KINDS = [pytest.param(np.float32, id="numpy"), pytest.param(lambda values: mx.nd.array(values), id="mxnet")]
 
@@ -50,21 +55,21 @@ rates = st.floats(1e-4, 1.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sgd_by_hand(kind):
+def test_sgd_equals_the_step_by_hand(kind):
     weights, velocity = sgd(kind([1.0, -2.0]), kind([4.0, 8.0]), None, Step(learning_rate=0.25))
     assert numpy_of(weights).tolist() == [0.0, -4.0]
     assert velocity is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sgd_with_weight_decay_by_hand(kind):
+def test_sgd_with_weight_decay_equals_the_step_by_hand(kind):
     # 1 − 0.25·(4 + 0.5·1) = −0.125;  −2 − 0.25·(8 + 0.5·(−2)) = −3.75
     weights, _ = sgd(kind([1.0, -2.0]), kind([4.0, 8.0]), None, Step(learning_rate=0.25, weight_decay=0.5))
     assert numpy_of(weights).tolist() == [-0.125, -3.75]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sgd_with_momentum_by_hand(kind):
+def test_sgd_with_momentum_equals_the_steps_by_hand(kind):
     step = Step(learning_rate=0.25, momentum=0.5)
     weights, velocity = sgd(kind([1.0, -2.0]), kind([4.0, 8.0]), None, step)
     assert numpy_of(velocity).tolist() == [-1.0, -2.0]
@@ -75,14 +80,14 @@ def test_sgd_with_momentum_by_hand(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_change_of_the_learning_rate_leaves_the_velocity_as_it_was(kind):
+def test_sgd_with_changed_learning_rate_keeps_its_velocity(kind):
     weights, velocity = sgd(kind([0.0]), kind([1.0]), None, Step(1.0, momentum=0.5))
     weights, _ = sgd(weights, kind([1.0]), velocity, Step(0.25, momentum=0.5))
     assert numpy_of(weights).tolist() == [-1.0 - 0.5 - 0.25]
 
 
 @pytest.mark.parametrize(("momentum", "decay"), [(0.0, 0.0), (0.9, 0.0), (0.0, 0.01), (0.9, 0.01)])
-def test_sgd_is_mxnets_sgd(momentum, decay):
+def test_sgd_equals_mxnets_sgd(momentum, decay):
     rng = np.random.default_rng(0)
     start = rng.standard_normal(50).astype(np.float32)
     theirs = mx.nd.array(start)
@@ -128,7 +133,7 @@ AS_GLUON = [
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize("clip", [None, 0.5])
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_step_is_gluons(theirs, options, ours, decay, clip, kind):
+def test_rules_equal_gluons_optimizers(theirs, options, ours, decay, clip, kind):
     rng = np.random.default_rng(0)
     start = rng.standard_normal(200).astype(np.float32)
     clipping = {} if clip is None else {"clip_gradient": clip}
@@ -149,14 +154,14 @@ def test_every_step_is_gluons(theirs, options, ours, decay, clip, kind):
     assert np.abs(numpy_of(weights) - start).max() > 0.1
 
 
-def test_the_decoupled_decay_of_adamw_is_not_adams():
-    """Without a gradient Adam would divide the decay by its own size; AdamW takes its share of the weights."""
+def test_adamw_decay_is_decoupled():
+    """With a zero gradient Adam would normalize the decay; AdamW takes a share of the weights."""
     weights, _ = AdamWRule()(np.float32([1.0, -4.0]), np.zeros(2, np.float32), None, Step(0.5, weight_decay=0.1))
     np.testing.assert_allclose(weights, [0.95, -3.8], rtol=1e-6)
 
 
-def test_a_run_that_goes_on_corrects_adams_means_as_if_it_had_not_stopped():
-    """A server that starts from a checkpoint has the state back, and the number of steps with it."""
+def test_adam_restored_corrects_its_means_as_if_uninterrupted():
+    """A server restores the state and the number of steps from the checkpoint."""
     gradients = np.random.default_rng(1).standard_normal((6, 5)).astype(np.float32)
     weights, state = np.ones(5, np.float32), None
     for turn, gradient in enumerate(gradients):
@@ -170,8 +175,8 @@ def test_a_run_that_goes_on_corrects_adams_means_as_if_it_had_not_stopped():
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_variance_that_is_negative_by_rounding_is_none(kind):
-    """A gradient that stays the same: MXNet's own operator makes NaN of it."""
+def test_centered_rmsprop_with_negative_rounded_variance_stays_finite(kind):
+    """With a constant gradient MXNet's own operator returns NaN."""
     gradient = kind(10 * np.random.default_rng(0).standard_normal(2000).astype(np.float32))
     weights, state = kind(np.zeros(2000, np.float32)), None
     for turn in range(200):
@@ -183,7 +188,7 @@ def test_a_variance_that_is_negative_by_rounding_is_none(kind):
     "rule", [SGDRule(), SGDRule(clip_gradient=1.5), NAGRule(), NAGRule(clip_gradient=1.5)], ids=str
 )
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_only_the_learning_rate_notices_a_sum_where_steps_are_proportional(rule, momentum):
+def test_proportional_rules_on_the_sum_equal_the_mean_with_a_scaled_rate(rule, momentum):
     gradients = 2 * np.random.default_rng(2).standard_normal((4, 20)).astype(np.float32)
     summed = mean = np.ones(20, np.float32)
     states = [None, None]
@@ -204,8 +209,8 @@ NORMALIZING = [
 
 
 @pytest.mark.parametrize("rule", NORMALIZING, ids=str)
-def test_a_rule_that_divides_by_the_gradients_size_steps_as_far_for_a_sum(rule):
-    """All but for ε: weight decay and clipping too are those of the mean gradient."""
+def test_normalizing_rules_take_the_same_step_for_a_sum_and_a_mean(rule):
+    """Except for ε; weight decay and clipping are relative to the mean gradient, too."""
     gradients = 2 * np.random.default_rng(2).standard_normal((4, 20)).astype(np.float32)
     summed = mean = np.ones(20, np.float32)
     states = [None, None]
@@ -220,22 +225,22 @@ def test_a_rule_that_divides_by_the_gradients_size_steps_as_far_for_a_sum(rule):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_add_mean_update_by_hand(kind):
+def test_add_mean_update_equals_the_step_by_hand(kind):
     weights, state = add_mean_update(kind([1.0, -2.0]), kind([4.0, 8.0]), None, Step(learning_rate=0.5))
     assert numpy_of(weights).tolist() == [3.0, 2.0]
     assert state is None
 
 
 @given(three)
-def test_with_a_global_learning_rate_of_1_the_mean_update_is_added_as_it_is(drawn):
+def test_add_mean_update_with_global_lr_1_adds_the_mean_update(drawn):
     weights, update, _ = drawn
     assert np.array_equal(add_mean_update(weights, update, None, Step(1.0))[0], weights + update)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("before", [0.0, 5.0, -1e30, np.inf, np.nan])
-def test_the_mean_replaces_whatever_was_there(kind, before):
-    """Statistics that have once been infinite must be able to recover."""
+def test_replace_by_mean_replaces_any_previous_value(kind, before):
+    """Statistics that were once infinite must be able to recover."""
     step = Step(learning_rate=0.1, momentum=0.9, weight_decay=0.5)
     mean, state = replace_by_mean(kind([before, 1.0]), kind([0.5, -3.0]), None, step)
     assert numpy_of(mean).tolist() == [0.5, -3.0]
@@ -249,29 +254,32 @@ def test_the_mean_replaces_whatever_was_there(kind, before):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_constant_compensation_by_hand(kind):
-    # λ = 0.5: g̃ = g + 0.5·g²·(w − w_bak) = (3 + 0.5·9·1, −2 + 0.5·4·(−2)) = (7.5, −6);  w − 0.1·g̃ = (1.25, 1.6)
+def test_dcasgd_with_constant_lambda_equals_the_step_by_hand(kind):
+    # λ = 0.5: g̃ = g + 0.5·g²·(w − w_bak) = (3 + 0.5·9·1, −2 + 0.5·4·(−2)) = (7.5, −6);
+    # w − 0.1·g̃ = (1.25, 1.6)
     rule = DelayCompensatedSGDRule(strength=0.5, adaptive=False)
     weights, _ = rule(kind([2.0, 1.0]), kind([3.0, -2.0]), None, Step(0.1, sent=kind([1.0, 3.0])))
     np.testing.assert_allclose(numpy_of(weights), [1.25, 1.6], rtol=1e-6)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_adaptive_compensation_by_hand(kind):
-    # MeanSquare = 0.25·g² = (2.25, 1), so λ = 0.5 ÷ (1.5, 1) = (1/3, 1/2) but for the 10⁻⁷ under the root:
+def test_dcasgd_with_adaptive_lambda_equals_the_steps_by_hand(kind):
+    # MeanSquare = 0.25·g² = (2.25, 1), so λ = 0.5 ÷ (1.5, 1) = (1/3, 1/2) except for the 10⁻⁷ under
+    # the root:
     # g̃ = (3 + 1/3·9·1, −2 + 1/2·4·(−2)) = (6, −6);  w = (2 − 0.6, 1 + 0.6) = (1.4, 1.6)
     rule = DelayCompensatedSGDRule(strength=0.5, adaptive=True, decay=0.75)
     weights, state = rule(kind([2.0, 1.0]), kind([3.0, -2.0]), None, Step(0.1, sent=kind([1.0, 3.0])))
     np.testing.assert_allclose(numpy_of(weights), [1.4, 1.6], rtol=1e-5)
     # Then g = (5, 1), w_bak = (0.4, 2.6): MeanSquare = 0.75·(2.25, 1) + 0.25·(25, 1) = (7.9375, 1),
     # λ = (0.5 ÷ 2.817357, 0.5) = (0.1774713, 0.5)
-    # g̃ = (5 + 0.1774713·25·1, 1 + 0.5·1·(−1)) = (9.436783, 0.5);  w = (1.4 − 0.9436783, 1.6 − 0.05)
+    # g̃ = (5 + 0.1774713·25·1, 1 + 0.5·1·(−1)) = (9.436783, 0.5);
+    # w = (1.4 − 0.9436783, 1.6 − 0.05)
     weights, _ = rule(weights, kind([5.0, 1.0]), state, Step(0.1, sent=kind([0.4, 2.6])))
     np.testing.assert_allclose(numpy_of(weights), [0.4563217, 1.55], rtol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_momentum_acts_on_the_compensated_gradient(kind):
+def test_dcasgd_applies_momentum_to_the_compensated_gradient(kind):
     # g̃ = (7.5, −6) as above; v = −0.1·g̃ = (−0.75, 0.6).  Then g = (1, 1) with no delay:
     # v = 0.5·v − 0.1·g = (−0.475, 0.2);  w = (1.25 − 0.475, 1.6 + 0.2)
     rule = DelayCompensatedSGDRule(strength=0.5, adaptive=False)
@@ -282,7 +290,7 @@ def test_momentum_acts_on_the_compensated_gradient(kind):
 
 @pytest.mark.parametrize("adaptive", [False, True])
 @given(drawn=three, rate=rates, momentum=st.sampled_from([0.0, 0.9]), decay=st.sampled_from([0.0, 0.01]))
-def test_strength_0_is_plain_sgd_exactly(adaptive, drawn, rate, momentum, decay):
+def test_dcasgd_with_lambda_0_equals_sgd_exactly(adaptive, drawn, rate, momentum, decay):
     weights, gradient, sent = drawn
     rule = DelayCompensatedSGDRule(strength=0.0, adaptive=adaptive)
     mine, plain, state, velocity = weights, weights, None, None
@@ -294,7 +302,7 @@ def test_strength_0_is_plain_sgd_exactly(adaptive, drawn, rate, momentum, decay)
 
 @pytest.mark.parametrize("adaptive", [False, True])
 @given(drawn=three, rate=rates)
-def test_without_delay_there_is_nothing_to_compensate(adaptive, drawn, rate):
+def test_dcasgd_without_delay_equals_sgd(adaptive, drawn, rate):
     weights, gradient, _ = drawn
     rule = DelayCompensatedSGDRule(strength=0.7, adaptive=adaptive)
     mine, _ = rule(weights, gradient, None, Step(rate, sent=weights))
@@ -333,7 +341,7 @@ EVERY_RULE = [
 @pytest.mark.parametrize("rule", EVERY_RULE, ids=name)
 @pytest.mark.parametrize("kind", KINDS)
 def test_rules_change_nothing_in_place(rule, kind):
-    """Neither what they are given nor, later, what they have returned; and no result shares memory with an argument."""
+    """Arguments and earlier results stay the same, and no result shares memory with an argument."""
     given_arrays = [kind([2.0, 1.0]), kind([3.0, -2.0]), kind([1.0, 3.0])]
     weights, value, sent = given_arrays
     step = Step(0.1, 0.9, 0.01, sent)
@@ -353,7 +361,7 @@ def parts(state) -> list:
 
 
 @pytest.mark.parametrize("rule", EVERY_RULE, ids=name)
-def test_results_stay_float32(rule):
+def test_rules_return_float32(rule):
     weights, value, sent = (np.float32(values) for values in ([2.0, 1.0], [3.0, -2.0], [1.0, 3.0]))
     result, state = rule(weights, value, None, Step(0.1, 0.9, 0.01, sent))
     assert result.dtype == np.float32
@@ -362,7 +370,7 @@ def test_results_stay_float32(rule):
 
 @pytest.mark.parametrize("rule", EVERY_RULE, ids=name)
 @given(drawn=three, rate=rates, cut=st.integers(1, 4))
-def test_it_does_not_matter_how_a_model_is_cut(rule, drawn, rate, cut):
+def test_rules_give_the_same_result_for_a_model_cut_in_pieces(rule, drawn, rate, cut):
     weights, value, sent = drawn
     whole, pieces, state, states = weights, [weights[:cut], weights[cut:]], None, [None, None]
     for _ in range(2):
@@ -375,7 +383,7 @@ def test_it_does_not_matter_how_a_model_is_cut(rule, drawn, rate, cut):
 
 @pytest.mark.parametrize("rule", EVERY_RULE, ids=name)
 @given(drawn=three, rate=rates)
-def test_numpy_and_mxnet_agree(rule, drawn, rate):
+def test_rules_agree_on_numpy_and_mxnet_arrays(rule, drawn, rate):
     theirs = [mx.nd.array(array) for array in drawn]
     weights, state = drawn[0], None
     other, other_state = theirs[0], None
@@ -388,7 +396,7 @@ def test_numpy_and_mxnet_agree(rule, drawn, rate):
 # --- by name --------------------------------------------------------------------------------------
 
 
-def test_rules_by_name():
+def test_make_rule_returns_the_rule_of_that_name():
     assert make_rule("sgd", {}) == SGDRule()
     assert make_rule("adam", {"beta2": 0.99}) == AdamRule(beta2=0.99)
     assert make_rule("add_mean_update", {}) is add_mean_update
@@ -396,27 +404,27 @@ def test_rules_by_name():
 
 
 @pytest.mark.parametrize("name", RULES)
-def test_as_many_vectors_are_kept_as_a_rule_remembers(name):
+def test_state_vectors_is_the_number_that_a_rule_keeps(name):
     rule = make_rule(name, {"adaptive": True} if name == "delay_compensated_sgd" else {})
     weights, value, sent = (np.float32(values) for values in ([2.0, 1.0], [3.0, -2.0], [1.0, 3.0]))
     _, state = rule(weights, value, None, Step(0.1, 0.9, 0.01, sent))
     assert STATE_VECTORS[name] == (0 if state is None else len(take_apart(state)))
 
 
-def test_defaults_come_from_the_configuration():
+def test_dcasgd_defaults_come_from_the_configuration():
     assert make_rule("delay_compensated_sgd", {}) == DelayCompensatedSGDRule(
         config.DCASGD_LAMBDA, config.DCASGD_ADAPTIVE, config.DCASGD_MEAN_SQUARE_DECAY
     )
 
 
-def test_an_unknown_rule_is_named_with_those_that_are_known():
+def test_make_rule_with_unknown_name_lists_the_known_ones():
     with pytest.raises(ValueError, match="unknown update rule 'lion'") as error:
         make_rule("lion", {})
     assert all(name in str(error.value) for name in RULES)
 
 
 @pytest.mark.parametrize("name", ["sgd", "delay_compensated_sgd"])
-def test_an_unknown_option_is_named(name):
+def test_make_rule_with_unknown_option_names_it(name):
     with pytest.raises(ValueError, match=f"{name}.*colour"):
         make_rule(name, {"colour": "blue"})
 
@@ -425,7 +433,7 @@ def test_an_unknown_option_is_named(name):
 
 
 @given(three, rates)
-def test_momentum_of_gradients_is_momentum_of_steps_while_the_learning_rate_stays(drawn, rate):
+def test_momentum_sgd_with_constant_rate_equals_sgd_with_momentum(drawn, rate):
     weights, first, second = drawn
     step = Step(rate, momentum=0.5, weight_decay=0.25)
     one, velocity = sgd(weights, first, None, step)
@@ -437,10 +445,65 @@ def test_momentum_of_gradients_is_momentum_of_steps_while_the_learning_rate_stay
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_another_learning_rate_acts_on_what_was_gathered_too(kind):
+def test_momentum_sgd_with_changed_rate_applies_it_to_the_gathered_momentum(kind):
     weights, gathered = momentum_sgd(kind([0.0]), kind([1.0]), None, Step(1.0, momentum=0.5))
     weights, gathered = momentum_sgd(weights, kind([1.0]), gathered, Step(0.25, momentum=0.5))
     assert numpy_of(weights).tolist() == [-1.0 - 0.25 * 1.5]
     assert numpy_of(gathered).tolist() == [1.5]
     weights, gathered = momentum_sgd(weights, kind([1.0]), gathered, Step(0.25))
     assert gathered is None
+
+
+def test_momentum_sgd_reset_takes_the_step_with_momentum_and_forgets_it():
+    _, gathered = momentum_sgd(np.float32([0.0]), np.float32([1.0]), None, Step(1.0, momentum=0.5))
+    step = Step(1.0, momentum=0.5, scalars={RESET_MOMENTUM: 1.0})
+    weights, forgotten = momentum_sgd(np.float32([0.0]), np.float32([1.0]), gathered, step)
+    assert weights.tolist() == [-1.5]
+    assert forgotten is None
+    unsaid = Step(1.0, momentum=0.5, scalars={RESET_MOMENTUM: math.nan})
+    assert momentum_sgd(np.float32([0.0]), np.float32([1.0]), gathered, unsaid)[1].tolist() == [1.5]
+
+
+# --- Nesterov's momentum on the mean update ------------------------------------------------------
+
+
+def test_outer_nesterov_equals_the_steps_by_hand():
+    step = Step(learning_rate=0.5, momentum=0.5)
+    weights, velocity = outer_nesterov(np.float32([1.0]), np.float32([4.0]), None, step)
+    assert (weights.tolist(), velocity.tolist()) == ([1 + 0.5 * (4 + 0.5 * 4)], [4])
+    weights, velocity = outer_nesterov(weights, np.float32([2.0]), velocity, step)
+    assert (weights.tolist(), velocity.tolist()) == ([4 + 0.5 * (2 + 0.5 * 4)], [0.5 * 4 + 2])
+
+
+def test_outer_nesterov_equals_gluons():
+    """The mean update is minus a gradient; a rate inside the velocity (Gluon's) or outside is the
+    same.
+    """
+    optimizer = mx.optimizer.NAG(learning_rate=0.7, momentum=0.9)
+    theirs = mx.nd.array(floats(0, 5))
+    state, mine, velocity = optimizer.create_state(0, theirs), theirs.asnumpy(), None
+    for seed in range(1, 5):
+        update = floats(seed, 5)
+        optimizer.update(0, theirs, mx.nd.array(-update), state)
+        mine, velocity = outer_nesterov(mine, update, velocity, Step(0.7, 0.9))
+        np.testing.assert_allclose(mine, theirs.asnumpy(), rtol=1e-5)
+
+
+def test_outer_nesterov_without_momentum_is_the_plain_mean():
+    arrays = floats(1, 6), floats(2, 6)
+    weights, velocity = outer_nesterov(*arrays, None, Step(0.3))
+    assert velocity is None
+    assert weights.tobytes() == add_mean_update(*arrays, None, Step(0.3))[0].tobytes()
+
+
+def test_delayed_nesterov_equals_the_steps_by_hand():
+    weights, state = np.float32([0.0]), None
+    moved = []
+    for turn, update in enumerate([4.0, 8.0, 2.0, 6.0]):
+        step = Step(learning_rate=0.5, momentum=0.5, turn=turn, workers=2)
+        weights, state = delayed_nesterov(weights, np.float32([update]), state, step)
+        moved.append(float(weights[0]))
+    first = 0.5 * (4 / 2)
+    second = first + 0.5 * (8 / 2 + 0.5 * 6)  # v = (4 + 8)/2
+    third = second + 0.5 * (2 / 2)  # no momentum in between
+    assert moved == [first, second, third, third + 0.5 * (6 / 2 + 0.5 * (0.5 * 6 + 4))]

@@ -1,4 +1,4 @@
-"""What a type checker finds in a user's file: mypy, with the package as its build installs it."""
+"""What a type checker finds in a user's program, with the package as installed."""
 
 import ast
 import inspect
@@ -107,7 +107,7 @@ def check(installed: Path, folder: Path, source: str) -> list[str]:
     return [line for line in result.stdout.splitlines() if ": note: " not in line]
 
 
-def test_mistakes_in_a_users_file_are_errors(installed, tmp_path):
+def test_mypy_finds_mistakes_in_a_users_file(installed, tmp_path):
     *errors, summary = check(installed, tmp_path, WRONG)
     for error, (line, message) in zip(errors, expected(WRONG), strict=True):
         assert error.startswith(f"user.py:{line}: error: {message}")
@@ -115,11 +115,11 @@ def test_mistakes_in_a_users_file_are_errors(installed, tmp_path):
 
 
 @pytest.mark.parametrize("name", CLEAN)
-def test_a_right_file_is_clean(installed, tmp_path, name):
+def test_mypy_accepts_a_correct_users_file(installed, tmp_path, name):
     assert check(installed, tmp_path, CLEAN[name]) == ["Success: no issues found in 1 source file"]
 
 
-def test_the_declared_trainer_is_gluons():
+def test_declared_trainer_interface_is_that_of_gluon():
     tree = ast.parse(inspect.getsource(trainer_interface))
     declared = next(node for node in ast.walk(tree) if isinstance(node, ast.ClassDef))
     methods = {node.name: node.args for node in declared.body if isinstance(node, ast.FunctionDef)}
@@ -136,7 +136,7 @@ def test_the_declared_trainer_is_gluons():
     assert attributes <= set(vars(gluon(make_net().collect_params(), "sgd")))
 
 
-def test_gradient_sgd_takes_the_trainers_keywords():
+def test_gradient_sgd_takes_the_keywords_of_the_trainer():
     def keywords(cls: type) -> dict[str, inspect.Parameter]:
         parameters = inspect.signature(cls).parameters.items()
         return {name: each for name, each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
@@ -146,14 +146,14 @@ def test_gradient_sgd_takes_the_trainers_keywords():
     }
 
 
-def test_dir_lists_what_is_public():
+def test_dir_of_the_package_lists_what_is_public():
     assert dir(esync) == sorted(esync.__all__)
     assert {"Trainer", "Checkpoints", "Limits", "reseed", "algorithms"} <= set(dir(esync))
     for name in dir(esync):
         assert getattr(esync, name) is not None
 
 
-def test_a_misspelled_name_is_told_the_right_one():
+def test_misspelled_attribute_of_the_package_suggests_the_right_one():
     result = child.run("-c", "import esync\nesync.Trainerr")
     assert result.stderr.splitlines()[-1] == (
         "AttributeError: module 'esync' has no attribute 'Trainerr'. Did you mean: 'Trainer'?"

@@ -1,4 +1,4 @@
-"""The wheel, made from the sdist, in an empty folder and a virtual environment of its own: nothing is missing there.
+"""The wheel built from the sdist, in a virtual environment and an empty folder.
 
 What this package needs is taken from the environment that runs the tests: nothing is downloaded.
 """
@@ -70,7 +70,7 @@ def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return venv / "bin"
 
 
-def test_every_module_and_data_file_is_in_the_wheel(wheel):
+def test_wheel_contains_every_module_and_data_file(wheel):
     left_out = {"__pycache__", ".mypy_cache", ".ruff_cache"}
     wanted = set()
     for top in ("esync", "logs_tools", "SimpleStateServer"):
@@ -82,7 +82,7 @@ def test_every_module_and_data_file_is_in_the_wheel(wheel):
     assert {"esync/config.py", "esync/clusters/quick.yaml", "esync/examples/own_model.py"} <= packed
 
 
-def test_the_command_works_in_an_empty_folder(bin_folder, tmp_path):
+def test_wheel_command_works_in_an_empty_folder(bin_folder, tmp_path):
     def esync(*words: str) -> str:
         return succeed(bin_folder / "esync", *words, cwd=tmp_path)
 
@@ -99,7 +99,7 @@ def test_the_command_works_in_an_empty_folder(bin_folder, tmp_path):
     assert f"{bin_folder / 'python'} -m esync.worker " in commands
 
 
-def test_the_state_server_works_in_an_empty_folder(bin_folder, tmp_path):
+def test_wheel_state_server_works_in_an_empty_folder(bin_folder, tmp_path):
     command = [str(bin_folder / "esync"), "state-server", "--port", "0"]
     pipe = subprocess.PIPE
     with subprocess.Popen(command, cwd=tmp_path, env=child.environment(), stdout=pipe, text=True) as server:

@@ -1,7 +1,8 @@
-"""The worker's program alone: command lines, environments, and runs of mode local, which needs nobody else."""
+"""The worker program: command lines, environments, and runs of mode local."""
 
 import json
 import signal
+import socket
 from pathlib import Path
 
 import numpy as np
@@ -32,11 +33,21 @@ def rounds(log_dir: Path) -> dict[int, dict]:
     return dict(sorted((int(path.stem.split("-")[1]), json.loads(path.read_text())) for path in files))
 
 
+def test_network_of_a_user_without_statistics_to_estimate_is_told_before_it_trains(data_dir, tmp_path):
+    network = Path(__file__).parent / "support/user_networks.py:dense"
+    flags = ("-n", str(network), "--reestimate-statistics", "5", "--no-evaluation", "--rounds", "2")
+    result = child.run(*local(data_dir, tmp_path / "logs", *flags))
+    assert result.returncode == 1
+    assert "worker: error: --reestimate-statistics: the network has no batch norm" in result.stderr
+    assert "Traceback" not in result.stderr
+    assert not (tmp_path / "logs").exists()
+
+
 # --- command lines and environments ---------------------------------------------------------------
 
 
 @pytest.mark.parametrize("program", ["esync.worker", "esync.server", "esync.scheduler"])
-def test_bad_usage_is_exit_code_2(program):
+def test_program_with_bad_usage_exits_with_2(program):
     result = child.run("-m", program, "--batch-size", "none")
     assert result.returncode == 2
     assert result.stderr.splitlines()[-1] == (
@@ -45,7 +56,7 @@ def test_bad_usage_is_exit_code_2(program):
 
 
 @pytest.mark.parametrize("role", ["server", "scheduler"])
-def test_the_worker_starts_the_other_roles_too(role):
+def test_worker_program_with_another_role_starts_that_role(role):
     result = child.run("-m", "esync.worker", "--batch-size", "none", DMLC_ROLE=role)
     assert result.returncode == 2
     assert f"python -m esync.{role}: error" in result.stderr
@@ -61,7 +72,7 @@ CLUSTER = {
 
 @pytest.mark.parametrize("program", ["esync.server", "esync.scheduler"])
 @pytest.mark.parametrize("missing", CLUSTER)
-def test_a_missing_variable_is_exit_code_1_and_one_sentence(program, missing):
+def test_program_with_missing_variable_exits_with_1_and_one_sentence(program, missing):
     result = child.run("-m", program, **{name: value for name, value in CLUSTER.items() if name != missing})
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
@@ -81,7 +92,7 @@ def test_a_missing_variable_is_exit_code_1_and_one_sentence(program, missing):
         (["-m", "local", "-c", "0", "-g", "99"], {}, "--gpu 99: this machine and this build of MXNet have"),
     ],
 )
-def test_what_cannot_work_is_exit_code_1_and_one_sentence(data_dir, flags, environment, said):
+def test_worker_with_impossible_settings_exits_with_1_and_one_sentence(data_dir, flags, environment, said):
     result = child.run(*small(data_dir, *flags), **environment)
     assert result.returncode == 1
     assert "Traceback" not in result.stderr
@@ -90,13 +101,13 @@ def test_what_cannot_work_is_exit_code_1_and_one_sentence(data_dir, flags, envir
     assert said in line
 
 
-def test_an_unknown_role_is_exit_code_2(data_dir):
+def test_worker_with_unknown_role_exits_with_2(data_dir):
     result = child.run(*small(data_dir, "-m", "local"), DMLC_ROLE="boss")
     assert result.returncode == 2
     assert "DMLC_ROLE is 'boss', but should be one of worker, server, scheduler" in result.stderr
 
 
-def test_a_data_set_that_is_not_there(tmp_path):
+def test_worker_with_missing_data_set_names_it(tmp_path):
     result = child.run(*small(tmp_path, "-m", "local"))
     assert result.returncode == 1
     (line,) = result.stderr.splitlines()
@@ -107,9 +118,11 @@ def test_a_data_set_that_is_not_there(tmp_path):
 # --- runs of mode local ---------------------------------------------------------------------------
 
 
-def test_a_run_leaves_its_logs(data_dir, tmp_path):
+def test_worker_run_writes_its_logs(data_dir, tmp_path):
     result = child.run(*local(data_dir, tmp_path, "--rounds", "3", "--learning-rate", "0.001"))
-    assert (result.returncode, result.stderr) == (0, "")
+    # On a machine that is busy with something else, the last evaluation may be spoken of.
+    errors = [line for line in result.stderr.splitlines() if "waiting for the evaluation of the model" not in line]
+    assert (result.returncode, errors) == (0, [])
     logged = rounds(tmp_path)
     assert list(logged) == [1, 2, 3]
     for number, entry in logged.items():
@@ -127,14 +140,14 @@ def test_a_run_leaves_its_logs(data_dir, tmp_path):
 
 
 @pytest.mark.parametrize(("flags", "count"), [(["--epochs", "0.5"], 3), (["--max-time", "1e-9"], 1)])
-def test_limits_end_a_run(data_dir, tmp_path, flags, count):
-    """Half an epoch of 40 samples is 20, reached with the third batch of 8."""
+def test_worker_run_with_epochs_or_max_time_ends_there(data_dir, tmp_path, flags, count):
+    """Half an epoch of 40 samples is reached with the third batch of 8."""
     assert child.run(*local(data_dir, tmp_path, *flags, "--quiet", "--no-evaluation")).returncode == 0
     assert list(rounds(tmp_path)) == list(range(1, count + 1))
 
 
-def test_the_target_accuracy_ends_a_run(tmp_path):
-    """All labels are 0 here, which is soon learnt."""
+def test_worker_run_ends_at_the_target_accuracy(tmp_path):
+    """All labels are 0, which is learnt soon."""
     labels = {
         name: tiny_dataset.idx_bytes(np.zeros(len(content) - 8, np.uint8))
         for name, content in tiny_dataset.CONTENTS.items()
@@ -149,13 +162,13 @@ def test_the_target_accuracy_ends_a_run(tmp_path):
     assert last["accuracy"] == 1.0
 
 
-def test_quiet_is_quiet(data_dir, tmp_path):
+def test_worker_with_quiet_flag_prints_nothing(data_dir, tmp_path):
     result = child.run(*local(data_dir, tmp_path, "--rounds", "2", "--quiet", "--no-evaluation"))
     assert (result.returncode, result.stdout, result.stderr) == (0, "", "")
     assert "accuracy" not in rounds(tmp_path)[2]
 
 
-def test_a_training_that_diverges_is_exit_code_1(data_dir, tmp_path):
+def test_worker_with_diverging_training_exits_with_1(data_dir, tmp_path):
     result = child.run(*local(data_dir, tmp_path, "-l", "1e30", "--rounds", "50", "--no-evaluation"))
     assert result.returncode == 1
     assert result.stderr.startswith("worker: error: the loss is ")
@@ -163,14 +176,14 @@ def test_a_training_that_diverges_is_exit_code_1(data_dir, tmp_path):
     assert "Traceback" not in result.stderr
 
 
-def test_logs_that_cannot_be_written(data_dir):
+def test_worker_with_unwritable_logs_exits_with_1(data_dir):
     result = child.run(*local(data_dir, Path("/proc/logs"), "--rounds", "2"))
     assert result.returncode == 1
     assert result.stderr.startswith("worker: error: cannot write logs to /proc/logs: ")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_ends_a_run(data_dir, tmp_path, number):
+def test_worker_that_receives_a_signal_ends_the_run(data_dir, tmp_path, number):
     flags = ["--step-time", "0.2"]
     with child.started(
         *local(data_dir, tmp_path, *flags), until=f"worker 0 of 1 on cpu, logs in {tmp_path / 'cpu'}"
@@ -194,15 +207,18 @@ def said(result) -> str:
     return line
 
 
-def test_a_run_goes_on_where_it_was_killed(data_dir, tmp_path):
-    """Rounds 1 to 4 and a checkpoint of round 4 are of the first life; the second drops what the first did after it."""
+@pytest.mark.long  # shown of one device by tests/cluster/test_resume.py, of the flag by tests/launch
+def test_worker_with_resume_continues_where_it_was_killed(data_dir, tmp_path):
+    """Rounds 1 to 4 and their checkpoint come from the first process; the second drops what came
+    after.
+    """
     whole, logs, kept = tmp_path / "whole", tmp_path / "logs", tmp_path / "checkpoints"
     flags = ["--momentum", "0.9", "-l", "0.001", "--quiet", "--no-evaluation"]
     assert child.run(*local(data_dir, whole, *flags, "--rounds", "7")).returncode == 0
     every = [*flags, "--checkpoint-dir", str(kept), "--checkpoint-every", "2", "--resume"]
     slow = local(data_dir, logs, *every, "--step-time", "0.3")
     slow.remove("--quiet")
-    with child.started(*slow, until=f"no checkpoint in {kept} yet: beginning from the beginning") as worker:
+    with child.started(*slow, until=f"no checkpoint in {kept} yet: starting from the beginning") as worker:
         while not (kept / "round-4" / "worker-0.json").exists() or 5 not in rounds(logs):
             assert worker.poll() is None
         worker.kill()
@@ -227,7 +243,7 @@ def test_a_run_goes_on_where_it_was_killed(data_dir, tmp_path):
     assert list(rounds(logs)) == list(range(1, 8))
 
 
-def test_the_final_model_is_left_behind_unless_not_wanted(data_dir, tmp_path):
+def test_worker_writes_the_final_model_unless_told_not_to(data_dir, tmp_path):
     flags = ["--rounds", "2", "--no-evaluation"]
     result = child.run(*local(data_dir, tmp_path / "with", *flags))
     folder = tmp_path / "with" / "cpu" / "model"
@@ -238,3 +254,9 @@ def test_the_final_model_is_left_behind_unless_not_wanted(data_dir, tmp_path):
     child.run(*local(data_dir, tmp_path / "with", *flags, "--no-export"))
     assert list((tmp_path / "with" / "cpu").glob("earlier-*/model/model.params"))
     assert not folder.exists()
+
+
+def test_named_run_by_hand_has_the_folder_that_the_log_tools_expect(data_dir, tmp_path):
+    result = child.run(*local(data_dir, tmp_path, "--name", "base", "--rounds", "2", "--no-evaluation", "--no-export"))
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "lenet" / "local@base" / socket.gethostname() / "cpu" / "iter-1.txt").exists()

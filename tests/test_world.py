@@ -20,19 +20,19 @@ def address_of(client: StateServerClient) -> str:
     return client.address
 
 
-def test_the_state_server_given_to_the_algorithm(world):
+def test_coordination_uses_the_state_server_given_to_the_algorithm(world):
     client = world.coordination("10.1.1.34:10010", rank=3)
     assert (client.rank, address_of(client)) == (3, "http://10.1.1.34:10010")
 
 
-def test_the_state_server_of_the_environment(world, monkeypatch):
+def test_coordination_without_address_uses_the_environment(world, monkeypatch):
     monkeypatch.setenv("ESYNC_STATE_SERVER", "cloud2:10011")
     assert address_of(world.coordination(None, 0)) == "http://cloud2:10011"
     assert address_of(world.coordination("other:1", 0)) == "http://other:1"
 
 
 @pytest.mark.parametrize("address", [None, "", "host", "host:", ":10010", "host:http", "host:0", "host:65536"])
-def test_what_is_no_address_is_said_with_every_way_to_give_one(world, address):
+def test_coordination_with_invalid_address_names_every_way_to_give_one(world, address):
     with pytest.raises(EnvironmentProblemError) as error:
         world.coordination(address, 0)
     assert repr(address or "") in str(error.value)
@@ -40,23 +40,23 @@ def test_what_is_no_address_is_said_with_every_way_to_give_one(world, address):
         assert way in str(error.value)
 
 
-def test_the_clock_of_the_records_is_the_devices(world):
+def test_world_recorder_uses_the_clock_of_the_device(world):
     assert world.device.step_time == 0.5
     assert world.recorder.take() == {"time": {"0": {}}, "num_samples": 0}
 
 
-def test_an_exchange_needs_a_cluster(world):
+def test_exchange_without_cluster_variables_is_refused(world):
     with pytest.raises(EnvironmentProblemError, match="DMLC_PS_ROOT_URI is not set"):
         world.exchange(Specification("sgd", synchronous=True))
 
 
-def test_an_exchange_needs_the_workers_role(world, monkeypatch):
+def test_exchange_in_another_role_is_refused(world, monkeypatch):
     monkeypatch.setenv("DMLC_ROLE", "server")
     with pytest.raises(EnvironmentProblemError, match="DMLC_ROLE is 'server'"):
         world.exchange(Specification("sgd", synchronous=True))
 
 
-def test_answers_may_come_later(world):
+def test_coordination_with_delayed_answers_returns_a_delayed_client(world):
     client = world.coordination("10.1.1.34:10010", rank=3, job="mine", delayed=True)
     assert type(client) is DelayedClient
     client.close()

@@ -1,4 +1,4 @@
-"""Small clusters of real processes on this machine that find each other through the variables of MXNet's key store."""
+"""Small clusters of real processes on this machine, which find each other by DMLC_* variables."""
 
 import contextlib
 import json
@@ -12,18 +12,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-#: Commands of the roles that are no workers.
+#: Commands of the scheduler and the servers.
 SCHEDULER = ("-m", "esync.scheduler")
 SERVER = ("-m", "esync.server", "-c", "1")
 PATIENCE = 300.0  # seconds that workers may take
 
 
 class Cluster:
-    """Processes of one cluster, at a free port, with one thread each; nothing outlives the with statement.
+    """Processes of one cluster, at a free port, with one thread each.
+
+    None of them outlives the `with` statement.
 
     Args:
-        workers: how many will be started.
-        servers: likewise.
+        workers: number of workers that will be started.
+        servers: number of servers.
         scheduler: command of the scheduler, without the interpreter.
         server: command of each server.
     """
@@ -67,16 +69,16 @@ class Cluster:
             self.start_worker(*command)
 
     def start_scheduler(self) -> None:
-        """Start the scheduler, "scheduler"."""
+        """Start the scheduler, as "scheduler"."""
         self._start("scheduler", "scheduler", self._scheduler_command)
 
     def start_servers(self) -> None:
-        """Start the servers, "server-0" and so on."""
+        """Start the servers, as "server-0" and so on."""
         for shard in range(self._servers):
             self._start(f"server-{shard}", "server", self._server_command)
 
     def start_worker(self, *command: str) -> None:
-        """Start one more worker, "worker-0" and so on; what it prints is for `results`."""
+        """Start one more worker, as "worker-0" and so on; its output is for `results`."""
         self._start(f"worker-{len(self.workers)}", "worker", command)
 
     @property
@@ -85,7 +87,10 @@ class Cluster:
         return [process for name, process in self.processes.items() if name.startswith("worker")]
 
     def results(self) -> list[Any]:
-        """Wait as `outputs` does, and return each worker's last line, which is JSON; None where it printed nothing."""
+        """Wait like `outputs`, and return each worker's last line, parsed as JSON.
+
+        The result of a worker that has printed nothing is None.
+        """
         return [json.loads(output.splitlines()[-1]) if output else None for output in self.outputs()]
 
     def outputs(self) -> list[str]:
@@ -107,7 +112,7 @@ class Cluster:
         return found
 
     def log(self, name: str) -> str:
-        """Return what a process has said: all of it, or a worker's stderr."""
+        """Return the output of a process; of a worker, its standard error."""
         return (Path(self._folder.name) / name).read_text(errors="replace")
 
     def _start(self, name: str, role: str, command: Sequence[str]) -> None:

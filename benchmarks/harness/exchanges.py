@@ -1,4 +1,4 @@
-"""What is exchanged: flat vectors, and ResNet-18 by one worker of a real cluster, with what each exchange costs it."""
+"""What is exchanged: flat vectors, and ResNet-18 by a worker of a real cluster."""
 
 import json
 import math
@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-PAUSE = 0.2  # seconds after which the last bytes have been acknowledged
+PAUSE = 0.2  # seconds after which the last bytes have been acknowledged for sure
 
 
 class Vector:
@@ -43,11 +43,11 @@ def tensors() -> list[int]:
 
 
 def exchanges(algorithm: Any, warm_up: int, rounds: int) -> None:
-    """Exchange random gradients, print the figures of the rounds behind the warm-up as JSON, and end the process.
+    """Exchange random gradients, print the figures as JSON, and end the process.
 
-    Of each round: seconds of the local step and the exchange, of the exchange alone, processor
-    seconds of this process, and bytes sent and received at its sockets. A line "warm" says that the
-    warm-up is over.
+    The figures are those of the rounds after the warm-up: seconds of the local step and the
+    exchange, seconds of the exchange alone, processor seconds of this process, and bytes sent and
+    received at its sockets. A line "warm" says that the warm-up is over.
     """
     import esync
     from esync.membership.connections import TrafficMeter
@@ -58,8 +58,8 @@ def exchanges(algorithm: Any, warm_up: int, rounds: int) -> None:
     trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 1e-4}, algorithm=algorithm)
     trainer.start()
     trained = [parameter for parameter in trainer._params if parameter.grad_req != "null"]
-    # Other values for each place in every round, without drawing them: that takes the workers
-    # differently long.
+    # The values of each place change in every round. They are not drawn anew, because that would
+    # take the workers different times.
     values = sum(math.prod(parameter.shape) for parameter in trained)
     pool = np.random.default_rng(trainer.rank).standard_normal(values + warm_up + rounds, np.float32)
     meter, found = TrafficMeter(), []

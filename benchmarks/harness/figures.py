@@ -1,34 +1,54 @@
-"""The figures of a benchmark as a JSON file, whole or not at all."""
+"""The figures of a benchmark in a JSON file, which is replaced as a whole."""
 
 import json
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from esync.reports.estimates import estimate
 from esync.runtime.files import write_atomically
-
-#: Quantile 97.5 % of Student's t by degrees of freedom from 1.
-STUDENT = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)
 
 
 def write_figures(path: Path | None, figures: Any) -> None:
-    """Write them, unless `path` is None. Raises OSError where the file cannot be written."""
+    """Write the figures, unless `path` is None.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
     if path is not None:
         write_atomically(path, (json.dumps(figures, indent=2) + "\n").encode())
 
 
 def read_figures(path: Path | None) -> dict[str, Any]:
-    """Return the figures that a program goes on from: those of the file; none where there is no file yet."""
+    """Return the figures in a file, or none if there is no file yet."""
     figures: dict[str, Any] = json.loads(path.read_text()) if path is not None and path.exists() else {}
     return figures
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return the mean, and half the width of its 95 % confidence interval (NaN for a single value)."""
-    mean, freedom = statistics.mean(values), len(values) - 1
-    if freedom < 1:
-        return mean, math.nan
-    quantile = STUDENT[min(freedom, len(STUDENT)) - 1]
-    return mean, quantile * statistics.stdev(values) / math.sqrt(len(values))
+    """Return the mean, and half the width of its 95 % confidence interval.
+
+    The latter is NaN for a single value.
+    """
+    found = estimate(values)
+    if found is None:
+        raise statistics.StatisticsError("an interval needs at least one value")
+    return found.mean, math.nan if found.high is None else found.high - found.mean
+
+
+def mean_of_last(result: Mapping[str, Any], share: float) -> float:
+    """Return the mean of the evaluations in the last share of a simulation's time."""
+    since = (1 - share) * result["seconds"]
+    return statistics.fmean(accuracy for _, seconds, accuracy in result["accuracies"] if seconds >= since)
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+    """Return the mean and the standard deviation as text."""
+    return f"{statistics.fmean(values):.{digits}f} ± {standard_deviation(values):.{digits}f}"
+
+
+def standard_deviation(values: Sequence[float]) -> float:
+    """Return the standard deviation of a sample, 0 for a single value."""
+    return statistics.stdev(values) if len(values) > 1 else 0.0

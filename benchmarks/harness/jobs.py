@@ -1,4 +1,7 @@
-"""Launched jobs of emulated workers: run to their end, or watched from outside, where processes may be killed."""
+"""Launched jobs of emulated workers: run to their end, or watched from outside.
+
+The processes of a watched job may be killed.
+"""
 
 import contextlib
 import json
@@ -30,10 +33,10 @@ def describe(
     """Return the description of a cluster whose hosts all are this machine.
 
     Args:
-        steps: seconds of one iteration of each worker; None: as fast as it can.
-        hosts: emulated host of each worker; None: each has its own, named h0, h1 …
+        steps: seconds of one iteration of each worker; None for one that is not slowed down.
+        hosts: emulated host of each worker; None gives each its own, named h0, h1 …
         servers: emulated host of each parameter server.
-        threads: of each worker; None: what `launch` gives it.
+        threads: number of threads of each worker; None leaves it to `launch`.
         train: flags of the workers.
     """
     hosts = hosts or [f"h{rank}" for rank in range(len(steps))]
@@ -51,7 +54,7 @@ def describe(
 
 
 def launch(description: dict[str, Any] | Path, folder: Path, *flags: str) -> None:
-    """Run a job to its end; its logs are in `folder`, below "logs".
+    """Run a job to its end; its logs are in `folder`/logs.
 
     Raises:
         RuntimeError: it has failed.
@@ -72,24 +75,24 @@ def devices(folder: Path) -> list[Path]:
 
 
 def facts(device: Path) -> dict[str, Any]:
-    """Return what a worker has logged of the whole run."""
+    """Return the content of a worker's run.json."""
     found: dict[str, Any] = json.loads((device / "run.json").read_text())
     return found
 
 
 def entries(device: Path) -> dict[int, dict[str, Any]]:
-    """Return what a worker has logged of each round."""
+    """Return the content of a worker's round files by round."""
     found = {int(path.stem.removeprefix("iter-")): json.loads(path.read_text()) for path in device.glob("iter-*.txt")}
     return dict(sorted(found.items()))
 
 
 class Job:
-    """A launcher and what it has started; nothing outlives the with statement.
+    """A launcher and everything that it has started; nothing outlives the `with` statement.
 
     Args:
-        folder: of the job's files.
-        flags: of the launcher.
-        steps: as hosts, servers and train, see `describe`.
+        folder: folder of the job's files.
+        flags: flags of the launcher.
+        steps, hosts, servers, train: see `describe`.
     """
 
     def __init__(
@@ -134,7 +137,10 @@ class Job:
                 os.kill(pid, signal.SIGKILL)
 
     def processes(self, *words: str) -> dict[int, str]:
-        """Processes of the job that are alive and whose command line has all these words: id → command line."""
+        """Return the living processes of the job with all these words in their command lines.
+
+        The result maps process ids to command lines.
+        """
         found = {}
         for entry in Path("/proc").iterdir():
             if not entry.name.isdecimal() or int(entry.name) == self.launch.pid:
@@ -152,26 +158,29 @@ class Job:
         return found
 
     def worker(self, rank: int) -> int | None:
-        """The process of a worker."""
+        """Return the process id of a worker, or None."""
         return min(self.processes("esync.worker", f"/h{rank} "), default=None)
 
     def rounds(self, rank: int = 0) -> dict[int, float]:
-        """Rounds that a worker has logged → when (time.time)."""
+        """Return the rounds that a worker has logged, with the times of their files (time.time)."""
         found = {}
         for path in self.folder.glob(f"logs/*/*/h{rank}/cpu/iter-*.txt"):
             found[int(path.stem.removeprefix("iter-"))] = path.stat().st_mtime
         return found
 
     def device(self, rank: int) -> Path:
-        """Return a worker's log folder, which is there as soon as it has begun."""
+        """Return a worker's log folder, which exists as soon as the worker has begun."""
         return next(self.folder.glob(f"logs/*/*/h{rank}/cpu"), self.folder / "logs")
 
     def entries(self, rank: int) -> dict[int, dict[str, Any]]:
-        """What a worker has logged."""
+        """Return the content of a worker's round files by round."""
         return entries(self.device(rank))
 
     def until(self, condition: Callable[[], Any], limit: float = 300.0, pause: float = 0.01) -> bool:
-        """Wait while the job runs, looking after every pause; whether the condition has come true."""
+        """Wait for a condition while the job runs; return whether it has come true.
+
+        The condition is checked after every pause.
+        """
         end = time.monotonic() + limit
         while not condition():
             if self.launch.poll() is not None or time.monotonic() > end:
@@ -180,7 +189,10 @@ class Job:
         return True
 
     def finish(self, quiet: bool = False, limit: float = LIMIT) -> dict[str, Any]:
-        """Wait for the end, `limit` seconds at most; the launcher's report, with exit_code None where it goes on."""
+        """Wait for the end of the job, `limit` seconds at most; return the launcher's report.
+
+        Its exit_code is None if the job goes on.
+        """
         try:
             code: int | None = self.launch.wait(limit)
         except subprocess.TimeoutExpired:

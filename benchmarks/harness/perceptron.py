@@ -1,4 +1,7 @@
-"""A small perceptron in NumPy whose gradient takes a millisecond, as a model that algorithms exchange."""
+"""A small perceptron in NumPy, as a model that algorithms exchange.
+
+Its gradient takes a millisecond.
+"""
 
 import math
 from collections.abc import Iterator
@@ -14,7 +17,7 @@ LAYERS = (784, 64, 10)
 
 
 class Perceptron:
-    """A network, its flat weights and the gradient of the last batch; see `algorithms.context.ModelReplica`."""
+    """A network, its flat weights and the gradient of the last batch."""
 
     def __init__(self, seed: int) -> None:
         self.sizes = [size for layer in self._shapes() for size in (layer[0] * layer[1], layer[0])]
@@ -28,7 +31,7 @@ class Perceptron:
             weights[:] = rng.uniform(-bound, bound, weights.shape)
 
     def learn(self, images: np.ndarray, labels: np.ndarray) -> None:
-        """The gradient of the cross entropy, summed over a batch."""
+        """Compute the gradient of the cross entropy, summed over a batch."""
         outputs = self._forward(images)
         odds = np.exp(outputs[-1] - outputs[-1].max(axis=1, keepdims=True))
         error = odds / odds.sum(axis=1, keepdims=True)
@@ -41,7 +44,7 @@ class Perceptron:
                 error = (error @ self._layers[place][0]) * (outputs[place] > 0)
 
     def accuracy(self, images: np.ndarray, labels: np.ndarray) -> float:
-        """Share of images whose class is found."""
+        """Return the share of images that are classified correctly."""
         return float((self._forward(images)[-1].argmax(axis=1) == labels).mean())
 
     def _forward(self, images: np.ndarray) -> list[np.ndarray]:
@@ -73,7 +76,10 @@ class Vector:
 
 
 class Copy(TimedReplica):
-    """A worker's copy of the model, for algorithms that send gradients; see `algorithms.context.ModelReplica`."""
+    """A worker's copy of the model, for algorithms that send gradients.
+
+    See `algorithms.context.ModelReplica`.
+    """
 
     weights: Any
     statistics: Any
@@ -85,18 +91,18 @@ class Copy(TimedReplica):
         self.size = net.values.size
 
     def gradient(self, factor: float) -> Any:
-        """Of the last batch."""
+        """Return the gradient of the last batch."""
         return Vector(self.net.slope, self.net.sizes, factor)
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        """See `exchange.ModelSink`."""
+        """See `exchange.ModelSink.write`."""
         if vector == WEIGHTS:
             self.net.values[start : start + values.size] = values
 
     def add(self, step: Any) -> None:
-        """See `exchange.ModelSink`."""
+        """See `exchange.ModelSink.add`."""
         self.net.values[step[0]] += step[1]
 
     def put(self, step: Any) -> None:
-        """See `exchange.ModelSink`."""
+        """See `exchange.ModelSink.put`."""
         self.net.values[step[0]] = step[1]

@@ -1,4 +1,4 @@
-"""How a benchmark begins and ends: its command line, what ends it early, its exit code, what it says of a target."""
+"""How a benchmark begins and ends: command line, signals, exit code, verdict on a target."""
 
 import argparse
 import shlex
@@ -24,7 +24,7 @@ def bare_parser(doc: str | None) -> argparse.ArgumentParser:
 
 
 def parser(doc: str | None, json: Path | None = None) -> argparse.ArgumentParser:
-    """Return the same with the option --json, whose default is `json`."""
+    """Return such a parser with the option --json, whose default is `json`."""
     made = bare_parser(doc)
     told = "write the figures there, too" if json is None else "write the figures there (default: %(default)s)"
     made.add_argument("--json", type=Path, metavar="FILE", default=json, help=told)
@@ -32,12 +32,15 @@ def parser(doc: str | None, json: Path | None = None) -> argparse.ArgumentParser
 
 
 def command() -> str:
-    """Return the command line of this program, as it is kept beside its figures."""
+    """Return the command line of this program, which is written beside its figures."""
     return shlex.join(["python", *sys.argv])
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:
-    """Run a program and exit with its code; SIGTERM and Ctrl-C end it through its with statements."""
+    """Run a program and exit with its code.
+
+    SIGTERM and Ctrl-C end it through its `with` statements.
+    """
     exit_on_sigterm()
     try:
         sys.exit(main())
@@ -49,10 +52,10 @@ def run(main: Callable[[], int | None]) -> NoReturn:
 
 
 def exit_on_sigterm() -> None:
-    """Have SIGTERM end this program as Ctrl-C does: it takes with it what it has started."""
+    """Have SIGTERM end this program, and everything that it has started, as Ctrl-C does."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
 
 
 def verdict(met: bool) -> str:
-    """Return what is said of a target."""
+    """Return the word for a target that is met or missed."""
     return "met" if met else "MISSED"

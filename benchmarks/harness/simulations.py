@@ -1,4 +1,7 @@
-"""Many simulations that are one experiment: carried out one after the other or several at a time, kept in one file."""
+"""Many simulations that form one experiment, carried out in turn or several at a time.
+
+Their results are kept in one file.
+"""
 
 import argparse
 import fcntl
@@ -15,26 +18,25 @@ from .figures import read_figures, write_figures
 
 #: Published learning rate, on the gradient summed over the batch.
 RATE = 0.0005
-#: Test accuracy whose time is compared, as results name it.
+#: Test accuracy whose time is compared, as it is written in results.
 TARGET = "0.8"
-#: Name of a kind of data → how it is dealt out to the workers.
+#: Kind of data → the partition among the workers.
 PARTITIONS = {"iid": "contiguous", "niid": "class"}
-#: The file that holds all finished runs of an experiment: name → result, and real times where they
-#: were measured.
+#: File of all finished runs of an experiment: name → result, and real times if they were measured.
 RUNS = "runs.json"
 #: Seconds between two lines of progress.
 TELL_EVERY = 10.0
 
 
 class Run(Protocol):
-    """One simulation of an experiment."""
+    """A simulation of an experiment."""
 
     @property
     def name(self) -> str:
         """The name that no other run of the experiment has."""
 
     def words(self, given: argparse.Namespace) -> list[str]:
-        """Return the command line, which writes the result where `result_file` says."""
+        """Return the command line, which writes the result to the `result_file`."""
 
 
 def results(folder: Path) -> dict[str, dict[str, Any]]:
@@ -42,16 +44,32 @@ def results(folder: Path) -> dict[str, dict[str, Any]]:
     return {name: run["result"] for name, run in read_figures(folder / RUNS).items()}
 
 
+def real_times(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return what the finished runs have really taken, by their names; see `esync.simulate`."""
+    return {name: run["real"] for name, run in read_figures(folder / RUNS).items()}
+
+
+def spent(out: Path) -> dict[str, float]:
+    """Return the core-seconds of each finished run by its name.
+
+    Older results have seconds on the clock instead.
+    """
+    return {
+        name: real.get("core_seconds", real.get("preparation", 0.0) + real.get("simulation", 0.0))
+        for name, real in real_times(out).items()
+    }
+
+
 def result_file(folder: Path, run: Run) -> Path:
-    """Return where a run writes its result, until `gather` moves it to the others."""
+    """Return the file to which a run writes its result, until `gather` moves it to the others."""
     return folder / f"{run.name}.json"
 
 
 def gather(folder: Path, runs: Iterable[Run]) -> None:
-    """Move what these runs have written into the file of all of them.
+    """Move the results of these runs to the file of all runs.
 
-    What an interrupted program has left is found by the next one. Programs that carry out other
-    runs of the same experiment at the same time wait for one another.
+    The next program finds what an interrupted one has left. Programs that carry out other runs of
+    the same experiment at the same time wait for one another.
     """
     with _locked(folder):
         kept = read_figures(folder / RUNS)
@@ -73,11 +91,11 @@ def carry_out(chosen: Sequence[Run], given: argparse.Namespace, lacks: Callable[
 
     Args:
         chosen: the runs.
-        given: `out`, the experiment's folder, and `jobs`, how many run at a time.
-        lacks: what a run still has to wait for; empty where it can begin.
+        given: options: `out`, the experiment's folder, and `jobs`, the number of runs at a time.
+        lacks: returns what a run still has to wait for; "" if it can begin.
 
     Returns:
-        Whether all of them went well.
+        Whether all of them succeeded.
     """
     out: Path = given.out
     gather(out, chosen)

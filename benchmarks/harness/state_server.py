@@ -1,4 +1,4 @@
-"""A state server of this machine, for programs that ask it."""
+"""A state server on this machine, for programs that query it."""
 
 import os
 import re
@@ -13,7 +13,7 @@ from .program import ROOT
 
 @contextmanager
 def state_server() -> Iterator[int]:
-    """Run a state server without a job; the value is its port."""
+    """Run a state server without a job; yield its port."""
     environment = {name: value for name, value in os.environ.items() if name != "ESYNC_TOKEN"}
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "esync.state_server", "--port", "0", "--state-dir", folder]

@@ -1,4 +1,7 @@
-"""Ways of doing the same that take turns, so that a busy machine is busy for all of them; what counts are medians."""
+"""Compare ways of doing the same: they take turns, and medians count.
+
+So a busy machine is busy for all of them.
+"""
 
 import statistics
 import time
@@ -11,9 +14,9 @@ T = TypeVar("T")
 def in_turns(
     ways: Mapping[str, Callable[[], T]], turns: int, warm_up: int = 0, tell: str | None = None
 ) -> dict[str, list[T]]:
-    """Go each way once in every turn; return what came of each, less the first `warm_up` turns.
+    """Go each way once in every turn; return the results without the first `warm_up` turns.
 
-    With `tell` it prints a line, which begins so, before each.
+    With `tell`, a line that begins with that text is printed before each.
     """
     found: dict[str, list[T]] = {name: [] for name in ways}
     for turn in range(warm_up + turns):
@@ -39,5 +42,5 @@ def seconds_of(call: Callable[[], Any], clock: Callable[[], float] = time.perf_c
 
 
 def median_of(call: Callable[[], Any], repeats: int) -> float:
-    """Return the median seconds of so many calls after a first one that does not count."""
+    """Return the median seconds of that many calls, after a first one that does not count."""
     return statistics.median([seconds_of(call) for _ in range(repeats + 1)][1:])

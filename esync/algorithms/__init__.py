@@ -1,20 +1,26 @@
-"""The algorithms, one file each; may import `config`, `coordination`, `exchange`, `rules`, `runtime`.
+"""The algorithms, one file each.
 
 What is true of an algorithm stands in its class; every other part of the package asks the class,
 not its name:
 
-    registry       `@register` enters a class into ALGORITHMS under its mode's name; `loading` finds those from outside.
-    arguments      Two stages: `--mode` finds the class, whose `Options` then say flags, defaults and checks.
-                   `choose_algorithm` makes the object that the flags describe.
-    worker_setup   Gives that object to an `esync.Trainer`, and writes into run.json what it is and how it is set.
-    trainer        Hands it replica and world when it starts (`AlgorithmContext`), and calls its `step` for every batch.
-                   The workers compare its `terms` then, checkpoints the `fixed` ones of its options.
-    launch         Check the same flags for all processes (`launch.flags`), and ask the class what it needs: servers,
-    simulate       a state server, gradients. The simulator runs the same object in a world of its own.
-    reports        Read name, label, style and summary from run.json; only older logs need the registry.
+    registry       `@register` enters a class into ALGORITHMS under its mode's name; `loading` finds
+                   those from outside.
+    arguments      Works in two stages: `--mode` finds the class, whose `Options` then define flags,
+                   defaults and checks. `choose_algorithm` makes the object that the flags describe.
+    worker_setup   Gives that object to an `esync.Trainer`, and writes into run.json what it is and
+                   how it is set.
+    trainer        Hands it replica and world when it starts (`AlgorithmContext`), and calls its
+                   `step` for every batch. The workers compare its `terms` then, checkpoints the
+                   `fixed` ones of its options.
+    launch         Check the same flags for all processes (`launch.flags`), and ask the class what
+    simulate       it needs: servers, a state server, gradients. The simulator runs the same object
+                   in a world of its own.
+    reports        Read name, label, style and summary from run.json; only older logs need the
+                   registry.
 
 docs/generate.py writes the tables of modes, options and flags from the classes;
-docs/adding_an_algorithm.md is for whoever writes a class.
+docs/adding_an_algorithm.md is for authors of a class. May import `config`, `coordination`,
+`exchange`, `rules` and `runtime`.
 """
 
 # The order of tables and figures is the order in which the classes are registered.
@@ -44,7 +50,7 @@ from .options import option
 from .registry import ALGORITHMS, register
 from .switch_schedule import Schedule
 
-#: Its name in algorithms written for earlier versions.
+#: The name of `AlgorithmContext` in algorithms written for earlier versions.
 Surroundings = AlgorithmContext
 
 __all__ = [
@@ -81,7 +87,9 @@ __all__ = [
 
 
 def make(algorithm: "str | Algorithm") -> Algorithm:
-    """Return an algorithm as it is; of a text that `find` understands, the algorithm with its default options.
+    """Return the algorithm of a text that `find` understands, with its default options.
+
+    An algorithm is returned as it is.
 
     Raises:
         ValueError: there is no such algorithm.

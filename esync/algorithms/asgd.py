@@ -1,4 +1,4 @@
-"""Asynchronous SGD: every gradient is used as soon as it arrives, however old the weights are that it belongs to."""
+"""Asynchronous SGD: every gradient is used as soon as it arrives, however stale it is."""
 
 from ..exchange import Specification
 from .base import OwnStatisticsOptions, Style
@@ -8,7 +8,7 @@ from .registry import register
 
 @register("async", label="ASGD", summary="Async", style=Style("#009E73", "-.", "^"))
 class ASGD(EveryIteration):
-    """One step of the optimizer with every g at once; nobody waits.
+    """One step of the optimizer with every g at once; no worker waits.
 
     With SGD that is w ← w − η·g. Each worker keeps its own batch-norm statistics.
     """
@@ -20,6 +20,6 @@ class ASGD(EveryIteration):
     synchronous = False
     elastic = True
 
-    def service(self) -> Specification:
+    def specification(self) -> Specification:
         """Ask for one step of the optimizer with every gradient."""
-        return self._optimizers_service(synchronous=False)
+        return self._optimizer_specification(synchronous=False)

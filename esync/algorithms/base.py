@@ -1,7 +1,8 @@
 """The base class of algorithms: they decide when a worker exchanges, and what it sends.
 
-An algorithm sees the world through the interfaces in `AlgorithmContext` only; it never imports MXNet,
-threads, clocks or HTTP. The same object therefore runs on a real cluster and on a modelled one.
+An algorithm sees the world only through the interfaces in `AlgorithmContext`; it never imports
+MXNet, threads, clocks or HTTP. The same object therefore runs on a real cluster and on a modelled
+one.
 """
 
 from abc import ABC, abstractmethod
@@ -39,7 +40,7 @@ class Style:
     marker: str = "o"
 
 
-#: Styles of algorithms that bring none, chosen by their names (the colours of Tol's scheme
+#: Styles of algorithms that define none, chosen by their names (the colours of Tol's scheme
 #: "bright", and more).
 SPARE_STYLES = tuple(
     Style(color, line, marker)
@@ -55,12 +56,15 @@ SPARE_STYLES = tuple(
 
 
 def spare_style(name: str) -> Style:
-    """Return the style of an algorithm that brings none."""
+    """Return the style of an algorithm that defines none."""
     return SPARE_STYLES[sum(name.encode(errors="replace")) % len(SPARE_STYLES)]
 
 
 class OwnStatisticsOptions(AnyOptions):
-    """Options of algorithms with asynchronous exchanges, in which every worker keeps its own batch-norm statistics."""
+    """Options of algorithms in which every worker keeps its own batch-norm statistics.
+
+    Those are the algorithms with asynchronous exchanges.
+    """
 
     statistics: Literal["mean", "rank0"] = option(
         config.STATISTICS,
@@ -75,7 +79,7 @@ def _checked_compression(text: str) -> str:
 
 
 class CompressionOptions(AnyOptions):
-    """Options of algorithms whose messages can be made smaller."""
+    """Options of algorithms whose messages can be compressed."""
 
     compression: Annotated[str, AfterValidator(_checked_compression)] = option(
         config.COMPRESSION,
@@ -86,7 +90,7 @@ class CompressionOptions(AnyOptions):
     )
 
 
-#: What the exchange's codecs keep, among what `Algorithm.unsent` returns.
+#: Key of what the exchange's codecs keep, in the result of `Algorithm.unsent`.
 _CODECS = "codecs"
 
 #: What an exchange may carry.
@@ -94,7 +98,7 @@ Sends = Literal["gradients", "updates", "nothing"]
 
 
 class Algorithm(ABC):
-    """One worker's side of an algorithm. A subclass is all that there is to know about it.
+    """One worker's side of an algorithm. A subclass defines everything about it.
 
     Its options are the fields of its nested class `Options`. The constructor takes their values by
     name or in their order, `SSP(staleness=2)`, or an object of that class,
@@ -103,7 +107,7 @@ class Algorithm(ABC):
 
     Attributes:
         name, label, style, summary: see `registry.register`.
-        options: with their values.
+        options: the options with their values.
         sends: what the exchanges carry: the "gradients" of batches, with which the servers do SGD;
             "updates", the differences that a local optimizer has made to the weights; or "nothing".
         vectors: name of each further vector that is exchanged beside the weights → name of its rule
@@ -116,10 +120,10 @@ class Algorithm(ABC):
             (`AlgorithmContext.rule`, one of several); else where gradients are sent, the optimizer
             is SGD.
         has_momentum: whether the method can use one.
-        plain_sgd: whether local steps have to be those of plain SGD, because the method reckons
-            with them: no momentum, no clipping, one learning rate for all parameters.
-        needs_gradients: whether the messages depend on the values of gradients, so that a
-            simulation without gradients is none.
+        plain_sgd: whether local steps have to be those of plain SGD, because the method relies on
+            their form: no momentum, no clipping, one learning rate for all parameters.
+        needs_gradients: whether the messages depend on the values of gradients, so that there is no
+            simulation without gradients.
         float32_only: whether the weights have to be float32, because both sides add the same
             numbers to them.
         synchronous: whether all workers end their rounds together.
@@ -128,8 +132,8 @@ class Algorithm(ABC):
             servers' place.
         switches_synchrony: whether a run goes from synchronous to asynchronous training, or back;
             its curves are recorded then.
-        prevents_checkpoints: what a checkpoint would lose, which neither `state` nor `unsent`
-            return: a flag, or another short name; "": nothing.
+        prevents_checkpoints: name of what a checkpoint would lose, because neither `state` nor
+            `unsent` return it: a flag, or another short name; "": nothing.
         excludes: flag (with underscores) → the flags that it makes meaningless, and why.
         without_state_server: what is missing where no state server is known though the mode could
             use one.
@@ -142,9 +146,9 @@ class Algorithm(ABC):
         exchanged: whether the last step ended in an exchange.
         abandoned: whether the last step left its gradients unused, because an exchange was due or
             they had overflowed.
-        learning_rates: of the local steps since the last exchange, added up, as they have
+        learning_rates: sum of the rates by which the local steps since the last exchange have
             multiplied the mean gradients; a step that was left out after an overflow counts 0.
-        result: how the last exchange went.
+        result: the outcome of the last exchange.
         left_out: ranks that the last exchange did without, though they are there.
 
     Raises:
@@ -193,14 +197,14 @@ class Algorithm(ABC):
 
     @classmethod
     def check_flags(cls, options: Namespace, typed: Set[str]) -> None:
-        """Refuse flags that do not fit each other, beyond what `Options` checks: those that are `excludes`.
+        """Refuse flags that do not fit each other (`excludes`), beyond what `Options` checks.
 
         Args:
             options: the parsed flags of a worker.
             typed: names of those that were really given.
 
         Raises:
-            ValueError: what does not fit, and what to do.
+            ValueError: flags do not fit; the message says which, and what to do.
         """
         for name, (others, why) in cls.excludes.items():
             if name in typed and (needless := sorted(typed & others)):
@@ -209,49 +213,69 @@ class Algorithm(ABC):
 
     @property
     def asks_state_server(self) -> bool:
-        """Whether a state server is needed, where the job is begun."""
+        """Whether a state server is needed, and the job is begun there."""
         return False
 
     @property
     def statistics(self) -> str:
-        """Which batch-norm statistics are evaluated and exported: "mean" of all workers' latest, or "rank0"'s own."""
+        """The batch-norm statistics that are evaluated and exported: "mean" or "rank0".
+
+        "mean" is the mean of all workers' latest, "rank0" rank 0's own.
+        """
         return getattr(self.options, "statistics", "mean")
 
     @property
     def terms(self) -> dict[str, Any]:
-        """What is fixed for a run and the same on all workers, beside the specification; compared at the start."""
+        """Settings, beside the specification, that are fixed and the same on all workers.
+
+        They are compared at the start.
+        """
         return self.options.agreed
 
     @property
     def checkpoint_terms(self) -> dict[str, Any]:
-        """What the worker program's checkpoints must have in common with a run that goes on from them, by name."""
+        """Settings that a checkpoint must have in common with a run that goes on from it, by name.
+
+        They are those of the worker program's checkpoints.
+        """
         return {}
 
     @property
     def effective_options(self) -> dict[str, Any]:
-        """The values that count in this run, as JSON can hold them.
+        """The values in effect in this run, as JSON can hold them.
 
-        Named as flags are, with underscores; an option without a flag of its own by its own name.
+        They are named as flags are, with underscores; an option without a flag of its own has its
+        own name.
         """
         values = self.options.model_dump(mode="json")
         return {each.dest or each.shared or each.name: values[each.name] for each in self.options.info()}
 
     @property
     def updates(self) -> int:
-        """Updates behind a learning rate schedule: rounds, or where workers share none, this worker's exchanges.
+        """Number of updates, for a learning rate schedule.
 
-        Also of those that another holder of this worker's slot has made.
+        They are rounds, or where workers share none, this worker's exchanges, including those of
+        earlier holders of its slot.
         """
         return self.round
 
     @property
+    def equal_updates(self) -> bool:
+        """Whether all workers take equally many optimizer steps between two common models.
+
+        Where they do not, a schedule that counts a worker's own steps gives each worker another
+        learning rate, and the trainer warns of it.
+        """
+        return self.synchronous and not self.switches_synchrony
+
+    @property
     def evaluate_every(self) -> int | None:
-        """Steps of the common model between two evaluations; None: that is up to the training loop."""
+        """Steps of the common model between two evaluations; None: the training loop decides."""
         return None
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What run.json says about the run so far, beside what is the same for all algorithms."""
+        """Facts about the run so far, for run.json, beside those that all algorithms have."""
         return {}
 
     @property
@@ -270,7 +294,7 @@ class Algorithm(ABC):
         return self.result is not None and self.result.finished
 
     def start(self, context: AlgorithmContext) -> None:
-        """Connect, and begin with the common model."""
+        """Connect to the other workers, and begin with the common model."""
         self.context = context
         self.replica = context.replica
         self.device = context.world.device
@@ -279,23 +303,23 @@ class Algorithm(ABC):
 
     @abstractmethod
     def step(self, batch_size: int) -> None:
-        """Take a step with the gradients that backward has computed, and exchange if it is time to."""
+        """Take a step with the gradients that backward has computed, and exchange if it is time."""
 
     def skip(self) -> None:
-        """End an iteration whose gradients cannot be used, without a step and without an exchange."""
+        """End an iteration whose gradients cannot be used, without a step or an exchange."""
         self._end_iteration()
         if self.exchange is not None:
             self.exchange.heartbeat()
         self.exchanged, self.abandoned = False, True
 
     def before_local_step(self, model: ModelView) -> None:  # noqa: B027 - to be overridden where it is of use
-        """Change the gradients of a batch, or the weights, before the gradients are used; does nothing by default.
+        """Change the gradients of a batch, or the weights, before the gradients are used.
 
-        Called once for every batch, when its gradients are there: before the step of the local
-        optimizer, or before they are sent, densely or sparsely. It is not called for gradients that
-        are left unused, because an exchange is due or because they have overflowed, in a trial
-        (`Trainer.trial`), nor by the simulator without numerics. Its time is part of the
-        iteration's, as the phase "local update".
+        It does nothing by default. It is called once for every batch, when its gradients are there:
+        before the step of the local optimizer, or before they are sent, densely or sparsely. It is
+        not called for gradients that are left unused, because an exchange is due or because they
+        have overflowed, in a trial (`Trainer.trial`), nor by the simulator without numerics. Its
+        time is part of the iteration's, as the phase "local update".
 
         Args:
             model: this worker's weights, the mean gradient of the batch, and more; valid during the
@@ -303,11 +327,11 @@ class Algorithm(ABC):
         """
 
     def before_exchange(self, model: ModelView) -> None:  # noqa: B027
-        """Write what this worker contributes to the further vectors of an exchange; does nothing by default.
+        """Write what this worker contributes to the further vectors of an exchange.
 
-        Called when an exchange is due, before anything is sent. Weights that are changed here count
-        as progress of this worker, where it sends updates. It is not called by the simulator
-        without numerics.
+        It does nothing by default. It is called when an exchange is due, before anything is sent.
+        Weights that are changed here count as progress of this worker, where it sends updates. It
+        is not called by the simulator without numerics.
 
         Args:
             model: as in `before_local_step`, without a gradient. `model.common(name)` are the
@@ -316,22 +340,22 @@ class Algorithm(ABC):
         """
 
     def after_exchange(self, model: ModelView) -> None:  # noqa: B027
-        """Look at the common model, or change it, at the end of an exchange; does nothing by default.
+        """Look at the common model, or change it, at the end of an exchange.
 
-        Called when the common model has been taken over, the last one of a run included; with
-        iterations that have gone on during the exchange, once they have been added to it. The
-        common model that a run begins with is not the end of an exchange. Weights that are changed
-        here count as progress of this worker, for its next update. It is not called by the
-        simulator without numerics.
+        It does nothing by default. It is called when the common model has been taken over, the last
+        one of a run included; with iterations that have gone on during the exchange, once they have
+        been added to it. The common model that a run begins with is not the end of an exchange.
+        Weights that are changed here count as progress of this worker, for its next update. It is
+        not called by the simulator without numerics.
 
         Args:
             model: as in `before_local_step`, without a gradient.
         """
 
     def state(self) -> dict[str, Any]:
-        """Return what this worker must remember beyond its options when a run is resumed; nothing by default.
+        """Return what this worker must remember beyond its options when a run is resumed.
 
-        Called once after `start`, and for every checkpoint.
+        By default that is nothing. It is called once after `start`, and for every checkpoint.
 
         Returns:
             Names → what JSON can hold, tuples, and NumPy arrays, also within lists and dicts. Where
@@ -340,7 +364,9 @@ class Algorithm(ABC):
         return {}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go back to what `state` has returned; called after `start` and before the first step of a resumed run.
+        """Go back to what `state` has returned.
+
+        It is called after `start` and before the first step of a resumed run.
 
         Raises:
             ValueError: that is not possible; the message says why.
@@ -348,7 +374,7 @@ class Algorithm(ABC):
         raise ValueError("it has no state that could be restored")
 
     def unsent(self) -> dict[str, Any]:
-        """Return what this worker has learnt and not sent yet, for a checkpoint; empty where that is nothing.
+        """Return what this worker has learnt and not sent yet, for a checkpoint; empty if nothing.
 
         An algorithm that keeps such values of its own adds them, as `state` could return them,
         under names of its own. No exchange is under way.
@@ -357,10 +383,10 @@ class Algorithm(ABC):
         return {_CODECS: held} if held else {}
 
     def restore_unsent(self, state: dict[str, Any]) -> None:
-        """Go on with what `unsent` has returned; called after `start` and before the first step of a resumed run.
+        """Go on with what `unsent` has returned.
 
-        A replacement begins with nothing: most of what its slot had not sent at a checkpoint has
-        been sent since.
+        It is called after `start` and before the first step of a resumed run. A replacement begins
+        with nothing: most of what its slot had not sent at a checkpoint has been sent since.
 
         Raises:
             KeyError, ValueError: that is not possible; the message says why.
@@ -369,7 +395,9 @@ class Algorithm(ABC):
             self.exchange.restore_unsent(state[_CODECS])
 
     def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
-        """Name what moves a weight whose gradient is zero, where the step is not the local optimizer's.
+        """Name what moves a weight whose gradient is zero, where another takes the step.
+
+        Where the local optimizer takes it, this is not asked.
 
         Args:
             momentum: of the optimizer.
@@ -378,20 +406,24 @@ class Algorithm(ABC):
         return [name for name, value in (("momentum", momentum), ("weight decay", weight_decay)) if value]
 
     def _prepare_gradient(self, batch_size: int) -> None:
-        """Let `before_local_step` see the gradients, where the algorithm has one; the replica is closed."""
+        """Let `before_local_step`, if defined, see the gradients; the replica is closed."""
         if type(self).before_local_step is not Algorithm.before_local_step:
             with self.recorder.phase(LOCAL_UPDATE):
                 self.replica.call_hook(self.before_local_step, batch_size, self.float32_only)
 
     def _local_step(self, batch_size: int) -> float:
-        """Let the local optimizer use the gradients; the seconds that the device needed for the iteration."""
+        """Let the local optimizer use the gradients.
+
+        Returns:
+            The seconds that the device needed for the iteration.
+        """
         self._prepare_gradient(batch_size)
         with self.recorder.phase(LOCAL_UPDATE):
             self.learning_rates += self.replica.local_step(batch_size)
         return self._end_iteration()
 
     def _contribute(self) -> None:
-        """Let `before_exchange` see the model, where the algorithm has one; the replica is closed."""
+        """Let `before_exchange`, if defined, see the model; the replica is closed."""
         if type(self).before_exchange is not Algorithm.before_exchange:
             self.replica.call_hook(self.before_exchange, fixed_weights=self.float32_only)
 
@@ -430,21 +462,21 @@ class Algorithm(ABC):
         sizes = {name: vector.size for name, vector in self._vectors().items()}
         exchange.join(sizes, self._limits(exchange), context.agreement, offers)
         with exchange.busy("reading the checkpoint"):
-            progress = context.checkpoints.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
-        if progress is not None:
-            exchange.resume(self._regained(progress))
+            state = context.checkpoints.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
+        if state is not None:
+            exchange.resume(self._complete_resume_state(state))
         return exchange
 
-    def _regained(self, progress: ResumeState) -> ResumeState:
-        """Complete what a checkpoint written by an earlier version of this package does not tell."""
-        return progress
+    def _complete_resume_state(self, state: ResumeState) -> ResumeState:
+        """Complete the state of a checkpoint that an earlier version of this package wrote."""
+        return state
 
     def _limits(self, exchange: Exchange) -> Limits:
         """Return what ends the run, now that the number of workers is known."""
         return self.context.limits
 
     def _begin(self, exchange: Exchange) -> None:
-        """Take the common model over."""
+        """Take over the common model."""
         replica = self.replica
         replica.open()
         self.result = exchange.begin(self._vectors(), replica)
@@ -452,14 +484,15 @@ class Algorithm(ABC):
         self.round = self.result.round if self.synchronous else exchange.exchanges
 
     def _vectors(self) -> dict[str, Any]:
-        """What this worker holds of all vectors that are exchanged; those of its replica."""
+        """Return the vectors that are exchanged, as this worker's replica holds them."""
         return {WEIGHTS: self.replica.weights, STATISTICS: self.replica.statistics, **self.replica.further}
 
     def _with_statistics(self, vectors: Mapping[str, Source]) -> dict[str, Any]:
-        """What a payload with these vectors sends and wants back, with batch-norm statistics; the replica is open.
+        """Return the vectors to send and the wanted ones, with batch-norm statistics.
 
-        Synchronous workers replace theirs by the mean. Asynchronous ones send theirs and keep them,
-        and rank 0, which evaluates and exports, is sent the mean beside its own.
+        The replica is open. Synchronous workers replace their statistics by the mean. Asynchronous
+        ones send theirs and keep them, and rank 0, which evaluates and exports, is sent the mean
+        beside its own.
         """
         replica = self.replica
         vectors = {**vectors, **self._contributions()}
@@ -476,11 +509,11 @@ class Algorithm(ABC):
         return self.exchange is not None and self.exchange.rank == 0
 
     def _contributions(self) -> dict[str, Source]:
-        """What this worker sends for each further vector."""
+        """Return what this worker sends for each further vector."""
         return {name: self.replica.contributions[name] for name in self.vectors}
 
     def _count(self, result: Result) -> None:
-        """An exchange is over, and the replica is closed."""
+        """Count an exchange that is over; the replica is closed."""
         self.learning_rates = 0.0
         self.result = result
         self.round = result.round if self.synchronous else self.round + result.used

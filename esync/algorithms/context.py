@@ -1,4 +1,4 @@
-"""The context of an algorithm: the interfaces through which it sees its worker, the other workers and time.
+"""The context of an algorithm: its interfaces to its worker, the other workers and time.
 
 Real ones are made by `esync.trainer` and `esync.world`, simulated ones by `esync.simulate`, so the
 same object runs on a real cluster and on a modelled one.
@@ -20,7 +20,7 @@ from .model_view import Hook
 
 
 class ModelMerge(ModelSink, Protocol):
-    """Takes the common model of a worker that has gone on; see `overlap_merge.OverlapMerge`."""
+    """Takes the common model of a worker that has trained on; see `overlap_merge.OverlapMerge`."""
 
     iterations: int
 
@@ -49,13 +49,16 @@ class ModelReplica(ModelSink, Protocol):
         """Keep further vectors, each as long as the weights, which begin with zeros."""
 
     def enable_overlap(self) -> None:
-        """Prepare for exchanges during which this worker goes on."""
+        """Prepare for exchanges during which this worker trains on."""
 
     def settle(self) -> None:
-        """Wait until this model's own arrays are at rest."""
+        """Wait until nothing reads or writes this model's own arrays any more."""
 
     def keep_statistics(self, own: bool) -> None:
-        """Say where the mean of all workers' statistics is put: beside this worker's own, or in their place."""
+        """Choose where the mean of all workers' statistics is put.
+
+        That is beside this worker's own, or in their place.
+        """
 
     def keep_common(self) -> ModelMerge:
         """Keep the common model, which this one is now, beside this worker's own."""
@@ -79,9 +82,10 @@ class ModelReplica(ModelSink, Protocol):
         ...
 
     def call_hook(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
-        """Call a hook with a view of the model, which has a gradient where there is a batch; take over its changes.
+        """Call a hook with a view of the model, and take over its changes.
 
-        Where nothing is computed the hook is not called.
+        The view has a gradient where there is a batch. Where nothing is computed, the hook is not
+        called.
         """
 
 
@@ -97,41 +101,44 @@ class World(Protocol):
     def coordination(
         self, address: str | None, rank: int, job: str = config.JOB, delayed: bool = False
     ) -> Coordination:
-        """Connect to the state server at `address` (host:port; None: as the environment says).
+        """Connect to the state server.
 
-        `job` names the training there; `delayed`: answers are not waited for.
+        Args:
+            address: host:port; None: as the environment says.
+            rank: of this worker.
+            job: the name of the training there.
+            delayed: whether answers arrive in the background instead of being waited for.
         """
 
 
 @dataclass(frozen=True)
 class Hyper:
-    """Hyper-parameters of SGD as they are right now, for the rule on the other side; see `rules.Step`."""
+    """The present hyper-parameters of SGD, for the rule on the other side; see `rules.Step`."""
 
     learning_rate: float
     momentum: float
     weight_decay: float
     rescale: float  # multiplies the gradient
-    gradient_scale: float = 1.0  # how many times the mean gradient of a batch that makes it
+    gradient_scale: float = 1.0  # the product is this multiple of the mean gradient of a batch
 
 
 class CheckpointHooks(Protocol):
-    """The checkpoints of this worker, as far as an algorithm has to do with them; see `checkpoints.Checkpoints`."""
+    """What an algorithm needs of this worker's checkpoints; see `checkpoints.Checkpoints`."""
 
     def offers(self, rank: int, workers: int) -> Offers:
-        """Return what this worker could go on from, as holder of slot `rank` of so many."""
+        """Return what this worker, as holder of slot `rank` of `workers`, could go on from."""
 
     def due(self, round_: int) -> bool:
-        """Whether a checkpoint is to be written after this round, before the next exchange begins."""
+        """Return whether a checkpoint is due after this round, before the next exchange begins."""
 
     def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> ResumeState | None:
-        """The workers have met: go back to the checkpoint that they have chosen.
+        """Go back to the checkpoint that the workers have chosen when they met.
 
         Args:
             rank: of this worker.
             job: number of this job.
             resume_at: round of the checkpoint; −1: the run begins from the beginning.
-            replacement: whether this worker has taken over the slot of a dead one in a job that
-                runs.
+            replacement: whether this worker has taken over the slot of a dead one in a running job.
 
         Returns:
             How far this worker had come; None where there is nothing to go back to.
@@ -146,11 +153,11 @@ class NoCheckpoints:
         return NO_OFFERS
 
     def due(self, round_: int) -> bool:
-        """Return False: none is written."""
+        """Return False."""
         return False
 
     def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> None:
-        """Do nothing: there is nothing to go back to."""
+        """Do nothing, as there is nothing to go back to."""
 
 
 @dataclass(frozen=True)
@@ -160,13 +167,13 @@ class AlgorithmContext:
     Attributes:
         replica: this worker's model.
         world: makes the interfaces.
-        hyper: asked before every gradient that is sent; a learning rate schedule is then as far as
-            `Algorithm.updates` says.
-        capability: seconds that one iteration takes on this device, 0 while that is not known.
+        hyper: returns the hyper-parameters; called before every gradient that is sent. A learning
+            rate schedule is then as far as `Algorithm.updates` says.
+        capability: returns the seconds that one iteration takes on this device, 0 while unknown.
         limits: what ends the run.
-        agreement: what must be the same on all workers; name → value.
+        agreement: settings that must be the same on all workers; name → value.
         checkpoints: those to go on from.
-        own: settings of this worker that may be others on other workers; name → value.
+        own: settings of this worker that may differ from other workers'; name → value.
         rule: by which the servers can take the steps of the user's optimizer, where the algorithm
             sends gradients.
     """

@@ -1,4 +1,4 @@
-"""DC-ASGD: asynchronous SGD whose gradients are corrected for their delay (Zheng et al., ICML 2017)."""
+"""DC-ASGD: asynchronous SGD with gradients corrected for their delay (Zheng et al., ICML 2017)."""
 
 from typing import Any, ClassVar, Literal
 
@@ -13,10 +13,13 @@ from .registry import register
 
 @register("dcasgd", label="DC-ASGD", summary="DCASGD", style=Style("#CC79A7", (0, (5, 1, 1, 1, 1, 1)), "D"))
 class DCASGD(EveryIteration):
-    """Asynchronous SGD with delay compensation against the weights that this worker was sent last."""
+    """Asynchronous SGD with gradients corrected for their delay.
+
+    The correction is by the distance from the weights that this worker was sent last.
+    """
 
     class Options(ASGD.Options):
-        """The compensation."""
+        """The options of the compensation."""
 
         POSITIONAL: ClassVar[tuple[str, ...]] = ("strength", "adaptive", "on", "statistics")
         strength: float = option(
@@ -42,17 +45,20 @@ class DCASGD(EveryIteration):
     def checkpoint_terms(self) -> dict[str, Any]:
         """See `Algorithm.checkpoint_terms`.
 
-        Checkpoints from when λ was relative to the sum over the batch lack this;
-        `--dcasgd-lambda-on sum` takes them.
+        Checkpoints from when λ was relative to the sum over the batch lack this setting; a run with
+        `--dcasgd-lambda-on sum` can go on from them.
         """
         return {"--dcasgd-lambda-on": "mean"} if self.options.on == "mean" else {}
 
-    def service(self) -> Specification:
-        """Ask for one compensated SGD step for every gradient; each worker is answered in a channel of its own."""
+    def specification(self) -> Specification:
+        """Ask for one compensated SGD step for every gradient.
+
+        Each worker is answered in a channel of its own.
+        """
         options = self.options.model_dump(exclude={"statistics"})
         return Specification("delay_compensated_sgd", synchronous=self.synchronous, options=options, private=True)
 
     def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
-        """See `Algorithm.moving_without_gradient`; the running mean of an adaptive λ forgets, too."""
+        """See `Algorithm.moving_without_gradient`; the mean of an adaptive λ forgets, too."""
         adaptive = ["the running mean of the adaptive λ"] if self.options.adaptive else []
         return [*super().moving_without_gradient(momentum, weight_decay), *adaptive]

@@ -1,4 +1,7 @@
-"""DGC-async: deep gradient compression (Lin et al., ICLR 2018) in asynchronous SGD, as DGS is compared with it."""
+"""DGC-async: asynchronous SGD with deep gradient compression (Lin et al., ICLR 2018).
+
+In this form the DGS paper compares DGS with it.
+"""
 
 from typing import Any, ClassVar
 
@@ -11,10 +14,10 @@ from .sparse_async import SparseAsyncWithMomentum
 
 @register("dgc-async", label="DGC-async", summary="DGC-Async", style=Style("#7A4B1E", (0, (2, 2)), "h"))
 class DGCAsync(SparseAsyncWithMomentum):
-    """Momentum correction and factor masking; clipping and warm-up where they are asked for."""
+    """Momentum correction and factor masking; optionally clipping and warm-up."""
 
     class Options(SparseAsyncWithMomentum.Options):
-        """Clipping and warm-up."""
+        """The options of clipping and warm-up."""
 
         POSITIONAL: ClassVar[tuple[str, ...]] = (
             *SparseAsyncWithMomentum.Options.POSITIONAL[:-1],

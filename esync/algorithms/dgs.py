@@ -1,4 +1,4 @@
-"""DGS: dual-way gradient sparsification with sparsification-aware momentum (Yan et al., ICPP 2020)."""
+"""DGS: dual-way gradient sparsification, sparsification-aware momentum (Yan et al., ICPP 2020)."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ class DGS(SparseAsyncWithMomentum):
     """
 
     class Options(SparseAsyncWithMomentum.Options):
-        """SAMomentum's default."""
+        """The options of the base class, with SAMomentum's default."""
 
         momentum: float = option(config.DGS_MOMENTUM, ge=0, lt=1, shared="momentum", per_device=True)
 

@@ -1,8 +1,9 @@
-"""DyLU (Liu et al., arXiv 2401.09135): asynchronous local SGD with dynamic local updates and delayed Nesterov.
+"""DyLU (Liu et al., arXiv 2401.09135): asynchronous local SGD with dynamic local updates.
 
-The closest later relative of ESync: local iterations in proportion to a device's speed, so that all
-exchange equally often; but nobody waits, and every update is used at once, through an outer
-optimizer whose momentum is added once for as many updates as there are workers.
+It is the closest later relative of ESync: local iterations in proportion to a device's speed, so
+that all exchange equally often; but nobody waits, and every update is used at once, through an
+outer optimizer whose momentum is added once for as many updates as there are workers (delayed
+Nesterov).
 """
 
 from typing import Any, ClassVar
@@ -15,7 +16,8 @@ from .model_averaging import ModelAveraging
 from .options import inherited
 from .registry import register
 
-#: Half as fast is half as many iterations, whatever the last bits of the measured times are.
+#: Added before rounding down: half as fast is half as many iterations, whatever the last bits of
+#: the measured times are.
 ROUNDING = 1e-6
 
 
@@ -23,7 +25,7 @@ ROUNDING = 1e-6
 class DyLU(Algorithm):
     """⌊H · speed ÷ speed of the fastest⌋ local iterations (1 at least), then an exchange at once.
 
-    The servers tell each worker how fast the fastest is; until then, in the first round, everybody
+    The servers tell each worker the speed of the fastest; until then, in the first round, everybody
     does one iteration. Each worker keeps its own batch-norm statistics. An update goes through
     `rules.delayed_nesterov`.
     """
@@ -51,13 +53,13 @@ class DyLU(Algorithm):
         return {"outer momentum": self.options.outer_momentum} if self.options.outer_momentum else {}
 
     def start(self, context: AlgorithmContext) -> None:
-        """Connect, and begin with the common model."""
+        """Connect to the other workers, and begin with the common model."""
         super().start(context)
         self.replica.keep_anchor()
         self._begin(self._join(Specification(rule="delayed_nesterov", synchronous=False)))
 
     def step(self, batch_size: int) -> None:
-        """One local step; an exchange when there have been enough of them."""
+        """Take one local step, and exchange when there have been enough of them."""
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         seconds = self._local_step(batch_size)

@@ -1,4 +1,7 @@
-"""ESync (Li, Zhou, Yu): local iterations until the state server says that the slowest device is about to be done."""
+"""ESync (Li, Zhou, Yu): local iterations until the slowest device is about to be done.
+
+The state server tells each worker when that is.
+"""
 
 import math
 from argparse import Namespace
@@ -17,7 +20,7 @@ from .model_averaging import ModelAveraging
 from .options import inherited, option
 from .registry import register
 
-#: Options that mean nothing where nobody asks a state server.
+#: Options that have no meaning where nobody asks a state server.
 _FOR_THE_STATE_SERVER = frozenset(
     {"state_server_ip", "state_server_port", "epsilon", "slowest_iterations", "query_mode"}
 )
@@ -25,9 +28,10 @@ _FOR_THE_STATE_SERVER = frozenset(
 
 @register("esync", label="ESync", style=Style("#0072B2", "-", "o"))
 class ESync(ModelAveraging):
-    """Local iterations as the state server says, then one exchange of model updates: w ← w + ε·mean(Δ).
+    """Local iterations as the state server says, then one exchange of model updates.
 
-    With the option `local_iterations` their number is fixed, and nobody asks a state server.
+    w ← w + ε·mean(Δ). With the option `local_iterations` their number is fixed, and nobody asks a
+    state server.
 
     Attributes:
         free_until: the device's time before which the state server is not asked again: the end of a
@@ -90,8 +94,13 @@ class ESync(ModelAveraging):
         """See `Algorithm.asks_state_server`."""
         return self.options.local_iterations is None
 
+    @property
+    def equal_updates(self) -> bool:
+        """See `Algorithm.equal_updates`; the state server gives each worker a number of its own."""
+        return not self.asks_state_server
+
     def _begin(self, exchange: Exchange) -> None:
-        """Take the common model over, and tell the state server what is known of this device's speed."""
+        """Take over the common model, and tell the state server this device's speed, if known."""
         options, world = self.options, self.context.world
         if self.asks_state_server:
             delayed = options.query_mode == "delayed-ack" or options.overlap
@@ -119,11 +128,14 @@ class ESync(ModelAveraging):
         self._last = last
 
     def _gives_up(self) -> bool:
-        """READY may have come while the gradients were computed; a worker that runs ahead is not waited for."""
+        """Return whether READY has come while the gradients were computed.
+
+        A worker that runs ahead is not waited for, and never gives up.
+        """
         return not self._run_ahead and self._called()
 
     def _due(self) -> bool:
-        """Whether to exchange after this iteration; asks if it is time to."""
+        """Return whether to exchange after this iteration; ask if it is time to."""
         if self._coordination is None:
             return super()._due()
         with self.recorder.phase(CHECK_READY):
@@ -135,13 +147,13 @@ class ESync(ModelAveraging):
             self._asked_after, self._asked_at = self._iterations, self.device.now()
             self._question = self._coordination.ask(self._iterations, mean)
             if self._asked_after >= self._ready_after and self._last > self._coordination.round_trip:
-                # READY is what the last round got here, and it will be there long before another
-                # iteration is over: to begin one would only make the others wait.
+                # The last round got READY at this point, and the answer comes long before another
+                # iteration would end: to begin one would only make the others wait.
                 self._question.wait()
             return self._called()
 
     def _called(self) -> bool:
-        """Whether READY has arrived; keeps the lease of a NOT-READY."""
+        """Return whether READY has arrived; keep the lease of a NOT-READY."""
         if self._question is None or not self._question.done():
             return False
         question, self._question = self._question, None
@@ -170,12 +182,15 @@ class ESync(ModelAveraging):
             self._coordination.close()
 
     def _members(self, result: Result) -> Sequence[int] | None:
-        """Whom the coordinator is to reckon with, where that is not everybody or has not been."""
+        """Return the ranks to tell the coordinator; None if all take part, as before."""
         complete = self.exchange is None or len(result.members) in (0, self.exchange.workers)
         changed, self._complete = not (complete and self._complete), complete
         return result.members if changed else None
 
     def _round_of_job(self) -> int:
-        """The round that begins, as the state server counts: from 1, also where a run goes on from a checkpoint."""
+        """Return the round that begins, as the state server counts.
+
+        It counts from 1, even where a run goes on from a checkpoint.
+        """
         before = max(self.exchange.resume_at, 0) if self.exchange is not None else 0
         return self.round - before + 1

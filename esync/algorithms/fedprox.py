@@ -10,18 +10,19 @@ from .registry import register
 
 @register("fedprox", label="FedProx", style=Style("#332288", (0, (10, 1, 2, 1)), "8"))
 class FedProx(LocalSGD):
-    """Local SGD on F(w) + μ/2·‖w − w₀‖², where w₀ are the weights of the last exchange (section 3.2, equation 2).
+    """Local SGD that stays near the weights of the last exchange, w₀.
 
-    So every gradient gets μ·(w − w₀) on top, and a device that does many local iterations on data
-    of its own kind does not drift as far. μ = 0 is local SGD, to the last bit. μ is relative to the
-    mean gradient of a batch, whatever the learning rate multiplies; momentum, weight decay and Adam
-    act on the sum of the two gradients as on any other.
+    It minimizes F(w) + μ/2·‖w − w₀‖² (section 3.2, equation 2). So every gradient gets μ·(w − w₀)
+    on top, and a device that does many local iterations on data of its own kind does not drift as
+    far. μ = 0 is local SGD, to the last bit. μ is relative to the mean gradient of a batch,
+    whatever the learning rate multiplies; momentum, weight decay and Adam act on the sum of the two
+    gradients as on any other.
 
-    In the paper devices differ in how much they do in a round, and what a straggler has done by
-    then counts (Algorithm 2, γ-inexact solutions). Here each device may have its own number of
-    local iterations, since the option `local_iterations` is per device; nobody is stopped by a
-    clock, which is what `ESync` is for. Nor are devices sampled: all take part in every round. The
-    mean is plain, as in the paper, unless `weighting` says otherwise.
+    In the paper, devices differ in how much they do in a round, and what a straggler has done by
+    the end of it counts (Algorithm 2, γ-inexact solutions). Here each device may have its own
+    number of local iterations, since the option `local_iterations` is per device; nobody is stopped
+    by a clock, which is what `ESync` is for. Nor are devices sampled: all take part in every round.
+    The mean is plain, as in the paper, unless `weighting` says otherwise.
     """
 
     class Options(LocalSGD.Options):

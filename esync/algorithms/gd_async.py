@@ -1,4 +1,7 @@
-"""GD-async: asynchronous SGD with gradient dropping (Aji and Heafield, EMNLP 2017; DGS paper, Algorithm 1)."""
+"""GD-async: asynchronous SGD with gradient dropping (Aji and Heafield, EMNLP 2017).
+
+It is Algorithm 1 of the DGS paper.
+"""
 
 from typing import Any
 
@@ -9,7 +12,7 @@ from .sparse_async import SparseAsync
 
 @register("gd-async", label="GD-async", summary="GD-Async", style=Style("#B2A800", (0, (2, 1)), "X"))
 class GDAsync(SparseAsync):
-    """The largest accumulated gradients are sent, the rest is kept; no momentum."""
+    """Gradient dropping: send the largest accumulated gradients, keep the rest; no momentum."""
 
     has_momentum = False
 

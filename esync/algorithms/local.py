@@ -15,7 +15,10 @@ JOB = 1
 
 @register("local", label="Standalone", style=Style("#000000", ":", "v"))
 class Local(Algorithm):
-    """A step of the local optimizer per iteration; nothing is exchanged. Every iteration counts as a round."""
+    """A step of the local optimizer in each iteration; nothing is exchanged.
+
+    Every iteration counts as a round.
+    """
 
     sends = "nothing"
 
@@ -24,7 +27,7 @@ class Local(Algorithm):
         self._round_state = RoundState(1, True)
 
     def start(self, context: AlgorithmContext) -> None:
-        """Begin to count."""
+        """Begin to count rounds, or go on from a checkpoint."""
         super().start(context)
         self._round_state = RoundState(1, True, context.limits)
         self._round_state.join(0, JOB, self.device.now())
@@ -32,13 +35,13 @@ class Local(Algorithm):
             resume_at = choose({0: context.checkpoints.offers(0, 1)})
         except ValueError as error:
             raise ExchangeError(str(error)) from None
-        progress = context.checkpoints.settle(0, JOB, resume_at, replacement=False)
-        if progress is not None and progress.books is not None:
-            self._round_state.resume(progress.books, self.device.now())
+        state = context.checkpoints.settle(0, JOB, resume_at, replacement=False)
+        if state is not None and state.progress is not None:
+            self._round_state.resume(state.progress, self.device.now())
             self._report(used=False)
 
     def step(self, batch_size: int) -> None:
-        """One local step."""
+        """Take one local step."""
         self._local_step(batch_size)
         self._round_state.count(batch_size, self.device.now())
         self.exchanged = bool(self._round_state.used[0])
@@ -50,17 +53,18 @@ class Local(Algorithm):
         self._round_state.stop()
 
     def _report(self, used: bool) -> None:
-        """Return how far the run is."""
-        books = self._round_state
-        self.round = books.round
+        """Set round and result from how far the run is."""
+        state = self._round_state
+        self.round = state.round
         self.result = Result(
-            books.round,
-            books.version,
-            books.samples,
+            state.round,
+            state.version,
+            state.samples,
             0.0,
             0.0,
-            books.finished,
+            state.finished,
             used,
-            elapsed=books.elapsed,
-            needed=books.needed,
+            elapsed=state.elapsed,
+            exchanged_at=state.exchanged_at,
+            needed=state.needed,
         )

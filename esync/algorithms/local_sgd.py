@@ -1,6 +1,6 @@
-"""Local SGD (Stich, ICLR 2019; FedAvg): every worker does the same number of local iterations, then all take the mean.
+"""Local SGD (Stich, ICLR 2019; FedAvg): a fixed number of local iterations, then the mean.
 
-What ESync is compared with: the same exchange, but a fast device waits for a slow one in every
+ESync is compared with it: the exchange is the same, but a fast device waits for a slow one in every
 round.
 """
 

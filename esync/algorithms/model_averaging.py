@@ -1,4 +1,4 @@
-"""The base of ESync, local SGD and its relatives: local iterations, then an exchange of the mean update."""
+"""The base of ESync, local SGD and its relatives: the mean of updates after local iterations."""
 
 from numbers import Integral
 from typing import Any, ClassVar, Literal
@@ -6,14 +6,14 @@ from typing import Any, ClassVar, Literal
 from pydantic import model_validator
 
 from .. import config
-from ..exchange import STATISTICS, WEIGHTS, Payload, Result, Specification, values_of
+from ..exchange import AS_UPDATES, STATISTICS, WEIGHTS, Payload, Result, Specification, values_of
 from ..runtime.errors import AlgorithmResultError
 from ..runtime.futures import Handle
 from .base import Algorithm, CompressionOptions
 from .context import AlgorithmContext, ModelMerge
 from .options import option
 
-#: What a worker that has run ahead has learnt, among what `ModelAveraging.unsent` returns.
+#: Key of what a worker that has run ahead has learnt, in the result of `ModelAveraging.unsent`.
 _AHEAD = "ahead"
 
 
@@ -25,7 +25,7 @@ class ModelAveraging(Algorithm):
     """
 
     class Options(CompressionOptions):
-        """The number of local iterations, and what is made of the updates."""
+        """The options of the local iterations and of the mean of the updates."""
 
         POSITIONAL: ClassVar[tuple[str, ...]] = (
             "local_iterations",
@@ -62,6 +62,12 @@ class ModelAveraging(Algorithm):
             help="weight of each worker's update in the mean: the same for all, by its samples, or each update divided "
             "by what was computed for it (FedNova)",
         )
+        statistics_weighting: Literal["as-updates", "uniform", "samples"] = option(
+            AS_UPDATES,
+            agreed_as="weighting of the statistics",
+            help="weight of each worker's batch-norm statistics in their mean: that of its update (uniform where that "
+            "is normalized), the same for all, or by its samples",
+        )
         overlap: bool = option(
             False, per_device=True, help="go on with local iterations while an exchange is under way"
         )
@@ -75,7 +81,7 @@ class ModelAveraging(Algorithm):
         @model_validator(mode="before")
         @classmethod
         def _overlap_by_run_ahead(cls, values: Any) -> Any:
-            """In Python, `run_ahead` alone says whether there is an overlap; 0: none."""
+            """Set `overlap` from `run_ahead`, which in Python is enough; 0: no overlap."""
             if not isinstance(values, dict) or "run_ahead" not in values:
                 return values
             rest = {name: value for name, value in values.items() if name != "run_ahead"}
@@ -98,14 +104,14 @@ class ModelAveraging(Algorithm):
         self._run_ahead = ahead if options.local_iterations is None else min(ahead, options.local_iterations)
         self._overlapped: tuple[Handle[Result], ModelMerge] | None = None
         self._samples, self._iterations = 0, 0  # since the last payload
-        self._put_off = False  # the next exchange, if it is due already: a checkpoint is written first
+        self._put_off = False  # whether the next exchange waits until a checkpoint is written
 
     @property
     def planned_iterations(self) -> int:
-        """Local iterations of the round under way, after which an exchange is due; from 1. It stays during a round.
+        """Local iterations of the round under way after which an exchange is due, from 1.
 
-        A subclass may count `round`, or look at `result`, the last exchange. Mode esync heeds it
-        only where `local_iterations` is given.
+        The number stays the same during a round. A subclass may count `round`, or look at `result`,
+        the last exchange. Mode esync heeds it only where `local_iterations` is given.
         """
         return self.options.local_iterations or 1
 
@@ -117,24 +123,33 @@ class ModelAveraging(Algorithm):
             terms["outer momentum"] = options.outer_momentum
         if options.weighting != config.WEIGHTING:
             terms["weighting"] = options.weighting
+        if options.statistics_weighting != AS_UPDATES:
+            terms["weighting of the statistics"] = options.statistics_weighting
         return terms
 
     def start(self, context: AlgorithmContext) -> None:
-        """Connect, and begin with the common model."""
+        """Connect to the other workers, and begin with the common model."""
         super().start(context)
         self.replica.keep_anchor()
         if self._run_ahead:
             self.replica.enable_overlap()
             self.device.wait_for(self.replica.settle)
         rule = "outer_nesterov" if self.options.outer_momentum else "add_mean_update"
-        specification = Specification(rule, True, weighting=self.options.weighting, overlap=self._run_ahead > 0)
+        specification = Specification(
+            rule,
+            True,
+            weighting=self.options.weighting,
+            statistics_weighting=self.options.statistics_weighting,
+            overlap=self._run_ahead > 0,
+        )
         self._begin(self._join(specification))
 
     def step(self, batch_size: int) -> None:
-        """One local step; an exchange where one is due. That of a worker which runs ahead ends in a later step.
+        """Take one local step, and exchange where an exchange is due.
 
-        A checkpoint must not miss what an exchange under way carries. So where one is to be written
-        after the round that has just ended, the next exchange begins with the next step.
+        The exchange of a worker that runs ahead ends in a later step. A checkpoint must not miss
+        what an exchange under way carries. So where one is to be written after the round that has
+        just ended, the next exchange begins with the next step.
         """
         if self.exchange is not None:
             self.exchange.heartbeat()
@@ -160,14 +175,14 @@ class ModelAveraging(Algorithm):
 
     @property
     def iterations_left(self) -> int:
-        """Local iterations until those that are planned for this round are done."""
+        """Local iterations of this round that are planned and not done yet."""
         return self._planned() - self._iterations
 
     def count_iterations(self, count: int, batch_size: int, seconds: float, last: float) -> None:
         """Count local iterations that have ended.
 
         Args:
-            count: how many.
+            count: their number.
             batch_size: samples of each.
             seconds: that they took together.
             last: seconds of the last one.
@@ -178,15 +193,15 @@ class ModelAveraging(Algorithm):
         self.exchanged = False
 
     def _gives_up(self) -> bool:
-        """Whether the gradients of the iteration that has just ended are left unused, because the others wait."""
+        """Return whether the last iteration's gradients stay unused, because the others wait."""
         return False
 
     def _due(self) -> bool:
-        """Whether to exchange after this iteration."""
+        """Return whether to exchange after this iteration."""
         return self.iterations_left <= 0
 
     def _planned(self) -> int:
-        """`planned_iterations`, which a subclass may have defined, checked."""
+        """Return `planned_iterations`, checked, because a subclass may have defined it."""
         planned: Any = self.planned_iterations
         if not isinstance(planned, Integral) or planned < 1:
             raise AlgorithmResultError(
@@ -196,7 +211,10 @@ class ModelAveraging(Algorithm):
         return int(planned)
 
     def aggregate(self) -> None:
-        """Exchange the model updates of all workers; go on from their mean, or begin to run ahead of it."""
+        """Exchange the model updates of all workers.
+
+        The worker goes on from their mean, or begins to run ahead of it.
+        """
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         options, replica = self.options, self.replica
@@ -216,7 +234,7 @@ class ModelAveraging(Algorithm):
             self._begin_round(result)
 
     def _merge(self, exchange: Handle[Result], merge: ModelMerge) -> None:
-        """Take the common model over where it is there, or this worker is as far ahead as it may be."""
+        """Take over the common model if it has come; wait for it if the worker is too far ahead."""
         if not exchange.done() and self._iterations < self._run_ahead:
             return
         with self.recorder.phase(self.exchange_phase):
@@ -231,11 +249,14 @@ class ModelAveraging(Algorithm):
         self._begin_round(result)
 
     def _begin_round(self, result: Result) -> None:
-        """An exchange is over. Where this worker has run ahead, some of its next iterations are done already."""
+        """Count an exchange that is over.
+
+        Where this worker has run ahead, some of its next iterations are done already.
+        """
         self._count(result)
 
     def unsent(self) -> dict[str, Any]:
-        """See `Algorithm.unsent`; what a worker has learnt by running ahead of the common model."""
+        """See `Algorithm.unsent`; it has what a worker has learnt ahead of the common model."""
         if not (self._run_ahead and self._iterations):
             return super().unsent()
         replica = self.replica

@@ -1,14 +1,15 @@
-"""The view of a model that an algorithm's hooks get: flat NumPy arrays, copied when they are asked for."""
+"""The view of a model that an algorithm's hooks get: flat NumPy arrays, copied on demand."""
 
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 import numpy as np
 
-#: Takes a view, and returns None, which is checked; `Algorithm.before_local_step` is one.
+#: A function that takes a view and returns None, which is checked, such as
+#: `Algorithm.before_local_step`.
 Hook = Callable[["ModelView"], object]
 
-#: Values of a block of `ModelView.blocks`: a few arrays of so many stay in the processor's cache.
+#: Values of a block of `ModelView.blocks`: a few arrays of that size stay in the processor's cache.
 BLOCK = 65_536
 
 
@@ -21,14 +22,14 @@ class Arrays(Protocol):
         """Fetch the current values."""
 
     def times(self, factor: float, start: int, stop: int) -> np.ndarray:
-        """A copy of the values start to stop, multiplied by a factor."""
+        """Return a copy of the values start to stop, multiplied by a factor."""
 
     def change(self, values: np.ndarray, factor: float, start: int) -> None:
         """Take over what has been changed in that copy."""
 
 
 class ViewedReplica(Protocol):
-    """The model that a view is of; see `replica.Replica`."""
+    """The part of a replica that a view shows; see `replica.Replica`."""
 
     weights: Any
     gradients: Any
@@ -39,7 +40,7 @@ class ViewedReplica(Protocol):
 
 
 class _Source:
-    """Where the values of a view come from, and go to.
+    """The values of a view, in the replica.
 
     Attributes:
         block: the one that a loop over `ModelView.blocks` has come to.
@@ -51,7 +52,7 @@ class _Source:
         self.block: Block | None = None
 
     def arrays(self, name: str) -> tuple[Arrays, float]:
-        """The arrays behind a property, and what they are to be multiplied by."""
+        """Return the arrays behind a property, and the factor to multiply them by."""
         if name == "gradient" and self._factor is None:
             raise RuntimeError(
                 "there is no model.gradient after an exchange, when the gradients of the last batch have been used: "
@@ -65,7 +66,7 @@ class _Source:
         return arrays, (self._factor or 0.0) if name == "gradient" else 1.0
 
     def anchor(self) -> np.ndarray:
-        """The replica's own."""
+        """Return the replica's anchor."""
         if self._replica.anchor is None:
             raise RuntimeError(
                 "there is no model.anchor: this algorithm does not send updates of the weights since the last "
@@ -75,7 +76,10 @@ class _Source:
         return self._replica.anchor
 
     def further(self, name: str, contribution: bool) -> np.ndarray:
-        """The replica's own: common values of a further vector, or what this worker contributes to them."""
+        """Return the replica's values of a further vector.
+
+        They are its common values, or what this worker contributes to them.
+        """
         vectors = self._replica.contributions if contribution else self._replica.further
         if name not in vectors:
             raise RuntimeError(
@@ -99,7 +103,7 @@ class Block:
 
     @property
     def weights(self) -> np.ndarray:
-        """The trained values; the optimizer's float32 copies of float16 weights, where it keeps any.
+        """The trained values, or float32 copies of float16 weights where the optimizer keeps them.
 
         Where an algorithm sends gradients, changed weights last until the next exchange brings the
         servers'. Where it sends them sparsely, the array is read-only: the servers reckon with what
@@ -120,9 +124,9 @@ class Block:
         """The mean gradient of this worker's batch, as long as `weights`.
 
         Gluon leaves the sum over the batch; automatic mixed precision multiplies that by its loss
-        scale, and `gradient_scale` the step's share of it. None of that is to be seen here: the
-        values are those that weight decay is relative to. A `rescale_grad` of the optimizer is part
-        of them.
+        scale, and `gradient_scale` the step's share of it. None of that is visible here: the values
+        are those that weight decay is relative to. A `rescale_grad` of the optimizer is part of
+        them.
 
         With automatic mixed precision, gradients that have overflowed may come to a hook of an
         algorithm with a local optimizer. They should stay NaN or infinite: the step is then left
@@ -139,7 +143,7 @@ class Block:
 
     @property
     def anchor(self) -> np.ndarray:
-        """The common weights that the last exchange, or the start, has brought; as long as `weights`, read-only.
+        """The common weights of the last exchange or the start; as long as `weights`, read-only.
 
         This worker's next update is counted from them: what a hook adds to `weights` is part of
         that update.
@@ -153,9 +157,9 @@ class Block:
         return self._anchor
 
     def common(self, name: str) -> np.ndarray:
-        """Return the common values of a further vector that the last exchange, or the start, has brought; read-only.
+        """Return the common values of a further vector, as of the last exchange; read-only.
 
-        See `Algorithm.vectors`.
+        Before the first exchange they are those of the start. See `Algorithm.vectors`.
 
         Raises:
             RuntimeError: the algorithm has not declared that vector.
@@ -165,7 +169,7 @@ class Block:
         return values
 
     def contribution(self, name: str) -> np.ndarray:
-        """Return what this worker contributes to a further vector in its exchanges, to be changed in place.
+        """Return what this worker contributes to a further vector in exchanges; change it in place.
 
         It stays until it is changed again, and begins with zeros. Write it in `before_exchange`, as
         `block.contribution("control")[:] = …`.
@@ -176,11 +180,11 @@ class Block:
         return self.of(self._source.further(name, contribution=True))
 
     def of(self, values: np.ndarray) -> np.ndarray:
-        """Return the part of a flat array, as long as all weights, that belongs to this block; no copy."""
+        """Return this block's part of a flat array that is as long as all weights; no copy."""
         return values[self._start : self._stop]
 
     def write_back(self) -> None:
-        """Write what differs from the model."""
+        """Write changed values back to the model."""
         for name, copy in self._copies.items():
             arrays, factor = self._source.arrays(name)
             arrays.change(copy, factor, self._start)
@@ -238,7 +242,7 @@ class ModelView(Block):
 
     @property
     def statistics(self) -> np.ndarray:
-        """The values that are not trained: batch norm's running means and variances, frozen layers."""
+        """The values that are not trained: batch norm's running statistics, and frozen layers."""
         return self._copy("statistics")
 
     @statistics.setter
@@ -246,16 +250,16 @@ class ModelView(Block):
         self._assign("statistics", values)
 
     def blocks(self) -> Iterator[Block]:
-        """Go through weights, gradient and anchor block by block, which takes less than half as long for large models.
+        """Yield weights, gradient and anchor block by block, which is faster for large models.
 
-        For what is done to each value by itself:
+        It takes less than half as long, for operations on each value by itself:
 
             for block in model.blocks():
                 block.gradient += mu * (block.weights - block.anchor)
 
         What has been changed in a block is written back when the loop goes on, and its arrays are
-        not to be kept. So is what has been changed in whole arrays before the loop; they have to be
-        asked for anew after it.
+        not to be kept. What has been changed in whole arrays before the loop is written back, too;
+        they have to be asked for anew after it.
         """
         self.write_back()
         for start in range(0, self._size, BLOCK):
@@ -265,10 +269,10 @@ class ModelView(Block):
         self._source.block = None
 
     def write_back(self) -> None:
-        """See `Block.write_back`; with the block of a loop that has been left early."""
+        """See `Block.write_back`; write back the block of a loop that has been left early, too."""
         if self._source.block is not None:
             self._source.block.write_back()
         super().write_back()
 
     def _read_anchor(self) -> np.ndarray:
-        return super()._read_anchor().copy()  # the replica's own will be another exchange's
+        return super()._read_anchor().copy()  # the replica's own array changes with the next exchange

@@ -1,13 +1,15 @@
-"""The options of an algorithm: Pydantic fields that also say what their flags, checks, help and agreement are.
+"""The options of an algorithm: Pydantic fields that also define their flags, checks and help.
 
 An algorithm has a nested class `Options`, whose fields are made with `option`:
 
     class Options(ASGD.Options):
-        staleness: int = option(config.STALENESS, ge=0, help="iterations that a worker may be ahead of the slowest")
+        staleness: int = option(
+            config.STALENESS, ge=0, help="iterations that a worker may be ahead of the slowest"
+        )
 
-From there come the flag `--staleness` with its check, default and help, the keyword
-`SSP(staleness=2)`, the entry `staleness: 2` of a description, what all workers must agree on, and
-what run.json says.
+From it come the flag `--staleness` with its check, default and help, the keyword
+`SSP(staleness=2)`, the entry `staleness: 2` of a description, the agreement of all workers, and the
+value in run.json.
 """
 
 import argparse
@@ -22,9 +24,9 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
-#: Where `option` keeps what Pydantic does not know.
+#: Key under which `option` keeps what Pydantic does not know.
 _KEY = "esync"
-#: Settings that every mode has, and whose values an option may take.
+#: Settings that every mode has, whose values an option may take.
 Shared = Literal["batch_size", "job", "momentum", "state_server"]
 _OptionsT = TypeVar("_OptionsT", bound="Options")
 
@@ -59,10 +61,10 @@ def option(
             written.
         agreed_as: name in the message about workers, or a checkpoint, whose values differ; the
             flag, where not given.
-        ge: least value.
-        gt: value that it is above.
-        le: most value.
-        lt: value that it is below.
+        ge: least allowed value.
+        gt: value that it has to be above.
+        le: largest allowed value.
+        lt: value that it has to be below.
 
     Raises:
         ValueError: there is no such shared setting.
@@ -90,19 +92,19 @@ def inherited(options: "type[Options]", name: str, default: Any) -> Any:
 
 @dataclass(frozen=True)
 class OptionInfo:
-    """What is known about one option of an algorithm.
+    """The facts about one option of an algorithm.
 
     Attributes:
         name: of the field.
         flags: as typed, the long one last; empty where the option has none.
         default: the value where none is given.
-        help: without the default.
+        help: the help, without the default.
         metavar: stands for the value in the help; None: argparse's own.
         per_device: whether workers may have different values.
         shared: the setting of all modes whose value it takes; None: it is an option of its own.
         fixed: whether it must stay as it was when a run is resumed.
         agreed_as: name in messages about differences.
-        kind: the type, and what its values must fulfil.
+        kind: the type, and the conditions on its values.
     """
 
     name: str
@@ -128,13 +130,16 @@ class OptionInfo:
 
     @property
     def meaning(self) -> tuple[Any, ...]:
-        """What must be equal where two algorithms share a flag; a default of None adds nothing to the type."""
+        """Facts that must be equal where two algorithms share a flag.
+
+        A default of None adds nothing to the type.
+        """
         kind, *bounds = get_args(self.kind)
         return self.flags, str(_without_none(kind)), str(bounds), self.metavar, self.help
 
     @property
     def default_text(self) -> str:
-        """The default as it stands in the help; "" where there is nothing to say about it."""
+        """The default as it stands in the help; "" where it need not be mentioned."""
         if self.default is None or self.default is False:
             return ""
         return " ".join(map(str, self.default)) if isinstance(self.default, tuple) else str(self.default)
@@ -147,7 +152,7 @@ class OptionInfo:
 
     @property
     def collection(self) -> bool:
-        """Whether its value consists of several, in whatever form."""
+        """Whether its value consists of several values, in whatever form."""
         kind = _without_none(get_args(self.kind)[0])
         return (get_origin(kind) or kind) in (tuple, list, set, frozenset, dict)
 
@@ -166,11 +171,11 @@ class OptionInfo:
 
     @property
     def negatable(self) -> bool:
-        """Whether it is a switch that is on by default, so that there is a flag `--no-…` to turn it off."""
+        """Whether it is a switch that is on by default, so that a flag `--no-…` turns it off."""
         return self.switch and bool(self.default)
 
     def read(self, text: str) -> Any:
-        """Return the value that a text stands for, or one value of several.
+        """Return the value that a text stands for; for a list, one of its values.
 
         Raises:
             argparse.ArgumentTypeError: it stands for none; the message says what was expected.
@@ -210,7 +215,7 @@ class _OnOrOff(argparse.Action):
         super().__init__([*option_strings, *self._off], dest, nargs=0, **settings)
 
     def __call__(self, parser: argparse.ArgumentParser, namespace: Any, values: Any, flag: str | None = None) -> None:
-        """Set it."""
+        """Set the value."""
         setattr(namespace, self.dest, flag not in self._off)
 
 
@@ -225,7 +230,11 @@ class Options(BaseModel):
 
     @classmethod
     def of(cls: type[_OptionsT], *values: Any, **settings: Any) -> _OptionsT:
-        """Make them from values in the order of `POSITIONAL`, and from values by name; or take them as they are.
+        """Make the options from values.
+
+        Args:
+            values: in the order of `POSITIONAL`; or one object of this class, which is returned.
+            settings: values by name.
 
         Raises:
             TypeError: there is no such option, it is given twice, or the object is another class's.
@@ -253,25 +262,25 @@ class Options(BaseModel):
 
     @classmethod
     def info(cls) -> Iterator[OptionInfo]:
-        """Yield what is known about each of them, in the order of their declaration."""
+        """Yield the facts about each option, in the order of their declaration."""
         for name, field in cls.model_fields.items():
             yield _describe(name, field)
 
     @property
     def agreed(self) -> dict[str, Any]:
-        """Those that all workers must have in common: name in messages → value, as JSON can hold it."""
+        """Options that all workers must have in common: name in messages → value, for JSON."""
         values = self.model_dump(mode="json")
         return {each.agreed_as: values[each.name] for each in self.info() if not each.per_device}
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """Those that a resumed run must have as its checkpoint had them: name in messages → value."""
+        """Options that a resumed run must take from its checkpoint: name in messages → value."""
         values = self.model_dump(mode="json")
         return {each.agreed_as: values[each.name] for each in self.info() if each.fixed}
 
 
 def _facts(field: FieldInfo) -> dict[str, Any]:
-    """Return what `option` was given, without the default."""
+    """Return the arguments of `option`, without the default."""
     extra: Any = field.json_schema_extra
     return dict(extra[_KEY]) if isinstance(extra, dict) and _KEY in extra else {}
 
@@ -296,7 +305,7 @@ def _describe(name: str, field: FieldInfo) -> OptionInfo:
 
 
 def annotated(kind: Any, bounds: Iterable[Any]) -> Any:
-    """Return `Annotated[kind, *bounds, None]`: None, because there has to be something."""
+    """Return `Annotated[kind, *bounds, None]`; None, because there has to be something."""
     return operator.getitem(Annotated, (kind, *bounds, None))
 
 
@@ -317,7 +326,7 @@ def _metavar(choices: tuple[Any, ...]) -> str | None:
 
 
 def expected_values(kind: Any) -> str:
-    """Say what the values of an annotated type are, in words that complete "should be"."""
+    """Return a description of the values of an annotated type that completes "should be"."""
     base, *bounds = get_args(kind) if get_origin(kind) is Annotated else (kind,)
     base = _without_none(base)
     if get_origin(base) in (Union, UnionType):
@@ -347,7 +356,7 @@ def expected_values(kind: Any) -> str:
 
 
 def limits(bounds: Iterable[Any]) -> dict[str, float]:
-    """Return what an annotated number is bounded by: ge, gt, le, lt → the value."""
+    """Return the bounds of an annotated number: ge, gt, le, lt → the value."""
     found: dict[str, float] = {}
     for bound in [inner for each in bounds for inner in (each.metadata if isinstance(each, FieldInfo) else [each])]:
         for name in ("ge", "gt", "le", "lt"):
@@ -357,7 +366,7 @@ def limits(bounds: Iterable[Any]) -> dict[str, float]:
 
 
 def _problem(error: ValidationError, kind: Any, value: Any) -> str:
-    """Say what is wrong with a value, with a check's own message where it has one."""
+    """Return what is wrong with a value, with a check's own message where it has one."""
     for each in error.errors(include_url=False):
         if each["type"] == "value_error":
             return str(each["ctx"]["error"])
@@ -367,7 +376,7 @@ def _problem(error: ValidationError, kind: Any, value: Any) -> str:
 
 
 def _all_problems(cls: type[Options], error: ValidationError) -> str:
-    """Say what is wrong with several options, by their names."""
+    """Return what is wrong with several options, by their names."""
     fields = {each.name: each for each in cls.info()}
     texts: dict[str, str] = {}
     for each in error.errors(include_url=False):

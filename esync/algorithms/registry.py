@@ -1,4 +1,4 @@
-"""The algorithms by name: the built-in ones, and those of other packages once they have been loaded.
+"""The algorithms by name: the built-in ones, and those that have been loaded from outside.
 
 Whatever is derived from the algorithms starts from here: the choices of `--mode` and its flags,
 folders, labels and styles of the figures, the tables in the documentation.
@@ -12,20 +12,21 @@ from typing import Any, TypeVar, get_args
 
 from ..exchange import STATISTICS, WEIGHTS
 from ..rules import RULES
+from ..runtime.output import LABEL_LENGTH, is_label
 from .base import Algorithm, Sends, Style, spare_style
 from .options import OptionInfo, Options
 
 _AlgorithmT = TypeVar("_AlgorithmT", bound=type[Algorithm])
 
-#: What an algorithm may be called: its name is a folder's, too.
+#: Valid names of algorithms, which are names of folders, too.
 NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-#: Behind a folder's name where the workers' shares of the data differ in their distribution.
+#: Suffix of a folder's name where the workers' shares of the data differ in their distribution.
 NON_IID = "-niid"
-#: Stem of a summary's file: visible, and no path.
+#: Values of --partition, up to a colon, with which they do.
+_SKEWED = ("class", "dirichlet")
+#: Valid stems of a summary's file, which is visible and not in another folder.
 _STEM = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
-#: Characters of a label that a figure has room for.
-LABEL_LENGTH = 60
-#: What a flag looks like: a long one, whose words become a name with underscores, …
+#: A long flag, whose words become a name with underscores, …
 _LONG_FLAG = re.compile(r"--[^\W_](?:[^\W_]|-)*")
 #: … and a short one; -m is the mode's, and argparse would take -mu for -m u.
 _SHORT_FLAG = re.compile(r"-(?!m)[^\W\d_][^\W_]*")
@@ -35,18 +36,18 @@ FIGURES = "figures"
 _OTHER_FILES = ("run", "speedup")
 
 
-def is_label(text: str) -> bool:
-    """Whether figures and tables can show a text as a label."""
-    return bool(text) and text == text.strip() and len(text) <= LABEL_LENGTH and text.isprintable()
+def suffix_of(partition: str) -> str:
+    """Return NON_IID if shares made by that --partition differ in their distribution, else ""."""
+    return NON_IID if partition.partition(":")[0] in _SKEWED else ""
 
 
 def is_stem(text: str) -> bool:
-    """Whether a text can be the stem of a summary's file."""
+    """Return whether a text can be the stem of a summary's file."""
     return bool(_STEM.fullmatch(text)) and text.lower() not in _OTHER_FILES
 
 
 def stem_of(*texts: str) -> str:
-    """Return the stem of a summary's file that is made of the first text that has letters for it."""
+    """Return a stem for a summary's file, made of the first text with enough usable characters."""
     stems = (re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:64].strip("-._") for text in texts)
     return next(filter(is_stem, stems), "summary")
 
@@ -63,8 +64,8 @@ def register(
     Args:
         name: the value of `--mode`, and the name of the folder of its logs: lower-case letters,
             digits, ".", "_", "-".
-        label: what figures and tables call it, in up to 60 characters; the name, where not given.
-        style: how it looks in figures; chosen by the name, where not given.
+        label: the name in figures and tables, of up to 60 characters; the name, where not given.
+        style: its look in figures; chosen by the name, where not given.
         summary: stem of the file that summarize writes; the label with hyphens, where not given.
 
     Raises:
@@ -112,7 +113,7 @@ def register(
 
 
 def _check_class(algorithm: type[Algorithm]) -> None:
-    """Refuse a class with an unknown capability, or that cannot be made from options by their names."""
+    """Refuse a class that cannot be made from options by name, or with unknown capabilities."""
     if algorithm.sends not in get_args(Sends):
         raise ValueError(
             f"{algorithm.__qualname__}.sends is {algorithm.sends!r}, but should be one of {', '.join(get_args(Sends))}"
@@ -137,7 +138,7 @@ def _check_class(algorithm: type[Algorithm]) -> None:
 
 
 def _check_options(algorithm: type[Algorithm]) -> None:
-    """Refuse a class that lacks options of its base classes, and options without a default or with unusable flags."""
+    """Refuse options without a default or with unusable flags, and missing ones of base classes."""
     owner = f"{algorithm.__qualname__}.Options"
     for base in algorithm.__bases__:
         needed = getattr(base, "Options", Options)
@@ -201,7 +202,7 @@ def _shown(option: OptionInfo) -> str:
 
 @functools.cache  # every flag of a command line asks every algorithm
 def options_of(algorithm: type[Algorithm]) -> tuple[OptionInfo, ...]:
-    """Return what is known about each option of an algorithm."""
+    """Return the facts about each option of an algorithm."""
     return tuple(algorithm.Options.info())
 
 
@@ -211,7 +212,7 @@ def flags_of(algorithm: type[Algorithm]) -> dict[str, OptionInfo]:
 
 
 def all_flags() -> dict[str, OptionInfo]:
-    """Return the options with flags of all algorithms, those that several share once."""
+    """Return the options with flags of all algorithms; shared ones appear once."""
     found: dict[str, OptionInfo] = {}
     for algorithm in ALGORITHMS.values():
         for dest, each in flags_of(algorithm).items():

@@ -1,4 +1,4 @@
-"""SCAFFOLD (Karimireddy et al., ICML 2020): local SGD whose workers correct each other's drift by control variates."""
+"""SCAFFOLD (Karimireddy et al., ICML 2020): local SGD with control variates against drift."""
 
 from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
@@ -48,9 +48,10 @@ class SCAFFOLD(LocalSGD):
     """
 
     class Options(LocalSGD.Options):
-        """The options of local SGD, but for what the mean of control variates cannot be combined with.
+        """The options of local SGD, without those that do not fit control variates.
 
-        Every worker counts the same in it, and it comes with the weights that it belongs to.
+        Every worker counts the same in their mean, and it comes with the weights that it belongs
+        to.
         """
 
         weighting: Literal["uniform"] = option(
@@ -67,17 +68,17 @@ class SCAFFOLD(LocalSGD):
     vectors: ClassVar[Mapping[str, str]] = {CONTROL: "add_participants_share"}
 
     def start(self, context: AlgorithmContext) -> None:
-        """Connect, and begin with the common model; c is 0 at the start of a run."""
+        """Connect to the other workers, and begin with the common model; c is 0 at first."""
         super().start(context)
         self.control: np.ndarray = self.replica.further[CONTROL].values.copy()
 
     def before_local_step(self, model: ModelView) -> None:
-        """Correct the gradient."""
+        """Correct the gradient by the control variates."""
         for block in model.blocks():
             block.gradient += block.common(CONTROL) - block.of(self.control)
 
     def before_exchange(self, model: ModelView) -> None:
-        """Renew this worker's control variate, and send by how much."""
+        """Update this worker's control variate, and send its change."""
         for block in model.blocks():
             own, common, sent = block.of(self.control), block.common(CONTROL), block.contribution(CONTROL)
             np.negative(common if self._everyone_there else own, out=sent)
@@ -87,7 +88,7 @@ class SCAFFOLD(LocalSGD):
 
     @property
     def _everyone_there(self) -> bool:
-        """Whether all workers have had a part in the rounds, as of the last exchange."""
+        """Whether all workers took part in the rounds, as of the last exchange."""
         result, exchange = self.result, self.exchange
         return result is not None and exchange is not None and len(result.members) == exchange.workers
 
@@ -96,7 +97,7 @@ class SCAFFOLD(LocalSGD):
         return {CONTROL: self.control}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go on with a checkpoint's."""
+        """Go on with a checkpoint's control variate."""
         if state[CONTROL].shape != self.control.shape:
             raise ValueError(f"its control variate has {state[CONTROL].size} values instead of {self.control.size}")
         self.control = state[CONTROL]

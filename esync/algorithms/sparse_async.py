@@ -1,4 +1,7 @@
-"""The base of GD-async, DGC-async and DGS: after every iteration a sparse step up, a sparse difference back."""
+"""The base of GD-async, DGC-async and DGS: sparse exchanges after every iteration.
+
+A worker sends a sparse step, and gets a sparse difference back.
+"""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -15,15 +18,15 @@ from .options import option
 
 
 class SparseAsync(Algorithm):
-    """Asynchronous SGD whose messages hold what is largest; the rest waits on the worker, or on the server.
+    """Asynchronous SGD whose messages hold the largest values only.
 
-    The step (learning rate, momentum, weight decay) is made on the worker, with its own
-    hyper-parameters of the moment. Of the batch-norm statistics every SPARSE_STATISTICS_EVERY-th
-    exchange of a worker carries the latest.
+    The rest waits on the worker, or on the server. The step (learning rate, momentum, weight decay)
+    is taken on the worker, with its own present hyper-parameters. The latest batch-norm statistics
+    are part of every SPARSE_STATISTICS_EVERY-th exchange of a worker.
     """
 
     class Options(OwnStatisticsOptions):
-        """The sparsity of messages."""
+        """The options of the messages' sparsity."""
 
         POSITIONAL: ClassVar[tuple[str, ...]] = ("ratio", "secondary_ratio", "values", "dense_below", "statistics")
         ratio: float = option(
@@ -67,11 +70,11 @@ class SparseAsync(Algorithm):
         """Make the worker's side of the method (`sparse.compressors`)."""
 
     def momentum(self, hyper: Hyper) -> float:
-        """The momentum of this moment."""
+        """Return the present momentum."""
         return hyper.momentum
 
     def start(self, context: AlgorithmContext) -> None:
-        """Connect, and begin with the common model."""
+        """Connect to the other workers, and begin with the common model."""
         from ..exchange.codecs.sparse.selection import Selection
 
         super().start(context)
@@ -87,7 +90,7 @@ class SparseAsync(Algorithm):
         self._gradient = np.empty(self.replica.weights.size, np.float32)
 
     def step(self, batch_size: int) -> None:
-        """Send the largest of what has been gathered, add what comes back to the weights."""
+        """Send the largest of the gathered values, and add the answer to the weights."""
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         self._prepare_gradient(batch_size)
@@ -107,7 +110,7 @@ class SparseAsync(Algorithm):
         self._count(result)
 
     def unsent(self) -> dict[str, Any]:
-        """See `Algorithm.unsent`; this worker's statistics are sent now and then only."""
+        """See `Algorithm.unsent`; this worker's statistics, seldom sent, are part of it."""
         replica = self.replica
         replica.open()
         statistics = values_of(replica.statistics)
@@ -128,7 +131,7 @@ class SparseAsync(Algorithm):
         replica.close()
 
     def _with_statistics(self, vectors: Mapping[str, Source]) -> dict[str, Any]:
-        """As in the dense modes, but only now and then: beside sparse messages statistics are not small."""
+        """Do as in the dense modes, but seldom: beside sparse messages statistics are not small."""
         due = self._sent % config.SPARSE_STATISTICS_EVERY == 0
         return super()._with_statistics(vectors) if due else {"vectors": vectors}
 
@@ -147,10 +150,10 @@ class SparseAsync(Algorithm):
 
 
 class SparseAsyncWithMomentum(SparseAsync):
-    """With a momentum of its own, for an optimizer that has none."""
+    """`SparseAsync` with a momentum of its own, for an optimizer that has none."""
 
     class Options(SparseAsync.Options):
-        """The momentum."""
+        """The options of the messages' sparsity, and the momentum."""
 
         POSITIONAL: ClassVar[tuple[str, ...]] = (
             "ratio",
@@ -165,7 +168,7 @@ class SparseAsyncWithMomentum(SparseAsync):
     options: Options
 
     def momentum(self, hyper: Hyper) -> float:
-        """Return the optimizer's, or the one given as an option."""
+        """Return the optimizer's momentum, or if it has none, that of the options."""
         return hyper.momentum or self.options.momentum
 
     def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:

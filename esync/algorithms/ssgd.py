@@ -22,6 +22,6 @@ class SSGD(EveryIteration):
     elastic = True
     serverless = True
 
-    def service(self) -> Specification:
+    def specification(self) -> Specification:
         """Ask for one step of the optimizer with the mean gradient of all workers."""
-        return self._optimizers_service(synchronous=True)
+        return self._optimizer_specification(synchronous=True)

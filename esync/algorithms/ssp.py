@@ -1,4 +1,7 @@
-"""SSP, stale synchronous parallel (Ho et al., NeurIPS 2013): asynchronous SGD in which nobody gets too far ahead."""
+"""SSP, stale synchronous parallel (Ho et al., 2013): asynchronous SGD with bounded staleness.
+
+The paper is of NeurIPS 2013.
+"""
 
 from typing import ClassVar
 
@@ -14,13 +17,13 @@ from .registry import register
 class SSP(ASGD):
     """ASGD, but a worker that is more than s iterations ahead of the slowest one waits for it.
 
-    The waiting is the servers' affair: they use every gradient at once, and answer it when its
-    worker may go on, with the weights as they are then. With s = 0 all iterations begin together;
-    with a large s this is ASGD.
+    The servers do the waiting: they use every gradient at once, and answer it when its worker may
+    go on, with the weights as they are then. With s = 0 all iterations begin together; with a large
+    s this is ASGD.
     """
 
     class Options(ASGD.Options):
-        """The bound on staleness."""
+        """The options of ASGD, and the bound on staleness."""
 
         POSITIONAL: ClassVar[tuple[str, ...]] = ("staleness", "statistics")
         staleness: int = option(
@@ -30,6 +33,9 @@ class SSP(ASGD):
     options: Options
     elastic = False
 
-    def service(self) -> Specification:
-        """Ask for one step of the optimizer with every gradient, answered when its worker may go on."""
-        return self._optimizers_service(synchronous=False, staleness=self.options.staleness)
+    def specification(self) -> Specification:
+        """Ask for one step of the optimizer with every gradient, and for delayed answers.
+
+        A gradient is answered when its worker may go on.
+        """
+        return self._optimizer_specification(synchronous=False, staleness=self.options.staleness)

@@ -1,20 +1,33 @@
-"""The schedule of Sync-Switch: segments of synchronous (BSP) and asynchronous (ASP) training, in samples.
+"""The schedule of Sync-Switch: segments of synchronous (BSP) and asynchronous (ASP) training.
 
 Published schedules are lists with one entry per segment; ends are *global steps*: a step of BSP
 uses the batches of all workers, a step of ASP one worker's. Here everything is turned into samples,
-so that neither the number of workers nor the place of a switch shifts what depends on how far the
-training is (the learning rate, for instance).
+so that what depends on how far the training is (the learning rate, for instance) is not shifted by
+the number of workers or the place of a switch.
 """
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 
 from .. import config
 
-#: What --hparams may say about a segment.
+#: Names that --hparams may set for a segment.
 HYPER_PARAMETERS = ("learning_rate", "momentum", "weight_decay")
+
+#: What may become of the momentum at a switch from BSP to ASP: value of --switch-momentum → the
+#: factor of the momentum, given the number of workers and how much of the ramp is over (1: all).
+MOMENTUM_AT_SWITCH: dict[str, Callable[[int, float], float]] = {
+    "keep": lambda workers, ramped: 1.0,
+    "reset": lambda workers, ramped: 1.0,  # it is the buffer that begins anew
+    "zero": lambda workers, ramped: 0.0,
+    "scale": lambda workers, ramped: 1 / workers,
+    "linear": lambda workers, ramped: min(1.0, (1 + math.floor(ramped * (workers - 1))) / workers),
+    "doubling": lambda workers, ramped: min(1.0, 2 ** math.floor(ramped * math.ceil(math.log2(workers))) / workers),
+}
+KEEP, RESET = "keep", "reset"
+RAMPS = ("linear", "doubling")
 
 
 @dataclass(frozen=True)
@@ -25,7 +38,7 @@ class ScheduleSegment:
         synchronous: whether it is BSP.
         end: samples of all workers by which it is over.
         evaluate_every: global steps between two evaluations; None: as the run has it.
-        hyper: hyper-parameters that are other ones than the run's.
+        hyper: hyper-parameters that differ from the run's.
     """
 
     synchronous: bool
@@ -36,7 +49,7 @@ class ScheduleSegment:
 
 @dataclass(frozen=True)
 class SwitchPlan:
-    """The segments of a run, in order; the last one's end is that of the run."""
+    """The segments of a run, in order; the run ends with the last one."""
 
     segments: tuple[ScheduleSegment, ...]
 
@@ -52,7 +65,7 @@ class SwitchPlan:
 
     @property
     def order(self) -> str:
-        """1 for BSP and 0 for ASP, one digit per segment."""
+        """The kinds of the segments, one digit each: 1 for BSP and 0 for ASP."""
         return "".join("1" if segment.synchronous else "0" for segment in self.segments)
 
     def at(self, samples: float, together: float | None = None) -> ScheduleSegment:
@@ -63,8 +76,8 @@ class SwitchPlan:
         taken from the asynchronous ones.
 
         Args:
-            samples: that all workers have used so far.
-            together: those of them that were used synchronously; None: as many as planned.
+            samples: number of samples that all workers have used so far.
+            together: number of those that were used synchronously; None: as many as planned.
         """
         return next(self._unfinished(samples, together), self.segments[-1])
 
@@ -78,8 +91,34 @@ class SwitchPlan:
         return next(segments, self.at(samples, together))
 
     def asynchronous_left(self, samples: float, together: float) -> float:
-        """Return how many of the samples planned for asynchronous training have not been used yet."""
+        """Return the samples planned for asynchronous training that have not been used yet."""
         return self.samples - self.planned_together(self.samples) - (samples - together)
+
+    def since_switch(self, samples: float, together: float) -> float | None:
+        """Return the samples trained asynchronously since the switch from BSP, as the schedule has it.
+
+        A detour uses the samples of the next asynchronous segments, and so they count for it.
+
+        Args:
+            samples: number of samples that all workers have used so far.
+            together: number of those that were used synchronously.
+
+        Returns:
+            The number of samples; None where no synchronous segment comes before.
+        """
+        asynchronously, planned = samples - together, 0.0
+        switched_at: float | None = None
+        after_synchronous = False
+        for begin, segment in self._with_begins():
+            if segment.synchronous:
+                after_synchronous = True
+                continue
+            if after_synchronous:
+                switched_at, after_synchronous = planned, False
+            planned += segment.end - begin
+            if asynchronously < planned:
+                break
+        return None if switched_at is None else max(0.0, asynchronously - switched_at)
 
     def planned_together(self, samples: float) -> float:
         """Return how many of the first `samples` the schedule uses synchronously."""
@@ -100,13 +139,13 @@ class SwitchPlan:
                 yield segment
 
     def _with_begins(self) -> Iterator[tuple[float, ScheduleSegment]]:
-        """Yield every segment behind the number of samples at which it begins."""
+        """Yield every segment, preceded by the number of samples at which it begins."""
         return zip([0.0, *(segment.end for segment in self.segments)], self.segments, strict=False)
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """The schedule that was asked for; a plan comes out of it once the number of workers is known.
+    """The requested schedule; it becomes a plan once the number of workers is known.
 
     Args:
         order: 1 for BSP, anything else for ASP, one character per segment.
@@ -160,7 +199,12 @@ class Schedule:
         return self._kinds[0]
 
     def plan(self, workers: int, batch_size: int, samples: float) -> SwitchPlan:
-        """The plan for so many workers; `samples` is where the run ends otherwise, infinite where nothing says so.
+        """Return the plan for a number of workers.
+
+        Args:
+            workers: number of workers.
+            batch_size: samples of a worker's batch.
+            samples: samples after which the run ends in any case; infinite where that is open.
 
         Raises:
             ValueError: nothing says how long the run is.
@@ -189,7 +233,7 @@ class Schedule:
 
 
 def parse_hyper(text: str) -> dict[str, float]:
-    """Read name=value,name=value; ValueError says what cannot be read."""
+    """Parse name=value,name=value; ValueError says which part cannot be parsed."""
     if text in ("", "-"):
         return {}
     found = {}
@@ -208,7 +252,9 @@ def parse_hyper(text: str) -> dict[str, float]:
 
 
 def parse_decay(text: str) -> tuple[tuple[float, float], ...]:
-    """Read SHARE:FACTOR,… (shares of the run's samples, ascending; factors of the first learning rate); "": none.
+    """Parse SHARE:FACTOR,…, the factors of the learning rate; "" is none.
+
+    Shares are of the run's samples, ascending; factors multiply the first learning rate.
 
     Raises:
         ValueError: it is something else.
@@ -227,5 +273,5 @@ def parse_decay(text: str) -> tuple[tuple[float, float], ...]:
 
 
 def decayed(decay: Sequence[tuple[float, float]], done: float) -> float:
-    """The factor of the learning rate when that share of the samples has been used."""
+    """Return the factor of the learning rate when that share of the samples has been used."""
     return next((factor for share, factor in reversed(decay) if done >= share), 1.0)

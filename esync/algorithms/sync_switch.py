@@ -1,7 +1,11 @@
-"""Sync-Switch (Li, Mangoubi, Xu, Guo, ICDCS 2021): synchronous SGD first, asynchronous later, switched in place."""
+"""Sync-Switch (Li, Mangoubi, Xu, Guo, ICDCS 2021): synchronous SGD first, asynchronous SGD later.
+
+The switch happens in place.
+"""
 
 import logging
 import os
+import re
 from argparse import Namespace
 from collections.abc import Sequence, Set
 from dataclasses import asdict, replace
@@ -16,12 +20,23 @@ from ..coordination.stragglers import Detection
 from ..exchange import Exchange, Payload, Specification
 from ..exchange.protocol.resume_negotiation import ResumeState
 from ..exchange.protocol.round_state import Limits
+from ..rules import RESET_MOMENTUM
 from ..runtime.futures import Handle
 from .base import OwnStatisticsOptions, Style
 from .every_iteration import EveryIteration
 from .options import option
 from .registry import register
-from .switch_schedule import HYPER_PARAMETERS, Schedule, SwitchPlan, decayed, parse_decay
+from .switch_schedule import (
+    HYPER_PARAMETERS,
+    KEEP,
+    MOMENTUM_AT_SWITCH,
+    RAMPS,
+    RESET,
+    Schedule,
+    SwitchPlan,
+    decayed,
+    parse_decay,
+)
 
 log = logging.getLogger(__name__)
 
@@ -39,12 +54,12 @@ def _checked_decay(text: str) -> str:
 class SyncSwitch(EveryIteration):
     """BSP and ASP on the same servers; weights and momentum stay where they are at a switch.
 
-    The leader, rank 0 unless the rounds go on without it, asks for the switch with its commit of a
-    segment's last round; the servers' status tells all workers together with the end of that round,
-    and every commit says how it is to be used. What an online policy wants goes the same way.
-    Whoever notices first that the samples of an asynchronous segment are used up asks for the way
-    back. A worker that the rounds do not wait for trains on with the others' model, and its
-    gradients are discarded, so that its speed can still be told.
+    The leader, which is rank 0 unless the rounds go on without it, asks for the switch with its
+    commit of a segment's last round; the servers' status tells all workers together with the end of
+    that round, and every commit says how it is to be used. The directives of an online policy
+    travel in the same way. Whichever worker notices first that the samples of an asynchronous
+    segment are used up asks for the way back. A worker that the rounds do not wait for trains on
+    with the others' model, and its gradients are discarded, so that its speed can still be told.
 
     A detour to asynchronous training (policy greedy) uses samples that the schedule has for its
     asynchronous segments: a segment ends when as many samples as it has were used in its own way,
@@ -54,17 +69,18 @@ class SyncSwitch(EveryIteration):
     in ASP, the momentum's buffer kept as it is. It holds gradients (v ← μ·v + g; w ← w − rate·v),
     so that another learning rate does not scale what has been gathered. Weight decay is part of g,
     and is scaled by n with it. Where rounds go on without m workers, n − m takes the place of n.
+    With the option `switch_momentum` something else becomes of the momentum at a switch to ASP.
 
     In Python the options of a schedule and of a policy may also be given as objects: `schedule`
     (`Schedule`), `decay` (pairs of a share of the samples and a factor) and `watching`
     (`OnlinePolicySettings`; None: nothing is done about stragglers).
 
     Attributes:
-        plan: once started.
+        plan: the segments in samples, once started.
     """
 
     class Options(OwnStatisticsOptions):
-        """When it switches, what each segment trains with, and what is done about stragglers."""
+        """The options of the schedule, of its segments, and of the policy for stragglers."""
 
         switch_order: str = option(
             config.SWITCH_ORDER,
@@ -93,6 +109,19 @@ class SyncSwitch(EveryIteration):
             "",
             metavar="SHARE:FACTOR",
             help="factor of the learning rate from a share of all samples on: 0.5:0.1,0.75:0.01 (default: it stays)",
+        )
+        switch_momentum: Literal["keep", "reset", "zero", "scale", "linear", "doubling"] = option(
+            "keep",
+            help="what becomes of the momentum at a switch from synchronous to asynchronous: it stays (keep), its "
+            "buffer begins anew (reset), there is none any more (zero), it is divided by the number of workers n "
+            "(scale), or that quotient grows back by 1/n at a time (linear), or to twice as much (doubling)",
+        )
+        momentum_ramp: float = option(
+            config.MOMENTUM_RAMP,
+            gt=0,
+            le=1,
+            metavar="SHARE",
+            help="share of all samples after which --switch-momentum linear or doubling has the whole momentum back",
         )
         online_policy: Literal["none", "elastic", "greedy"] | None = option(
             None,
@@ -127,16 +156,21 @@ class SyncSwitch(EveryIteration):
         @model_validator(mode="after")
         def _fits(self) -> "SyncSwitch.Options":
             self.schedule  # noqa: B018 - its lists fit each other
+            if self.switch_momentum != KEEP and not re.search("1[^1]", self.switch_order):
+                raise ValueError(
+                    f"switch-momentum {self.switch_momentum} is for a switch from synchronous to asynchronous, but "
+                    f"switch order {self.switch_order} has none: leave it out, or choose an order such as 10"
+                )
             return self
 
         @property
         def schedule(self) -> Schedule:
-            """The schedule that they describe; ValueError where its lists do not fit each other."""
+            """Schedule that the options describe; ValueError where its lists do not fit."""
             return Schedule(self.switch_order, self.train_steps, self.bsp_share, self.ckpt_frequency, self.hparams)
 
         @property
         def watching(self) -> OnlinePolicySettings | None:
-            """What the state server is to look for; None: nothing, or no state server is known."""
+            """Settings for the state server's policy; None: no policy, or no known server."""
             policy = self.online_policy
             if policy is None:
                 known = self.state_server or os.environ.get("ESYNC_STATE_SERVER")
@@ -186,6 +220,8 @@ class SyncSwitch(EveryIteration):
         needless = typed & set(_DETECTION)
         if needless and options.online_policy == "none":
             raise ValueError(f"--{min(needless).replace('_', '-')} makes no sense with --online-policy none")
+        if "momentum_ramp" in typed and options.switch_momentum not in RAMPS:
+            raise ValueError(f"--momentum-ramp needs --switch-momentum {' or '.join(RAMPS)}")
         if not options.train_steps and not options.epochs:
             raise ValueError(f"--mode {cls.name} needs --train-steps, or --epochs of which --bsp-share is synchronous")
 
@@ -196,24 +232,30 @@ class SyncSwitch(EveryIteration):
 
     @property
     def effective_options(self) -> dict[str, Any]:
-        """See `Algorithm.effective_options`; the policy is the one that is followed."""
+        """See `Algorithm.effective_options`; the policy is the one in effect."""
         followed = self._watching.policy if self._watching is not None else "none"
         share = self.plan.bsp_share if self.plan is not None else self.options.bsp_share
         return {**super().effective_options, "online_policy": followed, "bsp_share": share}
 
     @property
     def checkpoint_terms(self) -> dict[str, Any]:
-        """What a plan is made of; see `Algorithm.checkpoint_terms`."""
-        return {
-            "batch size": self.options.batch_size,
+        """The settings that make up a plan; see `Algorithm.checkpoint_terms`."""
+        options = self.options
+        terms = {
+            "batch size": options.batch_size,
             "schedule": str(self._schedule),
             "decay of the learning rate": str(self._decay),
             "online policy": str(self._watching),
         }
+        if options.switch_momentum != KEEP:  # checkpoints of earlier versions do not have it
+            terms["momentum at the switch"] = options.switch_momentum
+        if options.switch_momentum in RAMPS:
+            terms["momentum ramp"] = options.momentum_ramp
+        return terms
 
     @property
     def terms(self) -> dict[str, Any]:
-        """What a plan is made of, and which statistics are evaluated; see `Algorithm.terms`."""
+        """The settings that make up a plan, and the evaluated statistics; see `Algorithm.terms`."""
         return {**self.checkpoint_terms, "evaluated statistics": self.options.statistics}
 
     @property
@@ -230,16 +272,17 @@ class SyncSwitch(EveryIteration):
 
     @property
     def facts(self) -> dict[str, Any]:
-        """The share of the samples so far that was used synchronously; `bsp_share` is the planned one."""
+        """Share of the samples used synchronously so far; `bsp_share` is the planned one."""
         samples, together = self._done
         return {"bsp_share_done": together / samples if samples else None}
 
-    def service(self) -> Specification:
-        """SGD whose buffer outlives a switch; it begins as the schedule does."""
-        return Specification(rule="momentum_sgd", synchronous=self.synchronous)
+    def specification(self) -> Specification:
+        """Ask for SGD whose buffer outlives a switch; it begins as the schedule does."""
+        scalars = {RESET_MOMENTUM: "maximum"} if self.options.switch_momentum == RESET else {}
+        return Specification(rule="momentum_sgd", synchronous=self.synchronous, scalars=scalars)
 
     def _limits(self, exchange: Exchange) -> Limits:
-        """The schedule's end ends the run, too."""
+        """Return the limits of the run, with the end of the schedule."""
         limits = self.context.limits
         self.plan = self._schedule.plan(exchange.workers, self.options.batch_size, limits.samples)
         return replace(limits, samples=min(limits.samples, self.plan.samples))
@@ -261,7 +304,10 @@ class SyncSwitch(EveryIteration):
         self.round = exchange.exchanges
 
     def _payload(self, batch_size: int) -> Payload:
-        """The gradient with the hyper-parameters of this segment; the leader's says what holds from now on."""
+        """Return the gradient with this segment's hyper-parameters.
+
+        The leader's payload says what holds from now on.
+        """
         payload = super()._payload(batch_size)
         if self.plan is None or self.result is None or self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
@@ -287,24 +333,39 @@ class SyncSwitch(EveryIteration):
             after = not ((directive.asynchronous or not leads) and self.plan.asynchronous_left(*then) > late)
             wanted = directive.excluded
         discard = self.synchronous and self.exchange.rank in excluded
+        switch = after if asks and after != self.synchronous else None
+        resets = switch is False and self.options.switch_momentum == RESET
         return replace(
             payload,
             learning_rate=rate * (workers if self.synchronous else 1),
-            momentum=hyper.get("momentum", payload.momentum),
+            momentum=self._momentum(payload.momentum),
             weight_decay=hyper.get("weight_decay", payload.weight_decay),
             together=self.synchronous,
-            switch=after if asks and after != self.synchronous else None,
+            switch=switch,
+            scalars={RESET_MOMENTUM: 1.0} if resets else {},
             discard=discard,
             excluded=wanted if leads and self.synchronous and set(wanted) != set(excluded) else None,
         )
 
     def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
-        """See `Algorithm.moving_without_gradient`; the segment may have hyper-parameters of its own."""
+        """See `Algorithm.moving_without_gradient`; hyper-parameters are the segment's."""
         hyper = self.plan.settings(self.synchronous, *self._done).hyper if self.plan is not None else {}
-        return super().moving_without_gradient(hyper.get("momentum", momentum), hyper.get("weight_decay", weight_decay))
+        return super().moving_without_gradient(self._momentum(momentum), hyper.get("weight_decay", weight_decay))
+
+    def _momentum(self, given: float) -> float:
+        """Return the momentum of the next step, where `given` is the optimizer's."""
+        if self.plan is None:
+            return given
+        samples, together = self._done
+        momentum = self.plan.settings(self.synchronous, samples, together).hyper.get("momentum", given)
+        since = None if self.synchronous else self.plan.since_switch(samples, together)
+        if since is None or self.exchange is None:
+            return momentum
+        ramped = since / (self.options.momentum_ramp * self.plan.samples)
+        return momentum * MOMENTUM_AT_SWITCH[self.options.switch_momentum](self.exchange.workers, ramped)
 
     def step(self, batch_size: int) -> None:
-        """Send the gradient, take the new model; go on as the servers say."""
+        """Send the gradient, take over the new model, and go on as the servers say."""
         if self.plan is None or self.result is None or self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         before, result = self.round, self.result
@@ -334,14 +395,13 @@ class SyncSwitch(EveryIteration):
         together = self.result.samples_together
         return self.result.samples, self.plan.planned_together(self.result.samples) if together is None else together
 
-    def _regained(self, progress: ResumeState) -> ResumeState:
-        """Take the schedule's word for a checkpoint that does not tell how much was done synchronously."""
-        books = progress.books
-        if self.plan is None or books is None or books.samples_together is not None:
-            return progress
-        return replace(
-            progress, books=replace(books, samples_together=round(self.plan.planned_together(books.samples)))
-        )
+    def _complete_resume_state(self, state: ResumeState) -> ResumeState:
+        """Assume the schedule's synchronous share for a checkpoint that does not record it."""
+        progress = state.progress
+        if self.plan is None or progress is None or progress.samples_together is not None:
+            return state
+        planned = round(self.plan.planned_together(progress.samples))
+        return replace(state, progress=replace(progress, samples_together=planned))
 
     def _follow(self) -> None:
         if self.result is not None and self.result.synchronous is not None:
@@ -349,7 +409,7 @@ class SyncSwitch(EveryIteration):
 
 
 class StragglerClient:
-    """A worker's side of an online policy: tells its own seconds, and knows what the state server wants.
+    """A worker's side of an online policy: tells its own seconds, and keeps the directive.
 
     Steps are told one after the other, without waiting for answers; steps that end meanwhile are
     told together.
@@ -368,7 +428,7 @@ class StragglerClient:
         self.directive = PolicyDirective()
 
     def step(self, seconds: float) -> None:
-        """Note that a step has taken this worker so many seconds of its own."""
+        """Note that a step has taken this worker that many seconds of its own."""
         self._steps += 1
         self._seconds += seconds
         if self._question is not None:

@@ -2,7 +2,8 @@
 
 `mode` reads the mode and the options of its algorithm. The flags that all modes have are groups
 (`flag_types.FlagGroup`) in `training`, `outputs` and `cluster`; every flag is checked here. May
-import `algorithms`, `config`, `data`, `exchange` (names only), `runtime` and `version`.
+import `algorithms`, `config`, `data`, `exchange` and `models` (names only), `runtime` and
+`version`.
 """
 
 import argparse
@@ -19,10 +20,9 @@ from .cluster import CLUSTER, COLLECTIVE, STATE_SERVER
 from .flag_types import count
 from .mode import algorithm_of, choose_algorithm, effective, given_state_server, modes_with
 from .outputs import CHECKPOINTS, LOGS
-from .training import DATA, DEVICE, NETWORKS, TRAINING
+from .training import DATA, DEVICE, TRAINING
 
 __all__ = [
-    "NETWORKS",
     "algorithm_of",
     "build_parser",
     "choose_algorithm",
@@ -39,12 +39,15 @@ __all__ = [
 ]
 
 
-#: In the order of --help.
+#: The groups of flags in the order of --help.
 GROUPS = (TRAINING, DATA, DEVICE, LOGS, CHECKPOINTS, STATE_SERVER, COLLECTIVE, CLUSTER)
 
 
 def modes_of(name: str) -> tuple[str, ...] | None:
-    """Return the modes in which a flag, given by the name of its value, makes sense; None: all of them."""
+    """Return the modes in which a flag, given by its destination, makes sense.
+
+    None stands for all modes.
+    """
     if name == mode.USE_DCASGD:
         return mode.modes_with_dcasgd()
     for group in GROUPS:
@@ -59,13 +62,13 @@ def build_parser(
     words: Sequence[str] | None = None,
     kind: type[argparse.ArgumentParser] = argparse.ArgumentParser,
 ) -> argparse.ArgumentParser:
-    """Return the parser, an object of class `kind`; defaults come from config.py.
+    """Return the worker's parser, whose defaults come from config.py.
 
     Args:
-        program: its name.
-        description: what it does.
-        words: the command line, whose mode decides on the flags; None: the flags of all modes,
-            without defaults.
+        program: the program's name.
+        description: the program's description in --help.
+        words: the command line, whose mode determines the flags. None stands for the flags of all
+            modes, without defaults.
         kind: class of the parser.
     """
     parser = kind(
@@ -98,11 +101,11 @@ def build_parser(
 
 @contextlib.contextmanager
 def reporting_conflicts(parser: argparse.ArgumentParser, algorithm: type[Algorithm] | None = None) -> Iterator[None]:
-    """Add flags to a parser; if an algorithm's option has one of them already, that is an error which says so.
+    """Report it as an error if flags added in the `with` block conflict with an algorithm's.
 
     Args:
-        parser: to which they are added in the with statement.
-        algorithm: whose options it has; None: those of all.
+        parser: the parser to which the block adds flags.
+        algorithm: the algorithm whose options the parser has; None stands for all algorithms.
     """
     before = list(parser._actions)
     taken = {"algorithm", "given", *(action.dest for action in before)}
@@ -117,10 +120,12 @@ def reporting_conflicts(parser: argparse.ArgumentParser, algorithm: type[Algorit
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> argparse.Namespace:
-    """Parse and check what one flag alone cannot tell; a mistake ends the program with exit code 2.
+    """Parse a command line, and check its flags together.
 
-    The result has, beside the flags' values, the class of the `algorithm` and the names of the
-    flags that were `given`.
+    A mistake ends the program with exit code 2.
+
+    Beside the flags' values, the result has the class of the `algorithm` and the names of the flags
+    that were `given`.
     """
     typed = given(parser, arguments)
     options = parser.parse_args(arguments)
@@ -146,27 +151,30 @@ def read(
     words: Sequence[str] | None = None,
     kind: type[argparse.ArgumentParser] = argparse.ArgumentParser,
 ) -> argparse.Namespace:
-    """Parse and check a command line, the process's own where none is given; see `build_parser` and `parse`."""
+    """Parse and check a command line, by default that of the process.
+
+    See `build_parser` and `parse`.
+    """
     typed = sys.argv[1:] if words is None else words
     return parse(build_parser(program, description, typed, kind), typed)
 
 
 def expand_paths(options: argparse.Namespace) -> None:
-    """Replace `~` in the folders of these options by the home directory here, where they are used.
+    """Replace `~` in the folders of these options by this machine's home directory.
 
-    `parse` leaves it: launch passes the flags on to other machines, where it means another folder.
-    `data_dir` is looked up by `data.find_data_dir`, which does the same.
+    `parse` does not, because launch passes the flags on to other machines, where it means another
+    folder. For `data_dir`, `data.find_data_dir` does it.
 
     Raises:
-        NoHomeError: no such home directory is known.
+        NoHomeError: there is no such home directory.
     """
-    for name in ("log_dir", "checkpoint_dir"):
+    for name in ("log_dir", "checkpoint_dir", "tensorboard"):
         if getattr(options, name):
             setattr(options, name, str(expanded(getattr(options, name))))
 
 
 def given(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> set[str]:
-    """Return the names of the flags that were really typed."""
+    """Return the destinations of the flags that are on the command line."""
     # A flag whose default is suppressed has no value unless it is typed.
     names = [action.dest for action in parser._actions if action.default is not argparse.SUPPRESS]
     namespace = argparse.Namespace(**dict.fromkeys(names, argparse.SUPPRESS))

@@ -1,4 +1,4 @@
-"""Flags of the cluster: the state server, collectives, and how long to wait for whom."""
+"""Flags of the cluster: the state server, collectives, and how long to wait for others."""
 
 import argparse
 from collections.abc import Mapping, Set
@@ -59,7 +59,7 @@ def _add_collectives(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_collectives(options: argparse.Namespace, typed: Set[str]) -> None:
-    """Refuse what needs a server where there is none."""
+    """Refuse flags that need a server if there is none."""
     if options.collective == "ps":
         return
     if not options.algorithm.serverless:
@@ -88,7 +88,7 @@ _CLUSTER_CONDITIONS: Mapping[str, Condition] = {"elastic": lambda algorithm: alg
 
 
 def _add_cluster(parser: argparse.ArgumentParser) -> None:
-    cluster = parser.add_argument_group("cluster", "Where the others are is said by the DMLC_* variables of MXNet.")
+    cluster = parser.add_argument_group("cluster", "MXNet's DMLC_* variables say where the other processes are.")
     add = cluster.add_argument
     add(
         "--start-timeout",
@@ -112,7 +112,11 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
         help="seconds that the others wait for another worker in the place of one that is gone, before the run ends; "
         "the launcher's workers are waited for as long as it replaces them (default: %(default)s)",
     )
-    add("--redistribute", action="store_true", help="with --elastic: deal out the data of those who are gone")
+    add(
+        "--redistribute",
+        action="store_true",
+        help="with --elastic: divide a lost worker's data among the others",
+    )
     add(
         "--round-timeout",
         type=positive,
@@ -122,7 +126,7 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_cluster(options: argparse.Namespace, typed: Set[str]) -> None:
-    """Refuse leases where the cluster is not elastic."""
+    """Refuse --lease and --redistribute without --elastic."""
     needless = typed & {"lease", "redistribute"}
     if needless and not options.elastic:
         raise ValueError(f"--{min(needless)} needs --elastic")

@@ -1,4 +1,4 @@
-"""What groups of flags are made of: `FlagGroup`, and types for argparse that check one value each."""
+"""Building blocks of groups of flags: `FlagGroup`, and types that check single values."""
 
 import argparse
 import math
@@ -10,7 +10,7 @@ from typing import Any
 
 from ..algorithms import Algorithm
 
-#: What a training may be called on the state server.
+#: Names that a training may have on the state server.
 JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
 Condition = Callable[[type[Algorithm]], Any]
@@ -26,10 +26,10 @@ class FlagGroup:
 
     Attributes:
         add_to: adds the flags to a parser.
-        check: raises ValueError where the flags contradict one another; it takes the options and
-            the names of the values that were typed.
-        conditions: flags, by the names of their values, that make sense with some algorithms only,
-            and for each a function that takes the class of the algorithm and tells whether it does.
+        check: called with the options and the destinations of the flags that were typed; raises
+            ValueError if flags contradict one another.
+        conditions: for each flag that makes sense with some algorithms only, by its destination, a
+            function of the algorithm's class that returns whether it does.
     """
 
     add_to: Callable[[argparse.ArgumentParser], None]
@@ -40,7 +40,10 @@ class FlagGroup:
 def number(
     kind: Callable[[str], Any], least: float, expected: str, above: bool = False, most: float = sys.float_info.max
 ) -> Callable[[str], Any]:
-    """Make a type for numbers from (or above) `least` to `most`; `expected` completes the error message."""
+    """Return a type for argparse: numbers from (or above) `least` to `most`.
+
+    `expected` completes the error message.
+    """
 
     def parse(text: str) -> Any:
         try:
@@ -54,8 +57,8 @@ def number(
     return parse
 
 
-def checked(parse: Callable[[str], Any]) -> Callable[[str], Any]:
-    """Make a type for argparse of a function that raises ValueError; its message is kept."""
+def argparse_type(parse: Callable[[str], Any]) -> Callable[[str], Any]:
+    """Return a type for argparse, made of a function whose ValueError has the error message."""
 
     def convert(text: str) -> Any:
         try:
@@ -75,7 +78,11 @@ accuracy = number(float, 0, "an accuracy above 0, at most 1", above=True, most=1
 
 
 def job(text: str) -> str:
-    """Return the text itself where it can be the name of a training."""
+    """Return the text if it can be the name of a training.
+
+    Raises:
+        ArgumentTypeError: it cannot.
+    """
     if not JOB_NAME.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} should be a name of letters, digits, '.', '_' and '-'")
     return text

@@ -1,8 +1,8 @@
 """The mode, its flags, and the algorithm that they describe.
 
-Flags are read in two stages: first the mode, then the options of its algorithm beside the flags of
-all modes. So a flag's default, check and help are its algorithm's, and a flag of another mode is
-refused by name.
+Flags are read in two steps: first the mode, then the options of its algorithm together with the
+flags of all modes. So the algorithm determines a flag's default, check and help, and flags of other
+modes are refused by name.
 """
 
 import argparse
@@ -15,16 +15,16 @@ from .. import config
 from ..algorithms import ALGORITHMS, Algorithm, find
 from ..algorithms.loading import FORMS, entry_point_names
 from ..algorithms.registry import all_flags, flags_of, names, options_of
-from .flag_types import checked
+from .flag_types import argparse_type
 
-#: The flag with which DC-ASGD is asked for as published …
+#: Destination of the published flag for DC-ASGD.
 USE_DCASGD = "use_dcasgd"
-#: … beside this mode, which then means that one.
+#: Mode → the mode that it means together with that flag.
 WITH_DCASGD = {"async": "dcasgd"}
 
 
 def algorithm_of(mode: str, use_dcasgd: bool = False) -> type[Algorithm]:
-    """Return the class that a mode means, with or without `--use-dcasgd 1`.
+    """Return the algorithm's class that a mode means, with or without `--use-dcasgd 1`.
 
     Raises:
         ValueError: there is no such mode.
@@ -33,16 +33,20 @@ def algorithm_of(mode: str, use_dcasgd: bool = False) -> type[Algorithm]:
 
 
 def _mode(text: str) -> str:
-    """Return the text itself where it is a mode; ValueError otherwise."""
+    """Return the text if it is a mode.
+
+    Raises:
+        ValueError: there is no such mode.
+    """
     find(text)
     return text
 
 
 def parse_mode(kind: type[ArgumentParser], program: str, words: Sequence[str]) -> tuple[Namespace, bool]:
-    """Read the mode alone from a command line; also whether it was given."""
+    """Return the mode on a command line, as options, and whether it was given there."""
     parser = kind(prog=program, usage=f"{program} [flags]   (--help lists them)", add_help=False, allow_abbrev=False)
     _add_mode(parser.add_argument, typed_only=True)
-    for short in ("-d", "-dd"):  # argparse would take them for -dcasgd, cut short
+    for short in ("-d", "-dd"):  # argparse would take them for abbreviations of -dcasgd
         parser.add_argument(short, dest=argparse.SUPPRESS)
     found, _ = parser.parse_known_args(words)
     given = hasattr(found, "mode")
@@ -53,7 +57,7 @@ def _add_mode(add: Callable[..., Any], typed_only: bool = False) -> None:
     add(
         "-m",
         "--mode",
-        type=checked(_mode),
+        type=argparse_type(_mode),
         default=argparse.SUPPRESS if typed_only else config.MODE,
         metavar="MODE",
         help=f"algorithm: {', '.join([*ALGORITHMS, *entry_point_names()])}; or one of your own, as {FORMS} "
@@ -73,9 +77,9 @@ def add_to(parser: ArgumentParser, algorithm: type[Algorithm] | None) -> None:
     """Add the mode and its options.
 
     Args:
-        parser: to which they are added.
-        algorithm: whose options are meant; None: those of all modes, whose values have no defaults
-            then.
+        parser: the parser to add them to.
+        algorithm: the algorithm whose options to add; None stands for those of all modes, without
+            defaults.
     """
     mode = parser.add_argument_group("algorithm")
     _add_mode(mode.add_argument)
@@ -107,12 +111,12 @@ def modes_with_dcasgd() -> tuple[str, ...]:
 
 
 def modes_with(dest: str) -> tuple[str, ...]:
-    """Return the modes that have a flag, which is given by the name of its value."""
+    """Return the modes that have a flag, given by its destination."""
     return names(lambda algorithm: dest in flags_of(algorithm))
 
 
 def _remark(dest: str, users: Sequence[str]) -> str:
-    """Say which modes a flag is for, and what its defaults are there."""
+    """Return which modes a flag is for, and what its defaults are there."""
     by_default: dict[str, list[str]] = {}
     for name in users:
         if text := flags_of(ALGORITHMS[name])[dest].default_text:
@@ -129,18 +133,18 @@ class FlagOfOtherModes(argparse.Action):
     """A flag that makes no sense in this mode."""
 
     def __call__(self, parser: ArgumentParser, namespace: Namespace, values: Any, flag: str | None = None) -> None:
-        """Note that it was given: which mode this is, is known at the end only."""
+        """Note that it was given, since the mode is only known at the end."""
         setattr(namespace, self.dest, values)
 
 
 def refusal(flag: str, mode: str, modes: Sequence[str]) -> str:
-    """Say that a flag makes no sense in a mode, and in which it does."""
+    """Return a message that a flag makes no sense in a mode, and in which modes it does."""
     shown = [f"{each} (or async with --use-dcasgd 1)" if each in WITH_DCASGD.values() else each for each in modes]
     return f"{flag} makes no sense with --mode {mode}; it is for {', '.join(shown)}"
 
 
 def check(options: Namespace, typed: Set[str], algorithm: type[Algorithm]) -> None:
-    """Refuse flags of other modes, and flags of this one that do not fit each other."""
+    """Refuse flags of other modes, and flags of this one that contradict one another."""
     if USE_DCASGD in typed and options.mode not in modes_with_dcasgd():
         raise ValueError(refusal("--use-dcasgd", options.mode, tuple(WITH_DCASGD)))
     if USE_DCASGD in typed and options.mode not in WITH_DCASGD and not options.use_dcasgd:
@@ -156,7 +160,7 @@ def choose_algorithm(options: Namespace) -> Algorithm:
     """Make the algorithm that the flags describe.
 
     Raises:
-        ValueError: they describe none.
+        ValueError: the flags do not describe an algorithm.
     """
     shared = {
         "batch_size": options.batch_size,
@@ -164,8 +168,8 @@ def choose_algorithm(options: Namespace) -> Algorithm:
         "momentum": options.momentum,
         "state_server": given_state_server(options),
     }
-    # What was not given is left out: an option may say more than its value, as `run_ahead` does. A
-    # switch never does.
+    # Options that keep their defaults are left out, because to give one may mean more than its
+    # value does, as with `run_ahead`. That is never so with a switch.
     settings: dict[str, Any] = {}
     for each in options_of(options.algorithm):
         if each.shared:
@@ -177,12 +181,12 @@ def choose_algorithm(options: Namespace) -> Algorithm:
 
 
 def given_state_server(options: Namespace) -> str | None:
-    """Return the state server's address where the flags say it."""
+    """Return the state server's address if the flags give it, otherwise None."""
     return f"{options.state_server_ip}:{options.state_server_port}" if options.state_server_ip else None
 
 
 def effective(options: Namespace) -> Mapping[str, Any]:
-    """Return the value of every flag, by its name with underscores, as JSON can hold it."""
+    """Return the value of every flag, by its name with underscores, in a form for JSON."""
     hidden = {"algorithm", "given"}
     values = {name: value for name, value in vars(options).items() if name not in hidden}
     return {name: value if _plain(value) else _text(value) for name, value in sorted(values.items())}
@@ -201,5 +205,5 @@ def _text(value: Any) -> Any:
 
 
 def typed_text(value: Any) -> str:
-    """Return a value as it is typed behind a flag."""
+    """Return a value as it is typed after a flag."""
     return str(value.value if isinstance(value, enum.Enum) else value)

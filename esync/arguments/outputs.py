@@ -4,7 +4,9 @@ import argparse
 from collections.abc import Mapping, Set
 
 from .. import config
-from .flag_types import Condition, FlagGroup, count
+from ..models.names import has_batch_norm
+from ..runtime.run_names import run_name
+from .flag_types import Condition, FlagGroup, argparse_type, count
 from .mode import choose_algorithm
 
 
@@ -16,23 +18,45 @@ def _add_logs(parser: argparse.ArgumentParser) -> None:
         "--eval-duration",
         type=count,
         default=config.EVAL_DURATION,
-        help="evaluate every that many rounds, on rank 0 (default: %(default)s)",
+        help="rounds between two evaluations, on rank 0 (default: %(default)s)",
     )
     add(
         "--test-images",
         type=count,
-        help="evaluate so many test images while training; the final model always on all (default: all)",
+        help="test images per evaluation while training; all are used for the final model (default: all)",
+    )
+    add(
+        "--reestimate-statistics",
+        type=count,
+        metavar="N",
+        help="before an evaluation and the final model, estimate the statistics of batch norm anew from N training "
+        "images; averaged running ones do not fit averaged weights in the first rounds (default: the averaged ones)",
     )
     add("--no-evaluation", action="store_true", help="never evaluate")
     add("-ld", "--log-dir", default=config.LOG_DIR, help="folder of the logs (default: %(default)s)")
+    add(
+        "--name",
+        type=argparse_type(run_name),
+        help="name of this run, whose logs then have a folder of their own, {log_dir}/{network}/{mode}@NAME/{host}, "
+        "instead of taking the place of the mode's last run (default: none)",
+    )
     add("--overwrite", action="store_true", help="delete an earlier run's logs (else moved aside) and checkpoints")
+    add(
+        "--tensorboard",
+        metavar="DIR",
+        help="also write event files for TensorBoard, below DIR as the logs are below --log-dir (default: none)",
+    )
     add("--quiet", action="store_true", help="no progress lines")
 
 
 def _check_logs(options: argparse.Namespace, typed: Set[str]) -> None:
-    """Refuse, without an evaluation, the flags that need one."""
+    """Refuse flags that need an evaluation, or batch norm, if there is none."""
     if options.no_evaluation and typed & {"target_accuracy", "eval_duration", "test_images"}:
         raise ValueError("--no-evaluation contradicts --target-accuracy, --eval-duration and --test-images")
+    if options.reestimate_statistics is not None and options.no_evaluation and options.no_export:
+        raise ValueError("--reestimate-statistics has no effect with --no-evaluation and --no-export; leave it out")
+    if options.reestimate_statistics is not None and not has_batch_norm(options.network):
+        raise ValueError(f"--reestimate-statistics: network {options.network} has no batch norm; leave it out")
 
 
 LOGS = FlagGroup(_add_logs, _check_logs)
@@ -47,25 +71,28 @@ _CHECKPOINTS_CONDITIONS: Mapping[str, Condition] = dict.fromkeys(
 def _add_checkpoints(parser: argparse.ArgumentParser) -> None:
     checkpoints = parser.add_argument_group("checkpoints")
     add = checkpoints.add_argument
-    add("--checkpoint-dir", help="folder for checkpoints, best one that all workers see (default: no checkpoints)")
+    add(
+        "--checkpoint-dir",
+        help="folder for checkpoints, best shared by all workers (default: no checkpoints)",
+    )
     add(
         "--checkpoint-every",
         type=count,
         default=config.CHECKPOINT_EVERY,
-        help="rounds from one checkpoint to the next (default: %(default)s)",
+        help="rounds between two checkpoints (default: %(default)s)",
     )
     add(
         "--keep-checkpoints",
         type=count,
         default=config.KEEP_CHECKPOINTS,
-        help="how many are kept; older ones are deleted (default: %(default)s)",
+        help="number of checkpoints to keep; older ones are deleted (default: %(default)s)",
     )
     add("--resume", action="store_true", help="go on from the newest checkpoint; from the beginning if there is none")
     add("--no-export", action="store_true", help="do not write the final model")
 
 
 def _check_checkpoints(options: argparse.Namespace, typed: Set[str]) -> None:
-    """Refuse them without a folder, and where they would lose what workers have not sent yet."""
+    """Refuse checkpoints without a folder, or where unsent updates of workers would be lost."""
     if options.checkpoint_dir and (obstacle := choose_algorithm(options).prevents_checkpoints):
         raise ValueError(
             f"--checkpoint-dir makes no sense with {obstacle}: a checkpoint would lose what workers have not sent yet"

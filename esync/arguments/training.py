@@ -8,25 +8,12 @@ from ..algorithms import ALGORITHMS
 from ..algorithms.registry import names, options_of
 from ..data.partitions import GRAMMAR, parse_partition
 from ..data.registry import REGISTRY
+from ..data.user_data import FORMS as DATA_FORMS
+from ..data.user_data import check_name
+from ..models.names import GROUP, NETWORKS, NORMALIZATIONS, SCALABLE, SUFFIX, parse_network
+from ..runtime import user_functions
 from ..runtime.straggler_injection import NETWORK, parse_straggler_event
-from .flag_types import Condition, FlagGroup, accuracy, checked, count, index, not_negative, positive
-
-#: Names in models.MODELS; kept here so that a server needs no model to read its command line.
-NETWORKS = (
-    "alexnet",
-    "resnet18-v1",
-    "resnet50-v1",
-    "resnet50-v2",
-    "mobilenet-v1",
-    "mobilenet-v2",
-    "inception-v3",
-    "lenet",
-    "mlp",
-    "cifar-resnet20-v1",
-    "cifar-resnet32-v1",
-    "cifar-resnet56-v1",
-    "cifar-resnet110-v1",
-)
+from .flag_types import Condition, FlagGroup, accuracy, argparse_type, count, index, not_negative, positive
 
 _TRAINING_CONDITIONS: Mapping[str, Condition] = {
     "momentum": lambda algorithm: algorithm.has_momentum,
@@ -35,8 +22,21 @@ _TRAINING_CONDITIONS: Mapping[str, Condition] = {
 }
 
 
+def network(text: str) -> str:
+    """Return the text itself where it names a network; ValueError otherwise."""
+    if ":" in text:
+        user_functions.check(text)
+        return text
+    if text.endswith(".py"):
+        raise ValueError(f"{text!r} names a file, but no function in it: {text}:FUNCTION")
+    try:
+        return str(parse_network(text))
+    except ValueError as error:
+        raise ValueError(f"{error}; one of your own: {user_functions.FORMS}") from None
+
+
 def _momenta() -> str:
-    """Say which modes have a default momentum of their own."""
+    """Return which modes have a default momentum of their own, for the help text."""
     own = {
         name: each.default
         for name, algorithm in ALGORITHMS.items()
@@ -49,7 +49,21 @@ def _momenta() -> str:
 def _add_training(parser: argparse.ArgumentParser) -> None:
     training = parser.add_argument_group("training")
     add = training.add_argument
-    add("-n", "--network", choices=NETWORKS, default=config.NETWORK, help="network (default: %(default)s)")
+    add(
+        "-n",
+        "--network",
+        type=argparse_type(network),
+        default=config.NETWORK,
+        help=f"network: {', '.join(NETWORKS)}; {', '.join(SCALABLE)} also with a multiple of the channels, as in "
+        f"resnet18-v1x0.25; or one of your own, as {user_functions.FORMS} (default: %(default)s)",
+    )
+    add(
+        "--normalization",
+        choices=NORMALIZATIONS,
+        help="normalization of networks that have batch norm. Group norm has no running statistics, and does not "
+        "depend on the other samples of a batch: it stands data that differ from worker to worker. Such a network is "
+        f"called NETWORK{SUFFIX} in folders and tables, and can be named so (default: as the network is named)",
+    )
     add("--no-hybridize", action="store_true", help="run the network imperatively (slower, easier to debug)")
     add(
         "-b",
@@ -116,11 +130,28 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     add("--target-accuracy", type=accuracy, help="test accuracy")
 
 
-TRAINING = FlagGroup(_add_training, conditions=_TRAINING_CONDITIONS)
+def _name_with_normalization(options: argparse.Namespace, typed: Set[str]) -> None:
+    """Make --normalization a part of the network's name, which tells such runs apart everywhere."""
+    wanted = options.normalization
+    if wanted is None:
+        return
+    if ":" in options.network:
+        raise ValueError("--normalization: a network of your own has the layers that its function gives it")
+    name = parse_network(options.network)
+    if name.normalization == GROUP != wanted:
+        raise ValueError(f"--normalization {wanted} contradicts --network {name}; leave one of them out")
+    options.network = str(name.with_normalization(wanted))
+
+
+TRAINING = FlagGroup(_add_training, _name_with_normalization, _TRAINING_CONDITIONS)
 
 
 def partition(text: str) -> str:
-    """Return the text itself where it is a partition; ValueError otherwise."""
+    """Return the text if it describes a partition.
+
+    Raises:
+        ValueError: it does not.
+    """
     parse_partition(text)
     return text
 
@@ -128,18 +159,29 @@ def partition(text: str) -> str:
 def _add_data(parser: argparse.ArgumentParser) -> None:
     data = parser.add_argument_group("data")
     add = data.add_argument
-    add("-d", "--dataset", choices=sorted(REGISTRY), default=config.DATASET, help="data set (default: %(default)s)")
+    add(
+        "-d",
+        "--dataset",
+        type=argparse_type(check_name),
+        default=config.DATASET,
+        help=f"data set: {', '.join(REGISTRY)}; or one of your own, as {DATA_FORMS} (default: %(default)s)",
+    )
     add(
         "-dd",
         "--data-dir",
-        help=f"folder that holds the data set's folder (default: the first that does: {', '.join(config.DATA_DIRS)})",
+        help=f"folder that holds the data set's folder (default: the first that does: {', '.join(config.DATA_DIRS)}); "
+        "relative paths of your own data begin there (default: in the current folder)",
     )
-    add("--partition", type=checked(partition), help=f"who trains on what: {GRAMMAR} (default: {config.PARTITION})")
+    add(
+        "--partition",
+        type=argparse_type(partition),
+        help=f"who trains on what: {GRAMMAR} (default: {config.PARTITION})",
+    )
     add("-s", "--split-by-class", type=int, choices=(0, 1), default=0, help="1: the same as --partition class")
 
 
 def _check_data(options: argparse.Namespace, typed: Set[str]) -> None:
-    """Refuse a contradiction between the two flags for partitions; afterwards `partition` alone counts."""
+    """Refuse a contradiction between the two flags for partitions, and set `partition`."""
     if options.split_by_class and options.partition not in (None, "class"):
         raise ValueError(f"--split-by-class 1 and --partition {options.partition} contradict each other")
     options.partition = options.partition or ("class" if options.split_by_class else config.PARTITION)
@@ -156,7 +198,7 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
     add("--step-time", type=positive, help="seconds: make every iteration last that long, to stand for a slower device")
     add(
         "--straggle",
-        type=checked(parse_straggler_event),
+        type=argparse_type(parse_straggler_event),
         nargs="+",
         default=(),
         metavar="KIND:DELAY@AT+LASTING",
@@ -166,7 +208,7 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_device(options: argparse.Namespace, typed: Set[str]) -> None:
-    """Refuse a GPU beside the CPU, and delays of messages to parameter servers where there are none."""
+    """Refuse a GPU beside the CPU, and delays of messages to servers where there are none."""
     if options.cpu and options.gpu is not None:
         raise ValueError(f"--cpu 1 and --gpu {options.gpu} contradict each other")
     if options.collective != "ps" and any(event.kind == NETWORK for event in options.straggle):

@@ -50,30 +50,34 @@ OTHERWISE = "begin anew with --overwrite, which deletes them, or with another --
 
 
 class Tracked(Protocol):
-    """Something that a checkpoint keeps for a worker; `data.Batches` is one."""
+    """Something whose state a checkpoint keeps for a worker, such as `data.Batches`."""
 
     def state(self) -> dict[str, Any]:
-        """Return its state, as what JSON can hold."""
+        """Return the state as values that JSON can hold."""
         ...
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go back to there; ValueError where that is not possible."""
+        """Go back to that state; ValueError where that is not possible."""
         ...
 
 
 class Checkpoints:
-    """One worker's checkpoints; give it to `esync.Trainer`, and call `save_if_due` after every step.
+    """The checkpoints of one worker.
+
+    Give them to `esync.Trainer`, and call `save_if_due` after every step.
 
     Args:
-        directory: where they are; best one that all workers see. `~` is this machine's home
+        directory: holds the checkpoints; best one that all workers see. `~` is this machine's home
             directory.
-        every: rounds from one to the next.
-        keep: how many are kept, beside those that are newer than the newest one that is known to be
-            whole.
-        resume: go on from the newest that is whole; from the beginning where there is none.
+        every: rounds from one checkpoint to the next.
+        keep: number of checkpoints that are kept, beside those that are newer than the newest one
+            that is known to be whole.
+        resume: go on from the newest whole checkpoint, or from the beginning where there is none.
         overwrite: delete those of an earlier run, instead of refusing to begin.
 
     Attributes:
+        directory: as given, but absolute.
+        resume: as given.
         resumed: the round that the run has gone on from; None where it began from the beginning.
         newest: the part that this worker, or the one that it has replaced, has written last.
     """
@@ -89,11 +93,12 @@ class Checkpoints:
     ) -> None:
         if every < 1 or keep < 1:
             raise ValueError(f"every={every}, keep={keep}: both should be 1 or more")
-        self.directory = expanded(directory)
+        self.directory = expanded(directory).absolute()  # the program may change its working directory
         self._every, self._keep = every, keep
-        self._resume, self._overwrite = resume, overwrite
+        self.resume, self._overwrite = resume, overwrite
         self.resumed: int | None = None
         self.newest: Part | None = None
+        self._bound = False
         self._lock: RankLock | None = None
         self._tracked: dict[str, Tracked] = {}
         self._found: dict[str, Any] = {}  # states of what has not been tracked yet
@@ -109,25 +114,31 @@ class Checkpoints:
     # --- for a training loop ----------------------------------------------------------------------
 
     def track(self, name: str, item: Tracked) -> None:
-        """Keep the state of something else, too, from now on; after a resume it is put where it stood.
+        """Keep the state of something else in checkpoints, too, from now on.
+
+        Where the run goes on from a checkpoint that has its state, that state is restored: now, or
+        when the trainer starts.
 
         Raises:
-            CheckpointError: it cannot be put there.
+            CheckpointError: the state cannot be restored.
         """
         self._tracked[name] = item
-        if name in self._found:
-            try:
-                item.restore(self._found.pop(name))
-            except ValueError as error:
-                raise CheckpointError(f"the checkpoint of round {self.resumed} does not fit: {error}") from None
+        self._restore_tracked(name)
 
     def before(self, call: Callable[[], None]) -> None:
-        """Have a function called before each checkpoint is written: what it writes is on the disk before that."""
+        """Have a function called before each checkpoint is written.
+
+        What it writes is on the disk before the checkpoint is.
+        """
         self._before.append(call)
 
     def save_if_due(self) -> bool:
-        """Write a checkpoint where the last step has ended a round that should have one, and return whether it did."""
-        if not self._trainer.exchanged:
+        """Write a checkpoint where the last step has ended a round that is due for one.
+
+        Returns:
+            Whether a checkpoint was written.
+        """
+        if not self._bound or not self._trainer.exchanged:  # a trainer that is measured keeps no checkpoints
             return False
         self._prune()
         if 0 not in self._result().needed:  # nobody would write the model
@@ -182,7 +193,7 @@ class Checkpoints:
         if trainer.rank == 0:
             if not self._common(facts, writers):
                 return
-            facts["books"] = vars(result.books)
+            facts["books"] = vars(result.progress)
         self.newest = self._store.write(result.round, writers, facts)
         self._last = result.round
         if exchange is not None:
@@ -191,7 +202,7 @@ class Checkpoints:
 
     @property
     def terms(self) -> dict[str, Any]:
-        """What all workers must have in common, beside what the trainer knows."""
+        """Settings that must be the same on all workers, beside those that the trainer knows."""
         return {"rounds between checkpoints": self._every}
 
     # --- for esync.Trainer and its algorithm ------------------------------------------------------
@@ -201,7 +212,7 @@ class Checkpoints:
 
         Args:
             trainer: one that has not been started.
-            agreement: what a checkpoint must have in common with it.
+            agreement: settings that a checkpoint must have in common with it.
 
         Raises:
             CheckpointError: its algorithm's state could be written but not restored, or the other
@@ -220,7 +231,7 @@ class Checkpoints:
                 f"algorithm {trainer.algorithm.name!r} has only one of the methods state and restore: a run can go on "
                 "from a checkpoint only with both"
             )
-        self._trainer = trainer
+        self._trainer, self._bound = trainer, True
         self._agreement = {**agreement, "optimizer": type(trainer._optimizer).__name__.lower()}
         self._optimizer = OptimizerState(trainer)
 
@@ -233,18 +244,18 @@ class Checkpoints:
             self._lock.acquire()
             self._store.prepare()
         except CheckpointError as error:
-            return Offers(self._resume, problem=str(error))
+            return Offers(self.resume, problem=str(error))
         try:
-            self._parts = self._store.parts() if self._resume or not self._overwrite else []
+            self._parts = self._store.parts() if self.resume or not self._overwrite else []
         except CheckpointError as error:
-            return Offers(self._resume, problem=f"{error}; {OTHERWISE}")
-        if self._parts and not self._resume:
+            return Offers(self.resume, problem=f"{error}; {OTHERWISE}")
+        if self._parts and not self.resume:
             return Offers(problem=refusal(self.directory, self._parts[0].round))
         for part in self._parts:
             if differences := self._differences(part):
                 problem = f"the checkpoint {part.folder} does not fit: {differences}; {OTHERWISE}"
-                return Offers(self._resume, problem=problem)
-        return Offers(self._resume, [_offer(part) for part in self._parts])
+                return Offers(self.resume, problem=problem)
+        return Offers(self.resume, [_offer(part) for part in self._parts])
 
     def due(self, round_: int) -> bool:
         """See `algorithms.context.CheckpointHooks`."""
@@ -297,7 +308,7 @@ class Checkpoints:
         job itself has gone on from, belong to this run whichever job wrote them.
 
         Returns:
-            Whether there was one.
+            Whether there was such a part.
         """
         try:
             self._store.prepare()
@@ -311,7 +322,7 @@ class Checkpoints:
             log.warning("this worker's optimizer begins anew: %s does not fit: %s", parts[0].folder, differences)
             return False
         self._go_back(parts[0])
-        self.newest = parts[0]  # of its round there is a part: writing another one would first delete it
+        self.newest = parts[0]  # its round has a part already: writing another one would first delete it
         if self._trainer.algorithm.exchange is not None:
             self._trainer.algorithm.exchange.part = parts[0].round
         return True
@@ -322,7 +333,9 @@ class Checkpoints:
             self._lock.release()
 
     def begun(self) -> None:
-        """Count rounds from here, and restore the algorithm's state: the trainer has the common model now.
+        """Count rounds from here, and restore the algorithm's state.
+
+        The trainer calls it when it has the common model.
 
         Raises:
             CheckpointError: the algorithm cannot go back to that state, or has one that cannot be
@@ -356,7 +369,10 @@ class Checkpoints:
             ) from error
 
     def _encoded(self, method: Literal["state", "unsent"], arrays: dict[str, np.ndarray]) -> Any:
-        """Return the result of a method of the algorithm as JSON, None if it is empty; its arrays go to `arrays`."""
+        """Return as JSON what a method of the algorithm returns, or None if that is empty.
+
+        Its arrays are put into `arrays`.
+        """
         algorithm = self._trainer.algorithm
         try:
             state = getattr(algorithm, method)()
@@ -370,13 +386,23 @@ class Checkpoints:
         arrays = load_arrays(part, f"worker-{self._store.rank}.npz")
         self._optimizer.load(part.facts["optimizer"], arrays)
         self._found = dict(part.facts["tracked"])
+        for name in self._tracked:
+            self._restore_tracked(name)
         if "algorithm_state" in part.facts:
             self._algorithm_state = part.round, decode(part.facts["algorithm_state"], arrays, mx.cpu())
         if "unsent" in part.facts:
             self._unsent = part.round, decode(part.facts["unsent"], arrays, mx.cpu())
 
+    def _restore_tracked(self, name: str) -> None:
+        """Restore what is tracked under that name, if a checkpoint with its state was found."""
+        if name in self._found:
+            try:
+                self._tracked[name].restore(self._found.pop(name))
+            except ValueError as error:
+                raise CheckpointError(f"the checkpoint of round {self.resumed} does not fit: {error}") from None
+
     def _prune(self) -> None:
-        """Delete what is older than the newest checkpoint that is known to be whole, but for as many as are kept."""
+        """Delete all but `keep` of the checkpoints up to the newest that is known to be whole."""
         if self._trainer.algorithm.exchange is not None:
             whole = self._result().whole
         else:
@@ -393,7 +419,9 @@ class Checkpoints:
         return result
 
     def _common(self, facts: dict[str, Any], writers: dict[str, Writer]) -> bool:
-        """Add what only rank 0 writes: the model, the servers' state, and whose parts the checkpoint needs.
+        """Add what only rank 0 writes.
+
+        That is the model, the servers' state, and the ranks whose parts the checkpoint needs.
 
         Returns:
             False where the job has gone on meanwhile, so that these do not fit together.
@@ -420,7 +448,7 @@ class Checkpoints:
 
     def _differences(self, part: Part) -> str:
         theirs, mine = part.facts["agreement"], self._agreement
-        if self._optimizer.half_precision:  # what the optimizer's state is made of depends on it then
+        if self._optimizer.half_precision:  # the form of the optimizer's state depends on these settings then
             theirs = {**theirs, **self._optimizer.masters(part.facts["optimizer"])}
             mine = {**mine, **self._optimizer.masters()}
         found = describe_differences(mine, theirs)
@@ -432,7 +460,10 @@ class Checkpoints:
         return "; ".join(found)
 
     def _of_sums(self, part: Part) -> bool:
-        """Whether a worker program has written it that gave every optimizer sums over batches, by `rescale_grad`."""
+        """Return whether the part is of a version that gave every optimizer sums over batches.
+
+        Such versions set `rescale_grad` for that.
+        """
         rescale = part.facts["optimizer"]["initial"]["optimizer"].get("rescale_grad")
         return "gradient_scale" not in part.facts and rescale != self._optimizer.initial["optimizer"]["rescale_grad"]
 

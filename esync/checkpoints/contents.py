@@ -1,4 +1,7 @@
-"""The contents of a checkpoint's files: the model as Gluon saves it, arrays of workers and servers as NumPy's."""
+"""The contents of a checkpoint's files.
+
+The model is saved as Gluon saves it, arrays of workers and servers as NumPy does.
+"""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
@@ -50,10 +53,10 @@ class CheckpointedTrainer(Protocol):
         """See `TrainerStatus`."""
 
     def busy(self, what: str) -> AbstractContextManager[None]:
-        """Tell the others within a with statement that this worker is alive, though it does not train."""
+        """Tell the others within a with statement that this worker is alive but not training."""
 
     def mean_statistics(self) -> AbstractContextManager[None]:
-        """Let the network have the mean of all workers' batch-norm statistics within a with statement."""
+        """Let the network have the common model within a with statement."""
 
     def _master(self, parameter: Any) -> Any:
         """Return the float32 copy of a float16 parameter that the optimizer keeps, or None."""
@@ -66,7 +69,7 @@ def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def load_arrays(part: Part, name: str) -> dict[str, np.ndarray]:
-    """The arrays of a part's file; none where it has no such file."""
+    """Return the arrays of a part's file; none where it has no such file."""
     path = part.file(name)
     if path is None:
         return {}
@@ -75,18 +78,21 @@ def load_arrays(part: Part, name: str) -> dict[str, np.ndarray]:
 
 
 def load_state(part: Part) -> list[Any]:
-    """Return what the servers' rule remembered, in its places."""
+    """Return the vectors that the servers' rule remembered, in order; None for those it did not."""
     vectors = load_arrays(part, SERVER_FILE)
     return [vectors.get(f"vector-{place}") for place in range(part.facts.get("vectors", 0))]
 
 
 def load_server_weights(part: Part) -> np.ndarray | None:
-    """The weights that the servers' rule worked on; None where they were those of the model."""
+    """Return the weights that the servers' rule worked on; None where they were the model's."""
     return load_arrays(part, SERVER_FILE).get(SERVER_WEIGHTS)
 
 
 def save_model(path: Path, trainer: CheckpointedTrainer) -> None:
-    """Save the model as Gluon saves parameters; of asynchronous workers with the mean of their statistics."""
+    """Save the model as Gluon saves parameters.
+
+    That of asynchronous workers is saved with the mean of their statistics.
+    """
     with trainer.mean_statistics(), through_memory(path) as memory:
         mx.nd.save(str(memory), {parameter.name: parameter.data() for parameter in trainer._params})
 
@@ -97,10 +103,10 @@ def further_vectors(trainer: CheckpointedTrainer) -> dict[str, np.ndarray]:
 
 
 def load_vectors(part: Part, trainer: CheckpointedTrainer) -> None:
-    """Put those of a checkpoint into the replica.
+    """Load the further vectors of a checkpoint into the replica.
 
     Raises:
-        CheckpointError: it lacks one, or has one of another length.
+        CheckpointError: the checkpoint lacks one, or has one of another length.
     """
     saved = load_arrays(part, VECTORS_FILE)
     for name, vector in trainer.replica.further.items():
@@ -114,10 +120,10 @@ def load_vectors(part: Part, trainer: CheckpointedTrainer) -> None:
 
 
 def load_model(part: Part, trainer: CheckpointedTrainer) -> None:
-    """Load the model by name, or in order where another prefix has been given to the same network.
+    """Load the model by name, or in order where the same network has been given another prefix.
 
-    Float32 copies of float16 weights, restored with the optimizer's state, stay where they are the
-    weights' own.
+    Float32 copies of float16 weights, restored with the optimizer's state, keep their values where
+    these, rounded, are the weights.
     """
     saved = mx.nd.load(str(part.folder / MODEL_FILE))
     names: Sequence[str] = [parameter.name for parameter in trainer._params]

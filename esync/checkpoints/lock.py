@@ -1,7 +1,8 @@
-"""The lock of a directory of checkpoints: one run at a time, each worker locks its rank while its process lives.
+"""The lock of a directory of checkpoints, which keeps a second run out.
 
-The operating system keeps the lock (POSIX record locks, which NFS knows, too), so it ends with the
-process, whatever kills that. The file of the lock says who holds it, and stays when it is let go.
+Each worker locks its rank while its process lives. The operating system keeps the lock (POSIX
+record locks, which NFS knows, too), so it ends with the process, whatever kills that. The file of
+the lock says who holds it, and stays when the lock is released.
 """
 
 import contextlib
@@ -28,10 +29,10 @@ PAUSE = 0.1
 
 @dataclass(frozen=True)
 class LockOwner:
-    """The process that holds a lock, as it has signed.
+    """The process that holds a lock, as written into the file of the lock.
 
     Attributes:
-        host: name of its machine; "" where the file tells nothing.
+        host: name of its machine; "" where the file does not say.
         pid: its process id.
         job: number of its job; 0 before that has begun.
     """
@@ -45,7 +46,7 @@ class LockOwner:
 
 
 class _LockedFile:
-    """A locked file, open until nobody uses this any more.
+    """A locked file, open as long as something in this process refers to it.
 
     A process has each file open once: whichever of its handles is closed first would end the lock.
     """
@@ -58,7 +59,7 @@ class _LockedFile:
 
     @classmethod
     def opened(cls, path: Path) -> "_LockedFile":
-        """Open a file and lock it; what this process has locked already is given once more.
+        """Open a file and lock it; return the same object where this process has locked it already.
 
         Raises:
             BlockingIOError: another process has locked it.
@@ -75,7 +76,7 @@ class _LockedFile:
             raise
         except OSError as error:
             log.warning(
-                "%s cannot be locked (%s): see to it yourself that no other run writes its checkpoints there",
+                "%s cannot be locked (%s): make sure yourself that no other run writes its checkpoints there",
                 path,
                 error.strerror or error,
             )
@@ -83,7 +84,7 @@ class _LockedFile:
         return file
 
     def sign(self, holder: LockOwner) -> None:
-        """Write down who holds it, so that other machines see it, too."""
+        """Write the owner into the file, so that other machines see it, too."""
         content = json.dumps(asdict(holder)).encode()
         os.pwrite(self._handle, content, 0)
         os.ftruncate(self._handle, len(content))
@@ -91,11 +92,11 @@ class _LockedFile:
 
 
 class RankLock:
-    """Keeps one rank's parts in a directory for this process.
+    """The lock by which this process alone writes one rank's parts in a directory.
 
     Args:
         directory: holds the checkpoints.
-        rank: the worker.
+        rank: of the worker.
     """
 
     def __init__(self, directory: Path, rank: int) -> None:
@@ -104,7 +105,7 @@ class RankLock:
         self._file: _LockedFile | None = None
 
     def acquire(self) -> None:
-        """Take the lock, from now until `release`, or until this process ends; makes the directory.
+        """Take the lock, until `release` or until this process ends; make the directory if need be.
 
         A process that is just ending has a moment to let go of it.
 
@@ -121,7 +122,7 @@ class RankLock:
             time.sleep(PAUSE)
 
     def sign(self, job: int) -> None:
-        """Note for which job this process writes.
+        """Write down for which job this process writes.
 
         A replacement goes on without the lock where its predecessor, which hangs or whose machine
         has vanished, still has it: the lock is the same job's.
@@ -135,11 +136,11 @@ class RankLock:
             log.warning("%s still holds %s; this worker writes in its place", self._holder(), self._path)
 
     def release(self) -> None:
-        """Let another process have it."""
+        """Release the lock, so that another process can take it."""
         self._file = None
 
     def _taken(self, job: int = 0) -> bool:
-        """Take the lock where that is possible, and sign it; return whether this process has it."""
+        """Take the lock and sign it, if possible; return whether this process has it."""
         try:
             make_folder(self._directory)
             self._file = self._file or _LockedFile.opened(self._path)

@@ -1,6 +1,6 @@
-"""Serialization of the state of an optimizer, or of an algorithm: JSON and arrays, and back.
+"""Serialization of the state of an optimizer or an algorithm: to JSON and arrays, and back.
 
-There is no pickle in it, which would run whatever somebody has put there.
+It does not use pickle, which would run whatever somebody has put into the file.
 
 Gluon's optimizers keep their state in nested tuples, lists and dicts of NDArrays and numbers, some
 of it in the updater, some (counters, Nadam's schedule, a learning rate scheduler) in objects'
@@ -13,20 +13,22 @@ import numpy as np
 
 from ..runtime.mxnet_import import mx
 
-#: What of an optimizer is no state: the parameters themselves, and the scheduler, which is kept on
-#: its own.
+#: Attributes of an optimizer that are not stored: the parameters themselves, an alias of the
+#: counters, and the scheduler, which is stored on its own.
 NO_STATE = ("param_dict", "lr_scheduler", "_index_update_count")
 
 
 class NotStorableError(TypeError):
-    """There is something in a tree that cannot be put into a file."""
+    """A value in a state cannot be put into a file."""
 
 
 def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
-    """Return a tree as what JSON can hold; its arrays are put into `arrays` and referred to by name.
+    """Return a state as values that JSON can hold.
+
+    Its arrays are put into `arrays` and referred to by name.
 
     Raises:
-        NotStorableError: it holds something else than arrays, numbers, texts, tuples, lists and
+        NotStorableError: it holds something other than arrays, numbers, texts, tuples, lists and
             dicts.
     """
     if value is None or isinstance(value, (bool, int, float, str)):
@@ -47,7 +49,7 @@ def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
 
 
 def decode(tree: Any, arrays: dict[str, np.ndarray], context: Any) -> Any:
-    """Return what `encode` was given; NDArrays are made on the device `context`."""
+    """Return the state that was given to `encode`; NDArrays are made on the device `context`."""
     if not isinstance(tree, dict):
         return tree
     if "array" in tree:
@@ -61,14 +63,14 @@ def decode(tree: Any, arrays: dict[str, np.ndarray], context: Any) -> Any:
 
 
 def attributes(thing: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-    """The attributes of an optimizer or a scheduler that can be stored, encoded; {} for None."""
+    """Return the attributes of an optimizer or a scheduler that can be stored; {} for None."""
     stored = {}
     for name, value in vars(thing).items() if thing is not None else ():
         if name not in NO_STATE:
             try:
                 stored[name] = encode(value, arrays)
             except NotStorableError:
-                continue  # a function, say: it is as the program has made it
+                continue  # a function, for instance, which the program has set again
     return stored
 
 
@@ -76,9 +78,9 @@ class OptimizerState:
     """The state of a Gluon trainer's local optimizer.
 
     Args:
-        trainer: a gluon.Trainer in the state that the program gave it; what differs from that later
-            is restored, unless the program now begins with another value, which then is what the
-            user wants.
+        trainer: a gluon.Trainer in the state that the program gave it. What a checkpoint has that
+            differs from it is restored, unless the program now begins with another value, which
+            then is what the user wants.
 
     Attributes:
         initial: the attributes of the optimizer and of its scheduler in that state, encoded.
@@ -94,7 +96,7 @@ class OptimizerState:
         return {"initial": self.initial, "now": self._values(arrays), "states": encode(updater.states, arrays)}
 
     def load(self, saved: dict[str, Any], arrays: dict[str, np.ndarray]) -> None:
-        """Go back to what `save` has returned."""
+        """Go back to the state that `save` has returned."""
         trainer = self._trainer
         updater, context = trainer._updaters[0], trainer._params[0].list_ctx()[0]
         updater.states = decode(saved["states"], arrays, context)
@@ -110,7 +112,11 @@ class OptimizerState:
         return any(p.grad_req != "null" and np.dtype(p.dtype) == np.float16 for p in self._trainer._params)
 
     def masters(self, saved: dict[str, Any] | None = None) -> dict[str, Any]:
-        """Whether the optimizer keeps float32 copies of those; with `saved`, whether the saved one did."""
+        """Return whether the optimizer keeps float32 copies of float16 weights.
+
+        With `saved`, return whether the saved one did. The result is a setting, name → value, for
+        comparisons.
+        """
         now = vars(self._trainer._optimizer) if saved is None else saved["now"]["optimizer"]
         return {"multi_precision": now.get("multi_precision", False)}
 

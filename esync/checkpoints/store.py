@@ -1,12 +1,12 @@
-"""Checkpoints on disk: folders `round-N` with one part per worker; a part is there as a whole, or it is not there.
+"""Checkpoints on disk: folders `round-N` with one part per worker, each whole or absent.
 
 A part is some data files and `worker-R.json`, which says what the part is and has the size and the
 SHA-256 of each data file, and its own. It is written last, and deleted first. Every file is written
-beside, flushed to the disk and renamed; data files are on the disk under their names before the
-JSON file is, and stay until it is gone from there, so that a part is whole after a power cut, too,
-or none. It counts as written when its JSON file is on the disk. Workers on one file system share
-the folders, and each touches the files of its own part only; workers on different machines may each
-have folders of their own.
+beside its place, flushed to the disk and renamed; data files are on the disk under their names
+before the JSON file is, and stay until it is gone from there, so that a part is whole or absent
+after a power cut, too. It counts as written when its JSON file is on the disk. Workers on one file
+system share the folders, and each touches the files of its own part only; workers on different
+machines may each have folders of their own.
 """
 
 import hashlib
@@ -38,8 +38,8 @@ class Part:
     """The part of one worker in one checkpoint.
 
     Attributes:
-        folder: where it is.
-        facts: what its JSON file says.
+        folder: holds its files.
+        facts: the contents of its JSON file.
     """
 
     folder: Path
@@ -47,15 +47,15 @@ class Part:
 
     @property
     def round(self) -> int:
-        """The round that it is from."""
+        """The round after which the checkpoint was written."""
         return int(self.facts["round"])
 
     def file(self, name: str) -> Path | None:
-        """Return where that data file is; None where the part has none of that name."""
+        """Return the path of that data file; None where the part has none of that name."""
         return self.folder / name if name in self.facts["files"] else None
 
     def damage(self) -> str:
-        """Return what is wrong with its data files; "" where nothing is."""
+        """Return what is wrong with its data files, or "" if they are whole."""
         for name, expected in self.facts["files"].items():
             path = self.folder / name
             try:
@@ -67,11 +67,11 @@ class Part:
 
 
 class CheckpointStore:
-    """One worker's parts.
+    """The parts of one worker on disk.
 
     Args:
         directory: holds the folders of all checkpoints.
-        rank: the worker.
+        rank: of the worker.
     """
 
     def __init__(self, directory: Path, rank: int) -> None:
@@ -79,7 +79,7 @@ class CheckpointStore:
         self._name = f"worker-{rank}.json"
 
     def prepare(self) -> None:
-        """Make the directory where it is not there, and delete what a process that was killed has left half written.
+        """Make the directory if need be, and delete what a killed process has left half written.
 
         Raises:
             CheckpointError: the directory cannot be made or written.
@@ -94,7 +94,7 @@ class CheckpointStore:
             self._remove(folder, [name for name in self._own(folder) if name.startswith(".")])
 
     def parts(self) -> list[Part]:
-        """Return all whole parts of this worker, the newest first; says which ones are damaged.
+        """Return all whole parts of this worker, the newest first; log which ones are damaged.
 
         Raises:
             CheckpointError: there are parts, but every one is damaged.
@@ -118,7 +118,7 @@ class CheckpointStore:
         return found
 
     def next_after(self, round_: int) -> Part | None:
-        """The first whole part of this worker after a round; None while there is none.
+        """Return the first whole part of this worker after a round; None while there is none.
 
         What is being written, copied or deleted at the moment is not whole.
         """
@@ -130,7 +130,7 @@ class CheckpointStore:
         return None
 
     def write(self, round_: int, writers: Mapping[str, Writer], facts: Mapping[str, Any]) -> Part:
-        """Write a part: the files by name, then the facts about them.
+        """Write a part: its data files by name, then the facts about them.
 
         Raises:
             CheckpointError: it could not be written; earlier checkpoints are as they were.
@@ -139,7 +139,7 @@ class CheckpointStore:
         try:
             with self._claimed(folder):
                 flush_folder(self.directory)
-                self._forget(folder)  # what replaces a part must not pass for it half written
+                self._forget(folder)  # a half-written part must not pass for the one that it replaces
                 files = {name: _write(folder / name, writer) for name, writer in writers.items()}
                 flush_folder(folder)
                 content = {"format": FORMAT, "round": round_, **facts, "files": files}
@@ -150,16 +150,21 @@ class CheckpointStore:
         return Part(folder, content)
 
     def remove(self, which: Callable[[int], bool]) -> None:
-        """Delete this worker's files of the rounds for which `which` is true, and folders that are empty then."""
+        """Delete this worker's files of the rounds for which `which` is true.
+
+        Folders that become empty are deleted, too.
+        """
         for folder in self._folders():
             if which(_round(folder)):
                 self._remove(folder, [self._name, *self._own(folder)])
 
     def keep(self, count: int, whole: int) -> None:
-        """Delete old parts of this worker; parts that are newer than the newest whole checkpoint all stay.
+        """Delete old parts of this worker.
+
+        Parts that are newer than the newest whole checkpoint all stay.
 
         Args:
-            count: how many others are kept.
+            count: number of other parts that are kept.
             whole: round of the newest whole checkpoint.
         """
         rounds = [_round(folder) for folder in self._folders() if (folder / self._name).exists()]
@@ -168,7 +173,10 @@ class CheckpointStore:
 
     @contextmanager
     def _claimed(self, folder: Path) -> Iterator[None]:
-        """Make a folder, and keep a file in it meanwhile, so that no other worker deletes it for being empty."""
+        """Make a folder, and keep a file in it within a with statement.
+
+        The file keeps other workers from deleting the folder for being empty.
+        """
         marker = folder / f".worker-{self.rank}.{os.getpid()}"
         while True:
             folder.mkdir(exist_ok=True)
@@ -181,14 +189,17 @@ class CheckpointStore:
             marker.unlink(missing_ok=True)
 
     def _own(self, folder: Path) -> list[str]:
-        """This worker's files in a folder, half written ones included."""
+        """Return the names of this worker's files in a folder, half-written ones included."""
         prefixes = (f"worker-{self.rank}.", *(("model.", "server.", "vectors.") if self.rank == 0 else ()))
         with suppress(FileNotFoundError):
             return [path.name for path in folder.iterdir() if path.name.removeprefix(".").startswith(prefixes)]
         return []
 
     def _remove(self, folder: Path, names: list[str]) -> None:
-        """Delete these files, the facts first, so that what is left is not taken for a part; and an empty folder."""
+        """Delete these files, and the folder if it is empty then.
+
+        The facts are deleted first, so that what is left is not taken for a part.
+        """
         try:
             if self._name in names:
                 self._forget(folder)
@@ -201,18 +212,18 @@ class CheckpointStore:
                 folder.rmdir()
 
     def _forget(self, folder: Path) -> None:
-        """Delete the facts about a part, if there are any, so that they are not there again after a power cut."""
+        """Delete the facts about a part, if any, so that they stay deleted after a power cut."""
         with suppress(FileNotFoundError):
             (folder / self._name).unlink()
             flush_folder(folder)  # another worker may have deleted it, which was empty then
 
     def _folders(self) -> list[Path]:
-        """All checkpoints, the newest first."""
+        """Return the folders of all checkpoints, the newest first."""
         folders = [path for path in self.directory.glob("round-*") if path.name[6:].isdecimal() and path.is_dir()]
         return sorted(folders, key=_round, reverse=True)
 
     def _read(self, folder: Path) -> Part | str:
-        """A part, or what is wrong with its JSON file."""
+        """Return a folder's part of this worker, or what is wrong with its JSON file."""
         path = folder / self._name
         try:
             content = json.loads(path.read_text(encoding="utf-8"))
@@ -231,13 +242,13 @@ def _round(folder: Path) -> int:
 
 
 def _sealed(content: dict[str, Any]) -> dict[str, Any]:
-    """The content with a checksum of itself."""
+    """Return the content with a checksum of itself."""
     text = json.dumps(content, sort_keys=True)
     return {**content, "sha256": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def _write(path: Path, writer: Writer) -> dict[str, Any]:
-    """Write a file; its size and checksum."""
+    """Write a file; return its size and checksum."""
     with atomic_path(path) as beside:
         writer(beside)
         return {"bytes": beside.stat().st_size, "sha256": _digest(beside)}
@@ -268,7 +279,12 @@ class EarlierCheckpointsError(ExpectedError):
 
 
 def refusal(directory: Path, round_: int) -> str:
-    """Return what to do about the checkpoints of an earlier run, the newest of which is of that round."""
+    """Return what to do about the checkpoints of an earlier run.
+
+    Args:
+        directory: holds them.
+        round_: of the newest one.
+    """
     return (
         f"{directory} holds checkpoints of an earlier run (round {round_}): go on with --resume, delete them with "
         "--overwrite, or choose another directory"
@@ -276,7 +292,7 @@ def refusal(directory: Path, round_: int) -> str:
 
 
 def refuse_earlier(directory: Path, workers: int) -> None:
-    """Refuse to begin where one of so many workers would refuse it, before anything is touched.
+    """Refuse to begin where one of so many workers would, before anything is touched.
 
     Raises:
         EarlierCheckpointsError: one of them has written a part of a checkpoint there.

@@ -2,8 +2,8 @@
 
 `coordinator` answers the workers by `decision`, out of their `records`, in plain Python; `client`
 asks a state server for that over HTTP (`http_client`), and `delayed` does so in the background.
-`stragglers` detects slow workers for `straggler_policies`, and `reports` tells the dashboard about
-rounds. Needs no MXNet and no Django; may import `config` and `runtime`.
+`stragglers` detects slow workers for `straggler_policies`, and `round_reporter` tells the dashboard
+about rounds. Needs no MXNet and no Django; may import `config` and `runtime`.
 """
 
 from collections.abc import Sequence
@@ -17,14 +17,14 @@ __all__ = ["Coordination", "ExchangeDecision", "OnlinePolicySettings", "PolicyDi
 
 
 class Coordination(Protocol):
-    """What the ESync algorithm knows of the state server: one worker's view (paper, Algorithm 1).
+    """The state server as the ESync algorithm sees it: one worker's view (paper, Algorithm 1).
 
     An implementation knows the worker's rank and keeps the round, which starts at 1 and follows
-    `reset`. Whether a question is waited for (blocking mode) or answered in the background (delayed
-    ACK) is its own affair: the algorithm goes on while the handle is not done.
+    `reset`. It may wait for the answer to a question (blocking mode), or have it arrive in the
+    background (delayed ACK): the algorithm goes on while the handle is not done.
 
     Attributes:
-        round: that this worker is in.
+        round: the round that this worker is in.
         round_trip: seconds that the newest answered question took; 0 before the first.
     """
 
@@ -40,10 +40,13 @@ class Coordination(Protocol):
         slowest_iterations: int = 1,
         watching: OnlinePolicySettings | None = None,
     ) -> None:
-        """Begin a training with `num_workers` workers (rank 0 only, before any worker asks).
+        """Begin a training (rank 0 only, before any worker asks).
 
-        `epsilon` is in seconds, None leaves it to the coordinator; `slowest_iterations` is how many
-        iterations the slowest worker does in each round; `watching` asks it to look for stragglers.
+        Args:
+            num_workers: number of workers.
+            epsilon: seconds; None leaves it to the coordinator.
+            slowest_iterations: local iterations of the slowest worker in each round.
+            watching: asks the coordinator to look for stragglers, with these settings.
         """
         ...
 
@@ -74,5 +77,5 @@ class Coordination(Protocol):
         ...
 
     def close(self) -> None:
-        """Close the connection to whoever decides; no question follows."""
+        """Close the connection to the state server; no question follows."""
         ...

@@ -19,7 +19,10 @@ log = logging.getLogger(__name__)
 
 
 class StateServerError(ExpectedError):
-    """The state server did not answer in time, or refused the call; the text names its address and the reason."""
+    """The state server did not answer in time, or refused the call.
+
+    The message names its address and the reason.
+    """
 
 
 class StateServerClient:
@@ -68,7 +71,9 @@ class StateServerClient:
         slowest_iterations: int = config.SLOWEST_ITERATIONS,
         watching: OnlinePolicySettings | None = None,
     ) -> None:
-        """Begin a training (see `Coordination.init`). While another one is going on there, this waits for its end.
+        """Begin a training (see `Coordination.init`).
+
+        While another training is going on under that name, this waits for its end.
 
         Raises:
             StateServerError: no answer, or a refusal, for longer than the patience lasts.
@@ -84,7 +89,10 @@ class StateServerClient:
         self._call(self._path, wanted)
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
-        """Ask whether to exchange (see `Coordination.ask`). This one waits for the answer: the handle is done.
+        """Ask whether to exchange (see `Coordination.ask`), and wait for the answer.
+
+        Returns:
+            A handle that is done.
 
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
@@ -108,7 +116,9 @@ class StateServerClient:
         return Completed(decision)
 
     def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None) -> None:
-        """Report that this worker begins `round` (see `Coordination.reset`); later questions belong to it.
+        """Report that this worker begins `round` (see `Coordination.reset`).
+
+        Later questions belong to that round.
 
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
@@ -125,7 +135,7 @@ class StateServerClient:
         self.round = round
 
     def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
-        """Tell how long steps took (see `Coordination.tell`); waits for the answer.
+        """Tell how long steps took (see `Coordination.tell`), and wait for the answer.
 
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
@@ -175,20 +185,24 @@ class StateServerClient:
 
     def _unexpected(self, answer: object) -> StateServerError:
         """Return the error for an answer that no state server gives."""
-        return StateServerError(f"{self.address} is no state server: it answered {str(answer)[:80]}")
+        return StateServerError(f"{self.address} is not a state server: it answered {str(answer)[:80]}")
 
 
-#: Ranks that are listed one by one, as state servers of before understand them: 1,000 take 6 kB of
-#: a request.
+#: Up to this many ranks are listed one by one, as earlier state servers expect them: 1,000 take
+#: 6 kB of a request.
 LISTED_MOST = 1000
 
 
 def as_text(members: Collection[int]) -> str:
-    """Return ranks as a hexadecimal number with one bit for each; "b" for the ranks 0, 1 and 3."""
+    """Return ranks as a hexadecimal number with one bit for each: "b" for the ranks 0, 1 and 3."""
     return f"{sum(1 << rank for rank in members):x}"
 
 
 def from_text(text: str) -> list[int]:
-    """Return the ranks of such a number, in ascending order; ValueError where the text is no hexadecimal number."""
+    """Return the ranks of such a number, in ascending order.
+
+    Raises:
+        ValueError: the text is not a hexadecimal number.
+    """
     bits = int(text, 16)
     return [rank for rank in range(bits.bit_length()) if bits >> rank & 1]

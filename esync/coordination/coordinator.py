@@ -5,7 +5,7 @@ Plain Python over records: no network, no globals and no clock of its own. Every
 server passes its own, the simulator and the tests pass virtual time. Clocks of workers are never
 read: an iteration ended when the message about it arrived.
 
-Where this departs from the published rule, it is to survive real clusters:
+It departs from the published rule in order to survive real clusters:
 
 * seconds per iteration are smoothed, so that one slow iteration does not plan the whole round;
 * as long as some worker has not told its speed, it counts as the slowest, so that the others go on
@@ -14,7 +14,8 @@ Where this departs from the published rule, it is to survive real clusters:
   1);
 * every message may arrive twice. Of several about the same (rank, round, iteration) the first
   counts;
-* NOT-READY comes with a lease: for how long it would be NOT-READY anyway (docs/coordination.md).
+* NOT-READY comes with a lease: the time for which it would be NOT-READY anyway
+  (docs/coordination.md).
 """
 
 import math
@@ -27,18 +28,18 @@ from .. import config
 from .decision import NOT_READY, READY, ExchangeDecision, automatic_epsilon, decide
 from .records import Ranking, Record
 
-#: What is not part of a coordinator's state: it can be found again.
+#: Attributes that are not part of a coordinator's saved state, because they can be rebuilt.
 UNSAVED = ("_lock", "_records", "_ranking")
 
 
 class Coordinator:
-    """The records of one job and the answers to its workers. Safe to be called by several threads.
+    """The records of one job and the answers to its workers. It is thread-safe.
 
     Args:
         num_workers: the ranks are 0 … num_workers − 1.
         epsilon: seconds. A worker is READY when the slowest one ends sooner than one own iteration
             (and the round trip of a question, where it says how long that takes) + epsilon. None:
-            for each worker what its iterations and round trips fluctuate by.
+            chosen for each worker by the fluctuations of its iterations and round trips.
         slowest_iterations: local iterations of the slowest worker per round; 1 in the paper.
         smoothing: weight of the newest iteration in the exponentially weighted mean of seconds per
             iteration.
@@ -66,24 +67,27 @@ class Coordinator:
         self._smoothing = smoothing
         self._round = 1
         self._records = [Record(rank) for rank in range(num_workers)]
-        self._absent: list[int] = []  # ranks that are not reckoned with
+        self._absent: list[int] = []  # ranks that are left out of account
         self._ranking = Ranking(self._records)
         self._last_progress: float | None = None
         self._lock = Lock()
 
     @property
     def absent(self) -> frozenset[int]:
-        """Ranks that are not reckoned with: their workers are dead."""
+        """Ranks that are left out of account, because their workers are dead."""
         return frozenset(self._absent)
 
     @property
     def last_progress(self) -> float | None:
-        """When a message last told something new (repeated and refused ones do not); None before the first."""
+        """The time at which a message last told something new; None before the first.
+
+        Repeated and refused messages do not count.
+        """
         return self._last_progress
 
     @property
     def slowest_capability(self) -> float:
-        """Smoothed seconds per iteration of the slowest worker that takes part; 0 while none is known."""
+        """Smoothed seconds per iteration of the slowest participating worker; 0 while unknown."""
         with self._lock:
             absent = self.absent
             return max((one.capability for one in self._records if one.rank not in absent), default=0.0)
@@ -91,19 +95,22 @@ class Coordinator:
     def apply(
         self, rank: int, iteration: int, capability: float, now: float, te: float = 0.0, round: int | None = None
     ) -> bool:
-        """Answer QUERY-STATE of a published worker, which asks after every iteration: True for READY.
+        """Answer QUERY-STATE of a published worker, which asks after every iteration.
 
-        Of a question that comes again, only the answer is worked out again: it can turn from
-        NOT-READY to READY (the worker has not seen the first answer) but READY stays READY until
-        the next round.
+        When a question comes again, only its answer is worked out again: it can turn from NOT-READY
+        to READY (the worker has not seen the first answer), but READY stays READY until the next
+        round.
 
         Args:
-            rank: who asks.
+            rank: of the worker that asks.
             iteration: local iterations that it has done in this round (k).
             capability: seconds of its newest iteration (c), not smoothed; 0 for unknown.
             now: the coordinator's time, seconds.
             te: the worker's own clock when that iteration ended; only kept to be shown.
             round: the round that it is in, if it says so (published workers do not).
+
+        Returns:
+            Whether the worker is READY.
 
         Raises:
             InvalidError: unknown rank, negative or non-finite value.
@@ -123,10 +130,12 @@ class Coordinator:
     def query(
         self, rank: int, round: int, iteration: int, capability: float, now: float, round_trip: float | None = None
     ) -> ExchangeDecision:
-        """Answer a worker that keeps leases, and therefore may have done several iterations since its last question.
+        """Answer a worker that keeps leases.
+
+        It may have done several iterations since its last question.
 
         Args:
-            rank: who asks.
+            rank: of the worker that asks.
             round: the round that it is in.
             iteration: local iterations that it has done in this round (k); 0 never gets READY.
             capability: mean seconds of its iterations since its last question, without the time of
@@ -163,17 +172,19 @@ class Coordinator:
         rejoin: bool = False,
         members: Collection[int] | None = None,
     ) -> None:
-        """Take RESET: the worker holds the model of `round` and begins it. The first one opens the round for all.
+        """Take RESET: the worker holds the model of `round` and begins it.
+
+        The first RESET for a round opens it for all.
 
         Args:
-            rank: who says so.
+            rank: of the worker.
             round: the round.
             now: the coordinator's time, seconds.
             te: the worker's own clock; only kept to be shown.
             rejoin: it has taken over the slot of a dead worker: what that one has said about this
                 round is void, but not what is known of its speed.
-            members: the ranks that take part in the rounds; the others are dead and not reckoned
-                with until they rejoin. None: nothing has changed.
+            members: the ranks that take part in the rounds; the others are dead and left out of
+                account until they rejoin. None: nothing has changed.
 
         Raises:
             InvalidError: unknown rank, negative or non-finite value.
@@ -193,7 +204,7 @@ class Coordinator:
                 self._absent = [other for other in self._absent if other != rank]
                 self._ranking.forget()
             elif round == record.round:
-                return  # told before
+                return  # a repeated message
             if round > self._round:
                 self._round = round
                 for other in self._records:
@@ -206,7 +217,7 @@ class Coordinator:
     def snapshot(self) -> dict[str, Any]:
         """Return the job as GET / shows it; `records` are lists [rank, k, c, te, ready, round].
 
-        `epsilon` is what was given, or the largest of `epsilons`, which has one for each rank.
+        `epsilon` is the given value, or the largest of `epsilons`, which has one for each rank.
         """
         with self._lock:
             epsilons = [self._epsilon(record) for record in self._records]
@@ -220,14 +231,14 @@ class Coordinator:
             }
 
     def state(self) -> dict[str, Any]:
-        """Return everything that decides about answers, as JSON can hold it."""
+        """Return everything that affects answers, as JSON can hold it."""
         with self._lock:
             kept = {name: value for name, value in vars(self).items() if name not in UNSAVED}
             return {**kept, "_records": [asdict(record) for record in self._records]}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Coordinator":
-        """Return a coordinator that answers as the one would that `state` was taken from."""
+        """Return a coordinator that answers as the one from which `state` was taken would."""
         self = cls(state["num_workers"], state["epsilon"])
         records = [Record(**fields) for fields in state["_records"]]
         known = {name: state[name] for name in vars(self) if name in state and name not in UNSAVED}
@@ -242,7 +253,7 @@ class Coordinator:
         return self._records[rank]
 
     def _check_round(self, record: Record, said: int | None) -> None:
-        """Refuse a question out of another round; `said` is the round that the worker named, if it did."""
+        """Refuse a question from another round; `said` is the round that the worker gave."""
         if said is not None:
             count("t", said)
         if record.round != self._round or said not in (None, self._round):
@@ -253,7 +264,7 @@ class Coordinator:
 
     def _check_question(self, record: Record, iteration: int, capability: float, round: int | None) -> None:
         if record.round == self._round == round and iteration >= 0 and 0 <= capability < math.inf:
-            return  # as nearly always: questions are what a state server does most
+            return  # the usual case: answering questions is most of a state server's work
         count("k", iteration)
         seconds("c", capability)
         self._check_round(record, round)
@@ -274,14 +285,14 @@ class Coordinator:
         """Note that a worker has told something new; `before` was its capability until then."""
         self._last_progress = now
         if record.capability != before and record.rank not in self._absent:
-            self._ranking.told(record)
+            self._ranking.add(record)
 
     def _epsilon(self, record: Record) -> float:
         return automatic_epsilon(record) if self.epsilon is None else self.epsilon
 
 
 class RefusedError(ValueError):
-    """A message was refused and has changed nothing. The text says what was expected."""
+    """A message was refused and has changed nothing; the text says what was expected."""
 
 
 class InvalidError(RefusedError):
@@ -289,9 +300,9 @@ class InvalidError(RefusedError):
 
 
 class ConflictError(RefusedError):
-    """The message does not fit what the job is doing now: another round, no job, another job.
+    """The message does not fit the job's present state: another round, no job, another job.
 
-    `retry_after` is the time in seconds after which the same message may be welcome, or None if it
+    `retry_after` is the time in seconds after which the same message may be accepted, or None if it
     never will be.
     """
 
@@ -301,14 +312,14 @@ class ConflictError(RefusedError):
 
 
 def count(name: str, value: int) -> int:
-    """Return a number that counts something. Raises InvalidError below 0."""
+    """Return the value, which counts something; InvalidError if it is negative."""
     if value < 0:
         raise InvalidError(f"{name} must not be negative, but is {value}")
     return value
 
 
 def seconds(name: str, value: float) -> float:
-    """Return a length of time. Raises InvalidError where it is negative or not finite."""
+    """Return the value, a length of time; InvalidError if it is negative or not finite."""
     if not 0 <= value < math.inf:
         raise InvalidError(f"{name} must be a finite number of seconds, 0 or more, but is {value}")
     return value

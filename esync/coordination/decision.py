@@ -31,11 +31,11 @@ NOT_READY, READY = ExchangeDecision(False), ExchangeDecision(True)
 def decide(
     slowest: Record, record: Record, round: int, slowest_iterations: int, epsilon: float, now: float
 ) -> ExchangeDecision:
-    """Answer the worker of `record`, which is in the job's `round` and has not been told READY in it.
+    """Answer a worker that is in the job's round and has not been told READY in it.
 
     Args:
-        slowest: of the slowest worker that takes part in the round.
-        record: of the worker that asks.
+        slowest: record of the slowest worker that takes part in the round.
+        record: record of the worker that asks.
         round: of the job.
         slowest_iterations: local iterations of the slowest worker per round.
         epsilon: seconds.
@@ -43,8 +43,8 @@ def decide(
     """
     begun = record.asked > 0  # nobody exchanges without an iteration
     if slowest.round != round:
-        # It is still taking the model over. If it is dead, somebody has to exchange for the servers
-        # to notice.
+        # The slowest worker is still taking over the model. If it is dead, another one has to
+        # exchange for the servers to notice.
         silent = now - slowest.finished - (slowest_iterations + 1) * slowest.speed_rank
         return READY if begun and silent > config.RESET_PATIENCE else NOT_READY
     if slowest is record:
@@ -57,8 +57,8 @@ def decide(
     slack = rest_time - (record.capability + record.round_trip + epsilon)
     if slack < 0 and begun:
         return READY
-    # Nobody can exchange before the slowest's iteration under way has ended, whoever is the slowest
-    # by then: so a lease that ends before it need never be taken back.
+    # Nobody can exchange before the slowest worker's current iteration has ended, whichever is the
+    # slowest by then: so a lease that ends before it need never be taken back.
     unavoidable = slowest.finished + slowest.shortest - now
     lease = lease_share(record.rank) * slack
     if unavoidable < lease:
@@ -67,10 +67,11 @@ def decide(
 
 
 def lease_share(rank: int) -> float:
-    """The share of the slack that a lease covers: between a quarter and a half, another one for each rank.
+    """Return the share of the slack that a lease covers: between a quarter and a half.
 
-    Workers of one kind, which begin a round together, would otherwise all ask in the same instant,
-    again and again. Multiples of the golden ratio, modulo 1, lie evenly however many there are.
+    It differs from rank to rank. Workers of one kind, which begin a round together, would otherwise
+    all ask in the same instant, again and again. Multiples of the golden ratio, modulo 1, are
+    evenly spread however many there are.
     """
     return 0.5 - 0.25 * (rank * GOLDEN % 1.0)
 
@@ -78,7 +79,7 @@ def lease_share(rank: int) -> float:
 def automatic_epsilon(record: Record) -> float:
     """Return the seconds that guard the decision about one worker where no number was given.
 
-    They cover what its iteration and its round trip usually fluctuate by. They cost it that much
+    They cover the usual fluctuations of its iteration and its round trip. They cost it that much
     computing time a round, so they are never more than a small share of its own iteration.
     """
     most = config.EPSILON_SHARE * record.capability

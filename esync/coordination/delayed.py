@@ -1,4 +1,7 @@
-"""The non-blocking client of a state server, with delayed ACK (paper, section 4.2): asks in the background."""
+"""The non-blocking client of a state server, with delayed ACK (paper, section 4.2).
+
+It asks in the background.
+"""
 
 import queue
 import threading
@@ -14,10 +17,10 @@ T = TypeVar("T")
 
 
 class DelayedClient:
-    """A worker's `Coordination` that never keeps it waiting, save at the very beginning.
+    """A worker's `Coordination` that never keeps it waiting, except at the very beginning.
 
-    Calls are made one after the other, in their order, by a thread. What RESET fails with is raised
-    by the question that follows.
+    A thread makes the calls one after the other, in order. If RESET fails, the next question raises
+    its error.
 
     Args:
         client: makes the calls.
@@ -42,7 +45,7 @@ class DelayedClient:
         slowest_iterations: int = 1,
         watching: OnlinePolicySettings | None = None,
     ) -> None:
-        """See `Coordination`; this one is waited for: other workers rely on it."""
+        """See `Coordination`. It waits for the answer, because other workers rely on it."""
         self._start(lambda: self._client.init(num_workers, epsilon, slowest_iterations, watching)).wait()
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
@@ -65,7 +68,7 @@ class DelayedClient:
         return self._start(lambda: self._client.tell(since, steps, seconds).wait())
 
     def close(self) -> None:
-        """Give up what is under way."""
+        """Give up calls that are under way, and close the connection."""
         self._calls.put(None)
         self._client.close()
         self._thread.join(1.0)

@@ -25,7 +25,7 @@ AUTHORITY_VARIABLE, TOKEN_VARIABLE = "ESYNC_STATE_SERVER_CA", "ESYNC_TOKEN"
 
 
 class NoAnswerError(Exception):
-    """Nobody has answered; the text is the reason."""
+    """There was no answer; the text is the reason."""
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class APIResponse:
     Attributes:
         status: of HTTP.
         body: bytes, JSON if it is a state server's.
-        worth_repeating: whether the same call may succeed later: the server failed, or said so by
+        worth_repeating: whether the same call may succeed later: the server failed, or said so with
             Retry-After.
     """
 
@@ -49,11 +49,11 @@ class APIResponse:
         return self.status == 200
 
     def content(self) -> Any:
-        """Return what the JSON says. Raises ValueError where it is none."""
+        """Return the body, decoded as JSON; ValueError if it is not JSON."""
         return json.loads(self.body)
 
     def refusal(self) -> str | None:
-        """Return the message with which a state server has refused the call; None where this is none."""
+        """Return the message with which a state server has refused the call; None if it has not."""
         try:
             return None if self.ok else printable(str(self.content()["error"]))
         except (ValueError, KeyError, TypeError):
@@ -137,7 +137,11 @@ class HTTPClient:
         self._connection.close()
 
     def _ask(self, method: str, path: str, body: bytes | None = None) -> APIResponse:
-        """Make one attempt; a second one at once if the kept-open connection turns out to have been closed."""
+        """Make one attempt.
+
+        If the connection, kept open since the last call, turns out to have been closed, make a
+        second one at once.
+        """
         if self.closed.is_set():
             raise NoAnswerError("the connection has been closed")
         was_open = self._connection.sock is not None
@@ -162,14 +166,17 @@ class HTTPClient:
             repeat = response.status >= 500 or response.getheader("Retry-After") is not None
             answer = APIResponse(response.status, response.read(), repeat)
         except BaseException:
-            self._connection.close()  # half a conversation must not be taken for the next one
+            self._connection.close()  # the rest of this answer must not be taken for the next one
             raise
         self.took = time.monotonic() - begun
         return answer
 
 
 class BufferedConnection(http.client.HTTPConnection):
-    """Sends a request in one piece, where Python's own sends head and body apart and wakes the server up twice."""
+    """Sends a request in one piece.
+
+    Python's own sends head and body separately, which wakes the server twice.
+    """
 
     _pieces: list[bytes] | None = None
 
@@ -189,11 +196,11 @@ class BufferedConnection(http.client.HTTPConnection):
 
 
 class BufferedTLSConnection(BufferedConnection, http.client.HTTPSConnection):
-    """The same over TLS."""
+    """`BufferedConnection` over TLS."""
 
 
 def _connection(host: str, port: int, timeout: float, authority: str) -> BufferedConnection:
-    """Return a connection that is not open yet; over TLS where an authority is given."""
+    """Return a connection that is not open yet, over TLS if an authority is given."""
     if not authority:
         return BufferedConnection(host, port, timeout=timeout)
     try:

@@ -1,6 +1,6 @@
 """Records of the workers, and the ranking by which the slowest of them is found.
 
-A record says what is known about one worker: smoothed speeds, delays and their fluctuations.
+A record holds what is known about one worker: smoothed speeds, delays and their fluctuations.
 """
 
 import math
@@ -23,7 +23,7 @@ class Record:
     measured: bool = False  # the capability comes from iterations, not only from the trial before the first
     finished: float = 0.0  # the coordinator's time at which its last iteration, or its last exchange, had ended
     te: float = 0.0  # the same by the worker's own clock: shown, never used
-    shortest: float = 0.0  # seconds: hardly ever does an iteration take less; 0 while unknown
+    shortest: float = 0.0  # seconds that hardly any iteration falls below; 0 while unknown
     jitter: float = 0.0  # smoothed seconds by which an iteration differs from the capability
     round_trip: float = 0.0  # smoothed seconds of a question and its answer, as the worker sees them; 0 while unknown
     round_trip_jitter: float = 0.0  # smoothed seconds by which one differs from that
@@ -31,11 +31,20 @@ class Record:
 
     @property
     def speed_rank(self) -> float:
-        """The capability with "unknown" counted as slower than everything."""
+        """The capability, with "unknown" counted as slower than everything."""
         return self.capability or math.inf
 
     def heard(self, iteration: int, capability: float, now: float, smoothing: float, iterations: int = 1) -> None:
-        """Take a question that is news; `capability` is the mean of the `iterations` that ended since the last one."""
+        """Take a question that is news.
+
+        Args:
+            iteration: local iterations done in this round.
+            capability: mean seconds of the iterations that have ended since the last question; 0
+                for unknown.
+            now: the coordinator's time, seconds.
+            smoothing: weight of the newest iteration.
+            iterations: number of those iterations.
+        """
         self.asked = iteration
         self.finished = now
         if capability == 0:
@@ -61,25 +70,28 @@ class Record:
     def delayed(
         self, iteration: int, capability: float, now: float, smoothing: float, iterations: int, round_trip: float
     ) -> None:
-        """Take what the network costs this worker; called before `heard`, with what it gets."""
+        """Take what the network costs this worker; called before `heard`, with the same arguments.
+
+        `round_trip` is the seconds that its newest answered question took.
+        """
         if self.round_trip:
             self.round_trip_jitter += smoothing * (abs(round_trip - self.round_trip) - self.round_trip_jitter)
             self.round_trip += smoothing * (round_trip - self.round_trip)
         else:
             self.round_trip = round_trip
         if iteration > 0:
-            # It waits for answers or it does not: the time between its messages tells. Anything
-            # beyond a round trip was something else.
+            # The time between its messages tells whether it waits for answers. Anything beyond a
+            # round trip has another cause.
             lost = min(max((now - self.finished) / iterations - capability, 0.0), self.round_trip)
             self.held_up += smoothing * (lost - self.held_up)
 
 
 class Ranking:
-    """The workers that take part, by their speed.
+    """The participating workers, by speed.
 
     A heap of (−speed, rank) has an entry for every speed that was told, so that telling one costs
     O(log n), where looking at a thousand workers would cost more than all the rest of an answer.
-    Entries that are out of date are thrown away when they come to its front.
+    Outdated entries are discarded when they come to its front.
 
     Args:
         records: of all workers, by rank; changed by others.
@@ -90,19 +102,19 @@ class Ranking:
         self._heap: list[tuple[float, int]] = []
 
     def forget(self) -> None:
-        """Others take part now: look at all of them the next time."""
+        """Rebuild the ranking at the next look, because other workers take part now."""
         self._heap = []
 
-    def told(self, record: Record) -> None:
-        """This worker, which takes part, has another speed now."""
+    def add(self, record: Record) -> None:
+        """Enter the new speed of a worker that takes part."""
         if self._heap:
             heappush(self._heap, (-record.speed_rank, record.rank))
 
     def slowest(self, absent: Collection[int]) -> Record:
-        """Return the record of the slowest worker that takes part, of equals that of the lowest rank.
+        """Return the record of the slowest worker that takes part, of the lowest rank among equals.
 
         Args:
-            absent: ranks that do not take part; all count where these are all.
+            absent: ranks that do not take part; if that is all of them, all count.
         """
         heap, records = self._heap, self._records
         while True:

@@ -2,7 +2,7 @@
 
 The two policies are named in the paper (Li, Mangoubi, Xu, Guo, ICDCS 2021). Their details are
 reconstructions: the authors' repository has no code for them, only the logs of runs in which the
-segments were started by hand. Those logs show what greedy does with the planned work; that more
+segments were started by hand. Those logs show what greedy does with the planned work. That more
 than half of the workers stay, and when an elastic straggler comes back, are choices made here
 (docs/sync_switch.md).
 
@@ -21,11 +21,11 @@ from .stragglers import Detection, Detector
 
 @dataclass(frozen=True)
 class PolicyDirective:
-    """The wish of a policy, as long as the schedule says synchronous.
+    """What a policy asks for, while the schedule says synchronous.
 
     Attributes:
         excluded: ranks whose commits the rounds are not to wait for.
-        asynchronous: train asynchronously meanwhile.
+        asynchronous: whether to train asynchronously meanwhile.
     """
 
     excluded: tuple[int, ...] = ()
@@ -33,12 +33,15 @@ class PolicyDirective:
 
 
 def elastic(stragglers: Collection[int], workers: int) -> PolicyDirective:
-    """Go on without the stragglers; more than half of the workers always stay (the paper's elastic policy)."""
+    """Return the directive of the paper's elastic policy: go on without the stragglers.
+
+    More than half of the workers always stay.
+    """
     return PolicyDirective(excluded=tuple(sorted(stragglers)[: (workers - 1) // 2]))
 
 
 def greedy(stragglers: Collection[int], workers: int) -> PolicyDirective:
-    """Train asynchronously as long as there is a straggler (the paper's greedy policy).
+    """Return the directive of the paper's greedy policy: go asynchronous during a straggler.
 
     `SyncSwitch` takes the samples of such a detour from the schedule's asynchronous share, as the
     published runs do: the planned synchronous share is still trained synchronously afterwards.
@@ -47,7 +50,7 @@ def greedy(stragglers: Collection[int], workers: int) -> PolicyDirective:
 
 
 ELASTIC, GREEDY = "elastic", "greedy"
-#: Name on the command line → what it makes of the stragglers among so many workers.
+#: Name on the command line → the policy, which is given the stragglers and the number of workers.
 POLICIES: dict[str, Callable[[Collection[int], int], PolicyDirective]] = {ELASTIC: elastic, GREEDY: greedy}
 
 
@@ -65,12 +68,12 @@ class OnlinePolicySettings:
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "OnlinePolicySettings":
-        """From what `flat` has made of it."""
+        """Return the settings from the fields that `flat` has returned."""
         return cls(fields["policy"], Detection(**{name: fields[name] for name in fields if name != "policy"}))
 
     @property
     def flat(self) -> dict[str, Any]:
-        """The fields as JSON can hold them, without levels."""
+        """The settings as one flat dict that JSON can hold."""
         return {"policy": self.policy, **asdict(self.detection)}
 
 
@@ -78,11 +81,11 @@ class OnlinePolicy:
     """The online policy of one job: its detector, and the directive that follows from it.
 
     Args:
-        workers: how many there are.
-        watching: what the job asks for.
+        workers: number of workers.
+        watching: the settings that the job asks for.
 
     Attributes:
-        directive: what holds now.
+        directive: the one that holds now.
     """
 
     def __init__(self, workers: int, watching: OnlinePolicySettings) -> None:
@@ -94,18 +97,18 @@ class OnlinePolicy:
 
     @property
     def stragglers(self) -> frozenset[int]:
-        """The ranks of the stragglers."""
+        """Ranks of the stragglers."""
         return self._detector.stragglers
 
     def tell(self, rank: int, since: int, steps: int, seconds: float) -> PolicyDirective:
-        """Take a worker's word, and answer it.
+        """Take what a worker tells about its steps, and return the directive that holds now.
 
         Args:
-            rank: who tells.
+            rank: of the worker.
             since: steps that its process had told before: a message that comes twice counts once,
                 and one from the beginning is another process's.
-            steps: how many more it has done.
-            seconds: of its own that they took together, without waiting for others.
+            steps: number of steps done since then.
+            seconds: time of its own that they took together, without waiting for others.
         """
         if since == 0 and self._told[rank]:
             self._detector.forget(rank)
@@ -119,7 +122,7 @@ class OnlinePolicy:
         return self.directive
 
     def state(self) -> dict[str, Any]:
-        """Everything that decides about later answers, as JSON can hold it."""
+        """Return everything that affects later answers, as JSON can hold it."""
         return {
             "workers": self._workers,
             "watching": self.watching.flat,
@@ -130,7 +133,7 @@ class OnlinePolicy:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "OnlinePolicy":
-        """One that answers as the one would that `state` was taken from."""
+        """Return a policy that answers as the one from which `state` was taken would."""
         self = cls(state["workers"], OnlinePolicySettings.of(state["watching"]))
         self._told = list(state["told"])
         self.directive = PolicyDirective(tuple(state["directive"]["apart"]), state["directive"]["asynchronous"])

@@ -1,4 +1,4 @@
-"""Detection of stragglers for Sync-Switch: a rule of throughputs, as plain code over what the workers tell.
+"""Detection of stragglers for Sync-Switch, by a rule of throughputs.
 
 The rule is a reconstruction: throughputs below the mean minus the standard deviation in several
 windows in a row are what the paper (Li, Mangoubi, Xu, Guo, ICDCS 2021) is understood to compare.
@@ -6,10 +6,10 @@ The lengths of the window and of the row, the stride and the floor were chosen h
 repository has no detector.
 
 A worker is suspect in one look when the throughput of its last steps is below the mean of all
-workers minus their standard deviation, and below a share of the mean; it is a straggler after
-several looks in a row, and none any more after several in a row in which it was not suspect. What
-counts is a worker's own time, without waiting for the others: in synchronous training all take the
-same time with it.
+workers minus their standard deviation, and below a share of the mean. After several such looks in a
+row it is a straggler, and after several in a row in which it was not suspect it is none any more.
+What counts is a worker's own time, without waiting for the others: in synchronous training all take
+the same time including it. The detector is plain code over what the workers tell.
 """
 
 from collections import deque
@@ -23,15 +23,15 @@ from .. import config
 
 @dataclass(frozen=True)
 class Detection:
-    """When a worker counts as a straggler.
+    """The conditions under which a worker counts as a straggler.
 
     Attributes:
         window: steps whose throughput is looked at; config.STRAGGLER_WINDOW_MOST at most.
-        stride: steps from one look to the next. With half a window a single slow step is seen by
-            two looks.
-        raise_after: looks in a row in which a worker has to be suspect.
-        clear_after: looks in a row in which it has not to be.
-        sigmas: standard deviations of all workers below their mean.
+        stride: steps from one look to the next. With half a window, two looks see a single slow
+            step.
+        raise_after: suspect looks in a row after which a worker is a straggler.
+        clear_after: unsuspicious looks in a row after which it is none any more.
+        sigmas: standard deviations below the mean of all workers.
         floor: share of the mean; without it the smallest differences between equal workers would
             count.
     """
@@ -54,10 +54,10 @@ class Detection:
 
 
 class Detector:
-    """Looks at the throughputs of equal workers whenever enough of them has been told.
+    """Looks at the throughputs of equal workers whenever enough of them have been told.
 
     Args:
-        workers: how many there are.
+        workers: number of workers.
         detection: when one counts as a straggler.
 
     Attributes:
@@ -74,20 +74,21 @@ class Detector:
         self.speeds: dict[int, float] = {}
 
     def tell(self, rank: int, steps: int, seconds: float) -> None:
-        """Note that a worker has done so many steps more, in that time of its own."""
+        """Note that a worker has done that many more steps, in that time of its own."""
         self._seconds[rank].extend([seconds / steps] * min(steps, self._detection.window))
         self._fresh[rank] += steps
 
     def forget(self, rank: int) -> None:
-        """Another process has taken over this slot: what is known of its throughput is void."""
+        """Forget a worker's throughput, because another process has taken over its slot."""
         self._seconds[rank].clear()
         self._fresh[rank] = 0
 
     def look(self, waited_for: Collection[int]) -> bool:
-        """Look, if it is time to; whether somebody has become a straggler or is none any more.
+        """Take a look, if it is time to, and return whether the set of stragglers has changed.
 
-        It is time when all that the steps wait for have told a stride of steps, and a whole window.
-        Of the others, who train at their own pace, one that has told nothing new is suspect.
+        It is time when all workers that the rounds wait for have told a stride of new steps, and a
+        whole window. Of the others, which train at their own pace, one that has told nothing new is
+        suspect.
         """
         window, stride = self._detection.window, self._detection.stride
         if any(self._fresh[rank] < stride or len(self._seconds[rank]) < window for rank in waited_for):
@@ -107,13 +108,13 @@ class Detector:
         return self.stragglers != before
 
     def _counts(self, rank: int, before: bool) -> bool:
-        """Whether a worker counts as a straggler now."""
+        """Return whether a worker counts as a straggler now."""
         if before:
             return self._clear[rank] < self._detection.clear_after
         return self._suspect[rank] >= self._detection.raise_after
 
     def state(self) -> dict[str, Any]:
-        """Everything that decides about later looks, as JSON can hold it."""
+        """Return everything that affects later looks, as JSON can hold it."""
         return {
             "seconds": [list(each) for each in self._seconds],
             "fresh": self._fresh,
@@ -123,7 +124,7 @@ class Detector:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from a state."""
+        """Go on from what `state` has returned."""
         for seconds, known in zip(self._seconds, state["seconds"], strict=True):
             seconds.extend(known)
         self._fresh, self._suspect = list(state["fresh"]), list(state["suspect"])

@@ -1,4 +1,4 @@
-"""Stream of mini-batches from a worker's share of a data set: endless, reproducible and resumable."""
+"""Mini-batches from a worker's share of a data set: endless, reproducible and resumable."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -6,30 +6,36 @@ import numpy as np
 
 
 def as_floats(images: np.ndarray) -> np.ndarray:
-    """Convert uint8 images with values 0 to 255 into float32 from 0 to 1, as Gluon's ToTensor does.
+    """Convert uint8 images (0 to 255) to float32 (0 to 1), as Gluon's ToTensor does.
+
+    float32 stays as it is.
 
     Grey images of shape (n, height, width) get a channel axis: (n, 1, height, width).
     """
     if images.ndim == 3:
         images = images[:, np.newaxis]
+    if images.dtype == np.float32:
+        return images
     return np.divide(images, np.float32(255), dtype=np.float32)
 
 
 class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
-    """Endless iterator of (images, labels): float32 of shape (batch_size, 1, height, width) and (batch_size,).
+    """Endless iterator of batches (images, labels) in float32.
+
+    Their shapes are (batch_size, channels, height, width) and (batch_size,).
 
     An epoch visits every sample of the share once, in an order drawn from (seed, epoch). A batch
-    may span the end of an epoch, so no sample is ever left out; a share smaller than one batch is
-    gone through several times per batch.
+    may span the end of an epoch, so that no sample is left out. A share smaller than a batch is
+    used several times in each batch.
 
     Args:
-        images: uint8, all images of the data set; they stay where they are, only batches are
-            copied.
+        images: all images of the data set, as `Dataset` has them. They are not copied as a whole,
+            only in batches.
         labels: the labels of all images.
-        indices: which of them are in the share.
-        batch_size: samples of one batch.
-        seed: one number or several, not negative. Give (seed, rank) so that the workers' orders are
-            unrelated.
+        indices: the indices of the samples in the share.
+        batch_size: samples per batch.
+        seed: one or several numbers, not negative. Give (seed, rank) to make the orders of the
+            workers independent.
     """
 
     def __init__(
@@ -52,18 +58,18 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
 
     @property
     def samples(self) -> int:
-        """Samples of the share."""
+        """Number of samples in the share."""
         return len(self._indices)
 
     def state(self) -> dict[str, int]:
-        """Return the position in the stream as plain numbers: the epoch, and how many of its samples were given out."""
+        """Return the position in the stream: the epoch, and how many of its samples are used."""
         return {"epoch": self._epoch, "position": self._position}
 
     def restore(self, state: Mapping[str, int]) -> None:
-        """Go on from a position that `state()` gave, with the same share, batch size and seed.
+        """Continue at a position from `state`, with the same share, batch size and seed.
 
         Raises:
-            ValueError: there is no such position in this share.
+            ValueError: this share does not have that position.
         """
         epoch, position = state["epoch"], state["position"]
         if epoch < 0 or not 0 <= position <= len(self._indices):
@@ -75,8 +81,7 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
         self._position = position
 
     def _begin(self, epoch: int) -> None:
-        # The spawn key keeps these random numbers apart from others that are drawn from the same
-        # seed.
+        # The spawn key makes these random numbers independent of others from the same seed.
         sequence = np.random.SeedSequence(self._seed, spawn_key=(epoch,))
         self._order = np.random.default_rng(sequence).permutation(self._indices)
         self._epoch, self._position = epoch, 0

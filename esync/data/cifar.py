@@ -1,7 +1,8 @@
-"""CIFAR-10 and CIFAR-100 (cs.toronto.edu/~kriz/cifar.html): colour images in binary files, in one archive each.
+"""CIFAR-10 and CIFAR-100 (cs.toronto.edu/~kriz/cifar.html): colour images in binary files.
 
-A record is one or two label bytes (CIFAR-100: the coarse class, then the fine one, which is what is
-learnt) and 3,072 bytes of an image: its red, green and blue plane, 32 rows of 32 each.
+All files are in one archive. A record has one or two label bytes (CIFAR-100: the coarse class, then
+the fine one, which is learnt) and 3,072 bytes of an image: its red, green and blue plane, each with
+32 rows of 32 pixels.
 """
 
 import hashlib
@@ -20,14 +21,14 @@ PIXELS = 3 * 32 * 32
 
 @dataclass(frozen=True)
 class BinaryFile:
-    """One file of records; its size in bytes and the SHA-1 of its content."""
+    """A file of records, with its size in bytes and the SHA-1 of its content."""
 
     name: str
     size: int
     sha1: str
 
     def fault(self, path: Path) -> str:
-        """Say what is wrong with the content of the file at this path; empty if nothing is."""
+        """Return what is wrong with the content of the file at this path; "" if nothing is."""
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -40,11 +41,11 @@ class BinaryFile:
 
 @dataclass(frozen=True)
 class Archive:
-    """What the files are downloaded in.
+    """The archive in which the files are downloaded.
 
     Attributes:
-        name: of the archive at MIRROR/NAME.
-        size: more bytes than it has.
+        name: the archive's name; it is at MIRROR/NAME.
+        size: an upper limit of its size in bytes.
     """
 
     name: str
@@ -53,7 +54,10 @@ class Archive:
 
 @dataclass(frozen=True)
 class CifarEntry:
-    """A data set of colour images; its files lie in a folder of the same name, without the archive's own folder."""
+    """A data set of colour images, whose files lie in a folder of the same name.
+
+    The folder inside the archive is left out.
+    """
 
     name: str
     classes: int
@@ -66,21 +70,28 @@ class CifarEntry:
     channels: int = 3
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one image: colour planes, height, width."""
+        return SHAPE
+
+    @property
     def files(self) -> tuple[BinaryFile, ...]:
-        """All of them."""
+        """All files of the data set."""
         return self.train + self.test
 
     @property
     def training_samples(self) -> int:
-        """How many there are."""
+        """Number of training samples."""
         return sum(file.size for file in self.train) // (PIXELS + self.label_bytes)
 
     def read(self, folder: Path) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-        """Training images and labels, test images and labels; images have shape (samples, 3, 32, 32).
+        """Return training images and labels, then test images and labels.
+
+        Images have shape (samples, 3, 32, 32).
 
         Raises:
-            DataError: a file is missing, holds no whole records, or labels that are none of this
-                data set.
+            DataError: a file is missing, does not hold whole records, or has labels that this data
+                set does not have.
         """
         return *self._records(folder, self.train), *self._records(folder, self.test)
 
@@ -109,10 +120,12 @@ class CifarEntry:
 
 
 def members(archive: Path, wanted: dict[str, BinaryFile]) -> Iterator[tuple[BinaryFile, bytes]]:
-    """The files of an archive that are wanted, by their last name; nothing is unpacked to where the archive says.
+    """Yield the wanted files of an archive, found by the last part of their path.
+
+    Nothing is written to the paths in the archive.
 
     Raises:
-        DataError: it is no such archive.
+        DataError: it is not a complete archive.
     """
     try:
         with tarfile.open(archive, "r:gz") as whole:
@@ -122,4 +135,4 @@ def members(archive: Path, wanted: dict[str, BinaryFile]) -> Iterator[tuple[Bina
                 if file is not None and stream is not None:
                     yield file, stream.read(file.size + 1)
     except (tarfile.TarError, EOFError, OSError) as error:
-        raise DataError(archive.name, f"no whole archive ({error})") from None
+        raise DataError(archive.name, f"not a complete archive ({error})") from None

@@ -1,4 +1,4 @@
-"""A data set in memory: `load("fashion-mnist")` reads its files once, as unsigned bytes, and checks them."""
+"""A data set in memory: `load("fashion-mnist")` reads and checks its files once."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +12,21 @@ from .cifar import CifarEntry
 from .errors import DataError, broken_file, fetch_remedy
 from .idx import read_idx
 from .registry import IdxEntry, Split, find_entry
+from .user_data import find_user_data, is_function, load_user_data, short_dataset_name
 
 
 @dataclass(frozen=True, eq=False)
 class Dataset:
-    """Training and test samples; all arrays are read-only uint8.
+    """Training and test samples; all arrays are read-only.
 
-    Images have shape (samples, height, width), or (samples, 3, height, width) where they have
-    colours, with values 0 to 255; labels have shape (samples,) with values below `classes`.
+    Images have shape (samples, height, width), or (samples, channels, height, width) if they are
+    coloured, in uint8 with values from 0 to 255. Labels have shape (samples,) with values below
+    `classes`. In a data set of the user's the samples may have any other shape, and be float32:
+    then networks get the values as they are.
+
+    Attributes:
+        class_names: of the labels 0, 1, …; empty where they have no names.
+        digest: says what is in a data set of the user's; "" for those of this package.
     """
 
     name: str
@@ -28,38 +35,66 @@ class Dataset:
     train_labels: np.ndarray
     test_images: np.ndarray
     test_labels: np.ndarray
+    class_names: tuple[str, ...] = ()
+    digest: str = ""
 
     @property
     def channels(self) -> int:
-        """Colour planes of an image."""
-        return 1 if self.train_images.ndim == 3 else int(self.train_images.shape[1])
+        """Number of colour planes of an image."""
+        return self.shape[0]
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one sample as networks get it: channels, height, width of an image."""
+        shape = self.train_images.shape[1:]
+        return (1, *shape) if len(shape) == 2 else shape
+
+
+def locate(name: str, data_dir: str | Path | None) -> None:
+    """Look whether a data set is on this machine, without reading it.
+
+    Raises:
+        DataError: it is not.
+    """
+    if ":" not in name:
+        find_data_dir(data_dir, name)
+    elif not is_function(name):  # whose source is compared in another way
+        find_user_data(name, data_dir)
 
 
 def find_data_dir(data_dir: str | Path | None, name: str) -> Path:
-    """Return the directory that holds a folder called `name`: data_dir where given, else among config.DATA_DIRS.
+    """Return the directory with a folder called `name`: `data_dir`, or one of config.DATA_DIRS.
 
     Raises:
-        DataError: there is no such folder; the message names every place that was looked at.
+        DataError: there is no such folder; the message names every place that was searched.
     """
     places = [expanded(place) for place in ([data_dir] if data_dir else config.DATA_DIRS)]
     for place in places:
         if (place / name).is_dir():
             return place
     looked_at = ", ".join(str(place / name) for place in places)
-    remedy = f"Where it is in another folder, say so: --data-dir FOLDER. {fetch_remedy(places[0], name)}"
+    remedy = f"If it is in another folder, give --data-dir FOLDER. {fetch_remedy(places[0], name)}"
     raise DataError(looked_at, "no such folder", expected=f"the files of {name}", remedy=remedy)
 
 
 def load(name: str, data_dir: str | Path | None = None) -> Dataset:
-    """Read a data set into memory (Fashion-MNIST: 55 MB, CIFAR: 184 MB), from where `find_data_dir` finds it.
+    """Read a data set from where `find_data_dir` finds it.
 
-    The files may hold any number of samples, so a part of a data set in the same format can be used
-    too.
+    One of the user's is read from where its name says.
+
+    Fashion-MNIST takes 55 MB of memory, CIFAR 184 MB.
+
+    The files may hold any number of samples, so that a part of a data set in the same format can be
+    used, too.
 
     Raises:
-        DataError: the set is unknown or not found, or one of its files is missing, broken or does
-            not fit the others.
+        DataError: the data set is unknown or not found, or one of its files is missing, broken or
+            does not fit the others.
+        UserCodeError: the function of the user's that makes it cannot be used.
     """
+    if ":" in name:
+        own, class_names = load_user_data(name, data_dir)
+        return Dataset(short_dataset_name(name), own.classes, *own.train, *own.test, class_names, own.digest)
     entry = find_entry(name)
     folder = find_data_dir(data_dir, name) / name
     if isinstance(entry, CifarEntry):

@@ -15,10 +15,10 @@ from .errors import DataError
 
 @contextlib.contextmanager
 def unpacked(package: str) -> Iterator[Path]:
-    """Download a package from this machine's apt sources and give a temporary folder that holds its files.
+    """Download a package from this machine's apt sources; yield a temporary folder of its files.
 
     Raises:
-        DataError: there is no such package, or apt-get or dpkg-deb is missing, fails or takes too
+        DataError: there is no such package, or apt-get or dpkg-deb is missing, fails, or takes too
             long.
     """
     for tool in ("apt-get", "dpkg-deb"):
@@ -39,7 +39,7 @@ def _download(package: str, room: Path) -> None:
     apt = ["apt-get", "-qq", "-oAPT::Sandbox::User=root"]
     try:
         _run([*apt, "download", package], room)
-    except DataError:  # often this machine's package lists are missing (fresh containers) or outdated: use our own
+    except DataError:  # package lists are often missing (fresh containers) or outdated: use our own
         lists, cache = room / "lists", room / "cache"
         (lists / "partial").mkdir(parents=True)
         (cache / "archives" / "partial").mkdir(parents=True)

@@ -8,7 +8,10 @@ from esync.runtime.errors import ExpectedError
 
 
 class DataError(ExpectedError, ValueError):
-    """Data that cannot be used: where it is, what is wrong, what was expected and what to do about it."""
+    """Raised for data that cannot be used.
+
+    The message says where they are, what is wrong, what was expected, and what to do.
+    """
 
     def __init__(self, where: Path | str, wrong: str, *, expected: str = "", remedy: str = ""):
         self.where, self.wrong = where, wrong
@@ -21,11 +24,11 @@ class DataError(ExpectedError, ValueError):
 
 
 def fetch_remedy(data_dir: Path | str, name: str) -> str:
-    """Name the command that puts the whole data set `name` under data_dir, to end an error message."""
+    """Return the end of an error message: the command that fetches a data set to `data_dir`."""
     which = "" if name == config.DATASET else f" -d {shlex.quote(name)}"
     return f"To get it anew: python -m esync.data fetch --to {shlex.quote(str(data_dir))}{which}"
 
 
 def broken_file(path: Path, wrong: str, expected: str) -> DataError:
-    """Make the error for one file DATA_DIR/SET/FILE that is not as it should be."""
+    """Return the error for a file DATA_DIR/SET/FILE that is not as it should be."""
     return DataError(path, wrong, expected=expected, remedy=fetch_remedy(path.parent.parent, path.parent.name))

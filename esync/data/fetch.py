@@ -1,8 +1,8 @@
-"""Fetch a data set's files, from Debian's package or by download; incomplete files never look complete.
+"""Fetch a data set's files, from Debian's package or by download.
 
 A file is written beside its place under another name, its decompressed content is compared with the
-registry's checksum, and only then is it renamed. So whatever interrupts a fetch, the next one goes
-on with what is missing.
+registry's checksum, and only then is it renamed. So an incomplete file never looks complete, and
+after an interruption the next fetch goes on with the missing files.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from .debian import unpacked
 from .errors import DataError
 from .registry import AnyEntry, AnyFile
 
-CHUNK = 1 << 16  # bytes handed on at a time, at most
+CHUNK = 1 << 16  # largest number of bytes that are yielded at a time
 
 
 def download(url: str, file: AnyFile | Archive, timeout: float, console: Console) -> Iterator[bytes]:
@@ -34,7 +34,7 @@ def download(url: str, file: AnyFile | Archive, timeout: float, console: Console
 
     Raises:
         DataError: the server cannot be reached, stalls, answers with an error status, closes the
-            connection early, or sends more than a compressed file of this content can have.
+            connection early, or sends more bytes than a compressed file of this content can have.
     """
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     try:
@@ -77,20 +77,21 @@ def fetch(
     pause: float = config.FETCH_PAUSE,
     console: Console | None = None,
 ) -> Path:
-    """Put the files of a data set that are missing or broken into data_dir/NAME and return that folder.
+    """Fetch the missing and broken files of a data set into data_dir/NAME; return that folder.
 
     Args:
         entry: the data set.
-        data_dir: made if it is not there.
-        source: "apt" takes Debian's package, "download" the mirrors; "auto" the package where there
-            is one and apt is at hand, and the mirrors if that fails or if mirrors are given.
+        data_dir: directory of all data sets, which is made if it does not exist.
+        source: "apt" for Debian's package, "download" for the mirrors. "auto" takes the package
+            where there is one and apt is installed, and the mirrors if that fails or if `mirrors`
+            are given.
         mirrors: URLs of folders to download from, instead of the registry's.
-        timeout: seconds without a byte before one download is given up.
-        pause: seconds before the mirrors are tried again; doubled each time.
+        timeout: seconds without a byte after which a download is given up.
+        pause: seconds before the mirrors are tried again, doubled each time.
         console: where progress is shown.
 
     Raises:
-        DataError: the files could not be had; the message says why, for each place that was tried.
+        DataError: the files could not be fetched; the message says why, for each place tried.
         OSError: the files could not be written.
     """
     console = console or Console()
@@ -127,7 +128,7 @@ def fetch(
 
 
 def faults(entry: AnyEntry, data_dir: Path) -> dict[AnyFile, str]:
-    """Say what is wrong with each file of the data set under data_dir that is missing or not whole."""
+    """Return what is wrong with each file of the data set that is missing or incomplete."""
     found = {file: file.fault(data_dir / entry.name / file.name) for file in entry.files}
     return {file: fault for file, fault in found.items() if fault}
 
@@ -146,7 +147,7 @@ def _from_package(package: str, files: Iterable[AnyFile], folder: Path, console:
 def _from_mirrors(
     mirrors: Sequence[str], place: Path, take: Callable[[str], None], pause: float, console: Console
 ) -> None:
-    """Take one download from the first mirror that gives it whole; each of them is tried several times."""
+    """Download from the first mirror that works, and try each of them several times."""
     failures: dict[str, DataError] = {}
     for attempt in range(config.FETCH_ATTEMPTS):
         if attempt:
@@ -175,7 +176,7 @@ def _one_file(file: AnyFile, folder: Path, timeout: float, console: Console, url
 def _from_archive(
     entry: CifarEntry, files: Iterable[AnyFile], folder: Path, timeout: float, console: Console, url: str
 ) -> None:
-    """Download an archive beside the files, and put those that are missing into their place."""
+    """Download an archive beside the files, and extract the missing ones."""
     wanted = {file.name: file for file in entry.files if file in set(files)}
     beside = folder / f".{entry.archive.name}"
     try:
@@ -192,7 +193,7 @@ def _from_archive(
 
 
 def _place(chunks: Iterable[bytes], file: AnyFile, folder: Path, origin: str) -> None:
-    """Write a file beside its place, check it, and rename it into place; leave nothing there if any of it fails."""
+    """Write a file beside its place, check it, and rename it; leave nothing behind on failure."""
     for left in leftovers(folder / file.name):  # the caller is alone in this folder
         left.unlink()
     with atomic_path(folder / file.name) as beside:
@@ -205,7 +206,10 @@ def _place(chunks: Iterable[bytes], file: AnyFile, folder: Path, origin: str) ->
 
 @contextlib.contextmanager
 def _alone_in(folder: Path, console: Console) -> Iterator[None]:
-    """Make the folder and keep other fetches out of it; the lock ends with the process, however that ends."""
+    """Make the folder, and keep other fetches out of it.
+
+    The lock ends with the process, however that ends.
+    """
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
         try:

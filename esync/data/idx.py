@@ -1,8 +1,8 @@
-"""Read a gzip-compressed idx file, the format of MNIST and Fashion-MNIST, and check it.
+"""Read and check a gzip-compressed idx file, the format of MNIST and Fashion-MNIST.
 
-The content is two zero bytes, one byte for the element type (8: unsigned byte), one for the number
-of dimensions, each dimension as a big-endian 32-bit integer, and then the elements in row-major
-order.
+It begins with two zero bytes, one byte for the type of the elements (8: unsigned byte), and one for
+the number of dimensions. Then come the dimensions as big-endian 32-bit integers, and the elements
+in row-major order.
 """
 
 import gzip
@@ -18,7 +18,7 @@ UNSIGNED_BYTE = 8
 
 
 def decompress(path: Path, limit: int = -1) -> bytes:
-    """Return a gzip file's content, of which no more than limit + 1 bytes are read where a limit (bytes) is given.
+    """Return the content of a gzip file, at most `limit` + 1 bytes if a limit is given.
 
     Raises:
         DataError: the file is missing, unreadable, truncated or corrupt.
@@ -38,11 +38,11 @@ def decompress(path: Path, limit: int = -1) -> bytes:
 
 
 def read_idx(path: Path, ndim: int) -> np.ndarray:
-    """Read the unsigned bytes of a gzip-compressed idx file into a read-only array of ndim dimensions.
+    """Read unsigned bytes from a gzip-compressed idx file into a read-only array.
 
     Raises:
-        DataError: the file cannot be decompressed, its magic number or number of dimensions is
-            another one, or it holds fewer or more elements than its header announces.
+        DataError: the file cannot be decompressed, has another magic number or other than `ndim`
+            dimensions, or holds fewer or more elements than its header announces.
     """
     content = decompress(path)
     header = 4 + 4 * ndim

@@ -1,83 +1,130 @@
-"""Partition samples among workers: pure functions from sample counts or labels to index arrays.
+"""Partition samples among workers: pure functions from counts or labels to index arrays.
 
 Every sample is in exactly one share, or in `dropped`.
 """
 
-from collections.abc import Callable, Collection
+import math
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-#: What --partition accepts.
-GRAMMAR = "uniform, contiguous, class or dirichlet:ALPHA with 0 < ALPHA <= 1e6, for instance dirichlet:0.3"
+from ..runtime.errors import ExpectedError
+
+#: The values of --partition, for messages.
+GRAMMAR = (
+    "uniform, contiguous, class, each of these with a weight for every worker, for instance class:4,4,1, "
+    "or dirichlet:ALPHA with 0 < ALPHA <= 1e6, for instance dirichlet:0.3"
+)
+
+
+class PartitionError(ExpectedError, ValueError):
+    """Raised when a data set cannot be split among that many workers as it was described."""
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """One int64 array of sample indices per worker, and the indices that no worker got."""
+    """An int64 array of sample indices for each worker, and the indices that no worker has."""
 
     shares: list[np.ndarray]
     dropped: np.ndarray
 
 
 def partition(spec: str, labels: np.ndarray, parts: int, seed: int) -> Partition:
-    """Split the samples with these labels into `parts` shares as the text `spec` says (see GRAMMAR).
+    """Split the samples with these labels into `parts` shares, as `spec` says (see GRAMMAR).
 
     Raises:
-        ValueError: the text is not understood, or there are fewer samples than shares.
+        ValueError: `spec` is not understood.
+        PartitionError: there are fewer samples than shares, or weights for another number of workers.
     """
-    return parse_partition(spec)(labels, parts, seed)
+    split = parse_partition(spec)
+    check_workers(spec, parts)
+    return split(labels, parts, seed)
 
 
 def parse_partition(spec: str) -> Callable[[np.ndarray, int, int], Partition]:
-    """Turn the text of --partition into a function of (labels, parts, seed).
+    """Return the function of (labels, parts, seed) that a value of --partition describes.
 
     Raises:
-        ValueError: the text is not understood; the message says what would be.
+        ValueError: the text is not understood; the message says what was expected.
     """
-    simple: dict[str, Callable[[np.ndarray, int, int], Partition]] = {
-        "uniform": lambda labels, parts, seed: uniform(len(labels), parts, seed),
-        "contiguous": lambda labels, parts, seed: contiguous(len(labels), parts),
-        "class": lambda labels, parts, seed: by_class(labels, parts),
-    }
-    if spec in simple:
-        return simple[spec]
+    scheme, colon, argument = spec.partition(":")
+    if scheme == "dirichlet":
+        alpha = _number(argument)
+        if 0 < alpha <= 1e6:
+            return lambda labels, parts, seed: dirichlet(labels, parts, alpha, seed)
+    elif scheme in SCHEMES:
+        weights = [_number(each) for each in argument.split(",")] if colon else None
+        if weights is None or all(0 < weight < math.inf for weight in weights):
+            return lambda labels, parts, seed: SCHEMES[scheme](labels, parts, seed, weights)
+    raise ValueError(f"partition {spec!r}: expected {GRAMMAR}")
+
+
+def check_workers(spec: str, workers: int) -> None:
+    """Check that a partition with weights, which is understood, has one for each worker.
+
+    Raises:
+        PartitionError: it has another number of them.
+    """
     scheme, _, argument = spec.partition(":")
+    if scheme in SCHEMES and argument and (weights := len(argument.split(","))) != workers:
+        raise PartitionError(f"partition {spec} has weights for {weights} workers, but there are {workers}")
+
+
+def _number(text: str) -> float:
     try:
-        alpha = float(argument)
+        return float(text)
     except ValueError:
-        alpha = 0.0
-    if scheme != "dirichlet" or not 0 < alpha <= 1e6:
-        raise ValueError(f"partition {spec!r}: expected {GRAMMAR}")
-    return lambda labels, parts, seed: dirichlet(labels, parts, alpha, seed)
+        return math.nan
 
 
-def uniform(samples: int, parts: int, seed: int) -> Partition:
-    """Shuffle and split (i.i.d. shares): sizes differ by one sample at most, nothing is dropped."""
+def uniform(samples: int, parts: int, seed: int, weights: Sequence[float] | None = None) -> Partition:
+    """Shuffle and split into i.i.d. shares, whose sizes differ by at most one sample.
+
+    Nothing is dropped. See `_shares` for the weights.
+    """
     _check(samples, parts)
-    shares = np.array_split(np.random.default_rng(seed).permutation(samples), parts)
-    return Partition(shares, _no_samples())
+    order = np.random.default_rng(seed).permutation(samples)
+    if weights is not None:
+        return _shares(order, parts, weights)
+    return Partition(np.array_split(order, parts), _no_samples())
 
 
-def contiguous(samples: int, parts: int) -> Partition:
-    """Equal shares in the order of the file, as in the public implementation of ESync; the remainder is dropped."""
+def contiguous(samples: int, parts: int, weights: Sequence[float] | None = None) -> Partition:
+    """Split in the order of the file into equal shares; the remainder is dropped.
+
+    This is what the public implementation of ESync does. See `_shares` for the weights.
+    """
     _check(samples, parts)
-    return _equal_shares(np.arange(samples), parts)
+    return _shares(np.arange(samples), parts, weights)
 
 
-def by_class(labels: np.ndarray, parts: int) -> Partition:
-    """Sort by label (stable), then equal shares: the paper's non-i.i.d. case (§5); the remainder is dropped."""
+def by_class(labels: np.ndarray, parts: int, weights: Sequence[float] | None = None) -> Partition:
+    """Sort by label (stable), and split into equal shares; the remainder is dropped.
+
+    This is the non-i.i.d. case of the ESync paper (§5). See `_shares` for the weights.
+    """
     _check(len(labels), parts)
-    return _equal_shares(np.argsort(labels, kind="stable"), parts)
+    return _shares(np.argsort(labels, kind="stable"), parts, weights)
+
+
+#: Scheme that takes weights → the function of (labels, parts, seed, weights).
+SCHEMES: dict[str, Callable[[np.ndarray, int, int, Sequence[float] | None], Partition]] = {
+    "uniform": lambda labels, parts, seed, weights: uniform(len(labels), parts, seed, weights),
+    "contiguous": lambda labels, parts, seed, weights: contiguous(len(labels), parts, weights),
+    "class": lambda labels, parts, seed, weights: by_class(labels, parts, weights),
+}
 
 
 def dirichlet(labels: np.ndarray, parts: int, alpha: float, seed: int) -> Partition:
-    """Split each class in proportions drawn from Dirichlet(alpha): label skew (Hsu et al. 2019, arXiv:1909.06335).
+    """Split each class in proportions drawn from Dirichlet(alpha), which skews the labels.
 
-    A large alpha comes near to equal class mixtures. The smaller it is, the fewer workers share a
-    class, down to whole classes on single workers. The sizes of the shares differ; nothing is
-    dropped. Where a share would be empty, as with a tiny alpha, it gets one sample of the share
-    that is the largest then, so that every worker can train.
+    See Hsu et al. 2019, arXiv:1909.06335.
+
+    With a large alpha all shares have nearly the same mixture of classes. The smaller it is, the
+    fewer workers share a class, down to whole classes on single workers. The sizes of the shares
+    differ, and nothing is dropped. A share that would be empty, as with a tiny alpha, gets one
+    sample from the largest one, so that every worker can train.
     """
     _check(len(labels), parts)
     rng = np.random.default_rng(seed)
@@ -96,16 +143,18 @@ def dirichlet(labels: np.ndarray, parts: int, alpha: float, seed: int) -> Partit
 
 
 def redistribute(dealt: Partition, members: Collection[int], seed: int) -> Partition:
-    """Deal the shares of workers that are gone out to the others: a function of who is there and the seed.
+    """Divide the shares of absent workers among those present.
+
+    The result depends only on who is present and on the seed.
 
     Args:
         dealt: the shares of all workers.
-        members: the ranks that are there.
-        seed: of the order in which samples are dealt out.
+        members: the ranks that are present.
+        seed: seed of the order in which samples are divided.
 
     Returns:
-        For each rank its own share and equal parts of those of the missing ones; nothing for those.
-        As it was, where nobody is missing, or nobody is there.
+        For each present rank its own share with an equal part of the absent ranks' shares, and for
+        each absent rank an empty share. If nobody is absent, or nobody present, `dealt`.
     """
     present = sorted(set(members))
     missing = [rank for rank in range(len(dealt.shares)) if rank not in present]
@@ -122,10 +171,25 @@ def redistribute(dealt: Partition, members: Collection[int], seed: int) -> Parti
     )
 
 
-def _equal_shares(order: np.ndarray, parts: int) -> Partition:
-    size = len(order) // parts
-    *shares, dropped = np.split(order, [size * (i + 1) for i in range(parts)])
-    return Partition(shares, dropped)
+def _shares(order: np.ndarray, parts: int, weights: Sequence[float] | None) -> Partition:
+    """Split samples in this order into shares that follow one another.
+
+    Args:
+        order: indices of the samples.
+        parts: number of shares.
+        weights: relative sizes of the shares, as many as there are shares (`check_workers`), such as
+            the devices' speeds; every share has one sample at least, and nothing is dropped. None
+            splits into equal shares and drops the remainder.
+    """
+    if weights is None:
+        size = len(order) // parts
+        *shares, dropped = np.split(order, [size * (i + 1) for i in range(parts)])
+        return Partition(shares, dropped)
+    # One sample each, and the others in proportion.
+    ends = np.cumsum(np.divide(weights, max(weights)))
+    ends *= (len(order) - parts) / ends[-1]
+    cuts = np.rint(ends).astype(int) + np.arange(1, parts + 1)
+    return Partition(np.split(order, cuts[:-1]), _no_samples())
 
 
 def _no_samples() -> np.ndarray:
@@ -134,4 +198,6 @@ def _no_samples() -> np.ndarray:
 
 def _check(samples: int, parts: int) -> None:
     if not 1 <= parts <= samples:
-        raise ValueError(f"cannot split {samples} samples into {parts} shares: each worker needs one sample or more")
+        raise PartitionError(
+            f"cannot split {samples} samples into {parts} shares: each worker needs one sample or more"
+        )

@@ -13,10 +13,10 @@ from .idx import decompress
 
 @dataclass(frozen=True)
 class IdxFile:
-    """One gzip-compressed idx file; size (bytes) and SHA-256 are those of its *decompressed* content.
+    """A gzip-compressed idx file, with size (bytes) and SHA-256 of its *decompressed* content.
 
-    Distributions compress the files again, so that the checksums of the compressed bytes differ
-    from upstream's.
+    Linux distributions compress the files again, so that the checksums of the compressed bytes
+    differ.
     """
 
     name: str
@@ -24,7 +24,7 @@ class IdxFile:
     sha256: str
 
     def fault(self, path: Path) -> str:
-        """Say what is wrong with the content of the file at this path; empty if nothing is."""
+        """Return what is wrong with the content of the file at this path; "" if nothing is."""
         try:
             content = decompress(path, limit=self.size)
         except DataError as error:
@@ -37,7 +37,7 @@ class IdxFile:
 
 @dataclass(frozen=True)
 class Split:
-    """The images and the labels of one half (training or test) of a data set."""
+    """Images and labels of the training or the test samples."""
 
     images: IdxFile
     labels: IdxFile
@@ -45,7 +45,7 @@ class Split:
 
 @dataclass(frozen=True)
 class IdxEntry:
-    """A data set of single-channel images in four idx files, which lie in a folder of the same name."""
+    """A data set of single-channel images in four idx files in a folder of the same name."""
 
     name: str
     classes: int
@@ -57,13 +57,18 @@ class IdxEntry:
     channels: int = 1
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape of one image: colour planes, height, width."""
+        return (self.channels, *self.image_shape)
+
+    @property
     def files(self) -> tuple[IdxFile, ...]:
         """All four files."""
         return (self.train.images, self.train.labels, self.test.images, self.test.labels)
 
     @property
     def training_samples(self) -> int:
-        """How many there are: one byte each behind the 8 of the labels' header."""
+        """Number of training samples: one byte each after the 8 bytes of the labels' header."""
         return self.train.labels.size - 8
 
 
@@ -102,7 +107,7 @@ FASHION_MNIST = IdxEntry(
     debian_package="dataset-fashion-mnist",
 )
 
-#: Of the official site's archives, as MXNet's own data sets check them.
+#: The official site, whose archives MXNet's own data sets use, too.
 _CIFAR_MIRRORS = ("https://www.cs.toronto.edu/~kriz",)
 CIFAR_10 = CifarEntry(
     name="cifar-10",
@@ -140,7 +145,7 @@ def find_entry(name: str, registry: Mapping[str, AnyEntry] = REGISTRY) -> AnyEnt
     """Return the entry of that name.
 
     Raises:
-        DataError: there is none; the message lists the known names.
+        DataError: there is no such entry; the message lists the known names.
     """
     if name not in registry:
         raise DataError(name, "unknown data set", expected=f"one of {', '.join(registry)}")

@@ -1,4 +1,4 @@
-"""The exchange of models and gradients between workers: one interface for algorithms, several ways across it.
+"""The exchange of models and gradients between workers: one interface, several ways.
 
 An algorithm sees `base`: it starts an exchange with a `Payload`, gets a handle, and asks or waits
 for the `Result`. `protocol` has what workers and parameter servers say to each other, `keystores`
@@ -22,11 +22,13 @@ from .base import (
 )
 from .protocol.layout import STATISTICS, WEIGHTS
 from .protocol.specification import Specification
+from .weighting import AS_UPDATES
 
-#: Its name in algorithms written for earlier versions.
+#: The name of `Specification` in algorithms written for earlier versions.
 Service = Specification
 
 __all__ = [
+    "AS_UPDATES",
     "NO_OFFERS",
     "STATISTICS",
     "WEIGHTS",

@@ -1,9 +1,9 @@
-"""The interface of the exchange that algorithms see: payloads, results, and where models come from and go to.
+"""The interface of the exchange that algorithms see: payloads, results, sources and sinks.
 
 An algorithm starts an exchange with a `Payload`, gets a handle, and asks or waits for the `Result`.
 Behind the interface are parameter servers (`protocol.client`) or a collective
-(`collectives.worker_exchange`). What is exchanged is flat float32 vectors with names, the weights
-(or gradients, or updates), the statistics and what else an algorithm has; both sides see them piece
+(`collectives.worker_exchange`). Models are exchanged as named flat float32 vectors: the weights (or
+gradients, or updates), the statistics and whatever else an algorithm has. Both sides see them piece
 by piece, so that no second copy of a model is needed.
 """
 
@@ -47,7 +47,7 @@ class Flat:
 
     Attributes:
         values: float32.
-        size: number of them.
+        size: number of values.
     """
 
     def __init__(self, values: np.ndarray) -> None:
@@ -73,7 +73,7 @@ class ModelSink(Protocol):
     """A sink for the model that comes back, piece by piece."""
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        """Take the values of the vector of that name from `start` on; valid during the call only."""
+        """Take values of the vector of that name, from `start` on; valid only during the call."""
         ...
 
     def add(self, step: Sparse) -> None:
@@ -86,7 +86,7 @@ class ModelSink(Protocol):
 
 @dataclass(frozen=True)
 class Payload:
-    """What a worker contributes to one exchange.
+    """A worker's contribution to one exchange.
 
     Attributes:
         vectors: name of each vector that is sent → its values; at `WEIGHTS` gradients or model
@@ -100,13 +100,13 @@ class Payload:
             be used together or at once; None: as before. It holds from the end of the round on, for
             all workers. Of a payload that is used at once, every worker may ask for the next ones
             to be used together.
-        discard: it is not used, only acknowledged, because its worker is excluded (see
+        discard: whether it is only acknowledged, not used, because its worker is excluded (see
             `Result.excluded`).
         excluded: of the leader: the ranks that rounds are not to wait for from the end of this one
             on; None: as before.
-        step: what is to be subtracted from the weights, where the specification is sparse.
+        step: sparse vector to subtract from the weights, where the specification is sparse.
         pace: seconds of an iteration on this worker, where the others want to know; 0: they do not.
-        gradient_scale: how many times the mean gradient of a batch the values are; see
+        gradient_scale: the values are this multiple of the mean gradient of a batch; see
             `rules.Step`.
         wanted: names of the vectors that come back; None: the weights and all that were sent.
         scalars: further ones by name, as the specification has them.
@@ -134,7 +134,7 @@ class Payload:
 
     @property
     def terms(self) -> dict[str, Any]:
-        """Return the fields of its commit; see `wire.MESSAGE`."""
+        """The fields of its commit; see `wire.MESSAGE`."""
         uses = {None: wire.AS_AGREED, True: wire.TOGETHER, False: wire.AT_ONCE}
         return {
             "learning_rate": self.learning_rate,
@@ -164,9 +164,11 @@ class Result:
         used: whether the payload went into the weights; False where it was discarded, or came after
             the end of an asynchronous run.
         elapsed: seconds of the run.
+        exchanged_at: seconds of the run when the weights last changed: the same on all workers that
+            have taken part in the same round, and on a replacement.
         members: ranks that take part in the rounds; all of them, unless dead ones are left out.
-        needed: ranks whose parts a checkpoint written now needs; without rank 0, which has the
-            model, none can be.
+        needed: ranks whose parts a checkpoint written now needs. Where rank 0, which has the model,
+            is not among them, no checkpoint can be written.
         whole: round of the newest checkpoint that is known to be whole; 0: none.
         step: times that the weights had changed by then: once per round, or once per payload used
             at once.
@@ -176,8 +178,8 @@ class Result:
             nobody counts them.
         excluded: ranks that are there, but that rounds do not wait for (on some server at least).
         fastest: seconds of an iteration on the fastest worker that has said so; 0: none has.
-        scalars: what the specification's further scalars have become, over the round, or over all
-            workers' latest where payloads are used at once; those that somebody has said.
+        scalars: the specification's further scalars, combined over the round, or over all workers'
+            latest where payloads are used at once; only those that some worker has sent.
     """
 
     round: int
@@ -188,6 +190,7 @@ class Result:
     finished: bool
     used: bool = True
     elapsed: float = 0.0
+    exchanged_at: float = 0.0
     members: tuple[int, ...] = ()
     needed: tuple[int, ...] = ()
     whole: int = 0
@@ -199,8 +202,8 @@ class Result:
     scalars: Mapping[str, float] = field(default_factory=dict)
 
     @property
-    def books(self) -> RunProgress:
-        """Return how far the run has come with it."""
+    def progress(self) -> RunProgress:
+        """How far the run has come with this exchange."""
         return RunProgress(
             self.round,
             self.version,
@@ -219,9 +222,11 @@ class ExchangeError(ExpectedError):
 class JobAbortedError(ExchangeError):
     """Some worker has ended the run because it failed; the message is its reason."""
 
+    consequence = True
+
 
 class SlotLostError(ExchangeError):
-    """The others have gone on without this worker: it was replaced, or not heard for too long."""
+    """The others have gone on without this worker: it was replaced, or silent for too long."""
 
     transient = True
 
@@ -233,12 +238,12 @@ class Exchange(Protocol):
         rank: this worker's slot, from 0.
         workers: number of slots.
         replacement: whether this worker has taken over the slot of a dead one (known after `join`).
-        exchanges: how many exchanges of this slot have been used so far (known after `join`).
+        exchanges: number of exchanges of this slot that have been used so far (known after `join`).
         job: number of this job (known after `join`).
         resume_at: the round of the checkpoint that the workers go on from; −1: from the beginning
             (known after `join`).
-        part: round of the newest part of a checkpoint of this run that is on this worker's disk,
-            which payloads say; 0: none.
+        part: round of the newest part of a checkpoint of this run that is on this worker's disk;
+            payloads say it. 0: none.
     """
 
     rank: int
@@ -261,7 +266,7 @@ class Exchange(Protocol):
         Args:
             sizes: name of each vector of its model → number of values.
             limits: what ends the run.
-            agreement: what must be the same on all workers; name → value.
+            agreement: settings that must be the same on all workers; name → value.
             offers: checkpoints that this worker could go on from.
 
         Raises:
@@ -269,19 +274,20 @@ class Exchange(Protocol):
         """
         ...
 
-    def resume(self, progress: ResumeState) -> None:
+    def resume(self, state: ResumeState) -> None:
         """Go on from a checkpoint; before `begin`, which then takes rank 0's weights from there."""
         raise RuntimeError("there are no checkpoints here")
 
     def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> Result:
-        """Write the common model into `model`: rank 0's initial one, or the current one of a running job.
+        """Write the common model into `model`.
 
-        Nobody gets past this before everyone has come to it, except in a job that runs already.
+        It is rank 0's initial one, or the current one of a running job. No worker gets past this
+        before all have come to it, except in a running job.
         """
         ...
 
     def start(self, payload: Payload, model: ModelSink) -> Handle[Result]:
-        """Send a payload; the handle's result comes when the new model has been written into `model`."""
+        """Send a payload; the handle is done when the new model has been written into `model`."""
         ...
 
     def heartbeat(self) -> None:
@@ -292,8 +298,7 @@ class Exchange(Protocol):
 
         With --elastic the others go on without a worker that is silent for longer than the lease,
         so whatever may take longer than an iteration belongs in such a statement. The heartbeats
-        end after half of the round timeout, so that a process that hangs counts as dead all the
-        same.
+        end after half of the round timeout, so that a process that hangs still counts as dead.
 
         Args:
             what: what the body does, for the user.
@@ -301,17 +306,20 @@ class Exchange(Protocol):
         return nullcontext()
 
     def rule_state(self) -> list[np.ndarray | None]:
-        """Return what the rule of the weights remembers on the other side: flat vectors of their size."""
+        """Return the vectors that the rule of the weights remembers on the other side.
+
+        They are flat and as long as the weights; None stands for one that is not kept.
+        """
         raise RuntimeError("there are no checkpoints here")
 
     def server_weights(self) -> np.ndarray | None:
-        """Return the weights that the rule on the other side works on, a flat vector; None: the workers' own."""
+        """Return the flat weights that the rule on the other side works on; None: the workers'."""
         return None
 
     def unsent(self) -> dict[str, Any]:
-        """Return what this worker's end keeps for a later exchange, for a checkpoint; empty where it keeps nothing.
+        """Return what this worker keeps for a later exchange, for a checkpoint; empty if nothing.
 
-        To be called while no exchange is under way.
+        Call it while no exchange is under way.
         """
         return {}
 
@@ -327,7 +335,7 @@ class Exchange(Protocol):
         )
 
     def version(self) -> int:
-        """Return how many commits have gone into the weights."""
+        """Return the number of commits that have gone into the weights."""
         raise RuntimeError("there are no checkpoints here")
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Weighted means over the workers: the same on parameter servers, with collectives and in the simulator.
+"""Weighted means over the workers, for parameter servers, collectives and the simulator.
 
 The mean of values v_i of workers that have trained on s_i samples is Σ factor_i·v_i ÷ divisor:
 
@@ -17,22 +17,28 @@ from collections.abc import Sequence
 import numpy as np
 
 UNIFORM, SAMPLES, NORMALIZED = WEIGHTINGS = ("uniform", "samples", "normalized")
+#: Weightings of the statistics: as that of the updates, see `unnormalized`, or one of their own.
+AS_UPDATES = "as-updates"
+STATISTICS_WEIGHTINGS = (AS_UPDATES, UNIFORM, SAMPLES)
 
 
 def check(weighting: str) -> str:
-    """The name itself; ValueError where there is no such weighting."""
+    """Return the name of a weighting; ValueError where there is no such weighting."""
     if weighting not in WEIGHTINGS:
         raise ValueError(f"weighting is {weighting!r}, but should be one of {', '.join(WEIGHTINGS)}")
     return weighting
 
 
 def unnormalized(weighting: str) -> str:
-    """Return the weighting of vectors that are no model updates (statistics, …): nothing is normalized away."""
+    """Return the weighting of vectors that are no model updates, such as the statistics.
+
+    Nothing is normalized away in their mean.
+    """
     return SAMPLES if weighting == SAMPLES else UNIFORM
 
 
 def factor(weighting: str, samples: int) -> float:
-    """Return what a worker's values are multiplied by before they are added up.
+    """Return the factor of a worker's values in the sum.
 
     Args:
         weighting: one of WEIGHTINGS.
@@ -44,7 +50,7 @@ def factor(weighting: str, samples: int) -> float:
 
 
 def divisor(weighting: str, samples: Sequence[int]) -> float:
-    """Return what the sum is divided by, given the samples of all who are in it."""
+    """Return the divisor of the sum, given the samples of all workers in it."""
     count, total = len(samples), sum(max(each, 1) for each in samples)
     if weighting == UNIFORM:
         return count
@@ -52,7 +58,7 @@ def divisor(weighting: str, samples: Sequence[int]) -> float:
 
 
 def rounding_error(workers: int) -> float:
-    """Return by what share of its size a mean of so many equal float32 values may differ from them.
+    """Return the relative error of a mean of that many equal float32 values.
 
     Each is multiplied, they are added up, and the sum is divided.
     """
@@ -62,10 +68,11 @@ def rounding_error(workers: int) -> float:
 class LatestValues:
     """The latest values of one bucket of every worker, and their mean.
 
-    For vectors that are replaced by that mean: batch-norm statistics. Asynchronous workers keep
-    statistics of their own. Each of these describes one worker's data only, so none of them suits
-    the common weights where the shares differ. Every commit brings its worker's statistics, and the
-    servers publish the mean of the latest of all members: it is what is evaluated and exported.
+    They are for vectors that are replaced by that mean: batch-norm statistics. Asynchronous workers
+    keep statistics of their own. Each of these describes one worker's data only, so none of them
+    suits the common weights where the shares differ. Every commit brings its worker's statistics,
+    and the servers publish the mean of the latest of all members: it is what is evaluated and
+    exported.
 
     Memory: one bucket for each worker that has sent values, and one for the others together.
 
@@ -82,7 +89,7 @@ class LatestValues:
         self._weighting = weighting
 
     def put(self, rank: int, values: np.ndarray, samples: int) -> None:
-        """Take over the values that a worker has just sent; they are copied."""
+        """Store the values that a worker has just sent; they are copied."""
         self._values[rank] = values.copy()
         self._samples[rank] = samples
 
@@ -94,8 +101,8 @@ class LatestValues:
     def mean(self) -> np.ndarray:
         """Return the mean over the workers, summed in rank order in float64, as float32.
 
-        Values that are the same on all workers, of frozen layers for instance, come out bit for
-        bit.
+        Values that are the same on all workers, of frozen layers for instance, are preserved bit
+        for bit.
         """
         ranks = sorted(self._values)
         total = np.zeros(self._values[ranks[0]].size)

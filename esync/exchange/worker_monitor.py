@@ -1,10 +1,10 @@
-"""The monitor of a server's workers: which of them are alive, and what becomes of the run when one is not.
+"""The monitor of a server's workers: which of them are alive, and what their death means.
 
 A worker whose connection has ended without a goodbye is dead. With --elastic the others go on
 without it at once; they also go on without one that has been silent for the length of the lease
 while others wait for it, because its process or its machine hangs. Without --elastic they wait for
-a replacement where one is promised, and where none is the run ends, naming the worker. At the end
-of a run only worker 0 is waited for, where its replacement is promised.
+a replacement where one is promised; where none is, the run ends, naming the worker. At the end of a
+run only worker 0 is waited for, where its replacement is promised.
 
 A server looks for dead workers when a message has come, on the thread that handles messages:
 workers send heartbeats.
@@ -48,10 +48,10 @@ class SlotHolder:
     """The process that holds a slot.
 
     Attributes:
-        address: where it listens, host:port.
+        address: at which it listens, host:port.
         replacement: seconds that the others wait for a replacement once it is gone; infinite: for
             as long as it takes.
-        gone: when it was found to be gone; infinite while it is there.
+        gone: the time at which it was found to be gone; infinite while it is there.
     """
 
     address: str
@@ -60,7 +60,9 @@ class SlotHolder:
 
 
 class WorkerMonitor:
-    """Finds out which workers are gone, and has the server drop them or end the run. For one thread.
+    """Finds out which workers are gone, and has the server drop them or end the run.
+
+    It is for one thread.
 
     Args:
         server: the parameter server.
@@ -80,11 +82,12 @@ class WorkerMonitor:
         self._looked = clock()
 
     def joined(self, rank: int, address: str, replacement: float = math.inf) -> None:
-        """Watch a worker, which has just sent its greeting.
+        """Watch a worker, which has just sent its handshake.
 
         Args:
             rank: its slot.
-            address: where it listens, host:port; "" where it does not know, and is not watched.
+            address: at which it listens, host:port; "" where it does not know; then it is not
+                watched.
             replacement: see `SlotHolder`.
         """
         self._detector.forget(rank)
@@ -98,7 +101,7 @@ class WorkerMonitor:
 
     @property
     def patience(self) -> float:
-        """Seconds that the server waits for newcomers when not a single worker is there; from any thread."""
+        """Seconds that the server waits for replacements when no worker is left; for any thread."""
         round_state = self._server.round_state
         if round_state.failure or (round_state.over and WRITER in round_state.left):
             return 0.0
@@ -107,7 +110,10 @@ class WorkerMonitor:
         return config.WORKERS_GONE if expected else max(config.PEER_GONE, longest)
 
     def failure_reasons(self) -> list[str]:
-        """Return why the run ends, a sentence for each worker that has not said goodbye; from any thread."""
+        """Return why the run ends, a sentence for each worker that has not said goodbye.
+
+        It may be called in any thread.
+        """
         left = self._server.round_state.left
         holders = sorted(self._holders.items())
         return [failure_reason(rank, each.address, each.replacement) for rank, each in holders if rank not in left]
@@ -134,7 +140,7 @@ class WorkerMonitor:
                     self._drop(rank, f"it has not been heard for {self._lease:g} s")
 
     def _handle_death(self, rank: int, now: float) -> None:
-        """Go on without a worker whose connection has ended, wait for its replacement, or end the run."""
+        """Go on without a worker whose connection has ended, await another one, or end the run."""
         holder, round_state = self._holders[rank], self._server.round_state
         holder.gone = min(holder.gone, now)
         # Once the run is over there is nothing left to do but for worker 0, which writes the final

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.memory import BLOCK, host_view, is_plain
+from ..runtime.mxnet_arrays import BLOCK, host_view, is_plain
 from ..runtime.mxnet_import import mx
 
 
@@ -15,12 +15,12 @@ class FlatArrays:
     """Several NDArrays as one flat vector in host memory, read and written as float32.
 
     Args:
-        arrays: gives the NDArrays, always in the same order and shapes; asked anew for every
+        arrays: returns the NDArrays, always in the same order and shapes; called anew by every
             `open`.
 
     Attributes:
-        sizes: values of each array.
-        size: of all of them.
+        sizes: number of values of each array.
+        size: number of values of all arrays.
     """
 
     def __init__(self, arrays: Callable[[], Sequence[Any]]) -> None:
@@ -33,7 +33,7 @@ class FlatArrays:
         self._written = False
 
     def open(self) -> None:
-        """Fetch the current values; call it when nothing is pending in MXNet's engine any more."""
+        """Fetch the current values; nothing may be pending in MXNet's engine any more."""
         self._opened = list(self._arrays())
         self._views = [(host_view(array) if is_plain(array) else array.asnumpy()).reshape(-1) for array in self._opened]
 
@@ -43,7 +43,11 @@ class FlatArrays:
             mx.base.check_call(mx.base._LIB.MXNDArrayWaitToWrite(array.handle))
 
     def close(self) -> bool:
-        """Bring written values to where the arrays really are, where that is not host memory; whether there are any."""
+        """Copy written values back to arrays that are not in host memory.
+
+        Returns:
+            Whether anything was written.
+        """
         written = self._written
         if written:
             for array, view in zip(self._opened, self._views, strict=True):
@@ -53,7 +57,10 @@ class FlatArrays:
         return written
 
     def pieces(self, start: int, stop: int) -> Iterator[tuple[int, np.ndarray]]:
-        """The values start to stop as views into the arrays: (place of the first value in the vector, values)."""
+        """Yield the values start to stop as views into the arrays.
+
+        Each comes with the place of its first value in the vector: (place, values).
+        """
         index = bisect_right(self._ends, start)
         while start < stop:
             view, end = self._views[index], self._ends[index]
@@ -74,7 +81,7 @@ class FlatArrays:
             np.copyto(view, values[at - start : at - start + view.size])
 
     def times(self, factor: float, start: int, stop: int) -> np.ndarray:
-        """A copy of the values start to stop, multiplied by a factor."""
+        """Return a copy of the values start to stop, multiplied by a factor."""
         copy = np.empty(stop - start, np.float32)
         Scaled(self, factor).read(start, stop, copy)
         return copy
@@ -83,7 +90,7 @@ class FlatArrays:
         """Take over what has been changed in the array that `times` has returned.
 
         What has not been changed keeps every bit, which a multiplication and a division would not
-        leave it.
+        preserve.
         """
         multiplier, stop = np.float32(factor), start + values.size
         scratch, changed = np.empty(BLOCK, np.float32), np.empty(BLOCK, bool)
@@ -107,7 +114,7 @@ class FlatArrays:
             view[places] = part
 
     def _places(self, indices: np.ndarray, values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """The entries in each array: its view, places in it, values."""
+        """Yield for each array its view, the places in it that have entries, and their values."""
         self._written = True
         edges = np.searchsorted(indices, [0, *self._ends])
         for view, end, first, last in zip(self._views, self._ends, edges, edges[1:], strict=False):
@@ -127,7 +134,7 @@ class Scaled:
 
 
 class Difference:
-    """A source less a flat vector."""
+    """A source minus a flat vector."""
 
     def __init__(self, arrays: FlatArrays, base: np.ndarray) -> None:
         self._arrays, self._base = arrays, base

@@ -1,9 +1,9 @@
-"""The float32 copies that an optimizer with `multi_precision` keeps of float16 weights, its *master weights*.
+"""Master weights: the float32 copies of float16 weights that some optimizers keep.
 
-Such an optimizer adds every step to the copy and rounds the sum into the network's weight. So the
-copy is the weight that a worker exchanges: progress smaller than float16 can tell is not lost, and
-a common model that were written to the network alone would be overwritten by the next step
-(Micikevicius et al., ICLR 2018, section 3.1).
+An optimizer with `multi_precision` adds every step to the copy and rounds the sum into the
+network's weight. So the copy is the weight that a worker exchanges: progress smaller than float16
+can represent is not lost, and a common model that was written to the network alone would be
+overwritten by the next step (Micikevicius et al., ICLR 2018, section 3.1).
 """
 
 from typing import Any
@@ -15,11 +15,11 @@ from ..runtime.mxnet_import import mx
 
 
 class NoMasterWeightsError(ExpectedError, ValueError):
-    """An optimizer with `multi_precision` does not keep its float32 copies where they can be found."""
+    """The float32 copies of an optimizer with `multi_precision` cannot be found in its state."""
 
 
 def has_master(optimizer: Any, weight: Any) -> bool:
-    """Whether the optimizer keeps a float32 copy of this weight."""
+    """Return whether the optimizer keeps a float32 copy of this weight."""
     return bool(getattr(optimizer, "multi_precision", False)) and weight.dtype == np.float16
 
 
@@ -35,7 +35,9 @@ class MasterWeights:
         self._places: dict[type, int] = {}
 
     def of(self, index: int, weight: Any) -> Any:
-        """Return the copy of weight number `index`, made now where the optimizer has not made it yet; None: no copy.
+        """Return the copy of weight number `index`, or None if the optimizer keeps none.
+
+        The copy is made now where the optimizer has not made it yet.
 
         Raises:
             NoMasterWeightsError: the optimizer keeps the copy in an unknown place.
@@ -55,13 +57,16 @@ class MasterWeights:
 
 
 def follow(master: Any, weight: Any) -> None:
-    """Let a copy have the weight's value wherever the weight is not the copy rounded."""
+    """Set a copy to the weight's value wherever the weight is not the rounded copy."""
     same = master.astype(weight.dtype) == weight
     master[:] = mx.nd.where(same.astype(master.dtype), master, weight.astype(master.dtype))
 
 
 def _place(optimizer: Any, weight: Any) -> int:
-    """Where in an optimizer's state the copy is: most have it first, SGD, NAG and LARS behind the momentum."""
+    """Return the place of the copy in an optimizer's state.
+
+    Most have it first; SGD, NAG and LARS have it behind the momentum.
+    """
     probe = mx.nd.full(weight.shape, 2.0, ctx=weight.context, dtype=weight.dtype)
     state = optimizer.create_state_multi_precision(-1, probe)
     found = [place for place, each in enumerate(state) if _copies(each, probe)] if isinstance(state, tuple) else []
@@ -75,7 +80,7 @@ def _place(optimizer: Any, weight: Any) -> int:
 
 
 def _copies(state: Any, weight: Any) -> bool:
-    """Whether this part of a state is a float32 copy of a weight."""
+    """Return whether this part of a state is a float32 copy of a weight."""
     if not isinstance(state, mx.nd.NDArray) or state.dtype != np.float32 or state.shape != weight.shape:
         return False
     return bool((state == weight.astype(np.float32)).min().asscalar())

@@ -1,4 +1,7 @@
-"""The rules by which servers take the steps of Gluon's optimizers, for algorithms that send gradients."""
+"""The rules by which servers take the steps of Gluon's optimizers.
+
+They serve the algorithms that send gradients.
+"""
 
 import math
 from collections.abc import Collection
@@ -23,7 +26,8 @@ MODULES = ("mxnet.optimizer.optimizer", "esync.gluon.optimizers")
 #: Optimizers that need the norms of whole layers, or of rows.
 LAYERWISE = ("LARS", "LAMB", "LBSGD", "GroupAdaGrad")
 
-#: What every optimizer may be given, beside the options of its rule: it travels with each gradient.
+#: Options that every optimizer may be given beside those of its rule: they travel with each
+#: gradient.
 WITH_EACH_GRADIENT = frozenset({"learning_rate", "momentum", "wd", "lr_scheduler", "rescale_grad"})
 
 #: RMSProp's rules: without and with `centered`.
@@ -35,7 +39,7 @@ OF_RMSPROP = frozenset({"centered", "gamma2"})
 #: Option of a rule → the optimizer's attribute, where that has another name.
 ATTRIBUTES = {"eps": "float_stable_eps"}
 
-#: Rule → what it remembers that changes without a gradient.
+#: Rule → the part of its state that changes even without a gradient.
 FORGETTING = {
     "adam": "Adam's running means",
     "adamw": "Adam's running means",
@@ -43,12 +47,12 @@ FORGETTING = {
     "centered_rmsprop": "RMSProp's running means",
 }
 
-#: What to do instead.
+#: What to use instead, for messages.
 WAY_OUT = "an algorithm whose optimizer runs on the workers ('esync', 'local-sgd', …)"
 
 
 def sgd_alone(optimizer: Any, given: Collection[str], algorithm: str) -> RuleChoice:
-    """The rule of an algorithm whose own kind of SGD is run on the servers.
+    """Return the rule of an algorithm whose own kind of SGD is run on the servers.
 
     Args:
         optimizer: the user's.
@@ -56,7 +60,7 @@ def sgd_alone(optimizer: Any, given: Collection[str], algorithm: str) -> RuleCho
         algorithm: the name of the algorithm.
 
     Raises:
-        ValueError: the optimizer is another one than SGD, or one of its options would be ignored.
+        ValueError: the optimizer is not SGD, or one of its options would be ignored.
     """
     if _known(optimizer) != "sgd":
         raise ValueError(
@@ -70,7 +74,9 @@ def sgd_alone(optimizer: Any, given: Collection[str], algorithm: str) -> RuleCho
 
 
 def rule_of(optimizer: Any, given: Collection[str], algorithm: str) -> RuleChoice:
-    """The rule by which servers take this optimizer's steps, with the optimizer's constants as its options.
+    """Return the rule by which servers take this optimizer's steps.
+
+    Its options are the optimizer's constants.
 
     Args:
         optimizer: the user's.
@@ -92,24 +98,24 @@ def rule_of(optimizer: Any, given: Collection[str], algorithm: str) -> RuleChoic
     options = {each: getattr(optimizer, ATTRIBUTES.get(each, each)) for each in options_of_rule(name)}
     beyond = OF_RMSPROP if name in RULES_OF_RMSPROP else frozenset()
     unknown = sorted(set(given) - WITH_EACH_GRADIENT - set(options) - beyond)
-    if optimizer.begin_num_update and "beta1" in options:  # t is the number of the common weights' steps
+    if optimizer.begin_num_update and "beta1" in options:  # the rule's t counts the steps of the common weights
         unknown = [*(each for each in unknown if each != "begin_num_update"), "begin_num_update"]
     _refuse(unknown, algorithm)
     return RuleChoice(name, {each: _checked(each, value) for each, value in options.items() if value is not None})
 
 
 def options_of_rule(name: str) -> list[str]:
-    """The names of the options of one of these rules."""
+    """Return the names of the options of one of these rules."""
     return [each.name for each in fields(RULES[name])]  # type: ignore[arg-type]
 
 
 def moving_without_gradient(rule: RuleChoice) -> list[str]:
-    """Name what the rule remembers that changes, or changes weights, even where a gradient is zero."""
+    """Name the state of the rule that changes, or changes weights, where a gradient is zero."""
     return [FORGETTING[rule.name]] if rule.name in FORGETTING else []
 
 
 def _known(optimizer: Any) -> str | None:
-    """The name of the rule of this optimizer; None where there is none."""
+    """Return the name of the rule of this optimizer; None where there is none."""
     kind = type(optimizer)
     name = KNOWN.get(kind.__name__) if kind.__module__ in MODULES else None
     return RULES_OF_RMSPROP[bool(optimizer.centered)] if name == "rmsprop" else name
@@ -118,13 +124,17 @@ def _known(optimizer: Any) -> str | None:
 def _refuse(options: Collection[str], algorithm: str) -> None:
     if options:
         raise ValueError(
-            f"algorithm {algorithm!r} takes the steps on the servers, in float32, which know no {', '.join(options)}: "
-            f"leave it out, or use {WAY_OUT}"
+            f"algorithm {algorithm!r} takes the steps on the servers, in float32, where there is no "
+            f"{', '.join(options)}: leave it out, or use {WAY_OUT}"
         )
 
 
 def _checked(name: str, value: Any) -> float:
-    """An option's value as JSON can hold it; ValueError where it would spoil the weights of all workers."""
+    """Return an option's value as JSON can hold it.
+
+    Raises:
+        ValueError: it would spoil the weights of all workers.
+    """
     number = float(value)
     if name in ("beta1", "beta2"):
         fits, expected = 0 <= number < 1, "0 or more, and below 1"

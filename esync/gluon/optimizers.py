@@ -1,4 +1,4 @@
-"""Optimizers of Gluon: SGD on host memory, and AdamW, of which MXNet 1.9 has the operator only.
+"""Optimizers for Gluon: SGD on host memory, and AdamW, of which MXNet 1.9 has only the operator.
 
 SGD gives the same bits as MXNet's own, in a fifth of the time on one core (with momentum, in half
 of it). MXNet's operator works element by element, and the aggregated one, Gluon's default, takes
@@ -15,16 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.memory import BLOCK, host_view, is_plain
+from ..runtime.mxnet_arrays import BLOCK, host_view, is_plain
 from ..runtime.mxnet_import import mx
 
 GluonSGD: Any = mx.optimizer.SGD
 
 
 class SGD(GluonSGD):
-    """mx.optimizer.SGD with momentum and weight decay, for `esync.Trainer`; clipped gradients are left to MXNet.
+    """mx.optimizer.SGD with momentum and weight decay, for `esync.Trainer`.
 
-    w ← w − (η·λ·w + η·rescale·g), or with momentum m: v ← m·v − η·λ·w − η·rescale·g, w ← w + v.
+    w ← w − (η·λ·w + η·rescale·g), or with momentum m: v ← m·v − η·λ·w − η·rescale·g, w ← w + v. The
+    update with clipped gradients is left to MXNet.
     """
 
     def _update_impl(self, indices: Any, weights: Any, grads: Any, states: Any, multi_precision: bool = False) -> None:
@@ -58,7 +59,7 @@ sys.modules["esync.hostsgd"] = sys.modules["esync.adamw"] = sys.modules[__name__
 
 
 class _Scratch(threading.local):
-    """Blocks of this thread."""
+    """Blocks of scratch memory, a pair for each thread."""
 
     def __init__(self) -> None:
         self.blocks = np.empty((2, BLOCK), np.float32)
@@ -75,7 +76,10 @@ def step(
     decay: np.float32,
     momentum: np.float32,
 ) -> None:
-    """One step in place, on flat float32 arrays of one size; `rate` multiplies the gradient, `decay` the weight."""
+    """Take one step in place, on flat float32 arrays of one size.
+
+    `rate` multiplies the gradient, `decay` the weight, `momentum` the velocity.
+    """
     for start in range(0, weight.size, BLOCK):
         block = slice(start, start + BLOCK)
         values = weight[block]
@@ -97,7 +101,10 @@ def step(
 
 
 def _wait_to_write(array: Any) -> None:
-    """Wait until nothing reads or writes the array any more; not for what else the engine does, an exchange say."""
+    """Wait until nothing reads or writes the array any more.
+
+    What else the engine does, an exchange for instance, is not waited for.
+    """
     mx.base.check_call(mx.base._LIB.MXNDArrayWaitToWrite(ctypes.c_void_p(array.handle.value)))
 
 

@@ -1,10 +1,10 @@
-"""Merge the common model into a worker that trained on during the exchange (`--overlap`), keeping what it learnt.
+"""The merge of the common model into a worker that trained on during the exchange (`--overlap`).
 
-Weights: w ← w_new + (w − w_pushed). The next update is counted from w_new, so every local step is
-sent exactly once. Statistics: batch norm's are running means, which forget by a share an iteration.
-The mean that arrives takes the place of what was pushed, so after n more iterations only the share
-KEPTⁿ of it is left: s ← s + KEPTⁿ·(s_new − s). That lies between the two, so a variance stays
-positive.
+What the worker learnt meanwhile is kept. Weights: w ← w_new + (w − w_pushed). The next update is
+counted from w_new, so every local step is sent exactly once. Statistics: batch norm's are running
+means, which forget by a share an iteration. The mean that arrives takes the place of what was
+pushed, so after n more iterations only the share KEPTⁿ of it is left: s ← s + KEPTⁿ·(s_new − s).
+That lies between the two, so a variance stays positive.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,9 @@ from .flat_arrays import FlatArrays
 
 
 class OverlapMerge:
-    """A sink that merges the common model with what was learnt since the push; see `exchange.ModelSink`.
+    """A sink that merges the common model with what was learnt since the push.
+
+    It is an `exchange.ModelSink`.
 
     Args:
         weights: of this worker.
@@ -27,11 +29,11 @@ class OverlapMerge:
         further: name of each further vector → takes its common values as they are.
 
     Attributes:
-        iterations: local ones since the push; set it before the model comes.
-        weights: the common ones as they have come, rounded where this worker's weights are not
+        iterations: local iterations since the push; set it before the model comes.
+        weights: the common weights as they have come, rounded where this worker's weights are not
             float32: what float16 cannot hold would otherwise look like progress in the other
             direction, and be taken back.
-        statistics: the same.
+        statistics: likewise, the common statistics.
     """
 
     def __init__(
@@ -43,11 +45,11 @@ class OverlapMerge:
         self.iterations = 0
 
     def begin(self) -> None:
-        """The worker pushes its update now; the replica is open."""
+        """Remember the weights that the worker pushes now; the replica is open."""
         self._weights.read(0, self._pushed.size, self._pushed)
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        """Take values of the common model, with what was learnt since the push on top of them."""
+        """Take values of the common model, and add what was learnt since the push."""
         if vector not in (WEIGHTS, STATISTICS):
             self._further[vector].write(start, values)
             return
@@ -66,11 +68,14 @@ class OverlapMerge:
 
     def add(self, step: Sparse) -> None:
         """See `exchange.ModelSink`."""
-        raise RuntimeError("sparse exchanges are not hidden")
+        raise RuntimeError("sparse exchanges are not overlapped with training")
 
     put = add
 
     def discard(self) -> None:
-        """The run is over: what was learnt since the push will never be sent, so take the common model as it is."""
+        """Take the common model as it is, because the run is over.
+
+        What was learnt since the push will never be sent.
+        """
         self._weights.write(0, self.weights.values)
         self._statistics.write(0, self.statistics.values)

@@ -2,12 +2,14 @@
 
 import numpy as np
 
-from ..algorithms.trainer_status import TrainerStatus
 from ..runtime.mxnet_import import mx
+from ..trainer_status import TrainerStatus
 
 
 def sequence(seed: int, rank: int, round_: int, iteration: int) -> np.random.SeedSequence:
-    """The source of one iteration's random numbers; make NumPy generators from it: np.random.default_rng(sequence).
+    """Return the source of one iteration's random numbers.
+
+    Make NumPy generators from it: `np.random.default_rng(sequence)`.
 
     Args:
         seed: of the run.
@@ -19,10 +21,10 @@ def sequence(seed: int, rank: int, round_: int, iteration: int) -> np.random.See
 
 
 def reseed(trainer: TrainerStatus, seed: int) -> None:
-    """Seed MXNet (dropout, augmentations) for the iteration that comes now; call it before the forward pass.
+    """Seed MXNet (dropout, augmentations) for the next iteration.
 
-    Without it, a run that goes on from a checkpoint draws other random numbers than one that was
-    not interrupted.
+    Call it before the forward pass. Without it, a run that goes on from a checkpoint draws other
+    random numbers than one that was not interrupted.
     """
     iteration = 0 if trainer.exchanged else trainer.local_iterations
     state = sequence(seed, trainer.rank, trainer.round, iteration).generate_state(1)

@@ -1,7 +1,8 @@
-"""A Gluon network as the algorithms see it: flat vectors of weights, gradients and statistics, and a local step.
+"""A Gluon network as the algorithms see it: flat vectors, and a local step.
 
-On a CPU the parameters' own memory is read and written without a copy in between; on a GPU, or with
-another number format than float32, they pass through host memory.
+The vectors are weights, gradients and statistics. On a CPU the parameters' own memory is read and
+written without a copy in between; on a GPU, or with another number format than float32, they pass
+through host memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,7 +21,7 @@ from .overlap_merge import OverlapMerge
 
 
 class UnsuitableParametersError(ExpectedError, ValueError):
-    """The network has parameters that this project cannot exchange; the message names one and says why."""
+    """The network has parameters that cannot be exchanged; the message names one and says why."""
 
 
 class Replica:
@@ -28,12 +29,12 @@ class Replica:
 
     Args:
         parameters: initialized Gluon parameters, of one device, whose shapes are known.
-        local_step: does a local optimizer step; called with the batch size. It returns the learning
-            rate that has multiplied the mean gradient; 0 where the step was left out.
-        master: the float32 copy of a parameter that the local optimizer works on, see `masters`;
-            None: there is none.
-        scale: what the gradients that backward leaves are to be multiplied by, besides 1/(batch
-            size), to be those of the mean loss.
+        local_step: takes a local optimizer step; called with the batch size. It returns the
+            learning rate that has multiplied the mean gradient; 0 where the step was left out.
+        master: returns the float32 copy of a parameter that the local optimizer works on, see
+            `master_weights`; None where there is none.
+        scale: returns the factor that turns the gradients that backward leaves, divided by the
+            batch size, into those of the mean loss.
 
     Attributes:
         weights: the trained values, grad_req other than "null"; their float32 copies where there
@@ -43,8 +44,8 @@ class Replica:
             `add_vectors`.
         contributions: the same names → what this worker sends for them.
         anchor: the weights of the last exchange (None unless `keep_anchor` was called).
-        mean_statistics: of all workers, as they came last, where they are kept beside this worker's
-            own (see `keep_statistics`); else None.
+        mean_statistics: the mean of all workers' latest statistics, where it is kept beside this
+            worker's own (see `keep_statistics`); else None.
     """
 
     def __init__(
@@ -73,12 +74,12 @@ class Replica:
         self._wait: Callable[[], None] = mx.nd.waitall
 
     def _exchanged(self) -> list[Any]:
-        """The arrays that hold the weights."""
+        """Return the arrays that hold the weights."""
         return [p.data() if (copy := self._master(p)) is None else copy for p in self._trained]
 
     @property
     def size(self) -> int:
-        """Values in all, trained and not."""
+        """Number of all values, trained or not."""
         return self.weights.size + self.statistics.size
 
     def keep_anchor(self) -> None:
@@ -93,14 +94,17 @@ class Replica:
 
     @property
     def common(self) -> tuple[Flat | FlatArrays, Flat | FlatArrays]:
-        """The common weights and statistics of the last exchange; this worker's own where there are no others."""
+        """The common weights and statistics of the last exchange, or this worker's own.
+
+        Its own are returned where the common ones are not kept beside them.
+        """
         merge = self._overlap_merge
         if merge is not None:
             return merge.weights, merge.statistics
         return self.weights, self.mean_statistics or self.statistics
 
     def keep_statistics(self, own: bool) -> None:
-        """Say where the mean of the workers' statistics is put from now on; the replica is open.
+        """Choose where the mean of the workers' statistics is put from now on; the replica is open.
 
         Args:
             own: True: beside this worker's own statistics, which stay as they are; False: in their
@@ -133,7 +137,7 @@ class Replica:
             self.close()
 
     def enable_overlap(self) -> None:
-        """This worker will go on during exchanges: wait for its own arrays only, not for what is under way."""
+        """Let the worker go on during exchanges: `open` waits for its own arrays only."""
         self._wait = self.settle
 
     def settle(self) -> None:
@@ -142,13 +146,17 @@ class Replica:
             arrays.settle()
 
     def begin_overlap(self) -> OverlapMerge:
-        """An exchange begins and the worker goes on: where its answer is to be put. The replica is open."""
+        """Begin an exchange during which the worker goes on; the replica is open.
+
+        Returns:
+            The sink for the model that the exchange brings.
+        """
         merge = self.keep_common()
         merge.begin()
         return merge
 
     def keep_common(self) -> OverlapMerge:
-        """Keep the common model beside this worker's own, which is ahead of it; the replica is open.
+        """Keep the common model beside this worker's own, which is ahead; the replica is open.
 
         The anchor and the statistics as they are now are the first common ones.
         """
@@ -175,7 +183,7 @@ class Replica:
         self.gradients.close()
 
     def call_hook(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
-        """Call a hook with a view of this model, and take over what it has changed; the replica is closed.
+        """Call a hook with a view of this model, and take over its changes; the replica is closed.
 
         Args:
             hook: called with a `ModelView`.
@@ -199,7 +207,7 @@ class Replica:
         self.close()
 
     def gradient(self, factor: float) -> Scaled:
-        """The gradient that backward left (a sum over the batch), times a factor."""
+        """Return the gradient that backward left (a sum over the batch), times a factor."""
         return Scaled(self.gradients, factor)
 
     def update(self) -> Difference:
@@ -209,7 +217,10 @@ class Replica:
         return Difference(self.weights, self.anchor)
 
     def common_weights(self) -> np.ndarray | None:
-        """The anchor, where it is what was written last, to the last bit; makes this a `codecs.base.KeepsCommon`."""
+        """Return the anchor if it is exactly what was written last, else None.
+
+        It makes this a `codecs.base.KeepsCommon`.
+        """
         exact = all(array.dtype == np.float32 for array in self._exchanged())
         return self.anchor if exact else None
 
@@ -243,8 +254,8 @@ class Replica:
 def _check(parameter: Any) -> None:
     if parameter._deferred_init or parameter._data is None:
         raise UnsuitableParametersError(
-            f"parameter {parameter.name} is not initialized yet: call net.initialize() and let one batch pass through "
-            "the network before the first step"
+            f"parameter {parameter.name} is not initialized yet: call net.initialize(), and let one batch pass through "
+            "the network before the trainer starts, or give esync.Run net and input_shape"
         )
     if len(parameter.list_ctx()) != 1:
         raise UnsuitableParametersError(

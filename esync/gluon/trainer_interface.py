@@ -1,7 +1,8 @@
-"""The type of gluon.Trainer: MXNet has no type hints, and under a base of type Any no misspelled name is an error.
+"""The type of gluon.Trainer, which has no type hints in MXNet.
 
-At run time `GluonTrainer` is gluon.Trainer itself. Type checkers see the class below: what a
-program may use, and what this package reads and sets.
+Under a base class of type Any no misspelled name would be an error. At run time `GluonTrainer` is
+gluon.Trainer itself. Type checkers see the class below: what a program may use, and what this
+package reads and sets.
 """
 
 from os import PathLike
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
 
         @property
         def learning_rate(self) -> float:
-            """The optimizer's rate, or what its schedule says now."""
+            """The optimizer's learning rate, or what its schedule says now."""
             ...
 
         @property
@@ -41,7 +42,7 @@ if TYPE_CHECKING:
             ...
 
         def set_learning_rate(self, lr: float) -> None:
-            """Use another rate from now on; UserWarning where a schedule sets it."""
+            """Use another learning rate from now on; UserWarning where a schedule sets it."""
             ...
 
         def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""Launcher: a whole cluster from one description, `python -m esync.launch clusters/NAME.yaml`.
+"""Launcher: start a whole cluster from one description, `python -m esync.launch FILE`.
 
 Planning starts nothing: `description` checks the YAML file (`yaml_text`, `fields`, `key_paths`,
 `simulation_schema`), `flags` the worker's flags, and `plan` turns both into the commands of all
@@ -6,6 +6,6 @@ processes (`spec`). Running: `supervisor` starts them (`processes`, `process_bac
 `process_shim`), `replacements` and `unreachable` decide what happens when one ends too early or its
 host is silent, `view` shows progress, `report` the result. Other hosts: `ssh`, `agent_pool` and
 `remote_agent`, `heartbeat_pipe`, `preflight`, `reachability`, `gather`. May import `algorithms`,
-`arguments`, `checkpoints`, `config`, `data`, `exchange`, `reports`, `runtime`, `training`,
-`version` and `worker`.
+`arguments`, `checkpoints`, `config`, `data`, `exchange`, `reports`, `runtime`, `training` and
+`version`.
 """

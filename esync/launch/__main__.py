@@ -8,9 +8,9 @@ from ..runtime import output
 
 
 def main() -> int:
-    """Launch; the exit code."""
-    # While the modules are read, half a second in which nothing has been started yet, Ctrl-C just
-    # ends.
+    """Run the launcher and return its exit code."""
+    # Importing the modules takes half a second. Nothing has been started by then, so that Ctrl-C
+    # may simply end the process.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, frame: os._exit(128 + number))
     from . import command

@@ -1,4 +1,6 @@
-"""Query the agents of all remote hosts at once; each failure becomes a sentence that names the host.
+"""Query the agents of all remote hosts at once.
+
+Each failure becomes a sentence that names the host.
 
 Nothing of a job starts before every host has answered: then it is reachable, knows the key, has the
 working directory, Python, this package in the same version, the data, and free ports.
@@ -22,26 +24,30 @@ from .heartbeat_pipe import HeartbeatPipe
 from .hosts import Host
 from .ssh_errors import explain_exit
 
-#: What is kept of its chatter: as many lines as ssh's longest warning has, and some more.
+#: Lines of an agent's other output that are kept: ssh's longest warning fits.
 LAST_LINES = 30
 
 
 class RemoteHostError(ExpectedError):
-    """Remote hosts cannot take part; the message has one sentence for each."""
+    """Raised when remote hosts cannot take part; the message has one sentence for each."""
 
 
 class AgentProcess:
     """The agent of one host.
 
+    Args:
+        host: where it runs.
+        module: module of this package that is the agent.
+
     Attributes:
         host: where it runs.
-        said: whatever it has printed that is no answer, the end of it.
+        said: the last lines of its output that are no answers.
     """
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, module: str) -> None:
         self.host = host
         self.said: deque[str] = deque(maxlen=LAST_LINES)
-        self._popen = process_backend.start(ssh.start_module(host, remote_agent.__name__), subprocess.PIPE)
+        self._popen = process_backend.start(ssh.start_module(host, module), subprocess.PIPE)
         self._line = HeartbeatPipe(self._popen, ssh.first_lines(host, {}))
         assert self._popen.stdout is not None
         self.output = self._popen.stdout
@@ -52,7 +58,10 @@ class AgentProcess:
         self._line.send(json.dumps(request).encode() + b"\n")
 
     def receive(self) -> dict[str, Any] | None:
-        """Read what is there (the output can be read): the answer if it is whole.
+        """Read the output that has arrived, and return the answer once it is complete.
+
+        Call it when `output` is readable; otherwise it blocks. Returns None while the answer is
+        incomplete.
 
         Raises:
             RemoteHostError: the agent has ended.
@@ -77,7 +86,7 @@ class AgentProcess:
         return answer
 
     def close(self) -> None:
-        """End the agent, which releases what it holds by itself."""
+        """End the agent, which then releases what it holds."""
         self._line.cut()
         if self._popen.poll() is None:
             self._popen.terminate()
@@ -86,17 +95,18 @@ class AgentProcess:
 
 
 class AgentPool:
-    """Agents of all remote hosts, for a with statement.
+    """The agents of all remote hosts, for use in a `with` statement.
 
     Args:
         hosts: all of a job's; those of this machine are left out.
-        say: tells the user who is waited for.
+        say: tells the user which hosts are waited for.
+        module: module of this package that is the agent: it answers as `remote_agent` does.
 
     Raises:
-        RemoteHostError: a key file is not there.
+        RemoteHostError: a key file does not exist.
     """
 
-    def __init__(self, hosts: Iterable[Host], say: Callable[[str], None]) -> None:
+    def __init__(self, hosts: Iterable[Host], say: Callable[[str], None], module: str = remote_agent.__name__) -> None:
         self._say = say
         self._agents: dict[str, AgentProcess] = {}
         far = [host for host in hosts if not host.here]
@@ -105,10 +115,14 @@ class AgentPool:
             raise RemoteHostError("\n".join(problems))
         try:
             for host in far:
-                self._agents[host.name] = AgentProcess(host)
+                self._agents[host.name] = AgentProcess(host, module)
         except BaseException:
             self.close()
             raise
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether a host of that name has an agent."""
+        return name in self._agents
 
     def ask(self, requests: Mapping[str, Mapping[str, Any]], limit: float) -> dict[str, dict[str, Any]]:
         """Query hosts, by their names, all at the same time; return their answers.
@@ -118,8 +132,7 @@ class AgentPool:
             limit: seconds without a word from one that has not answered.
 
         Raises:
-            RemoteHostError: for every host that has not answered, or has answered that something is
-                wrong.
+            RemoteHostError: hosts have not answered, or have answered that something is wrong.
         """
         self.send(requests)
         return self.collect(list(requests), limit)
@@ -132,7 +145,7 @@ class AgentPool:
         return self._collect(list(requests), limit)
 
     def send(self, requests: Mapping[str, Mapping[str, Any]]) -> None:
-        """Ask hosts without waiting for the answers, which `collect` does."""
+        """Send requests without waiting for the answers, which `collect` returns."""
         for name, request in requests.items():
             self._agents[name].ask(request)
 
@@ -144,7 +157,7 @@ class AgentPool:
         return answers
 
     def _collect(self, names: Sequence[str], limit: float) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-        """Return answers and problems."""
+        """Wait for the answers; return them and the problems, each by host."""
         answers: dict[str, dict[str, Any]] = {}
         problems: dict[str, str] = {}
         wait, heard = WatchedWait("", limit), time.monotonic()
@@ -188,7 +201,7 @@ class AgentPool:
 
 
 def _answer_in(text: str) -> dict[str, Any] | None:
-    """Return the answer in a line of output; None where it is something else."""
+    """Return the answer that a line of output holds, or None if it is something else."""
     if not text.startswith(remote_agent.MARK):
         return None
     try:

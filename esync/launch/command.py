@@ -4,56 +4,73 @@ Every flag of the worker may be given; flags override the description's `train` 
 """
 
 import argparse
+import json
 import os
 import secrets
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import closing
+from pathlib import Path
 from typing import Any
 
 from .. import arguments, config
 from ..arguments.flag_types import positive
-from ..runtime import descriptions, output, program
-from ..runtime.errors import ExpectedError
-from ..runtime.files import expanded
-from . import flags, report, view
+from ..reports.comparison import Comparison
+from ..runtime import descriptions, output, program, terminal
+from ..runtime.files import expanded, write_atomically
+from . import flags, repeat, report, user_program, view
 from .agent_pool import AgentPool
-from .description import DescriptionError, read
+from .description import Description, DescriptionError, read
 from .folders import LogFolders
 from .gather import gather
 from .hosts import locate
 from .plan import plan, ports_needed
 from .preflight import check_hosts, fixed_ports, prepare
 from .reachability import try_paths
+from .repeat import Repetition, RunEnd
 from .resources import HostResources, Ports
 from .spec import LaunchPlan
 from .supervisor import Supervisor
 
-#: What workers and state server share, where others can reach it.
+#: Variable with the secret that workers and state server share where others can reach the server.
 TOKEN_VARIABLE = "ESYNC_TOKEN"
 
-#: Launch itself passes a token on over ssh, where no list of processes shows it; a printed command
-#: has none.
+#: Printed above the commands of --dry-run, which contain no token. Launch itself passes it on
+#: through ssh's standard input, so that no list of processes shows it.
 TOKEN_NEEDED = f"""\
-# Set {TOKEN_VARIABLE} first, to the same secret text for the state server and for every worker, on each machine. For a
-# command that begins with ssh this shell's does not count: ssh passes it on only with -o SendEnv={TOKEN_VARIABLE}, and
-# where the sshd there accepts it (AcceptEnv); `ssh HOST env` shows what a command gets there. Without it the state
-# server does not start: it listens on the network.
+# Set {TOKEN_VARIABLE} first, to the same secret text for the state server and for every worker, on
+# each machine. For a command that begins with ssh, this shell's variable does not count: ssh passes
+# it on only with -o SendEnv={TOKEN_VARIABLE}, and where the sshd there accepts it (AcceptEnv);
+# `ssh HOST env` shows what a command gets there. Without the token the state server does not start,
+# because it listens on the network.
 # To make one: python -c "import secrets; print(secrets.token_urlsafe(24))\""""
 
 
 def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
-    """Return launch's own options, and the worker's flags that were typed."""
+    """Return launch's own options, and those of the worker's flags that were given."""
+    words, own_program = user_program.split(words)
     program_name = program.name("python -m esync.launch")
     parser = flags.parser_of_all(
         program_name, "Start a whole cluster, as a description says; end it, whatever happens.", words
     )
-    parser.usage = f"{program_name} FILE [flags of launch] [flags of the worker, which override FILE]"
+    parser.usage = (
+        f"{program_name} FILE [flags of launch] [flags of the worker, which override FILE]\n"
+        f"       {program_name} FILE [flags of launch] [flags of the cluster] -- python train.py [its own flags]"
+    )
+    parser.epilog = (
+        "Behind -- stands a program of your own that uses esync.Trainer; every worker runs it in the place of the "
+        "built-in worker. Then the flags about networks, data and training are the program's own, and -m chooses the "
+        "mode where the program names none (docs/launch.md)."
+    )
     with arguments.reporting_conflicts(parser):
         _add_to(parser)
     options = parser.parse_args(words)
+    if own_program == ():
+        parser.error("a program should follow --, for instance -- python train.py --epochs 3")
+    options.program = own_program or ()
     if options.dry_run and options.json:
-        parser.error("--json tells how a job went; with --dry-run there is none")
+        parser.error("--json describes how a job went, and with --dry-run there is none")
     given = arguments.given(parser, words)
     if "max_restarts" in given and options.max_restarts and options.collective != "ps":
         parser.error(f"--collective {options.collective} has no server, which --max-restarts needs")
@@ -67,6 +84,13 @@ def _add_to(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--dry-run", action="store_true", help="print the commands instead of running them")
     parser.add_argument("--follow", action="store_true", help="print what the processes print, with their names")
     parser.add_argument("--json", type=expanded, metavar="FILE", help="write how the job went to FILE")
+    parser.add_argument(
+        "--repeat",
+        type=arguments.count,
+        metavar="N",
+        help="run the job N times, with the seeds from --seed upwards, each run in a folder of its own, and print the "
+        "means of their figures; a program finds its seed in ESYNC_SEED, and in the place of {seed} among its words",
+    )
     restarts = parser.add_mutually_exclusive_group()
     restarts.add_argument(
         "--max-restarts",
@@ -88,28 +112,58 @@ def _add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Launch; the exit code: 0 done, 1 failed, 2 bad usage."""
+    """Run the launcher and return its exit code: 0 done, 1 failed, 2 bad usage."""
     for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has started this with SIGINT ignored
         signal.signal(number, signal.default_int_handler)
     options, typed = parse_arguments(sys.argv[1:] if words is None else words)
-    try:
-        return _launch(options, typed)
-    except ExpectedError as error:
-        _print_error(str(error))
-        return 2 if isinstance(error, DescriptionError) else 1
-    except BrokenPipeError:  # whoever read the output has gone; the job has been ended
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 1
-    except OSError as error:
-        _print_error(f"{error.filename or 'failed'}: {error.strerror or error}")
-        return 1
-    except KeyboardInterrupt:  # before the job has begun, or after its end
-        _print_error("interrupted")
-        return 1
+    return terminal.run_command(lambda: _launch(options, typed), _print_error)
 
 
 def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
     description = read(options.file)
+    if options.repeat is None:
+        return _launch_once(description, options, typed, options.program or description.program).exit_code
+    return _repeat(description, options, typed)
+
+
+def _repeat(description: Description, options: argparse.Namespace, typed: dict[str, Any]) -> int:
+    """Launch the job with several seeds; return the exit code."""
+    words = options.program or description.program
+    runs = repeat.repetitions(options.repeat, {} if options.program else description.train, typed)
+
+    def launch(each: Repetition) -> RunEnd:
+        own = argparse.Namespace(**vars(options))
+        own.json = options.json and _of_run(options.json, each)
+        if not words:
+            return _launch_once(description, own, {**typed, **each.typed, "seed": each.seed}, ())
+        program = [word.replace(repeat.PLACEHOLDER, str(each.seed)) for word in words]
+        return _launch_once(description, own, {**typed, **each.typed}, program, each.seed)
+
+    def write(comparison: Comparison) -> None:
+        if options.json:
+            write_atomically(options.json, json.dumps(comparison.as_json(), indent=2).encode() + b"\n")
+
+    if words and not any(repeat.PLACEHOLDER in word for word in words):
+        _tell(
+            "the program finds its seed in the variable ESYNC_SEED; if it does not read it, all runs are the same: "
+            f"write {repeat.PLACEHOLDER} among its words, for instance --seed {repeat.PLACEHOLDER}, to tell it"
+        )
+    return repeat.run_all(runs, launch, _tell, _print_error, write)
+
+
+def _of_run(path: Path, each: Repetition) -> Path:
+    """Return the file of one run beside that of all."""
+    return path.with_name(f"{path.stem}-{each.name}{path.suffix}")
+
+
+def _launch_once(
+    description: Description,
+    options: argparse.Namespace,
+    typed: dict[str, Any],
+    program: Sequence[str],
+    seed: int | None = None,
+) -> RunEnd:
+    """Launch one job, and return how it has ended; `seed` is told to the user's program."""
     try:
         hosts = locate(description)
     except DescriptionError as error:
@@ -122,14 +176,14 @@ def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
 
         def job_on(there: dict[str, HostResources]) -> LaunchPlan:
             try:
-                return plan(description, hosts, typed, here, there)
+                return plan(description, hosts, typed, here, there, program, seed)
             except DescriptionError as error:
                 raise DescriptionError(f"{options.file}: {error}") from None
 
         job = job_on({})
         if options.dry_run:
             print("\n\n".join(_explain(job)))
-            return 0
+            return RunEnd(0)
         with AgentPool(job.hosts, _tell) as agents:
             claims = fixed_ports(description, job)
             for owner, port in claims.pop(None, {}).items():
@@ -139,10 +193,10 @@ def _launch(options: argparse.Namespace, typed: dict[str, Any]) -> int:
             return _run(job, agents, options)
 
 
-def _run(job: LaunchPlan, agents: AgentPool, options: argparse.Namespace) -> int:
+def _run(job: LaunchPlan, agents: AgentPool, options: argparse.Namespace) -> RunEnd:
     with closing(LogFolders(job.folder_here, job.options.overwrite, job.options.resume)) as folders:
         prepare(job, agents)
-        title = f"{job.options.network}, {job.mode_folder.name}, {len(job.workers)} workers, {options.file}"
+        title = f"{job.trained}, {job.mode_folder.name}, {len(job.workers)} workers, {options.file}"
         screen = view.choose(title, options.quiet, options.follow)
         with closing(screen):
             for remark in job.remarks:
@@ -155,21 +209,24 @@ def _run(job: LaunchPlan, agents: AgentPool, options: argparse.Namespace) -> int
                     screen.say(not_here.pop(name))
             missing = list(not_here.values())
         figures = None
+        earlier: list[str] = []
         try:
             if outcome.ok and not missing:
                 figures = report.read_figures(job)
+                earlier = report.earlier_logs(job)
             if options.json:
                 report.write_json(options.json, job, outcome, figures)
         except OSError as error:
             missing.append(f"cannot write {error.filename}: {error.strerror}; the logs are in {job.mode_folder}")
+        page = report.write_page(job, outcome, figures)
         if outcome.ok and not missing:
-            print("\n".join(report.success(figures, job, outcome)), flush=True)
+            lines = [*report.success(figures, job, outcome), *([page] if page else []), *earlier]
+            print("\n".join(lines), flush=True)
             if lost := output.missing():
                 _print_error(f"the job is done, but {lost}")
-                return 1
-            return 0
+            return RunEnd(int(bool(lost)), job.folder_here if figures else None)
         _print_error("\n".join([*([] if outcome.ok else report.failure(outcome)), *missing]))
-        return 1
+        return RunEnd(1, interrupted=bool(outcome.interrupted))
 
 
 def _explain(job: LaunchPlan) -> list[str]:

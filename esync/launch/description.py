@@ -1,6 +1,8 @@
-"""Description of a cluster: a YAML file, checked as a whole before anything is started.
+"""Description of a cluster: a YAML file, checked as a whole before anything starts.
 
-Whatever is wrong is named by file, line and key, together with what would be right there.
+Each error names the file, the line and the key, and says what would be right there.
+
+
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +13,7 @@ from pydantic import BeforeValidator, Field, ValidationError, field_validator, m
 
 from .. import config
 from ..runtime.straggler_injection import StragglerEvent
-from . import flags
+from . import flags, user_program
 from .fields import LATENCIES, Device, HostName, KeyFile, Port, Section, Variables, Word, error, quantity, unknown
 from .key_paths import find, put
 from .simulation_schema import DeviceBehaviour, NetworkSection, ServerCost, SimulationSection, StateServerCost
@@ -19,7 +21,10 @@ from .yaml_text import DescriptionError, Place, dotted, load
 
 
 class StragglerEntry(Section):
-    """For a while, or again and again, this worker takes longer. All but `delay` in seconds of the run."""
+    """A period, or several, in which this worker is slower.
+
+    `delay` is in seconds per iteration or message, everything else in seconds of the run.
+    """
 
     kind: Literal["compute", "network"]
     delay: Annotated[float, quantity(LATENCIES, "30ms")]  # of every iteration, or of every message to a server
@@ -38,7 +43,7 @@ class StragglerEntry(Section):
 
 
 def straggler_events(section: Iterable[StragglerEntry]) -> tuple[StragglerEvent, ...]:
-    """One after the other."""
+    """Return the straggler events of a section: one for each time that an entry occurs."""
     return tuple(
         StragglerEvent(each.kind, each.delay, each.at + number * (each.every or 0.0), each.lasting)
         for each in section
@@ -47,7 +52,11 @@ def straggler_events(section: Iterable[StragglerEntry]) -> tuple[StragglerEvent,
 
 
 class HostEntry(Section):
-    """How to reach a host: over ssh if the entry says how to log in, even where the address is this machine's."""
+    """How to reach a host.
+
+    It is reached over ssh if the entry says how to log in, even where the address is this
+    machine's.
+    """
 
     address: Word | None = None  # under which the other hosts reach it; None: its name
     user: Word | None = None
@@ -60,7 +69,7 @@ class HostEntry(Section):
 
     @property
     def by_ssh(self) -> bool:
-        """Whether it says how to log in."""
+        """Whether the entry says how to log in."""
         return bool(self.user or self.port or self.key or self.ssh_options)
 
 
@@ -72,7 +81,7 @@ class SchedulerEntry(Section):
 
 
 class ServerEntry(Section):
-    """A parameter server."""
+    """Host and device of a parameter server."""
 
     host: HostName
     device: Device = "cpu"  # adds the payloads up
@@ -88,7 +97,10 @@ class StateServerEntry(Section):
 
 
 class WorkerEntry(Section):
-    """A device that trains; with `count`, that many machines of one kind: HOST-0, HOST-1 and so on."""
+    """A device that trains.
+
+    With `count`, it stands for that many machines of one kind: HOST-0, HOST-1 and so on.
+    """
 
     host: HostName
     device: Device
@@ -111,7 +123,7 @@ class WorkerEntry(Section):
 
 
 def _train(section: object) -> dict[str, Any]:
-    """Check every flag with the worker's own parser."""
+    """Check every flag of the section `train` with the worker's own parser."""
     if not isinstance(section, dict):
         raise error("expected a mapping of the worker's flags, with underscores")
     try:
@@ -127,6 +139,14 @@ def _train(section: object) -> dict[str, Any]:
         except flags.FlagError as problem:
             raise error(str(problem), key) from None
     return checked
+
+
+def _program(value: object) -> user_program.Words:
+    """Return the words of a program's command."""
+    try:
+        return user_program.words_of(value)
+    except ValueError as problem:
+        raise error(str(problem)) from None
 
 
 class Description(Section):
@@ -145,11 +165,23 @@ class Description(Section):
     network: NetworkSection = Field(default_factory=NetworkSection)
     simulate: SimulationSection = Field(default_factory=SimulationSection)
     train: Annotated[dict[str, Any], BeforeValidator(_train)] = Field(default_factory=dict)
+    program: Annotated[tuple[str, ...], BeforeValidator(_program)] = ()  # in the place of the built-in worker
 
     @field_validator("workers")
     @classmethod
     def _one_by_one(cls, workers: list[WorkerEntry]) -> list[WorkerEntry]:
         return [machine for worker in workers for machine in worker.machines()]
+
+    @model_validator(mode="after")
+    def _program_decides_on_training(self) -> "Description":
+        for name in self.train if self.program else ():
+            if name not in user_program.CLUSTER_FLAGS:
+                raise error(user_program.up_to_the_program(name), ("train", name))
+        if self.simulate.batch_size is not None and not self.program:
+            raise error(
+                "only a program needs it; the built-in worker's is train.batch_size", ("simulate", "batch_size")
+            )
+        return self
 
     @model_validator(mode="after")
     def _nothing_runs_on_spare_hosts(self) -> "Description":
@@ -169,15 +201,15 @@ class Description(Section):
 
 
 def read(path: Path, changes: Mapping[str, Any] | None = None) -> Description:
-    """Read a description.
+    """Read and check a description.
 
     Args:
-        path: of the file.
+        path: the file.
         changes: values that take the place of those in the file: network.bandwidth,
             workers.0.step_time …
 
     Raises:
-        DescriptionError: the file cannot be read, is no YAML, or describes no cluster.
+        DescriptionError: the file cannot be read, is not YAML, or does not describe a cluster.
     """
     content, lines = _load(path)
     for place, value in (changes or {}).items():
@@ -193,12 +225,21 @@ def check_key_paths(path: Path, places: Iterable[str]) -> None:
     """Check that a description has these places, whatever their values are.
 
     Raises:
-        UnknownKeyError: it has not.
+        UnknownKeyError: it does not have one of them.
         DescriptionError: the file cannot be read.
     """
     content, _ = _load(path)
     for place in places:
         find(content, Description, place)
+
+
+def load_content(path: Path) -> dict[str, Any]:
+    """Return the content of a description's file as it was written, to be changed and written again.
+
+    Raises:
+        DescriptionError: the file cannot be read.
+    """
+    return _load(path)[0]
 
 
 def _load(path: Path) -> tuple[dict[str, Any], dict[Place, int]]:
@@ -210,11 +251,11 @@ def _load(path: Path) -> tuple[dict[str, Any], dict[Place, int]]:
 
 
 def _problem(path: Path, lines: Mapping[Place, int], problem: Any) -> str:
-    """One line about one error of pydantic's."""
+    """Return one line about one of pydantic's errors."""
     place = tuple(str(part) for part in problem["loc"])
     key = problem.get("ctx", {}).get("key")
     if key is not None:
-        place = (*place, str(key))
+        place = (*place, *(key if isinstance(key, tuple) else (str(key),)))
     inner = place
     while inner and inner not in lines:
         inner = inner[:-1]

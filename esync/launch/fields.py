@@ -1,4 +1,4 @@
-"""Checked values of a description: names, devices, quantities with units, words for ssh."""
+"""Types of a description's values: names, devices, quantities with units, words for ssh."""
 
 import math
 import re
@@ -10,16 +10,16 @@ from pydantic_core import PydanticCustomError
 
 from ..runtime.errors import suggestion
 from ..runtime.progress import VARIABLE as PROGRESS_VARIABLE
-from ..worker import FOLDER_VARIABLE
+from ..runtime.worker_environment import FOLDER_VARIABLE
 from .folders import PROCESSES
 from .yaml_text import shown
 
-#: A host's name is the name of a folder in the log tree too.
+#: A host's name, which is also the name of its folder in the log tree.
 HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 DEVICE = re.compile(r"cpu|gpu(0|[1-9][0-9]*)")
 QUANTITY = re.compile(r"((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?) *([A-Za-z]+)")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-#: Variables that a host's section `env` cannot have.
+#: Variables that a host's section `env` may not set.
 SET_BY_LAUNCH = {
     "DMLC_ROLE",
     "DMLC_PS_ROOT_URI",
@@ -37,7 +37,11 @@ LATENCIES = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def error(reason: str, key: object = None) -> PydanticCustomError:
-    """Return the error for a wrong value of a section; `key` is the key that is wrong."""
+    """Return the error for a wrong value of a section.
+
+    `key` is the wrong key in it, or a tuple that leads to one deeper down; None means the section
+    as a whole.
+    """
     return PydanticCustomError("description", "{reason}", {"reason": reason, "key": key})
 
 
@@ -48,7 +52,7 @@ def unknown(key: object, known: Mapping[str, Any]) -> PydanticCustomError:
 
 def _host(name: str) -> str:
     if not HOST_NAME.fullmatch(name):
-        raise error(f"{shown(name)} is no name of a host")
+        raise error(f"{shown(name)} is not a host name")
     if name == PROCESSES:
         raise error(f"{shown(name)} is the folder of the processes' logs; choose another name")
     return name
@@ -56,17 +60,17 @@ def _host(name: str) -> str:
 
 def _device(name: str) -> str:
     if not DEVICE.fullmatch(name):
-        raise error(f"{shown(name)} is no device; expected cpu, gpu0, gpu1, …")
+        raise error(f"{shown(name)} is not a device; expected cpu, gpu0, gpu1, …")
     return name
 
 
 def quantity(units: Mapping[str, float], example: str, positive: bool = False) -> BeforeValidator:
-    """Turn a number with its unit, as text, into a number of the basic unit.
+    """Return a validator that turns text such as "20Mbit" into a number of the basic unit.
 
     Args:
-        units: what each unit is in the basic one.
-        example: shown where something else is found.
-        positive: whether 0 is refused: it does not stand for "unlimited".
+        units: each unit's size in the basic unit.
+        example: a correct value, for the error message.
+        positive: whether to refuse 0, where it might be taken for "unlimited".
     """
 
     def read(text: object) -> float:
@@ -87,26 +91,26 @@ def quantity(units: Mapping[str, float], example: str, positive: bool = False) -
 
 
 def _word(text: str) -> str:
-    """Check a word of ssh's command line: one that begins with - would be taken for an option."""
+    """Refuse words that ssh would take for an option, and empty or unprintable ones."""
     if not text or text.startswith("-") or not text.isprintable():
-        raise error(f"{shown(text)} is nothing that ssh could be told")
+        raise error(f"{shown(text)} cannot be passed to ssh")
     return text
 
 
 def _key_file(text: str) -> str:
-    """Refuse file names that ssh would expand as a variable, and has no way to escape."""
+    """Refuse file names in which ssh would expand a variable, since nothing can escape it."""
     if "${" in text:
-        raise error(f"{shown(text)} holds ${{, where ssh would put in a variable; write its value, or rename the file")
+        raise error(f"{shown(text)} holds ${{, which ssh would expand; write the value, or rename the file")
     return text
 
 
 def _variables(section: object) -> dict[str, str]:
-    """Check environment variables; numbers are taken as they are written."""
+    """Check environment variables, and turn numbers into text."""
     if not isinstance(section, dict):
         raise error("expected a mapping of environment variables")
     for name, value in section.items():
         if not isinstance(name, str) or not VARIABLE.fullmatch(name):
-            raise error("it is no name of an environment variable", name)
+            raise error("it is not a name of an environment variable", name)
         if name in SET_BY_LAUNCH:
             raise error("launch sets it by itself", name)
         if isinstance(value, bool) or not isinstance(value, str | int | float) or re.search(r"[\n\0]", str(value)):
@@ -125,7 +129,7 @@ Port = Annotated[int, Field(ge=0, le=65535)]  # 0: launch chooses a free one
 
 
 class Section(BaseModel):
-    """A mapping in the file; unknown keys are errors."""
+    """A mapping in the file, in which unknown keys are errors."""
 
     model_config = ConfigDict(strict=True, frozen=True, allow_inf_nan=False)
 

@@ -20,7 +20,7 @@ from .yaml_text import load, shown
 
 Settings = dict[str, Any]
 
-#: Flags that launch gives each worker by itself, and what says it instead.
+#: Flags that launch sets for each worker → the part of the description that decides them.
 CHOSEN_BY_LAUNCH = {
     "cpu": "the device of each worker",
     "gpu": "the device of each worker",
@@ -29,7 +29,7 @@ CHOSEN_BY_LAUNCH = {
     "straggle": "the field straggle of each worker",
 }
 
-#: A flag on the command line, and those of the description that would contradict it.
+#: Flag on the command line → the flags of the description that it overrides.
 REPLACES = {
     "partition": {"split_by_class"},
     "split_by_class": {"partition"},
@@ -41,11 +41,11 @@ PROGRAM = "python -m esync.worker"
 
 
 class FlagError(ValueError):
-    """The worker would not accept this; the message says why."""
+    """Raised when the worker would not accept a flag; the message says why."""
 
 
 class _Parser(argparse.ArgumentParser):
-    """Raises instead of ending the process."""
+    """A parser that raises FlagError instead of ending the process."""
 
     def error(self, message: str) -> NoReturn:
         raise FlagError(message)
@@ -53,7 +53,7 @@ class _Parser(argparse.ArgumentParser):
 
 @functools.lru_cache(maxsize=8)
 def _every(modes: tuple[str, ...]) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.Action]]:
-    """Return the parser that knows the flags of all modes, and those flags by the names of their values."""
+    """Return a parser of the flags of all modes, and those flags by their destinations."""
     parser = arguments.build_parser(PROGRAM, "", None, _Parser)
     return parser, {
         action.dest: action for action in parser._actions if action.dest not in ("help", "version", argparse.SUPPRESS)
@@ -61,12 +61,14 @@ def _every(modes: tuple[str, ...]) -> tuple[argparse.ArgumentParser, Mapping[str
 
 
 def parser_of_all(program: str, description: str, words: Sequence[str]) -> argparse.ArgumentParser:
-    """Return a parser of the flags of all modes, those of the chosen one included where it is another package's.
+    """Return a parser of the flags of all modes.
+
+    Those of the chosen mode are included even where it comes from another package.
 
     Args:
-        program: its name.
-        description: what it does.
-        words: the command line; where it names no mode, the description of the cluster does.
+        program: the program's name, for its help text.
+        description: what the program does, for its help text.
+        words: the command line. Where it names no mode, the cluster's description does.
     """
     with contextlib.suppress(FlagError, ExpectedError):  # told when it is parsed, or the file is read
         _, typed = parse_mode(_Parser, program, words)
@@ -80,12 +82,12 @@ def parser_of_all(program: str, description: str, words: Sequence[str]) -> argpa
 
 
 def known() -> Mapping[str, argparse.Action]:
-    """Return every flag of every mode that is known by now, by its long name with underscores."""
+    """Return every flag of all modes known so far, by its long name with underscores."""
     return _every(tuple(ALGORITHMS))[1]
 
 
 def is_switch(name: str) -> bool:
-    """Return whether a flag stands alone, without a value."""
+    """Return whether a flag takes no value."""
     return known()[name].nargs == 0
 
 
@@ -95,7 +97,7 @@ def takes_several(name: str) -> bool:
 
 
 def flag(name: str) -> str:
-    """Return a flag as it stands on a command line."""
+    """Return a flag as it is written on a command line."""
     return f"--{name.replace('_', '-')}"
 
 
@@ -124,11 +126,11 @@ def check(name: str, value: object) -> Any:
 
 
 def merge(described: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
-    """Return what is to be passed on: what was typed, and of the description whatever does not contradict it.
+    """Return the settings to pass on: the typed ones, and those of the description that fit them.
 
     A description may hold settings of several modes; those of other modes than the one that is run
-    are left out. What was typed is kept as it is, so that the worker's parser refuses what makes no
-    sense.
+    are left out. Typed flags are kept as they are, so that the worker's parser can refuse those
+    that make no sense.
     """
     for name in typed:
         if name in CHOSEN_BY_LAUNCH:
@@ -147,7 +149,7 @@ def merge(described: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
 
 
 def algorithm_of(settings: Mapping[str, Any]) -> type[Algorithm]:
-    """Return the class that the settings choose.
+    """Return the algorithm's class that the settings choose.
 
     Raises:
         FlagError: there is no such mode.
@@ -165,7 +167,10 @@ def _suits(name: str, algorithm: type[Algorithm]) -> bool:
 
 
 def to_arguments(settings: Mapping[str, Any]) -> list[str]:
-    """Return the command line; None stands for a flag that is not given, as does False for one without a value."""
+    """Return settings as words of a command line.
+
+    None stands for a flag that is not given, and so does False for a flag without a value.
+    """
     own = flags_of(algorithm_of(settings))
     words = []
     for name, value in settings.items():
@@ -183,10 +188,10 @@ def to_arguments(settings: Mapping[str, Any]) -> list[str]:
 
 
 def understood(settings: Mapping[str, Any]) -> argparse.Namespace:
-    """Return what the worker will make of settings.
+    """Return the options that a worker will read from settings.
 
     Raises:
-        FlagError: it would refuse them, or understand a value as another one.
+        FlagError: it would refuse them, or read a value as a different one.
     """
     options = parse(to_arguments(settings))
     for name, each in flags_of(options.algorithm).items():
@@ -200,7 +205,7 @@ def understood(settings: Mapping[str, Any]) -> argparse.Namespace:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Return what the worker will make of a command line.
+    """Return the options that a worker will read from a command line.
 
     Raises:
         FlagError: it would refuse it.

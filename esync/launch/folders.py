@@ -1,8 +1,13 @@
 """Log folders of a job: locked for one job at a time, and cleared of an earlier run's logs.
 
 {log_dir}/{network}/{mode}/{host}/{device}/     rounds, written by the workers
-{log_dir}/{network}/{mode}/processes/NAME.log   what each process printed; no folder in it, so that the log tools see
-                                                no host there
+{log_dir}/{network}/{mode}/processes/NAME.log   what each process printed
+{log_dir}/{network}/{mode}/processes/outcome.json   how the job went
+{log_dir}/{network}/{mode}/report.html          the finished job on one page
+
+For a run with a name, {mode}@{name} takes the place of {mode}.
+
+The folder `processes` has no folders in it, so that the log tools do not take it for a host's.
 """
 
 import fcntl
@@ -12,6 +17,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TextIO
 
+from ..reports.job_events import OUTCOME_FILE, REPORT_FILE
 from ..runtime.errors import ExpectedError
 from ..training import round_log
 from ..training.round_log import LogDirectoryError
@@ -22,20 +28,20 @@ NONCE_FILE = f"{PROCESSES}/{LOCK_FILE}"
 
 
 class BusyLogsError(ExpectedError):
-    """Another job writes its logs to that folder."""
+    """Raised when another job writes its logs to that folder."""
 
 
 class LogFolders:
-    """Log folders of one job, locked until this is closed.
+    """The log folders of one job, locked until this is closed.
 
     Args:
         mode_folder: {log_dir}/{network}/{mode}.
         overwrite: delete an earlier run's logs instead of moving them aside.
-        resume: the job may go on with that run: leave the devices' logs to the workers.
+        resume: leave the devices' logs to the workers, since the job may go on with that run.
 
     Attributes:
-        nonce: what stands in the file NONCE_FILE of `mode_folder` as long as the job runs: another
-            machine that finds it has the same folder on a shared disk.
+        nonce: content of the file NONCE_FILE in `mode_folder` as long as the job runs. Another
+            machine that finds it there sees the same folder on a shared disk.
 
     Raises:
         LogDirectoryError: the folders cannot be made or written.
@@ -61,25 +67,29 @@ class LogFolders:
         self._lock.close()
 
     def _clear_processes(self, overwrite: bool) -> None:
-        """Rename NAME.log to NAME.earlier-TIME.log."""
-        logs = [log for log in self.processes.glob("*.log") if ".earlier-" not in log.name]
+        """Rename what an earlier job has left, or delete it to overwrite.
+
+        NAME.log, for instance, becomes NAME.earlier-TIME.log.
+        """
+        left = [log for log in self.processes.glob("*.log") if ".earlier-" not in log.name]
+        left += [file for name in (OUTCOME_FILE, REPORT_FILE) if (file := self.mode_folder / name).exists()]
         stamp = time.strftime("earlier-%Y%m%dT%H%M%S")
         while any(self.processes.glob(f"*.{stamp}.log")):
             stamp += "+"
-        for log in logs:
+        for file in left:
             if overwrite:
-                log.unlink()
+                file.unlink()
             else:
-                log.rename(log.with_name(f"{log.stem}.{stamp}.log"))
+                file.rename(file.with_name(f"{file.stem}.{stamp}{file.suffix}"))
 
 
 class HostFolder:
-    """Log folder of one remote host, locked until this is closed.
+    """The log folder of one remote host, locked until this is closed.
 
     Args:
         folder: {log_dir}/{network}/{mode}/{host}.
         overwrite: delete an earlier run's logs instead of moving them aside.
-        resume: the job may go on with that run: leave the devices' logs to the workers.
+        resume: leave the devices' logs to the workers, since the job may go on with that run.
 
     Raises:
         LogDirectoryError: the folder cannot be made or written.
@@ -100,7 +110,10 @@ class HostFolder:
 
 
 def lock_folder(folder: Path, name: Path) -> TextIO:
-    """Make a folder and lock it for as long as the returned file is open; `name` is what the error names."""
+    """Make a folder and lock it for as long as the returned file is open.
+
+    `name` is the folder that the error message names.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     lock = open(folder / LOCK_FILE, "a+")  # noqa: SIM115 - stays open as long as the job
     try:
@@ -108,14 +121,14 @@ def lock_folder(folder: Path, name: Path) -> TextIO:
     except BlockingIOError:
         lock.close()
         raise BusyLogsError(
-            f"another job writes its logs to {name}; wait for its end or choose another --log-dir"
+            f"another job writes its logs to {name}; wait for its end, or give this one a --name or another --log-dir"
         ) from None
     lock.truncate(0)
     return lock
 
 
 def clear_devices(folders: Iterable[Path], overwrite: bool) -> None:
-    """Move away the rounds of devices that this job does not have: they would pass for its own."""
+    """Move away, or delete, an earlier run's rounds, which could be taken for this job's."""
     for device in list(folders):
         if any(device.glob("iter-*.txt")):
             _, lock = round_log.claim(device.parent, device.name, overwrite)

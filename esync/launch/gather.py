@@ -1,7 +1,7 @@
-"""Copy the result logs of remote hosts to where they would be had all workers run on this machine.
+"""Copy the logs of remote hosts to where they would be if all workers had run on this machine.
 
-What arrives is unpacked beside its place and moved there as a whole: a device's folder is complete
-or not there.
+What arrives is unpacked beside its place and then moved there, so that a device's folder is either
+complete or missing.
 """
 
 import base64
@@ -20,21 +20,21 @@ from .folders import NONCE_FILE
 from .hosts import Host
 from .spec import LaunchPlan
 
-#: device/file, none of them hidden.
+#: Path of a log below its host's folder: device/file, neither of them hidden.
 LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 def gather(plan: LaunchPlan, agents: AgentPool, nonce: str, say: Callable[[str], None]) -> dict[str, str]:
-    """Copy the logs of a job that has ended in any way.
+    """Copy the logs of a job that has ended, however it has ended.
 
     Args:
         plan: the job.
-        agents: of its hosts; where one has ended meanwhile, another one is asked.
+        agents: the agents of its hosts. If one has ended meanwhile, a new one is started and asked.
         nonce: see `folders.LogFolders`.
-        say: tells the user who is waited for.
+        say: tells the user which hosts are waited for.
 
     Returns:
-        By name of a host whose logs are not here, a sentence that says where they are.
+        For each host whose logs could not be copied, by name, a sentence that says where they are.
     """
     hosts = {host.name: host for host in plan.log_hosts if not host.here}
     requests = {
@@ -59,7 +59,7 @@ def gather(plan: LaunchPlan, agents: AgentPool, nonce: str, say: Callable[[str],
 
 
 def _copy(mode_folder: Path, agents: AgentPool, requests: Mapping[str, dict[str, Any]]) -> dict[str, str]:
-    """Request and unpack logs; return why logs are missing, by host."""
+    """Request and unpack the logs; return, by host, why logs are missing."""
     answers, problems = agents.try_to_ask(requests, config.LAUNCH_COPY)
     for name, answer in answers.items():
         if answer.get("shared"):
@@ -78,12 +78,12 @@ def texts_of(answer: Mapping[str, Any]) -> dict[str, str]:
 
 
 def unpack(texts: Mapping[str, str], folder: Path) -> None:
-    """Put the logs of a host, device/file → text, in place: each device as a whole."""
+    """Write the logs of a host (device/file → text), each device's folder as a whole."""
     beside = folder.with_name(f".{folder.name}.copy-{os.getpid()}")
     try:
         for name, text in texts.items():
             if not LOG_NAME.fullmatch(name):
-                raise ValueError(f"{name!r} is no name of a log")
+                raise ValueError(f"{name!r} is not a name of a log")
             (beside / name).parent.mkdir(parents=True, exist_ok=True)
             (beside / name).write_text(text)
         for device in sorted(beside.iterdir()) if texts else []:
@@ -93,7 +93,10 @@ def unpack(texts: Mapping[str, str], folder: Path) -> None:
 
 
 def _put(arrived: Path, place: Path) -> None:
-    """Move a folder to its place; logs of earlier runs, which lie in folders there, are taken along."""
+    """Move a device's folder to its place.
+
+    Logs of earlier runs, which lie in folders there, are kept.
+    """
     for path in arrived.iterdir():
         with open(path, "rb") as file:
             os.fsync(file.fileno())

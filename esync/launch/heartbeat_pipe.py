@@ -15,11 +15,11 @@ import weakref
 
 from .. import config
 
-#: Exit code of ssh where there is no connection, or no more, and of what has ended because its line
-#: is broken.
+#: Exit code of ssh when it has no connection, or has lost it, and of a process that has ended
+#: because its pipe to launch is broken.
 NO_CONNECTION = 255
 BEAT, TERMINATE, KILL = b"\n", b"t", b"k"
-#: Bytes of a line that are kept.
+#: Longest line that is read, in bytes; what lies beyond is cut off.
 LONGEST_LINE = 1 << 20
 
 
@@ -27,8 +27,8 @@ class HeartbeatPipe:
     """Launch's end of the pipe.
 
     Args:
-        popen: ssh, whose standard input is a pipe without a buffer.
-        first: what is written at once.
+        popen: the ssh process, whose standard input is an unbuffered pipe.
+        first: bytes to write at once.
     """
 
     def __init__(self, popen: "subprocess.Popen[bytes]", first: bytes) -> None:
@@ -40,13 +40,13 @@ class HeartbeatPipe:
         _heart.keep(self)
 
     def send(self, data: bytes) -> None:
-        """Write data; a connection that accepts nothing any more is noticed elsewhere."""
+        """Write data. A connection that accepts no more is noticed elsewhere."""
         with self._lock, contextlib.suppress(BlockingIOError, BrokenPipeError):
             if not self._pipe.closed:
                 self._pipe.write(data)
 
     def cut(self) -> None:
-        """Close the pipe: the other end ends what it has started."""
+        """Close the pipe, whereupon the other end ends what it has started."""
         with self._lock, contextlib.suppress(OSError):
             self._pipe.close()
 
@@ -88,7 +88,10 @@ class OrderReader:
         self._ended = False
 
     def connection_lost(self, lease: float) -> str:
-        """Return why the connection to launch is lost: its end, or `lease` seconds of silence; "" while it is not."""
+        """Return why the connection to launch counts as lost, or "" while it does not.
+
+        It does after the end of the input, or after `lease` seconds of silence.
+        """
         if self._ended:
             return "launch, or the connection to it, has ended"
         if time.monotonic() - self._heard > lease:
@@ -96,7 +99,10 @@ class OrderReader:
         return ""
 
     def listen(self, seconds: float, *wake: int) -> bytes:
-        """Wait for orders, until one of the file descriptors `wake` can be read, or for some seconds."""
+        """Wait for orders, and return those that have come.
+
+        The wait ends after some seconds, or when one of the file descriptors `wake` is readable.
+        """
         if self._rest:
             orders, self._rest = self._rest, b""
             return orders
@@ -109,9 +115,9 @@ class OrderReader:
         return data
 
     def line(self, lease: float) -> bytes | None:
-        """Wait for the next line that is not empty; None when the connection is lost.
+        """Wait for the next line that is not empty; return None when the connection is lost.
 
-        A line over LONGEST_LINE bytes arrives without its end, and so as JSON that nobody can read.
+        A line of more than LONGEST_LINE bytes is cut off, which makes it invalid JSON.
         """
         text = b""
         while b"\n" not in text and not self.connection_lost(lease):

@@ -1,4 +1,4 @@
-"""Hosts of a description: their addresses, which of them are this machine, and how to log in to the others."""
+"""Hosts of a description: their addresses, and which of them are this machine."""
 
 import ipaddress
 import socket
@@ -17,10 +17,11 @@ class Host:
     """A host of the description.
 
     Attributes:
-        name: also the name of its folder in the log tree. Several names may stand for one machine.
-        address: name or IP address under which it is reached.
-        here: whether its processes are children of this one; else ssh starts them.
-        ip: the address as numbers, which ps-lite needs; "" where nobody here knows it.
+        name: its name in the description, and of its folder in the log tree. Several names may
+            stand for one machine.
+        address: name or IP address at which it is reached.
+        here: whether its processes are children of this one; otherwise ssh starts them.
+        ip: the IPv4 address, which ps-lite needs; "" where it cannot be resolved here.
         entry: what the description says about it.
     """
 
@@ -32,7 +33,7 @@ class Host:
 
     @property
     def loopback(self) -> bool:
-        """Whether its address means another machine on every machine."""
+        """Whether its address is a loopback address, which means another machine everywhere."""
         return bool(self.ip) and ipaddress.ip_address(self.ip).is_loopback
 
 
@@ -68,7 +69,10 @@ def locate(description: Description, is_here: Callable[[str], bool] = is_this_ma
 
 
 def _check_addresses(hosts: Mapping[str, Host]) -> None:
-    """Processes tell one another their addresses: all must mean the same machine everywhere."""
+    """Refuse a loopback address among several machines.
+
+    Processes tell one another their addresses, which must mean the same machine everywhere.
+    """
     far = [host for host in hosts.values() if not host.here and not host.loopback]
     for host in hosts.values():
         if far and host.loopback:

@@ -1,7 +1,7 @@
 """Find and replace a value in a description by its key path, such as workers.0.simulate.jitter.
 
-Sections have fixed keys, which exist even where the file leaves them out. Lists have the entries of
-the file; mappings, such as `network.hosts`, accept one more key.
+Sections have fixed keys, which can be set even where the file leaves them out. Lists have the
+entries of the file. Mappings, such as `network.hosts`, accept new keys.
 """
 
 import copy
@@ -18,19 +18,19 @@ KeyPath = list[str | int]
 
 
 class UnknownKeyError(DescriptionError):
-    """A description has no such key; the message says which keys it has."""
+    """Raised when a description has no such key; the message says which keys it has."""
 
 
 def find(content: Any, section: type[Section], place: str) -> KeyPath:
     """Return the keys and indices that lead to a value of a description.
 
-    Keys of sections may be written with hyphens. Names of hosts are taken as they are, dots and
-    hyphens included.
+    Keys of sections may be written with hyphens instead of underscores. Names of hosts are taken as
+    they are, dots and hyphens included.
 
     Args:
-        content: what the YAML file holds.
-        section: what it describes.
-        place: the key path: keys and indices, with dots in between.
+        content: content of the YAML file.
+        section: type of the section that it describes.
+        place: the key path: keys and indices, separated by dots.
 
     Raises:
         UnknownKeyError: there is no such key.
@@ -70,10 +70,12 @@ def find(content: Any, section: type[Section], place: str) -> KeyPath:
 
 
 def put(content: Any, way: KeyPath, value: Any) -> Any:
-    """Return the content with another value at a place; sections on the way there are made where there are none.
+    """Return a copy of the content with another value at a place.
 
-    What is given is not changed. Where an anchor makes two places of the file one, only the one
-    that is named changes.
+    Sections on the way there are made where there are none.
+
+    The content that is given stays as it is. Where an alias makes two places of the file one, only
+    the named one changes.
     """
     if not way:
         return value
@@ -84,14 +86,14 @@ def put(content: Any, way: KeyPath, value: Any) -> Any:
 
 
 def _child(content: Any, key: str | int) -> Any:
-    """Return the value of a key; None if the file has none."""
+    """Return the value of a key, or None if the file does not have it."""
     if isinstance(content, Mapping):
         return content.get(key)
     return content[int(key)] if isinstance(content, list) else None
 
 
 def _plain(annotation: Any) -> Any:
-    """Return a type without its annotations, and without None as its alternative."""
+    """Return a type without its annotations, and without None as an alternative."""
     while get_origin(annotation) in (Annotated, Union, UnionType):
         annotation = next(each for each in get_args(annotation) if each is not type(None))
     return annotation

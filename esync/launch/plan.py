@@ -1,35 +1,50 @@
-"""Turn a description into the commands of all processes: a pure function, whose result can be printed or run."""
+"""Turn a description into the commands of all processes.
+
+This is a pure function, whose result can be printed or run.
+"""
 
 import argparse
+import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from .. import config
-from ..algorithms.registry import NON_IID
 from ..arguments import choose_algorithm
+from ..data.partitions import PartitionError, check_workers
 from ..exchange.collectives.process_manager import READY
+from ..runtime.environment import SLOT_VARIABLE
 from ..runtime.files import expanded
 from ..runtime.progress import VARIABLE as PROGRESS_VARIABLE
-from ..worker import FOLDER_VARIABLE
-from . import flags
+from ..runtime.worker_environment import FOLDER_VARIABLE, WorkerEnvironment
+from ..training.run_folder import mode_folder, run_folder, same_below
+from . import flags, user_program
 from .description import Description, DescriptionError, SchedulerEntry, StateServerEntry, WorkerEntry
 from .folders import PROCESSES
 from .hosts import Host
 from .resources import HostResources, JobResources
 from .spec import LaunchPlan, ProcessSpec
+from .user_program import UserProgram
 
-#: What a state server prints when it can be asked.
+#: Beginning of the line that a state server prints when it accepts queries.
 STATE_SERVER_READY = "listening on "
-#: The state server's folder beside the logs of the processes; hidden, so that no log tool takes it
-#: for a device's.
+#: The state server's folder beside the logs of the processes. It is hidden, so that no log tool
+#: takes it for a device's.
 STATE_FOLDER = ".state-server"
-#: In the environment of every process, so that its output arrives while it runs.
+#: Variables of every process, so that its output arrives while it runs.
 COMMON = {"PYTHONUNBUFFERED": "1"}
-#: On a machine that says nothing else.
+#: Flags that have no meaning for a worker that trains alone, to be measured.
+NOT_ALONE = frozenset(
+    {
+        *("partition", "split_by_class", "redistribute", "elastic", "lease", "wait_for_replacement", "collective"),
+        *("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume", "overwrite", "compression"),
+        *("target_accuracy", "reestimate_statistics"),
+    }
+)
+#: Interpreter on a remote host whose entry names none.
 PYTHON_THERE = "python3"
 
 
@@ -39,32 +54,50 @@ def plan(
     typed: Mapping[str, Any],
     here: HostResources,
     there: Mapping[str, HostResources] | None = None,
+    program: Sequence[str] = (),
+    seed: int | None = None,
 ) -> LaunchPlan:
-    """Return the processes to start.
+    """Return the plan of a job: the processes to start, and what they have in common.
 
     Args:
         description: the cluster.
         hosts: see `hosts.locate`.
         typed: flags of the worker that override the description's.
         here: as many ports of this machine as `ports_needed` says, and its cores.
-        there: the same of hosts that are other machines; for those that nobody has asked yet, the
-            ports that the description leaves open are the defaults, or chosen by ps-lite.
+        there: the same for hosts that are other machines. For hosts that have not been asked yet,
+            the ports that the description leaves open are the defaults, or chosen by ps-lite.
+        program: words of the user's program that every worker runs; it overrides the description's.
+        seed: what that program is told of its seed; None tells it nothing.
 
     Raises:
-        DescriptionError: the description and the flags make no job; the message says why.
+        DescriptionError: the description and the flags do not make a job; the message says why.
     """
+    words, described, left_out = program or description.program, description.train, list[str]()
+    own = UserProgram.of(words) if words else None
     try:
-        settings = flags.merge(description.train, typed)
+        if own is not None:
+            user_program.refuse_training_flags(typed)
+            if not description.program:
+                described, left_out = user_program.cluster_settings(described)
+        settings = flags.merge(described, typed)
         options = flags.understood(settings)
     except flags.FlagError as error:
         raise DescriptionError(f"train: {error}") from None
     workers: Sequence[WorkerEntry] = description.workers
     remarks, services, cluster = [], [], {}
-    exchanges = options.algorithm.sends != "nothing"
+    if left_out:
+        remarks.append(f"of train, {', '.join(left_out)} are the built-in worker's: the program decides on them")
+    free = own is not None and "mode" not in settings  # the program chooses the mode
+    exchanges = len(workers) > 1 if free else options.algorithm.sends != "nothing"
     if not exchanges:
         if len(workers) > 1:
             remarks.append(f"mode {options.mode} trains on one device: the first worker of the description")
         workers = workers[:1]
+    if own is None:
+        try:
+            check_workers(options.partition, len(workers))
+        except PartitionError as error:
+            raise DescriptionError(f"train: {error}") from None
     resources = JobResources(hosts, here, there or {}, [worker.host for worker in workers])
     if exchanges:
         if options.collective == "ps":
@@ -75,45 +108,96 @@ def plan(
             services = [_process_manager(description, resources, cluster)]
             if description.servers:
                 remarks.append(f"no parameter servers: the workers exchange by {options.collective}")
-        if _asks_state_server(options, description):
-            address = _state_server_address(description, resources, options)
-            services.append(_state_server(description, resources, address, mode_folder(options)))
-            remarks.append("dashboard: http://{state_server_ip}:{state_server_port}/dashboard/".format(**address))
-            settings |= address
-        elif description.state_server is None and options.algorithm.without_state_server:
-            remarks.append(f"no state_server in the description: {options.algorithm.without_state_server}")
-    folder = mode_folder(options)
-    settings = {**settings, "log_dir": folder}
-    specs = _workers(workers, resources, cluster, settings)
+    if own is None:
+        folder = mode_folder(options)
+        asked = exchanges and _asks_state_server(options, description)
+    else:
+        mode = user_program.ANY_MODE if free else options.algorithm.name
+        folder = run_folder(options.log_dir, own.name, mode, options.name)
+        needed = exchanges and not free and _asks_state_server(options, description)
+        asked = needed or description.state_server is not None  # for the dashboard, in any mode
+    if asked:
+        address = _state_server_address(description, resources, options)
+        services.append(_state_server(description, resources, address, folder))
+        remarks.append("dashboard: http://{state_server_ip}:{state_server_port}/dashboard/".format(**address))
+        settings |= address
+    elif own is None and exchanges and description.state_server is None and options.algorithm.without_state_server:
+        remarks.append(f"no state_server in the description: {options.algorithm.without_state_server}")
+    folders: flags.Settings = {"log_dir": folder}
+    if options.tensorboard is not None:
+        folders["tensorboard"] = same_below(options.tensorboard, folder, options.log_dir)
+    job = _WorkerJob(cluster, {**settings, **folders}, own, _told(options, settings, seed))
+    specs = _workers(dict(enumerate(workers)), resources, job)
     spares: dict[str, dict[str, ProcessSpec]] = {}
     if description.spare_hosts and exchanges and options.collective == "ps":
         for spare in description.spare_hosts:
             spares[spare] = {}
             for group in _by_host(workers).values():
                 resources = JobResources(hosts, here, there or {}, [spare] * len(group))
-                spares[spare] |= _moved(group, spare, resources, cluster, settings)
+                moved = {number: each.model_copy(update={"host": spare}) for number, each in group.items()}
+                spares[spare] |= {spec.name: spec for spec in _workers(moved, resources, job)}
         remarks.append(f"spare hosts, for the workers of hosts that do not answer: {', '.join(spares)}")
     elif description.spare_hosts:
         remarks.append("spare hosts are not used: without parameter servers nobody can take a worker's place")
-    return LaunchPlan((*services, *specs), options, folder, tuple(remarks), spares)
+    return LaunchPlan((*services, *specs), options, folder, tuple(remarks), spares, own)
+
+
+def plan_measurement(
+    description: Description,
+    hosts: Mapping[str, Host],
+    typed: Mapping[str, Any],
+    here: HostResources,
+    there: Mapping[str, HostResources] | None = None,
+    program: Sequence[str] = (),
+) -> LaunchPlan:
+    """Return a plan whose processes are the cluster's workers, to measure their devices.
+
+    Each of them trains alone, as in mode local, and its trainer reports how long its iterations take
+    until it is told to end (`measure` of `WorkerEnvironment`). The arguments are those of `plan`.
+
+    Raises:
+        DescriptionError: the description and the flags do not make a job; the message says why.
+    """
+    words = program or description.program
+    own = UserProgram.of(words) if words else None
+    try:
+        if own is not None:
+            user_program.refuse_training_flags(typed)
+            described, _ = user_program.cluster_settings(description.train)
+        else:
+            described = description.train
+        chosen = flags.merge(described, typed)
+        flags.understood(chosen)  # what would not train as it is described is refused, not measured
+        chosen = {name: value for name, value in chosen.items() if name not in NOT_ALONE}
+        settings = flags.merge(chosen, {"mode": "local", "no_evaluation": True, "no_export": True, "quiet": True})
+        options = flags.understood(settings)
+    except flags.FlagError as error:
+        raise DescriptionError(f"train: {error}") from None
+    folder = Path(options.log_dir)
+    resources = JobResources(hosts, here, there or {}, [worker.host for worker in description.workers])
+    job = _WorkerJob({}, {**settings, "log_dir": folder}, own, _told(options, {}, None))
+    measured = WorkerEnvironment(measure=True).variables()
+    devices = [worker.model_copy(update={"straggle": []}) for worker in description.workers]
+    workers = [
+        replace(spec, environment={**spec.environment, **measured})
+        for spec in _workers(dict(enumerate(devices)), resources, job)
+    ]
+    return LaunchPlan(tuple(workers), options, folder, program=own)
+
+
+def measuring_process(name: str, role: str, host: Host, module: str, words: Iterable[str] = ()) -> ProcessSpec:
+    """Return a process that runs a module of this package on a host, and reports what it measures."""
+    environment = {PROGRESS_VARIABLE: "json", **COMMON, **host.entry.env}
+    return ProcessSpec(name, role, host, (_python(host), "-m", module, *words), environment)
 
 
 def ports_needed(description: Description) -> int:
-    """Return how many free ports of each host `plan` may use."""
+    """Return how many free ports of each host `plan` may use at most."""
     return 2 + len(description.servers) + len(description.workers)
 
 
-def mode_folder(options: argparse.Namespace) -> Path:
-    """Return the folder of the logs of this algorithm on this network and kind of data: {log_dir}/{network}/{mode}."""
-    name = options.algorithm.name
-    skewed = options.partition == "class" or options.partition.startswith("dirichlet")
-    if skewed and options.algorithm.sends != "nothing":  # else one worker has all the data
-        name += NON_IID
-    return Path(options.log_dir) / options.network / name
-
-
 def _cluster(description: Description, resources: JobResources) -> dict[str, str]:
-    """What MXNet's processes have to know of one another."""
+    """Return the variables by which MXNet's processes find one another."""
     scheduler = description.scheduler
     return {
         "DMLC_PS_ROOT_URI": resources.address(scheduler.host),
@@ -124,17 +208,17 @@ def _cluster(description: Description, resources: JobResources) -> dict[str, str
 
 
 def _ranks(description: Description, resources: JobResources) -> dict[str, str]:
-    """Return what the ranks of a collective have to know: where they meet, and how many they are."""
+    """Return the variables of a collective's ranks: where they meet, and how many they are."""
     host = description.scheduler.host
     port = _port(resources, description.scheduler, config.SCHEDULER_PORT)
     return {"PMI_PORT": f"{resources.address(host)}:{port}", "DMLC_NUM_WORKER": str(len(description.workers))}
 
 
 def _process_manager(description: Description, resources: JobResources, cluster: Mapping[str, str]) -> ProcessSpec:
-    """Return where the ranks of a collective meet; it takes the scheduler's place."""
+    """Return the process at which a collective's ranks meet; it takes the scheduler's place."""
     host, port = description.scheduler.host, int(cluster["PMI_PORT"].rpartition(":")[2])
     words = ["--ranks", cluster["DMLC_NUM_WORKER"], "--host", resources.listen_address, "--port", str(port)]
-    command = _python(resources, host, "esync.exchange.collectives.process_manager", words)
+    command = _module(resources, host, "esync.exchange.collectives.process_manager", words)
     environment = _environment(resources, host, {})
     return ProcessSpec(
         "process-manager", "scheduler", resources.hosts[host], command, environment, ready=READY, port=port
@@ -144,20 +228,21 @@ def _process_manager(description: Description, resources: JobResources, cluster:
 def _services(
     description: Description, resources: JobResources, cluster: Mapping[str, str], settings: flags.Settings
 ) -> list[ProcessSpec]:
-    """Return the scheduler and the servers."""
+    """Return the scheduler and the parameter servers."""
     words = flags.to_arguments({"start_timeout": settings.get("start_timeout")})
     limits = flags.to_arguments({"round_timeout": settings.get("round_timeout")})
     host = description.scheduler.host
     environment = _environment(resources, host, {"DMLC_ROLE": "scheduler", **cluster, **resources.interface(host)})
-    command = _python(resources, host, "esync.scheduler", words)
+    command = _module(resources, host, "esync.scheduler", words)
     port = int(cluster["DMLC_PS_ROOT_PORT"])
     specs = [ProcessSpec("scheduler", "scheduler", resources.hosts[host], command, environment, port=port)]
     for index, server in enumerate(description.servers):
         place = {**resources.interface(server.host), **resources.port_variable(server.host)}
         chosen = {"DMLC_ROLE": "server", **cluster, **place, **resources.threads(server.host)}
+        chosen[PROGRESS_VARIABLE] = "json"
         environment = _environment(resources, server.host, chosen)
         on = flags.to_arguments({"gpu": _gpu(server.device)})
-        command = _python(resources, server.host, "esync.server", [*on, *words, *limits])
+        command = _module(resources, server.host, "esync.server", [*on, *words, *limits])
         where = resources.hosts[server.host]
         port = int(environment.get("PORT", 0))
         specs.append(ProcessSpec(f"server-{index}", "server", where, command, environment, port=port))
@@ -165,7 +250,7 @@ def _services(
 
 
 def _asks_state_server(options: argparse.Namespace, description: Description) -> bool:
-    """Return whether the workers will need a state server, whose address is known if the description has one."""
+    """Return whether the workers will need a state server."""
     known = "known" if description.state_server is not None else ""
     return choose_algorithm(argparse.Namespace(**{**vars(options), "state_server_ip": known})).asks_state_server
 
@@ -173,7 +258,7 @@ def _asks_state_server(options: argparse.Namespace, description: Description) ->
 def _state_server_address(
     description: Description, resources: JobResources, options: argparse.Namespace
 ) -> flags.Settings:
-    """Return the workers' flags that say where the state server is."""
+    """Return the workers' flags that give the state server's address."""
     section = description.state_server
     if section is None:
         other = options.algorithm.instead_of_state_server or "choose another mode"
@@ -192,7 +277,7 @@ def _state_server(
     host = description.state_server.host
     words = ["--state-dir", str(folder / PROCESSES / STATE_FOLDER)]
     words += ["--host", resources.listen_address, "--port", str(address["state_server_port"])]
-    command = _python(resources, host, "esync.state_server", words)
+    command = _module(resources, host, "esync.state_server", words)
     return ProcessSpec(
         "state-server",
         "state server",
@@ -206,57 +291,114 @@ def _state_server(
     )
 
 
-def _workers(
-    workers: Sequence[WorkerEntry], resources: JobResources, cluster: Mapping[str, str], settings: flags.Settings
-) -> list[ProcessSpec]:
-    """Return the workers; without a cluster, mode local, they need not know of anybody."""
+@dataclass(frozen=True)
+class _WorkerJob:
+    """What all workers of a job have in common.
+
+    Attributes:
+        cluster: variables that say where the other processes are; empty in mode local.
+        settings: flags of the built-in worker; `log_dir` is the mode's folder, `tensorboard` the one
+            that corresponds to it.
+        program: the user's, in the place of the built-in worker.
+        told: what the environment of that program says on all devices.
+    """
+
+    cluster: Mapping[str, str]
+    settings: flags.Settings
+    program: UserProgram | None
+    told: WorkerEnvironment
+
+
+def _told(options: argparse.Namespace, settings: flags.Settings, seed: int | None = None) -> WorkerEnvironment:
+    """Return what a user's program is told, whatever its device."""
+    address = None
+    if "state_server_ip" in settings:
+        address = "{state_server_ip}:{state_server_port}".format(**settings)
+    return WorkerEnvironment(
+        algorithm=settings.get("mode"),
+        seed=seed,
+        step_time=options.step_time,
+        state_server=address,
+        job=options.job,
+        collective=options.collective,
+        start_timeout=options.start_timeout,
+        round_timeout=options.round_timeout,
+        lease=options.lease if options.elastic else math.inf,
+        wait_for_replacement=options.wait_for_replacement,
+        checkpoint_dir=options.checkpoint_dir,
+        checkpoint_every=options.checkpoint_every,
+        keep_checkpoints=options.keep_checkpoints,
+        resume=options.resume,
+        overwrite=options.overwrite,
+    )
+
+
+def _workers(workers: Mapping[int, WorkerEntry], resources: JobResources, job: _WorkerJob) -> list[ProcessSpec]:
+    """Return workers, given by their numbers in the description."""
     specs = []
-    for index, (worker, device) in enumerate(zip(workers, device_folders(workers), strict=True)):
+    for (number, worker), device in zip(workers.items(), device_folders(workers.values()), strict=True):
         chosen: dict[str, str] = {}
-        if "PMI_PORT" in cluster:
-            chosen |= {**cluster, "PMI_ID": str(index)}
-        elif cluster:
+        if "PMI_PORT" in job.cluster:
+            chosen |= {**job.cluster, "PMI_ID": str(number)}
+        elif job.cluster:
             own = {**resources.interface(worker.host), **resources.port_variable(worker.host)}
-            chosen |= {"DMLC_ROLE": "worker", **cluster, **own}
+            chosen |= {"DMLC_ROLE": "worker", **job.cluster, **own, SLOT_VARIABLE: str(number)}
         chosen |= {**resources.threads(worker.host, worker.threads), PROGRESS_VARIABLE: "json", FOLDER_VARIABLE: device}
-        words = flags.to_arguments(_worker_settings(worker, settings))
-        try:
-            flags.parse(words)
-        except flags.FlagError as error:
-            raise DescriptionError(f"workers[{index}] with the flags of train: {error}") from None
-        command = _python(resources, worker.host, "esync.worker", words)
+        if job.program is None:
+            command = _built_in(worker, number, resources, job.settings)
+        else:
+            told = replace(
+                job.told,
+                device=worker.device,
+                step_time=worker.step_time or job.told.step_time,
+                straggler_events=worker.straggler_events,
+                log_dir=str(job.settings["log_dir"] / worker.host),
+                tensorboard=str(events / worker.host) if (events := job.settings.get("tensorboard")) else None,
+                device_folder=device,
+            )
+            chosen |= told.variables()
+            command = job.program.command(_python(resources.hosts[worker.host]))
         environment = _environment(resources, worker.host, chosen)
         host = resources.hosts[worker.host]
         port = int(environment.get("PORT", 0))
-        specs.append(ProcessSpec(f"worker-{index}", "worker", host, command, environment, device=device, port=port))
+        specs.append(
+            ProcessSpec(
+                f"worker-{number}",
+                "worker",
+                host,
+                command,
+                environment,
+                device=device,
+                port=port,
+                own_program=job.program is not None,
+            )
+        )
     return specs
 
 
+def _built_in(worker: WorkerEntry, number: int, resources: JobResources, settings: flags.Settings) -> tuple[str, ...]:
+    """Return the command of a built-in worker."""
+    words = flags.to_arguments(_worker_settings(worker, settings))
+    try:
+        flags.parse(words)
+    except flags.FlagError as error:
+        raise DescriptionError(f"workers[{number}] with the flags of train: {error}") from None
+    return _module(resources, worker.host, "esync.worker", words)
+
+
 def _by_host(workers: Sequence[WorkerEntry]) -> dict[str, dict[int, WorkerEntry]]:
-    """Return the workers of each host, by their numbers."""
+    """Return the workers of each host, by their indices."""
     groups: dict[str, dict[int, WorkerEntry]] = {}
     for number, worker in enumerate(workers):
         groups.setdefault(worker.host, {})[number] = worker
     return groups
 
 
-def _moved(
-    group: Mapping[int, WorkerEntry],
-    spare: str,
-    resources: JobResources,
-    cluster: Mapping[str, str],
-    settings: flags.Settings,
-) -> dict[str, ProcessSpec]:
-    """Return how a spare host starts the workers of another one in its place, by their names."""
-    specs = _workers(
-        [worker.model_copy(update={"host": spare}) for worker in group.values()], resources, cluster, settings
-    )
-    names = [f"worker-{number}" for number in group]
-    return {name: replace(spec, name=name) for name, spec in zip(names, specs, strict=True)}
-
-
 def device_folders(workers: Iterable[WorkerEntry]) -> list[str]:
-    """The folder of each worker's logs below its host's: cpu, gpu0; cpu-1 for a second one on the same device."""
+    """Return the folder of each worker's logs, below its host's.
+
+    It is cpu or gpu0, and cpu-1 for a second worker on the same device.
+    """
     seen: Counter[tuple[str, str]] = Counter()
     folders = []
     for worker in workers:
@@ -268,7 +410,9 @@ def device_folders(workers: Iterable[WorkerEntry]) -> list[str]:
 
 def _worker_settings(worker: WorkerEntry, settings: flags.Settings) -> flags.Settings:
     own: flags.Settings = {"log_dir": settings["log_dir"] / worker.host, "cpu": int(worker.device == "cpu")}
-    own["gpu"] = _gpu(worker.device)
+    own |= {"gpu": _gpu(worker.device), "name": None}  # the folder has the name
+    if settings.get("tensorboard"):
+        own["tensorboard"] = settings["tensorboard"] / worker.host
     if worker.step_time is not None:
         own["step_time"] = worker.step_time
     if worker.straggler_events:
@@ -277,21 +421,24 @@ def _worker_settings(worker: WorkerEntry, settings: flags.Settings) -> flags.Set
 
 
 def _port(resources: JobResources, service: SchedulerEntry | StateServerEntry, default: int) -> int:
-    """Return the port that the description gives, or a free one."""
+    """Return the port that the description gives, otherwise a free one, otherwise the default."""
     return service.port or resources.free_port(service.host) or default
 
 
-def _python(resources: JobResources, host: str, module: str, words: Iterable[str]) -> tuple[str, ...]:
-    where = resources.hosts[host]
-    if where.here:
-        python = str(expanded(where.entry.python)) if where.entry.python else sys.executable
-    else:
-        python = where.entry.python or PYTHON_THERE
-    return (python, "-m", module, *words)
+def _python(host: Host) -> str:
+    """Return the Python of a host."""
+    if not host.here:
+        return host.entry.python or PYTHON_THERE
+    return str(expanded(host.entry.python)) if host.entry.python else sys.executable
+
+
+def _module(resources: JobResources, host: str, module: str, words: Iterable[str]) -> tuple[str, ...]:
+    """Return the command that runs a module of this package on a host."""
+    return (_python(resources.hosts[host]), "-m", module, *words)
 
 
 def _environment(resources: JobResources, host: str, chosen: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that launch has chosen, overridden by those of the description."""
+    """Return the variables that launch sets, overridden by those of the description."""
     return {**chosen, **COMMON, **resources.hosts[host].entry.env}
 
 

@@ -1,16 +1,20 @@
-"""Checks before a job begins: ask its hosts whether they can take part, and reserve ports and folders."""
+"""Checks before a job begins: can its hosts take part, and are ports and folders free?"""
 
 from collections import defaultdict
+from collections.abc import Mapping
 from typing import Any
 
 from .. import config
 from ..algorithms.loading import digest, source
 from ..checkpoints.store import refuse_earlier
+from ..data import is_function
+from ..runtime import user_functions
 from ..runtime.files import expanded
-from .agent_pool import AgentPool
+from .agent_pool import AgentPool, RemoteHostError
 from .description import Description
 from .resources import HostResources
 from .spec import LaunchPlan
+from .user_program import MissingProgramError
 
 #: Roles that run MXNet.
 ENGINE_ROLES = {"server", "worker"}
@@ -31,28 +35,43 @@ def fixed_ports(description: Description, plan: LaunchPlan) -> dict[str | None, 
 def check_hosts(
     plan: LaunchPlan, agents: AgentPool, claims: dict[str | None, dict[str, int]], ports: int
 ) -> dict[str, HostResources]:
-    """Ask all remote hosts whether they can take part; return their resources.
+    """Check that all remote hosts can take part, and return their resources.
 
-    This machine and the others are also asked whether a run may begin in its directory of
+    On this machine, too, a run must not begin in a directory that holds an earlier run's
     checkpoints.
 
     Args:
-        plan: a first one, made without them.
-        agents: of these hosts.
+        plan: a preliminary plan, made without the hosts' resources.
+        agents: the agents of these hosts.
         claims: see `fixed_ports`.
-        ports: how many free ones are wanted of each.
+        ports: how many free ports to reserve on each.
 
     Raises:
-        RemoteHostError: some of them cannot, and why.
+        RemoteHostError: some of them, or this machine, cannot take part; the message says why.
         EarlierCheckpointsError: there are checkpoints of an earlier run on this machine.
     """
+    local = [host.name for host in plan.log_hosts if host.here]
+    if plan.program is not None and local:
+        try:
+            plan.program.check()
+        except MissingProgramError as error:
+            raise RemoteHostError(f"host {', '.join(local)} (this machine): {error}") from None
     checkpoints = _must_have_none(plan)
-    if checkpoints is not None and any(host.here for host in plan.log_hosts):
+    if checkpoints is not None and local:
         directory, workers = checkpoints
         refuse_earlier(expanded(directory), workers)
+    return resources_of(agents.ask(check_requests(plan, claims, ports), patience(plan)))
+
+
+def check_requests(plan: LaunchPlan, claims: dict[str | None, dict[str, int]], ports: int) -> dict[str, dict[str, Any]]:
+    """Return what to ask the agent of each remote host; see `check_hosts`."""
+    checkpoints = _must_have_none(plan)
     requests: dict[str, dict[str, Any]] = {}
     chosen = plan.options.algorithm
     algorithm = (source(chosen), digest(chosen)) if source(chosen) else None
+    program = (plan.program.words, plan.program.digest) if plan.program is not None else None
+    data = (plan.options.dataset, plan.options.data_dir) if program is None else None
+    functions = [(text, user_functions.digest(text)) for text in _functions(plan)]
     for host in plan.hosts:
         if not host.here:
             processes = (*plan.processes, *plan.stand_ins)
@@ -61,18 +80,35 @@ def check_hosts(
                 "do": "check",
                 "ports": ports,
                 "claims": claims.get(host.name, {}),
-                "data": (plan.options.data_dir, plan.options.dataset) if "worker" in roles else None,
+                "data": data if "worker" in roles else None,
                 "engine": bool(roles & ENGINE_ROLES),
                 "address": "" if "DMLC_INTERFACE" in host.entry.env else host.ip,
                 "algorithm": algorithm if "worker" in roles else None,
+                "program": program if "worker" in roles else None,
+                "functions": functions if "worker" in roles else [],
                 "checkpoints": checkpoints if "worker" in roles else None,
             }
-    answers = agents.ask(requests, patience(plan))
+    return requests
+
+
+def resources_of(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, HostResources]:
+    """Return the resources that hosts have named in their answers."""
     return {name: HostResources(answer["ports"], answer["cores"]) for name, answer in answers.items()}
 
 
+def _functions(plan: LaunchPlan) -> list[str]:
+    """Return the functions of the user's that the built-in workers call."""
+    if plan.program is not None:
+        return []
+    network, dataset = plan.options.network, plan.options.dataset
+    return [*([network] if ":" in network else []), *([dataset] if is_function(dataset) else [])]
+
+
 def _must_have_none(plan: LaunchPlan) -> tuple[str, int] | None:
-    """Return the directory in which no checkpoints may be, and the number of workers; None: there may be some."""
+    """Return the directory that may hold no checkpoints, and the number of workers.
+
+    None means that there may be checkpoints.
+    """
     options = plan.options
     if not options.checkpoint_dir or options.resume or options.overwrite:
         return None
@@ -80,12 +116,12 @@ def _must_have_none(plan: LaunchPlan) -> tuple[str, int] | None:
 
 
 def prepare(plan: LaunchPlan, agents: AgentPool) -> None:
-    """Lock the log folders on the hosts that workers may run on.
+    """Lock the log folders on the remote hosts that workers may run on.
 
-    An earlier run's logs are moved aside there, but for --resume.
+    An earlier run's logs are moved aside there, except with --resume.
 
     Raises:
-        RemoteHostError: they cannot, for instance because another job has them.
+        RemoteHostError: a folder cannot be locked, for instance because another job has it.
     """
     terms = {"do": "prepare", "overwrite": plan.options.overwrite, "resume": plan.options.resume}
     requests = {

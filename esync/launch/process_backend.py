@@ -1,7 +1,7 @@
-"""Start and end a process of a job: on this machine directly, on another one over ssh.
+"""Start and end a process of a job, on this machine directly and on another one over ssh.
 
-Either way what is started is `process_shim`, which runs the command and ends it with every
-descendant as soon as launch is gone.
+In both cases `process_shim` is started. It runs the command, and ends it with every descendant as
+soon as launch is gone.
 """
 
 import json
@@ -22,12 +22,12 @@ from .spec import ProcessSpec
 
 
 class ChildProcess:
-    """A process of a job behind its shim, which is a child of this process.
+    """A process of a job, run by its shim, which is a child of this process.
 
     Attributes:
-        popen: the shim, or the ssh that leads to it; the output of both is in the pipe `stdout`.
-        arriving: whether the command has not begun yet.
-        arrived: whether it has begun, as far as is known.
+        popen: the shim, or the ssh that leads to it; its `stdout` is a pipe with all output.
+        arriving: whether the command may still begin: neither has it begun nor has the shim ended.
+        arrived: whether the command has begun.
     """
 
     _all: ClassVar["weakref.WeakSet[ChildProcess]"] = weakref.WeakSet()
@@ -57,27 +57,33 @@ class ChildProcess:
         self._line.send(KILL)
 
     def exit_code(self, code: int) -> int:
-        """Return what the command has ended with, negative for a signal, given the shim's exit code."""
+        """Return the command's exit code, negative for a signal, given the shim's exit code."""
         self.arriving = False
         named = {each.value for each in signal.Signals}  # real-time signals have no names, but exit codes
         return 128 - code if code - 128 in named else code
 
-    def greeted(self, line: str) -> bool:
-        """Return whether a line of its output says only that it has arrived."""
-        if self.arriving and line == process_shim.GREETING:
+    def reports_start(self, line: str) -> bool:
+        """Return whether a line of output reports that the command starts, and note it if so."""
+        if self.arriving and line == process_shim.STARTED:
             self.arriving, self.arrived = False, True
             return True
         return False
 
     @property
     def room(self) -> bool:
-        """Whether the next process may be started: sshd refuses some of too many that log in at once."""
+        """Whether the next process may be started.
+
+        Of many that log in to a host at once, sshd refuses some.
+        """
         if not self._address:
             return True
         return sum(one.arriving and one._address == self._address for one in self._all) < config.SSH_ARRIVING
 
     def let_go(self) -> None:
-        """End the shim or the ssh that does not react; the kernel, or the other machine, ends the command."""
+        """Kill a shim or an ssh that does not react.
+
+        The kernel, or the shim on the other machine, then ends the command.
+        """
         self._line.cut()
         os.killpg(self.popen.pid, signal.SIGKILL)
 
@@ -85,7 +91,10 @@ class ChildProcess:
 def start(
     command: Sequence[str], stdin: int, environment: Mapping[str, str] | None = None
 ) -> "subprocess.Popen[bytes]":
-    """Start a child in a process group of its own; main thread only, because the kernel ties it to its thread."""
+    """Start a child in a process group of its own.
+
+    Call it in the main thread only, because the kernel ties the child to the thread that starts it.
+    """
     return subprocess.Popen(
         tied(command),
         bufsize=0,

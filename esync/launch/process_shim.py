@@ -1,11 +1,12 @@
-"""One process of a job, tied to launch: neither it nor any of its descendants outlives launch.
+"""Shim around one process of a job: neither it nor any of its descendants outlives launch.
 
-`esync.launch.process_shim` is what launch starts for every process, on this machine directly and on
-another one over ssh. It reads one line of JSON, {"command": [...], "lease": seconds, "grace":
-seconds}, runs the command in a process group of its own with its output going straight on, and ends
-as it ended: with its exit code, or 128 + the number of the signal, as shells have it; where launch
-is gone, as an ssh without a connection does. Then it ends every descendant, those included that
-have left the process group.
+Launch starts `esync.launch.process_shim` for every process, on this machine directly and on another
+one over ssh. The shim reads one line of JSON, {"command": [...], "lease": seconds, "grace":
+seconds}, and runs the command in a process group of its own, which inherits the shim's output. When
+the command has ended, or has been ended because launch is gone, the shim ends every descendant,
+including those that have left the process group. It exits with the command's exit code, or with
+128 + the number of the signal, as a shell does; where launch is gone, with the code of an ssh that
+has lost its connection.
 """
 
 import contextlib
@@ -21,20 +22,20 @@ from pathlib import Path
 from ..runtime.processes import tied
 from .heartbeat_pipe import KILL, NO_CONNECTION, TERMINATE, OrderReader
 
-#: Printed when the command is about to start.
-GREETING = "@started"
-#: Largest exit code; what lies above it is ssh's own.
+#: Line that is printed when the command is about to start.
+STARTED = "@started"
+#: Largest exit code that the shim passes on; 255 is ssh's own.
 MOST = 254
 TICK = 1.0
 #: Seconds to wait for the request.
 FIRST_REQUEST = 30.0
-#: Seconds that killed processes have to disappear.
+#: Seconds that killed descendants have to disappear.
 SWEEP = 3.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 class ShimmedProcess:
-    """The command, while it runs."""
+    """The command while it runs, and what it leaves behind."""
 
     def __init__(self, command: list[str]) -> None:
         self._adopt_orphans()
@@ -58,16 +59,19 @@ class ShimmedProcess:
 
     @staticmethod
     def _adopt_orphans() -> None:
-        """Become the parent of descendants whose own parent ends (Linux): so none of them can get away."""
+        """Adopt descendants whose own parent ends, so that none of them can escape (Linux)."""
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def awake(self) -> None:
-        """Forget the signals that have woken this process."""
+        """Discard the bytes by which signals have woken this process."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.wake, 4096)
 
     def ended(self) -> bool:
-        """Return whether the command has ended; it is not reaped yet, so that its number stays its own.
+        """Return whether the command has ended, and reap other children that have.
+
+        The command itself is not reaped yet, so that nobody else gets its process id. Orphans are,
+        because a long job may leave as many of them behind as the machine has process ids.
 
         Orphans are: a long job may have as many of them as a machine has process ids.
         """
@@ -78,15 +82,15 @@ class ShimmedProcess:
         return False
 
     def terminate(self) -> None:
-        """Ask it to end."""
+        """Ask the command to end."""
         os.kill(self._popen.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """End it by force, and its process group."""
+        """Kill the command and its process group."""
         os.killpg(self._popen.pid, signal.SIGKILL)
 
     def finish(self) -> int:
-        """End all that it has left behind; the exit code for ssh."""
+        """Kill everything that the command has left behind; return the shim's exit code."""
         self.kill()
         code = self._popen.wait()
         limit = time.monotonic() + SWEEP
@@ -103,7 +107,7 @@ class ShimmedProcess:
 
 
 def children() -> list[int]:
-    """Process ids of this process's children, those included that have ended and wait to be reaped."""
+    """Return the ids of this process's children, including those that wait to be reaped."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
@@ -116,14 +120,14 @@ def children() -> list[int]:
 
 
 def main() -> int:
-    """Run what standard input asks for; return the exit code."""
+    """Run the command that standard input asks for; return the exit code."""
     reader = OrderReader()
     try:
         asked = json.loads(reader.line(FIRST_REQUEST) or b"")
         (program, *words), lease, grace = asked["command"], float(asked["lease"]), float(asked["grace"])
     except (ValueError, KeyError, TypeError):
         return 1
-    print(GREETING, flush=True)
+    print(STARTED, flush=True)
     process = ShimmedProcess([os.path.expanduser(program), *words])
     cut_off = False
     try:
@@ -134,7 +138,10 @@ def main() -> int:
 
 
 def _attend(process: ShimmedProcess, reader: OrderReader, lease: float, grace: float) -> bool:
-    """Until the command has ended: by itself, because launch wants it to, or because launch is gone (True)."""
+    """Wait until the command has ended; return whether it had to because launch is gone.
+
+    It may also end by itself, because launch orders it, or because a signal has come.
+    """
     deadline, cut_off = 0.0, False
     while not process.ended():
         orders = reader.listen(TICK, process.wake)

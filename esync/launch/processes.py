@@ -5,6 +5,7 @@ import signal
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,29 +18,37 @@ from .spec import ProcessSpec
 
 #: Lines of a process's output that are kept for the message about its failure.
 LAST_LINES = 12
-#: Bytes that are read at once, and the length at which a line that does not end is taken for one.
+#: Bytes to read at once, and the length at which output without a newline counts as a line.
 CHUNK = 65536
-#: How often that is done before somebody else has a turn: some programs never stop printing.
+#: Chunks to read before another process has its turn: some programs never stop printing.
 CHUNKS = 16
 
 
+@dataclass(frozen=True)
+class ProgramError:
+    """An exception that has ended a worker: its type and message, and after how many rounds of it."""
+
+    reason: str
+    rounds: int
+
+
 class Process:
-    """A process that has been started.
+    """A process of a job, started when this is made.
 
     Args:
         spec: what to start.
         log: file for its output.
         process_line: called with its name and every line of its output.
-        say: told what the user has to know.
-        again: it is not the first one of this name: its output goes behind that of the others.
+        say: called with messages for the user.
+        again: append to the log, because the process takes the place of an earlier one.
 
     Attributes:
         exit_code: None while it runs; negative for the signal that ended it.
-        progress: the last round of a worker.
-        reported: when that came (time.monotonic); before that, when the process started.
+        progress: the last round that a worker has reported.
+        reported: when it did (time.monotonic); before the first one, when the process started.
         last_lines: the end of its output.
-        told_to_end: whether launch has ended it.
-        events: what it has told about itself, kind → its facts, with "at", the time
+        told_to_end: whether launch has told it to end.
+        events: events that it has reported, kind → facts; "at" among them is the time
             (time.monotonic).
     """
 
@@ -80,13 +89,35 @@ class Process:
 
     @property
     def settled(self) -> bool:
-        """Whether a replacement has taken its place: a worker has joined, another process is ready."""
+        """Whether a replacement is complete: a worker has joined, another process is ready."""
         return progress.JOINED in self.events if self.spec.role == "worker" else self.arrived and not self._awaited
 
     @property
     def cut_off(self) -> bool:
-        """Whether it has ended because a connection was lost: launch's to its host, or its own to the servers."""
+        """Whether it ended because a connection was lost.
+
+        That is launch's connection to its host, or its own to the servers.
+        """
         return self._connection_lost or progress.CUT_OFF in self.events
+
+    @property
+    def failed_after_another(self) -> bool:
+        """Whether it ended because another process had failed before, as far as it has said."""
+        over = self.events.get(progress.OVER, {})
+        return progress.CUT_OFF in self.events or bool(over.get("consequence"))
+
+    @property
+    def error(self) -> ProgramError | None:
+        """The exception that has ended it, as it has said, after it had joined; None if there is none."""
+        failed, joined = self.events.get(progress.FAILED), self.events.get(progress.JOINED)
+        if failed is None or joined is None:
+            return None
+        return ProgramError(failed["reason"], failed["round"] - joined["round"])
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether it has said that it ends because of an error of its own."""
+        return progress.OVER in self.events and not self.failed_after_another
 
     @property
     def _connection_lost(self) -> bool:
@@ -95,14 +126,16 @@ class Process:
 
     @property
     def ready(self) -> bool:
-        """Whether the next ones may start: it has printed so, where that is awaited."""
+        """Whether the next process may start: this one has printed the awaited line, if any."""
         return not self._awaited and self._child.room
 
     @property
     def how_it_ended(self) -> str:
-        """Its exit code or signal in words."""
+        """Its exit code or signal in words that follow its name."""
         if self._connection_lost:
             return f"has lost its connection to {self.spec.host.address} (ssh ended with exit code {self.exit_code})"
+        if self.exit_code == 0 and self.spec.own_program and progress.JOINED not in self.events:
+            return "ended before it took part in the training (no esync.Trainer has found the others)"
         if self.exit_code is None or self.exit_code >= 0:
             return f"ended with exit code {self.exit_code}"
         number = -self.exit_code
@@ -111,7 +144,7 @@ class Process:
         return f"was ended by {name}{hint}"
 
     def read(self) -> bool:
-        """Take what it has printed meanwhile, up to a limit; False when there will be nothing more."""
+        """Read the output that has arrived, up to a limit; return False after its end."""
         for _ in range(CHUNKS):
             try:
                 chunk = os.read(self.output.fileno(), CHUNK)
@@ -130,7 +163,10 @@ class Process:
         return True
 
     def poll(self) -> bool:
-        """Look whether it has ended; True once, when it has. What is left of its group is ended then, too."""
+        """Return True once, when the process is found to have ended.
+
+        The rest of its process group is killed then.
+        """
         if self.exit_code is not None:
             return False
         if os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
@@ -155,7 +191,7 @@ class Process:
             self._child.kill()
 
     def close(self) -> None:
-        """Let go of it, its pipe and its log, when it has ended or does not seem to."""
+        """Close its pipe and its log, and abandon it if it still runs."""
         if self.running:
             self._child.let_go()
         self.output.close()
@@ -164,29 +200,37 @@ class Process:
         self._file.close()
 
     def _take(self, line: bytes) -> None:
-        """Progress is kept, all else goes to the log."""
+        """Keep a report of progress or an event; write every other line to the log."""
         if not line:
             return
         text = line.decode(errors="replace").rstrip()
-        report = progress.parse(text)
-        if report is not None:
-            self.progress, self.reported = report, time.monotonic()
-            return
-        if self._child.greeted(text):
+        if self._child.reports_start(text):
             return
         if self._awaited and text.startswith(self._awaited):
             self._awaited = ""
-        event = progress.parse_event(text)
-        if event is not None:
-            self.events[event["kind"]] = {**event, "at": time.monotonic()}
-            return
+        before, report = progress.split(text)
+        if report and self._take_report(report):
+            text, line = before, f"{before}\n".encode()
+            if not before:
+                return
         self._write(line)
+        if self.spec.own_program:  # which need not report rounds
+            self.reported = time.monotonic()
         if text:
             self.last_lines.append(text)
             self._process_line(self.spec.name, text)
 
+    def _take_report(self, text: str) -> bool:
+        """Keep a report; return whether it is one."""
+        report, event = progress.parse(text), progress.parse_event(text)
+        if report is not None:
+            self.progress, self.reported = report, time.monotonic()
+        elif event is not None:
+            self.events[event["kind"]] = {**event, "at": time.monotonic()}
+        return report is not None or event is not None
+
     def _write(self, line: bytes) -> None:
-        """Keep a line in the log, where there is space for it."""
+        """Write a line to the log, unless the disk is full."""
         missing = self._file.missing
         self._file.write(line)
         if self._file.missing and not missing:

@@ -1,8 +1,8 @@
-"""Check before a job begins that its hosts reach one another on the ports that its processes will use.
+"""Check before a job begins that its hosts can reach one another's ports.
 
-Every host listens for a moment where its processes will; every other one connects. A firewall in
-between, or an address that leads somewhere else, is told in seconds instead of after the start's
-time limit.
+Every host listens for a moment on the ports that its processes will use, and every other host
+connects to them. So a firewall in between, or an address that leads somewhere else, is reported in
+seconds instead of after --start-timeout.
 """
 
 from collections import defaultdict
@@ -17,10 +17,10 @@ Endpoint = tuple[str, str, int]
 
 
 def try_paths(plan: LaunchPlan, agents: AgentPool) -> None:
-    """Try every path from a host to a port of another one.
+    """Try every path from a host to a port of another host.
 
     Raises:
-        RemoteHostError: somebody cannot be reached; a sentence for each pair of hosts.
+        RemoteHostError: a host cannot be reached; the message has a sentence for each pair.
     """
     hosts = plan.hosts
     if all(host.here for host in hosts):
@@ -43,7 +43,7 @@ def try_paths(plan: LaunchPlan, agents: AgentPool) -> None:
 
 
 def _ask(plan: LaunchPlan, agents: AgentPool, here: Agent, what: str, lists: dict[str, list[Endpoint]]) -> list[str]:
-    """Have all hosts do something with endpoints; what they could not reach, in sentences."""
+    """Have all hosts do something with endpoints; return a sentence for each failure."""
     requests = {host.name: {"do": what, "endpoints": lists[host.name]} for host in plan.hosts}
     agents.send({host.name: requests[host.name] for host in plan.hosts if not host.here})
     answers = {}
@@ -57,7 +57,7 @@ def _ask(plan: LaunchPlan, agents: AgentPool, here: Agent, what: str, lists: dic
 
 
 def sentences(name: str, failed: list[list[str]]) -> list[str]:
-    """One for each host that could not be reached."""
+    """Return a sentence for each host that the host `name` could not reach."""
     by_host: dict[tuple[str, str], list[tuple[str, str]]] = defaultdict(list)
     for other, address, port, reason in failed:
         by_host[other, address].append((port, reason))

@@ -1,8 +1,8 @@
-"""Agent on a remote host: checks it, reserves ports and log folders, and sends the result logs at the end.
+"""Agent on a remote host: check it, reserve ports and log folders, and send the logs at the end.
 
-`esync.launch.remote_agent` is what ssh starts there, once for every host of a job. It reads
-requests, one line of JSON each, answers each with one line, MARK + JSON, and ends with its standard
-input, as `process_shim` does.
+Launch starts `esync.launch.remote_agent` over ssh, once for every remote host of a job. It reads
+requests, one line of JSON each, and answers each with one line, MARK + JSON. It ends when its
+standard input does, as `process_shim` does.
 """
 
 import base64
@@ -12,39 +12,44 @@ import os
 import socket
 import sys
 import zlib
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing
 from typing import Any
 
-from ..algorithms.loading import MissingAlgorithmError, digest, find
+from ..algorithms.loading import digest as algorithm_digest
+from ..algorithms.loading import find
 from ..checkpoints.store import refuse_earlier
-from ..data import find_data_dir
+from ..data import locate
 from ..runtime.environment import is_own
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
+from ..runtime.user_code import MissingUserCodeError, remedy
+from ..runtime.user_functions import digest as function_digest
 from ..version import __version__
 from .folders import HostFolder
 from .heartbeat_pipe import OrderReader
 from .resources import Ports
+from .user_program import UserProgram
 
-#: In front of every answer: a login shell may print, too.
+#: Mark in front of every answer, to tell it from what a login shell may print.
 MARK = "@agent "
-#: Seconds that another host has to answer.
+#: Seconds that another host has to accept a connection.
 REACH = 5.0
 #: Files that belong to a device's results.
 RESULTS = ("*.txt", "*.json")
-#: That one request may take.
+#: Largest number of ports that one request may reserve.
 MOST_PORTS = 1000
 
 
 class Agent:
-    """Answers requests; the ports and folders that it has taken are the job's until it is closed."""
+    """Answers requests, and holds the ports and folders that it takes until it is closed."""
 
     def __init__(self) -> None:
         self._held, self._listening = ExitStack(), ExitStack()
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release everything."""
         self._listening.close()
         self._held.close()
 
@@ -57,7 +62,7 @@ class Agent:
         return self.answer(request)
 
     def answer(self, request: Any) -> dict[str, Any]:
-        """Return the answer to a request: its method's, or why there is none."""
+        """Return the answer of the method `do_…` that the request names, or the error."""
         try:
             return getattr(self, f"do_{request.pop('do')}")(**request)
         except ExpectedError as error:
@@ -71,30 +76,35 @@ class Agent:
         self,
         ports: int,
         claims: dict[str, int],
-        data: tuple[str | None, str] | None,
+        data: tuple[str, str | None] | None,
         engine: bool,
         address: str,
         algorithm: tuple[str, str] | None,
+        program: tuple[list[str], str] | None,
+        functions: list[tuple[str, str]],
         checkpoints: tuple[str, int] | None,
     ) -> dict[str, Any]:
-        """Look whether everything is there, and take ports.
+        """Check that everything needed is there, and reserve ports.
 
         Args:
-            ports: how many free ones are wanted.
-            claims: certain ports, by the names that they have in the description.
-            data: directory and name of the data set, where workers are to run.
+            ports: how many free ports to reserve.
+            claims: given ports, by their names in the description.
+            data: name and directory of the data set, where workers are to run.
             engine: whether MXNet is needed.
-            address: under which the other hosts are to reach this machine; "" where that is not
-                known.
-            algorithm: what was typed, and the digest of its source where launch runs; None: one of
-                this package, or no workers are to run here.
-            checkpoints: directory in which there must not be any of an earlier run, and number of
-                workers.
+            address: the address at which the other hosts are to reach this machine; "" if unknown.
+            algorithm: the algorithm as it was typed, and the digest of its source on the launching
+                machine. None if it is one of this package, or if no worker is to run here.
+            program: the words of the user's program, and the digest of its script where launch
+                runs. None for the built-in worker, or where no workers will run.
+            functions: functions of the user's that the workers call, as they were typed, and the
+                digests of their sources on the launching machine.
+            checkpoints: directory that may hold no checkpoints of an earlier run, and the number of
+                workers. None if it may.
         """
         if address and not is_own(address):
             raise ExpectedError(
-                f"{address} is none of that machine's own addresses, so that nothing there can listen at it; give the "
-                "one under which the other hosts reach it, and lead ssh elsewhere with ssh_options: [-o, HostName=…]"
+                f"{address} is not one of that machine's own addresses, so that nothing there can listen at it; give "
+                "the one at which the other hosts reach it, and direct ssh elsewhere with ssh_options: [-o, HostName=…]"
             )
         if ports > MOST_PORTS:
             raise ExpectedError(f"{ports} ports are wanted; {MOST_PORTS} is the limit")
@@ -105,7 +115,12 @@ class Agent:
             free = held.free(ports)
             self._check_installation(data, engine)
             if algorithm is not None:
-                self._check_algorithm(*algorithm)
+                self._check_source(*algorithm, lambda text: algorithm_digest(find(text)))
+            if program is not None:
+                words, theirs = program
+                UserProgram.of(words).check(theirs)
+            for function in functions:
+                self._check_source(*function, function_digest)
             if checkpoints is not None:
                 directory, workers = checkpoints
                 refuse_earlier(expanded(directory), workers)
@@ -113,35 +128,30 @@ class Agent:
         return {"ports": free, "cores": len(os.sched_getaffinity(0))}
 
     @staticmethod
-    def _check_installation(data: tuple[str | None, str] | None, engine: bool) -> None:
-        """See whether MXNet and the data set are there, where they are needed."""
+    def _check_installation(data: tuple[str, str | None] | None, engine: bool) -> None:
+        """Check that MXNet and the data set are there, where they are needed."""
         if engine and importlib.util.find_spec("mxnet") is None:
             raise ExpectedError(f"{sys.executable} has no MXNet; install this package there with an extra: esync[cpu]")
         if data is not None:
-            find_data_dir(*data)
+            locate(*data)
 
     @staticmethod
-    def _check_algorithm(text: str, theirs: str) -> None:
-        """See whether an algorithm of another package can be imported here, and is the launching machine's."""
-        place = text.rpartition(":")[0]
-        if place.endswith(".py"):
-            remedy = f"copy {place} there; a relative path begins in the host's workdir, {os.getcwd()}"
-        else:
-            remedy = f"install the same version of its package for {sys.executable} there, or copy it to {os.getcwd()}"
+    def _check_source(text: str, theirs: str, digest: Callable[[str], str]) -> None:
+        """Check that code of the user's is here, and the same as on the launching machine."""
         try:
-            mine = digest(find(text))
-        except MissingAlgorithmError as error:
-            raise ExpectedError(f"{error}; {remedy}") from None
+            mine = digest(text)
+        except MissingUserCodeError as error:
+            raise ExpectedError(f"{error}; {remedy(text)}") from None
         if mine != theirs:
-            raise ExpectedError(f"the source of {text} there differs from this machine's; {remedy}")
+            raise ExpectedError(f"the source of {text} there differs from this machine's; {remedy(text)}")
 
     def do_prepare(self, folder: str, overwrite: bool, resume: bool) -> dict[str, Any]:
-        """Take the folder of a host's logs: an earlier run's must not pass for this one's."""
+        """Lock the folder of a host's logs, and move an earlier run's logs aside."""
         self._held.enter_context(closing(HostFolder(expanded(folder), overwrite, resume)))
         return {}
 
     def do_listen(self, endpoints: list[tuple[str, str, int]]) -> dict[str, Any]:
-        """Listen at addresses and ports of this machine, until `do_hush`."""
+        """Listen at these endpoints of this machine until `do_hush`."""
         for _, address, port in endpoints:
             listener = self._listening.enter_context(socket.socket())
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -153,7 +163,7 @@ class Agent:
         return {}
 
     def do_reach(self, endpoints: list[tuple[str, str, int]]) -> dict[str, Any]:
-        """Connect to addresses and ports of other hosts; those that do not answer, with the reason."""
+        """Connect to endpoints of other hosts; return those that fail, with the reason."""
 
         def problem(endpoint: tuple[str, str, int]) -> str:
             try:
@@ -167,17 +177,19 @@ class Agent:
         return {"failed": [(*each, why) for each, why in zip(endpoints, problems, strict=True) if why]}
 
     def do_hush(self, endpoints: list[tuple[str, str, int]]) -> dict[str, Any]:
-        """Listen no more."""
+        """Stop listening. The endpoints are not used; every request has the same form."""
         self._listening.close()
         return {}
 
     def do_logs(self, folder: str, nonce_file: str, nonce: str) -> dict[str, Any]:
-        """The result logs below a host's folder, packed: device/file → text; nothing where launch has that folder.
+        """Return the logs below a host's folder (device/file → text), compressed.
+
+        Where launch has the same folder on a shared disk, the answer says so instead.
 
         Args:
             folder: {log_dir}/{network}/{mode}/{host}.
-            nonce_file: name of a file in the folder above, and …
-            nonce: … what it holds where launch and this process share a disk.
+            nonce_file: path of a file, relative to {log_dir}/{network}/{mode}.
+            nonce: content of that file if launch and this process share a disk.
         """
         place = expanded(folder)
         mine = place.parent / nonce_file
@@ -193,10 +205,10 @@ class Agent:
         return {"logs": base64.b64encode(zlib.compress(json.dumps(texts).encode(), 1)).decode()}
 
 
-def main(lease: float) -> int:
-    """Answer until launch has gone."""
+def main(lease: float, make: Callable[[], Agent] = Agent) -> int:
+    """Answer requests until launch is gone; return the exit code."""
     reader = OrderReader()
-    with closing(Agent()) as agent:
+    with closing(make()) as agent:
         while (line := reader.line(lease)) is not None:
             print(MARK + json.dumps(agent.answer_line(line)), flush=True)
     return 0

@@ -6,10 +6,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from esync.reports.aggregate import summarize_mode
-from esync.reports.metrics_table import RunFigures, run_figures
-
 from .. import config
+from ..reports.aggregate import summarize_mode
+from ..reports.discovery import find_devices, moved_aside
+from ..reports.job_events import OUTCOME_FILE, REPORT_FILE
+from ..reports.metrics_table import RunFigures, common_target, run_figures
 from ..runtime.files import write_atomically
 from ..runtime.terminal import clock
 from .folders import PROCESSES
@@ -18,17 +19,34 @@ from .supervisor import JobOutcome
 
 
 def read_figures(plan: LaunchPlan) -> RunFigures | None:
-    """Return the figures of the job that has just ended, and write its mode's summary; None without a round."""
+    """Write the mode's summary, and return the figures of the job that has just ended.
+
+    Returns None if no round was logged.
+    """
     report = summarize_mode(plan.folder_here.parent, plan.mode_folder.name, None, lambda done, files: None)
     if not report.summary:
         return None
-    return run_figures(report.mode, report.summary, plan.options.target_accuracy or config.TARGET_ACCURACY)
+    target = common_target([report.summary], plan.options.target_accuracy)
+    return run_figures(report.mode, report.summary, target)
+
+
+def earlier_logs(plan: LaunchPlan) -> list[str]:
+    """Return a line about logs of earlier runs that the figures leave out, if there are any."""
+    found = moved_aside(find_devices(plan.folder_here)[0])
+    return [found] if found else []
 
 
 def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -> list[str]:
-    """Return what a job has reached, line by line."""
+    """Return the lines that report what a finished job has reached."""
     if figures is None:
-        return [f"done in {clock(outcome.seconds)}, but no round has been logged in {plan.folder_here}"]
+        if plan.program is None:
+            return [f"done in {clock(outcome.seconds)}, but no round has been logged in {plan.folder_here}"]
+        return [
+            f"done in {clock(outcome.seconds)}; the program has logged no rounds in {plan.folder_here}, where esync.Run"
+            " logs unless the program gives it a folder",
+            *_casualties(outcome),
+            f"output of the processes: {plan.folder_here / PROCESSES}",
+        ]
     rounds = max(device.rounds for device in figures.devices)
     lines = [f"done: {figures.mode.label}, {rounds} rounds in {clock(figures.total_time)}"]
     speed = [figures.bracketed(f"{figures.throughput:.1f} samples/s")] if figures.throughput else []
@@ -38,12 +56,12 @@ def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -
     if figures.final_accuracy is not None:
         reached = figures.time_to_target
         when = f"; {figures.target:g} after {clock(reached)}" if reached is not None else ""
-        lines.append(f"test accuracy {figures.final_accuracy:.3f}{when}")
+        lines.append(f"{figures.metric.label} {figures.metric.text(figures.final_accuracy)}{when}")
     for device in figures.devices:
         if (device.overrun_share or 0.0) > config.OVERRUN_LIMIT:
             lines.append(
                 f"overruns: on {device.name} {device.overrun_share:.1%} of the iterations took longer than their step "
-                f"time of {device.step_time:g} s"
+                f"time{f' of {device.step_time:g} s' if device.step_time else ''}"
             )
     if figures.invalid:
         lines.append("too many of them: these figures are not valid; use larger step times, or fewer workers")
@@ -53,7 +71,7 @@ def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -
 
 
 def _casualties(outcome: JobOutcome) -> list[str]:
-    """Return who was replaced, and who was lost."""
+    """Return lines about the processes that were replaced, and the workers that were lost."""
     lines = []
     for what, counted in {"replaced after its death": True, "replaced after it had lost its connection": False}.items():
         counts = Counter(each.name for each in outcome.replacements if each.counted is counted)
@@ -63,8 +81,34 @@ def _casualties(outcome: JobOutcome) -> list[str]:
     return [*lines, *([f"lost: {', '.join(outcome.lost)}; the others went on"] if outcome.lost else [])]
 
 
+def write_page(plan: LaunchPlan, outcome: JobOutcome, figures: RunFigures | None) -> str:
+    """Leave in the run's folder how the job went and, of a finished one with rounds, `report.html`.
+
+    Returns:
+        A line that says where the page is, or why there is none; "" for a job that has no figures.
+        Nothing that goes wrong here is a failure of the job.
+    """
+    page = plan.folder_here / REPORT_FILE
+    try:
+        write_json(plan.folder_here / OUTCOME_FILE, plan, outcome, figures)
+        if figures is None:
+            return ""
+        from ..reports.report import write_report  # needs Matplotlib's colours, which take a moment
+
+        write_report([plan.folder_here], page, plan.options.target_accuracy)
+    except Exception as error:  # whatever it is, the training is done
+        why = (
+            f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error) or type(error).__name__
+        )
+        return f"{page} could not be written: {why}"
+    return f"report: {page}"
+
+
 def failure(outcome: JobOutcome) -> list[str]:
-    """Return why a job has failed: the first failure with the end of its output, then how those that followed ended."""
+    """Return the lines that say why a job has failed.
+
+    First comes the first failure with the end of its output, then how the others ended.
+    """
     if outcome.interrupted:
         return [f"ended by {outcome.interrupted}; all processes of the job have been ended"]
     first, *others = outcome.failures
@@ -78,7 +122,7 @@ def failure(outcome: JobOutcome) -> list[str]:
 
 
 def write_json(path: Path, plan: LaunchPlan, outcome: JobOutcome, figures: RunFigures | None) -> None:
-    """Write the JSON file of `--json`.
+    """Write the file of `--json`.
 
     Raises:
         OSError: it cannot be written.
@@ -94,7 +138,8 @@ def write_json(path: Path, plan: LaunchPlan, outcome: JobOutcome, figures: RunFi
         "lost": outcome.lost,
         "lost_hosts": outcome.lost_hosts,
         "logs": str(plan.folder_here),
-        "network": plan.options.network,
+        "network": plan.trained,
+        "program": list(plan.program.words) if plan.program else None,
         "mode": plan.mode_folder.name,
         "figures": None,
     }
@@ -106,6 +151,7 @@ def write_json(path: Path, plan: LaunchPlan, outcome: JobOutcome, figures: RunFi
             "throughput": figures.throughput,
             "speed_limit": figures.speed_limit,
             "efficiency": figures.efficiency,
+            "metric": asdict(figures.metric),
             "final_accuracy": figures.final_accuracy,
             "target": figures.target,
             "time_to_target": figures.time_to_target,

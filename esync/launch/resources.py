@@ -18,7 +18,7 @@ from .hosts import LOOPBACK, Host
 
 
 class PortInUseError(ExpectedError):
-    """Somebody listens on a port that the description names."""
+    """Raised when a port that the description names cannot be used."""
 
 
 class Ports:
@@ -28,14 +28,14 @@ class Ports:
         self._sockets: list[socket.socket] = []
 
     def free(self, number: int) -> list[int]:
-        """Return that many free ports, ascending."""
+        """Reserve that many free ports; return them in ascending order."""
         return sorted(self._hold(0) for _ in range(number))
 
     def claim(self, port: int, owner: str) -> None:
-        """Hold a given port.
+        """Reserve a given port; `owner` is its name in the error message.
 
         Raises:
-            PortInUseError: somebody else has it, or this user may not use it.
+            PortInUseError: another process uses it, or this user may not.
         """
         try:
             self._hold(port)
@@ -64,11 +64,11 @@ class Ports:
 
 @dataclass(frozen=True)
 class HostResources:
-    """Free ports and cores of a host.
+    """Free ports and cores of one host.
 
     Attributes:
-        ports: free ones, ascending.
-        cores: None leaves the number of threads as it is.
+        ports: free ports in ascending order.
+        cores: number of cores to share among the workers; None leaves the number of threads open.
     """
 
     ports: Iterable[int] = ()
@@ -76,13 +76,13 @@ class HostResources:
 
 
 class JobResources:
-    """Resources of one job.
+    """The resources of all hosts of one job.
 
     Args:
         hosts: by their names.
-        here: of this machine, for all hosts that stand for it.
-        there: of the others, by their names; a host that nobody has asked yet is missing.
-        workers: the hosts of the workers.
+        here: resources of this machine, for all hosts that stand for it.
+        there: resources of the others, by their names. Hosts that have not been asked are missing.
+        workers: host of each worker.
     """
 
     def __init__(
@@ -97,36 +97,43 @@ class JobResources:
         for name, host in hosts.items():
             cores = here.cores if host.here else _of(there, name).cores
             if cores:
-                # One core is left to the evaluation and the servers: threads that share one wait by
-                # spinning.
+                # One core is left to the evaluation and the servers, because OpenMP's threads spin
+                # while they wait for one that shares its core.
                 self._shares[name] = max(1, (cores - 1) // max(1, neighbours[self._machine(name)]))
 
     @property
     def listen_address(self) -> str:
-        """Where a service listens: to this machine only, where nobody else needs it."""
+        """The address at which services listen: loopback if the job runs on one machine only."""
         return LOOPBACK if self._one_machine else "0.0.0.0"
 
     def address(self, host: str) -> str:
-        """Under which the job's processes reach a host."""
+        """Return the address at which the job's processes reach a host."""
         return LOOPBACK if self._one_machine else self.hosts[host].ip or self.hosts[host].address
 
     def interface(self, host: str) -> dict[str, str]:
-        """Return which of the host's addresses ps-lite is to use: it may guess wrong where there are several."""
+        """Return the variables that tell ps-lite which of the host's addresses to use.
+
+        It may guess wrong if there are several.
+        """
         if not self._one_machine and (not self.hosts[host].ip or "DMLC_INTERFACE" in self.hosts[host].entry.env):
             return {}
         return {"DMLC_NODE_HOST": self.address(host)}
 
     def free_port(self, host: str) -> int | None:
-        """Return a free port of a host; None where nobody has asked it yet."""
+        """Return the next free port of a host, or None if the host has not been asked."""
         return next(self._ports[host], None)
 
     def port_variable(self, host: str) -> dict[str, str]:
-        """ps-lite ranks the processes of one address by their ports: ascending ones keep the description's order."""
+        """Return the variable that gives a process of ps-lite its port.
+
+        ps-lite ranks the processes of one address by their ports, so that ascending ports keep the
+        order of the description.
+        """
         port = self.free_port(host)
         return {"PORT": str(port)} if port else {}
 
     def threads(self, host: str, number: int | None = None) -> dict[str, str]:
-        """Return that many threads for computing, or a fair share of the host's cores."""
+        """Return the variable for the number of threads: `number`, or a fair share of the cores."""
         number = number or self._shares.get(host)
         return {"OMP_NUM_THREADS": str(number)} if number else {}
 

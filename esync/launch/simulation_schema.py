@@ -1,6 +1,8 @@
-"""Sections of a description that only `simulate` reads: behaviour of devices, costs of servers, the network.
+"""Sections of a description for `simulate`: devices, costs of servers, the network.
 
-`launch` accepts them, so that one description serves both.
+`launch` accepts them, too, so that one description serves both.
+
+
 """
 
 from itertools import pairwise
@@ -13,6 +15,8 @@ from .fields import BANDWIDTHS, LATENCIES, HostName, Section, error, quantity
 
 #: Unit → bytes per second.
 SPEEDS = {"MB": 1e6, "GB": 1e9}
+#: Unit → bytes.
+SIZES = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9}
 
 
 class ServerCost(Section):
@@ -30,7 +34,7 @@ class StateServerCost(Section):
 
 
 class PauseEntry(Section):
-    """A pause, in which the device computes nothing. All in seconds of virtual time."""
+    """A pause, in which the device computes nothing; all times in seconds of virtual time."""
 
     at: float = Field(ge=0)
     lasting: float = Field(gt=0)
@@ -44,19 +48,19 @@ class PauseEntry(Section):
 
 
 class CrashEntry(Section):
-    """A crash of the worker's machine. All in seconds of virtual time."""
+    """A crash of the worker's machine; all times in seconds of virtual time."""
 
     at: float = Field(ge=0)
     restart_after: float = Field(gt=0)  # then another worker takes over its slot
 
 
 class DeviceBehaviour(Section):
-    """Behaviour of a device."""
+    """How fast a device computes, and when it pauses or crashes."""
 
     step_time: float | None = Field(default=None, gt=0)  # seconds of one iteration; else the step_time that is emulated
     jitter: float = Field(default=0.0, ge=0)  # relative standard deviation of an iteration
     distribution: Literal["normal", "lognormal", "uniform", "exponential"] = "normal"
-    # [from that second on, at this speed]; before the first, 1
+    # pairs [second, speed]: relative speed from that second on; it is 1 before the first
     speed: list[tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)]]] = Field(default_factory=list)
     pauses: list[PauseEntry] = Field(default_factory=list)
     # iter-N.txt, or a folder of them; relative to the folder of the description
@@ -100,6 +104,16 @@ class NetworkSection(Section):
 
 
 class SimulationSection(Section):
-    """Other costs in a simulation."""
+    """Costs of everything else in a simulation."""
 
     evaluation_time: float = Field(default=config.SIMULATE_EVALUATION_TIME, gt=0)  # seconds of one evaluation
+    messages_of: str | None = None  # network whose messages are modelled, where a smaller one stands in for it
+    # bytes of the exchanged values as float32, instead of those of the network
+    model_bytes: Annotated[float | None, quantity(SIZES, "44.7MB", positive=True)] = None
+    batch_size: int | None = Field(default=None, ge=1)  # samples of one iteration of a `program`
+
+    @model_validator(mode="after")
+    def _one_size(self) -> "SimulationSection":
+        if self.messages_of is not None and self.model_bytes is not None:
+            raise error("messages_of says how large the messages are, too; leave one of them out", "model_bytes")
+        return self

@@ -1,4 +1,4 @@
-"""Plan of a job as plain data, which can be printed or run."""
+"""The plan of a job as plain data, which can be printed or run."""
 
 import argparse
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from pathlib import Path
 from ..runtime.files import expanded
 from . import ssh
 from .hosts import Host
+from .user_program import UserProgram
 
 
 @dataclass(frozen=True)
@@ -15,17 +16,18 @@ class ProcessSpec:
     """One process of a cluster.
 
     Attributes:
-        name: in messages, and of its log file.
+        name: its name in messages and of its log file.
         role: scheduler, server, state server or worker.
         host: where it runs.
         command: program and arguments.
-        environment: on top of the one that is there.
+        environment: variables on top of those that are set there.
         device: folder of a worker's logs: cpu, gpu0, cpu-1 …
         ready: beginning of the line that it prints when the processes after it may start; "" if
             they need not wait.
-        endless: it runs until it is told to end.
-        port: where it will listen; 0 where it chooses by itself.
-        resumable: started once more, it goes on where it was.
+        endless: whether it runs until it is told to end.
+        port: where it will listen; 0 if it chooses by itself.
+        resumable: whether it goes on where it was when it is started again.
+        own_program: whether it is a program of the user's, not one of this package.
     """
 
     name: str
@@ -38,15 +40,16 @@ class ProcessSpec:
     endless: bool = False
     port: int = 0
     resumable: bool = False
+    own_program: bool = False
 
     @property
     def where(self) -> str:
-        """Return host and device."""
+        """Its host and device."""
         return f"{self.host.name}/{self.device}" if self.device else self.host.name
 
     @property
     def shell(self) -> str:
-        """Return the command as a line for a shell of this machine."""
+        """The command as a line for a shell of this machine."""
         if self.host.here:
             return ssh.shell(self.environment, self.command)
         return ssh.pasteable(self.host, self.environment, self.command)
@@ -54,16 +57,19 @@ class ProcessSpec:
 
 @dataclass(frozen=True)
 class LaunchPlan:
-    """Processes of a job, its options and folders.
+    """The processes of a job, their common options and folders.
 
     Attributes:
         processes: in the order in which they start.
-        options: flags that all workers have in common, as a worker understands them.
-        mode_folder: folder of the logs, {log_dir}/{network}/{mode}, named as the log tools know it;
-            `~` in it is the home directory of whichever machine it is used on.
-        remarks: what may surprise the user.
-        spares: name of a spare host → name of a worker → what is started there where the worker's
+        options: flags that all workers have in common, as a worker reads them.
+        mode_folder: folder of the logs, {log_dir}/{network}/{mode}, as the log tools expect it, or
+            {mode}@{name} for a run with a name;
+            `~` in it is the home directory of whichever machine it is used on. The name of a
+            program of the user's takes the place of the network's.
+        remarks: messages about what may surprise the user.
+        spares: name of a spare host → name of a worker → what to start there when the worker's
             host is lost.
+        program: the user's program that the workers run; None for the built-in worker.
     """
 
     processes: tuple[ProcessSpec, ...]
@@ -71,20 +77,26 @@ class LaunchPlan:
     mode_folder: Path
     remarks: tuple[str, ...] = ()
     spares: Mapping[str, Mapping[str, ProcessSpec]] = field(default_factory=dict)
+    program: UserProgram | None = None
+
+    @property
+    def trained(self) -> str:
+        """Name of what is trained: the network, or the user's program."""
+        return self.program.name if self.program else str(self.options.network)
 
     @property
     def folder_here(self) -> Path:
-        """Return the folder of the logs on this machine."""
+        """The folder of the logs on this machine."""
         return expanded(self.mode_folder)
 
     @property
     def workers(self) -> list[ProcessSpec]:
-        """Return the workers in the order of the description, which is also that of their ranks on one machine."""
+        """The workers in the order of the description, as is that of their ranks on one machine."""
         return [spec for spec in self.processes if spec.role == "worker"]
 
     @property
     def stand_ins(self) -> list[ProcessSpec]:
-        """Return the workers as they are started on spare hosts."""
+        """The workers as they may be started on spare hosts."""
         return [spec for there in self.spares.values() for spec in there.values()]
 
     @property
@@ -94,5 +106,5 @@ class LaunchPlan:
 
     @property
     def log_hosts(self) -> list[Host]:
-        """Every host that workers write their logs on, or may have to, once."""
+        """Every host that workers run on, or may have to, and so write their logs on, once."""
         return list({spec.host.name: spec.host for spec in (*self.workers, *self.stand_ins)}.values())

@@ -1,6 +1,6 @@
 """Command lines for the system's ssh: how to log in to a host, and what its shell is to run.
 
-Environment variables are no part of them: they are the first lines of standard input (see
+Environment variables are not part of them. They are the first lines of standard input (see
 `first_lines`), so that no list of processes shows them on either machine.
 """
 
@@ -15,8 +15,8 @@ from ..version import __version__
 from .heartbeat_pipe import NO_CONNECTION as NO_CONNECTION
 from .hosts import Host
 
-#: Every connection is its own (no shared master that may outlive it), asks nothing, and notices a
-#: dead network.
+#: Options of every connection. It is its own (no shared master that may outlive it), asks the user
+#: nothing, and notices a dead network.
 OPTIONS = {
     "BatchMode": "yes",
     "ConnectTimeout": f"{config.SSH_CONNECT_TIMEOUT:.0f}",
@@ -27,15 +27,15 @@ OPTIONS = {
     "ClearAllForwardings": "yes",
     "LogLevel": "ERROR",
 }
-#: Variables of the launcher that hold for the whole job, on whatever host.
+#: Variables of the launcher that hold for the whole job, on every host.
 COMMON_VARIABLES = re.compile(r"(ESYNC|MXNET|PS)_[A-Z0-9_]+")
-#: They are passed on, but never shown.
+#: Variables that are passed on, but never shown.
 SECRETS = {"ESYNC_TOKEN"}
 
-#: Exit codes of the commands below, before the module that is asked for has begun.
+#: Exit codes of the commands below if they fail before the module has begun.
 NO_FOLDER, NO_PYTHON, WRONG_PYTHON, NO_PACKAGE, WRONG_VERSION = range(121, 126)
 
-# What any Python makes sense of, an old one too; without "!", which means something to csh.
+# Every Python must be able to run this, even an old one. It has no "!", which csh would expand.
 _BOOT = f"""import sys
 if not (3, 10) <= sys.version_info[:2] <= (3, 13):
     print("%d.%d" % sys.version_info[:2])
@@ -73,8 +73,8 @@ def login(host: Host, *more: str) -> list[str]:
 def _identity(file: str) -> list[str]:
     """Return the words that name the identity file literally.
 
-    Ssh replaces tokens such as %h in it. %% would stand for %, but -i wants a file of the literal
-    name, too.
+    Ssh replaces tokens such as %h in it. %% would stand for %, but -i also checks that a file of
+    the literal name exists.
     """
     if "%" not in file:
         return ["-i", file]
@@ -83,7 +83,10 @@ def _identity(file: str) -> list[str]:
 
 
 def start_module(host: Host, module: str) -> list[str]:
-    """Return the command that runs a module of this package on a host; its standard input begins with `first_lines`."""
+    """Return the command that runs a module of this package on a host.
+
+    Its standard input must begin with `first_lines`.
+    """
     python = _path(python_of(host))
     script = (
         'while IFS= read -r line && [ -n "$line" ]; do export "$line"; done; '
@@ -95,7 +98,7 @@ def start_module(host: Host, module: str) -> list[str]:
 
 
 def first_lines(host: Host, environment: Mapping[str, str]) -> bytes:
-    """Return the environment of a process on a host, as `start_module` reads it."""
+    """Return the environment of a process on a host, in the form that `start_module` reads."""
     passed_on = {name: value for name, value in os.environ.items() if COMMON_VARIABLES.fullmatch(name)}
     variables = {**passed_on, **host.entry.env, **environment}
     lines = [f"{name}={value}\n" for name, value in variables.items() if "\n" not in value]
@@ -103,13 +106,16 @@ def first_lines(host: Host, environment: Mapping[str, str]) -> bytes:
 
 
 def pasteable(host: Host, environment: Mapping[str, str], command: Sequence[str]) -> str:
-    """Return a line for a shell of this machine that runs a command on a host, and ends it with ssh."""
+    """Return a line for a shell here that runs a command on a host, and ends it with ssh."""
     line = f"cd -- {_folder(host)} && {shell(environment, command, _path(command[0]))}"
     return shlex.join([*login(host, "-t"), f"exec sh -c {shlex.quote(line)}"])
 
 
 def shell(environment: Mapping[str, str], command: Sequence[str], program: str = "") -> str:
-    """A line for a shell; secrets are left out. `program` is its first word for that shell, where it needs another."""
+    """Return a command as a line for a shell, without the secrets among its variables.
+
+    `program` is the first word in that shell's form, where it needs another than `command` has.
+    """
     variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items() if name not in SECRETS]
     return " ".join([*variables, program or shlex.quote(command[0]), *map(shlex.quote, command[1:])])
 
@@ -120,7 +126,10 @@ def python_of(host: Host) -> str:
 
 
 def missing_key(host: Host) -> str:
-    """Return a sentence where the key file is not there (ssh would try others); "" where all is well."""
+    """Return a sentence if the host's key file does not exist, otherwise "".
+
+    Ssh would try other keys instead.
+    """
     key = host.entry.key
     if key and not Path(key).expanduser().is_file():
         return f"host {host.name}: there is no key file {key} on this machine; correct hosts.{host.name}.key"
@@ -128,7 +137,10 @@ def missing_key(host: Host) -> str:
 
 
 def _folder(host: Host) -> str:
-    """Return the working directory for a shell, which starts at home and would not expand a quoted ~."""
+    """Return the working directory for a shell, which starts in the home directory.
+
+    A quoted ~ would not be expanded.
+    """
     folder = host.entry.workdir or "."
     if folder in ("~", "~/"):
         return "."
@@ -136,6 +148,6 @@ def _folder(host: Host) -> str:
 
 
 def _path(path: str) -> str:
-    """Return a path for a shell, which replaces `~` in front by the home directory on its own machine."""
+    """Return a path for a shell, which replaces a leading `~` by the home directory there."""
     home, rest = re.fullmatch(r"(~[\w.-]*/?)?(.*)", path, re.DOTALL).groups()  # type: ignore[union-attr]
     return f"{home or ''}{shlex.quote(rest) if rest or not home else ''}"

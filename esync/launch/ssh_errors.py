@@ -6,10 +6,10 @@ from ..version import __version__
 from . import ssh
 from .hosts import Host
 
-#: What ssh prints → what it means. The first one that is found counts.
+#: What ssh prints → what it means and what to do. The first that matches is used.
 SSH_SAYS = {
-    "REMOTE HOST IDENTIFICATION HAS CHANGED": "its host key is another one than known_hosts says; if the machine was "
-    "set up anew, remove the old one with ssh-keygen -R, else somebody may be in between",
+    "REMOTE HOST IDENTIFICATION HAS CHANGED": "its host key differs from the one in known_hosts; if the machine was "
+    "set up anew, remove the old one with ssh-keygen -R, otherwise somebody may be intercepting it",
     "Host key verification failed": "its host key is not known here; compare and accept it once with: {by_hand}",
     "Permission denied": "the login was refused; name the right user and key under hosts.{name}, and put the "
     "public key into the user's authorized_keys there",
@@ -18,14 +18,14 @@ SSH_SAYS = {
     "Connection refused": "nobody listens there for ssh; check that sshd runs, and hosts.{name}.port",
     "Could not resolve hostname": "the name {address} is not known; correct hosts.{name}.address",
     "timed out": "it does not answer; check that it is up, hosts.{name}.address, and the firewall",
-    "No route to host": "there is no way to it; check that it is up, hosts.{name}.address, and the network",
-    "Network is unreachable": "there is no way to it; check the network of this machine, and hosts.{name}.address",
+    "No route to host": "it cannot be reached; check that it is up, hosts.{name}.address, and the network",
+    "Network is unreachable": "it cannot be reached; check the network of this machine, and hosts.{name}.address",
     "bad permissions": "ssh refuses the key file, because others may read it; make it private with chmod 600",
 }
 
 
 def explain_exit(host: Host, code: int, said: list[str]) -> str:
-    """Return why the agent of a host has ended with an exit code and this output."""
+    """Return why a host's agent has ended, given its exit code and its last lines of output."""
     last = said[-1] if said else "it said nothing"
     python = f"{ssh.python_of(host)} there"
     reasons = {
@@ -56,7 +56,10 @@ def _about_ssh(host: Host, said: list[str]) -> str:
 
 
 def _without_batch_mode(words: list[str]) -> list[str]:
-    """As a person would type it: with ssh's questions, without what only a program needs."""
+    """Return the words as a person would type them.
+
+    Ssh then asks its questions, and options that only a program needs are left out.
+    """
     ours = {f"{name}={value}" for name, value in ssh.OPTIONS.items()}
     typed: list[str] = []
     for word in words:

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 
 from rich.table import Column
 
+from ..runtime.metric import ACCURACY, Metric
 from ..runtime.progress import Progress
 from ..runtime.terminal import TerminalTable, clock, right
 
-#: Workers whose local iterations a line lists one by one.
+#: Largest number of workers whose local iterations a line lists one by one.
 LISTED = 12
 STYLES = {
     **dict.fromkeys(("failed", "lost", "away"), "red"),
@@ -22,12 +23,12 @@ class WorkerRow:
     """Status of one worker.
 
     Attributes:
-        name: of its process.
+        name: its process's name.
         host: where it runs.
-        device: on what.
+        device: what it computes on.
         state: waiting (for the state server), starting, training, away (its host does not answer),
             done, failed, lost (the others go on without it) or ended (by launch).
-        progress: its last round.
+        progress: its last report, None before the first.
     """
 
     name: str
@@ -42,19 +43,22 @@ class JobTotals:
     """Totals of all workers.
 
     Attributes:
-        round: the newest one that is over, 0 before the first.
+        round: the newest round that is over, 0 before the first.
         samples_per_second: sum over the workers, each in its last round.
-        accuracy: the newest, with the round whose weights it is of.
+        accuracy: the newest test accuracy, or value of another metric; None before the first.
+        accuracy_round: the round whose weights have it.
+        metric: name of the metric.
     """
 
     round: int = 0
     samples_per_second: float = 0.0
     accuracy: float | None = None
     accuracy_round: int = 0
+    metric: str = ACCURACY
 
 
 def totals(rows: Sequence[WorkerRow]) -> JobTotals:
-    """Return the totals; workers that are lost or away do not count."""
+    """Return the totals over all workers but those that are lost or away."""
     reports = [row.progress for row in rows if row.progress and row.state not in ("lost", "away")]
     if not reports:
         return JobTotals()
@@ -65,6 +69,7 @@ def totals(rows: Sequence[WorkerRow]) -> JobTotals:
         sum(report.samples_per_second for report in reports),
         newest.accuracy if newest else None,
         (newest.accuracy_round or 0) if newest else 0,
+        newest.metric if newest else ACCURACY,
     )
 
 
@@ -83,7 +88,7 @@ def line(rows: Sequence[WorkerRow], seconds: float) -> str:
                 f"local iterations {several if len(rows) <= LISTED else f'{min(iterations)} to {max(iterations)}'}"
             )
     if total.accuracy is not None:
-        parts.append(f"accuracy {total.accuracy:.3f} (round {total.accuracy_round})")
+        parts.append(f"{total.metric} {Metric(total.metric).text(total.accuracy)} (round {total.accuracy_round})")
     return "  ".join(parts)
 
 
@@ -98,7 +103,7 @@ def table(rows: Sequence[WorkerRow], seconds: float, title: str) -> TerminalTabl
         right("local"),  # local iterations in that round
         right("samples/s", f"{total.samples_per_second:.1f}" if total.round else ""),
         right("wait s"),
-        Column("accuracy", _accuracy(total.accuracy, total.accuracy_round), no_wrap=True),
+        Column(total.metric, _value(total.metric, total.accuracy, total.accuracy_round), no_wrap=True),
         right("time", clock(seconds)),
         title=title,
         footer=True,
@@ -113,12 +118,12 @@ def table(rows: Sequence[WorkerRow], seconds: float, title: str) -> TerminalTabl
                 str(report.local_iterations),
                 f"{report.samples_per_second:.1f}",
                 f"{report.wait:.3f}",
-                _accuracy(report.accuracy, report.accuracy_round),
+                _value(report.metric, report.accuracy, report.accuracy_round),
                 clock(report.elapsed),
             ]
         drawn.add(rank, f"{row.host}/{row.device}", row.state, *cells, style=STYLES.get(row.state))
     return drawn
 
 
-def _accuracy(accuracy: float | None, number: int | None) -> str:
-    return "" if accuracy is None else f"{accuracy:.3f} ({number})"  # of the weights of that round
+def _value(metric: str, value: float | None, number: int | None) -> str:
+    return "" if value is None else f"{Metric(metric).text(value)} ({number})"  # of the weights of that round

@@ -1,4 +1,7 @@
-"""Supervise a job from the first process that starts to the last one that ends; nothing is left behind."""
+"""Supervise a job from the start of its first process to the end of its last one.
+
+Nothing of it is left behind.
+"""
 
 import math
 import select
@@ -26,14 +29,15 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True)
 class Failure:
-    """A process that has ended where it should not have.
+    """A process that has ended when it should not have.
 
     Attributes:
-        name: of the process.
+        name: the process's name.
         where: its host and device.
         how: exit code or signal, in words.
         log: the file with its output.
-        last_lines: the end of that.
+        last_lines: the end of its output.
+        consequence: whether it has ended because another process had failed before.
     """
 
     name: str
@@ -41,6 +45,7 @@ class Failure:
     how: str
     log: Path
     last_lines: tuple[str, ...] = ()
+    consequence: bool = False
 
 
 @dataclass
@@ -50,13 +55,13 @@ class JobOutcome:
     Attributes:
         began: seconds since 1970.
         seconds: from the start of the first process to the end of the last one.
-        failures: in the order in which they were noticed; what follows from the first ones may be
-            among them.
-        interrupted: name of the signal that ended it, "" if none did.
-        exit_codes: of all processes by name; those that launch has ended are not among them.
+        failures: in the order in which they were noticed, but first those that are no consequence of
+            another one, as far as is known.
+        interrupted: name of the signal that ended the job, "" if none did.
+        exit_codes: exit codes of the processes by name, without those that launch has ended.
         replacements: processes that were started in the place of others.
         lost: workers that the others have gone on without.
-        lost_hosts: hosts that did not answer any more, and that the job has gone on without.
+        lost_hosts: hosts that no longer answered, and without which the job went on.
     """
 
     began: float = field(default_factory=time.time)
@@ -70,12 +75,12 @@ class JobOutcome:
 
     @property
     def ok(self) -> bool:
-        """Whether the job was done."""
+        """Whether the job was completed."""
         return not self.failures and not self.interrupted
 
 
 class Supervisor:
-    """Runs one job; main thread only.
+    """Runs one job, in the main thread only.
 
     Args:
         plan: what to start.
@@ -103,7 +108,7 @@ class Supervisor:
         self._hurry = False
 
     def run(self) -> JobOutcome:
-        """Start everything, watch it, end what is left."""
+        """Start all processes, watch them, end those that are left, and return the outcome."""
         self._began = self._heard = time.monotonic()
         self._outcome.began = time.time()
         with self._signals():
@@ -114,6 +119,7 @@ class Supervisor:
             finally:
                 self._end()
         self._outcome.seconds = time.monotonic() - self._began
+        self._outcome.failures.sort(key=lambda failure: failure.consequence)
         self._outcome.replacements, self._outcome.lost = self._replacements.made, self._replacements.lost
         self._outcome.lost_hosts = sorted(self._unreachable.lost_hosts)
         return self._outcome
@@ -121,7 +127,7 @@ class Supervisor:
     # --- the phases of a job ----------------------------------------------------------------------
 
     def _start(self) -> None:
-        """Start the processes one by one; stops early when something goes wrong."""
+        """Start the processes one by one, unless something goes wrong."""
         for spec in self._plan.processes:
             if self._over:
                 return
@@ -147,7 +153,11 @@ class Supervisor:
                 self._replacements.lost.append(name)
 
     def _linger(self) -> None:
-        """Let the others end by themselves: after a failure for a moment, so that they can say why they end too."""
+        """Let the other processes end by themselves.
+
+        After a failure they have a moment to say why they end, too, and longer if it was theirs: the
+        first one that ends need not be the one that has failed.
+        """
         if self._outcome.interrupted:
             return
         if self._outcome.failures:
@@ -156,11 +166,13 @@ class Supervisor:
             limit, roles = config.LAUNCH_FAREWELL, ("server", "scheduler")
             self._stop_endless()
         end = time.monotonic() + limit
-        while time.monotonic() < end and self._running(*roles) and not self._outcome.interrupted:
+        while self._running(*roles) and not self._outcome.interrupted:
+            if time.monotonic() > end + config.LAUNCH_GRACE * self._awaits_culprit:
+                break
             self._tick()
 
     def _end(self) -> None:
-        """End whatever still runs: workers first, while they can still tell the servers."""
+        """End whatever still runs: the workers first, while they can still tell the servers."""
         self._ending = True
         workers = [process for process in self._processes if process.spec.role == "worker"]
         try:
@@ -189,20 +201,28 @@ class Supervisor:
 
     @property
     def _finished(self) -> bool:
-        """Whether the run is finished: a server has left for that reason, so nobody can join any more."""
+        """Whether the run is finished.
+
+        A server has ended for that reason, so that nobody can join any more.
+        """
         return any(process.exit_code == 0 for process in self._processes if process.spec.role == "server")
 
     @property
     def _servers_unneeded(self) -> bool:
-        """Whether the workers that are still there know that the run is finished, and need no server any more."""
+        """Whether all workers that still run know that the run is finished, and need no server."""
         workers = [process for process in self._processes if process.spec.role == "worker" and process.running]
         return bool(workers) and all(progress.FINISHED in process.events for process in workers)
 
     @property
     def _awaits_worker(self) -> bool:
-        """Whether the job needs a worker that is unreachable."""
+        """Whether the job cannot end without a worker that is unreachable."""
         done = any(process.exit_code == 0 for process in self._processes if process.spec.role == "worker")
         return bool(self._unreachable.workers) and not (done and self._replacements.elastic)
+
+    @property
+    def _awaits_culprit(self) -> bool:
+        """Whether the job has failed, and the process whose error that was still runs."""
+        return bool(self._outcome.failures) and any(each.running and each.gives_up for each in self._processes)
 
     def _running(self, *roles: str) -> bool:
         return any(process.running and process.spec.role in roles for process in self._processes)
@@ -214,7 +234,7 @@ class Supervisor:
         self._announce()
 
     def _look(self) -> None:
-        """Read what the processes print, until the next tick; note which of them have ended."""
+        """Read the processes' output until the next tick, and note which of them have ended."""
         end = time.monotonic() + TICK
         pipes = {process.output.fileno(): process for process in self._processes if not process.output.closed}
         while pipes and (left := end - time.monotonic()) > 0:
@@ -232,9 +252,10 @@ class Supervisor:
             if replacement.reported is None:
                 replacement.follow(self._newest(replacement.name), self._began)
         for process in self._processes:
-            if process.spec.name in self._unreachable and process.running and process.arrived:
+            done = process.exit_code == 0  # it may have joined and ended since the last look
+            if process.spec.name in self._unreachable and (done or (process.running and process.arrived)):
                 self._unreachable.host_answers(process)
-                if process.settled:
+                if done or process.settled:
                     seconds = self._unreachable.rejoined(process)
                     self._view.say(f"{process.spec.name} ({process.spec.where}) is back after {seconds:.0f} s")
 
@@ -243,11 +264,24 @@ class Supervisor:
         if process.told_to_end:
             return
         self._outcome.exit_codes[process.spec.name] = process.exit_code
-        if not self._ending and (process.exit_code != 0 or process.spec.endless):
+        if not self._ending and (process.exit_code != 0 or process.spec.endless or self._took_no_part(process)):
             self._deal_with(process)
 
+    def _took_no_part(self, process: Process) -> bool:
+        """Return whether a user's program has ended with success, but has made no Trainer.
+
+        The other workers would wait for that.
+        """
+        joined = progress.JOINED in process.events or any(
+            each.name == process.spec.name for each in self._replacements.made
+        )
+        return process.spec.own_program and not joined and not self._finished
+
     def _deal_with(self, process: Process) -> None:
-        """Replace a process that has ended where it should not have, go on without it, or let the job fail."""
+        """React to a process that has ended when it should not have.
+
+        It is replaced, or the job goes on without it, or the job fails.
+        """
         name, how = process.spec.name, process.how_it_ended
         verdict = self._replacements.verdict(process) if not self._over else Verdict.FAIL
         last = f"; its last line: {process.last_lines[-1]}" if process.last_lines else ""
@@ -261,11 +295,13 @@ class Supervisor:
         if verdict is Verdict.IGNORE:
             self._view.say(f"{name} ({process.spec.where}) {how} after it had done its work")
             return
-        if self._finished and process.spec.role == "worker" and not self._over:
+        worker = process.spec.role == "worker" and progress.LEFT not in process.events
+        if self._finished and worker and not self._over:
             self._report_latecomer(process, how)
             return
         if verdict is Verdict.REPLACE:
-            self._replacements.made.append(Replacement(name, how, time.monotonic() - self._began))
+            at = time.monotonic() - self._began
+            self._replacements.made.append(Replacement(name, how, at, error=process.error))
             count = self._replacements.count(name)
             self._view.say(
                 f"{name} ({process.spec.where}) {how}{last}; starting a replacement "
@@ -273,10 +309,10 @@ class Supervisor:
             )
             self._restart(process, self._replacements.again(process))
         else:
-            self._go_on_or_fail(process, verdict is Verdict.GO_ON, how + self._replacements.exhausted(name), last)
+            self._go_on_or_fail(process, verdict is Verdict.GO_ON, how + self._replacements.why_not(process), last)
 
     def _go_on_or_fail(self, process: Process, may_go_on: bool, how: str, last: str = "") -> None:
-        """Go on without a process, or let the job fail where the others cannot, or are gone."""
+        """Go on without a process, or fail the job if the others cannot, or are gone."""
         if may_go_on and self._running("worker"):
             self._replacements.lost.append(process.spec.name)
             self._view.say(f"{process.spec.name} ({process.spec.where}) {how}{last}; the others go on without it")
@@ -284,7 +320,7 @@ class Supervisor:
             self._outcome.failures.append(self._failure(process, how))
 
     def _end_latecomers(self) -> None:
-        """End the replacements that have come too late, and workers that hang: the run is finished."""
+        """End replacements that come too late, and workers that hang, once the run has finished."""
         now = time.monotonic()
         self._farewell = min(self._farewell, now + config.LAUNCH_FAREWELL)
         for process in self._processes:
@@ -293,12 +329,15 @@ class Supervisor:
             if progress.JOINED not in process.events:
                 process.terminate()
                 self._report_latecomer(process, "was not needed any more")
-            elif now > self._farewell:
+            elif now > self._farewell and not process.spec.own_program:  # which may have more to do than to train
                 process.kill()
                 self._report_latecomer(process, f"did not end within {config.LAUNCH_FAREWELL:.0f} s")
 
     def _report_latecomer(self, process: Process, how: str) -> None:
-        """Report a worker that was not there when the run was finished: a failure where it was to write the model."""
+        """Report a worker that was missing when the run was finished.
+
+        It is a failure if that worker was to write the model.
+        """
         if is_worker_0(process):
             reason = f"{how}: the run was finished, but worker 0 had gone: {progress.WITHOUT_FINAL_MODEL}"
             self._outcome.failures.append(self._failure(process, reason))
@@ -306,13 +345,16 @@ class Supervisor:
             self._view.say(f"{process.spec.name} ({process.spec.where}) {how}: the run is finished")
 
     def _restart(self, process: Process, spec: ProcessSpec) -> None:
-        """Start a process in the place of one that has ended; its output goes on in the same file."""
+        """Start a process in the place of one that has ended; its output goes to the same file."""
         process.close()
         self._processes.remove(process)
         self._processes.append(Process(spec, process.log, self._view.process_line, self._view.say, again=True))
 
     def _await_host(self, process: Process, how: str, last: str) -> None:
-        """Start a process that has lost its connection again, as soon as its host or a spare one answers."""
+        """Plan the restart of a process that has lost its connection.
+
+        It is started again as soon as its host, or a spare one, answers.
+        """
         name = process.spec.name
         if name not in self._unreachable:
             at = time.monotonic() - self._began
@@ -328,7 +370,7 @@ class Supervisor:
         self._go_on_or_fail(process, self._replacements.elastic and process.spec.role == "worker", why)
 
     def _retry_unreachable(self) -> None:
-        """Start unreachable processes again where it is time to, and say which hosts are waited for."""
+        """Start unreachable processes again when it is time to; say which hosts are waited for."""
         if self._over or self._ending:
             return
         for spec in self._unreachable.due():
@@ -343,7 +385,14 @@ class Supervisor:
         return next(process for process in reversed(self._processes) if process.spec.name == name)
 
     def _failure(self, process: Process, how: str) -> Failure:
-        return Failure(process.spec.name, process.spec.where, how, process.log, tuple(process.last_lines))
+        return Failure(
+            process.spec.name,
+            process.spec.where,
+            how,
+            process.log,
+            tuple(process.last_lines),
+            process.failed_after_another,
+        )
 
     def _stop_endless(self) -> None:
         for process in self._processes:
@@ -366,7 +415,7 @@ class Supervisor:
         if name in self._unreachable and not (process.running and process.arrived):
             state = "away"
         elif process.running:
-            state = "training" if process.progress else "starting"
+            state = "training" if process.progress or progress.JOINED in process.events else "starting"
         elif process.told_to_end:
             state = "ended"
         elif name in self._replacements.lost:
@@ -376,25 +425,28 @@ class Supervisor:
         return WorkerRow(name, spec.host.name, spec.device, state, process.progress)
 
     def _announce(self) -> None:
-        """Say what is waited for, where nothing has been heard for some time."""
+        """Say what is waited for, if no round has been reported for some time."""
         waited_for = [process for process in self._processes if process.spec.role == "worker" and process.running]
         if not waited_for:  # before the workers start, or after they have ended
             waited_for = [process for process in self._processes if process.running]
         newest = max((process.reported for process in self._processes), default=self._began)
-        now = time.monotonic()
-        if now - max(newest, self._heard) < config.ANNOUNCE_AFTER:
-            return
-        self._heard = now
         silent = min(waited_for, key=lambda process: process.reported, default=None)
         if silent is None:
             return
+        joined = silent.spec.own_program and progress.JOINED in silent.events
+        patience = config.ANNOUNCE_AFTER if silent.progress or not joined else config.LAUNCH_PROGRAM_SILENCE
+        now = time.monotonic()
+        if now - max(newest, self._heard) < patience:
+            return
+        self._heard = now
         names = ", ".join(process.spec.name for process in waited_for)
         words = f"; {silent.spec.name} said last: {silent.last_lines[-1]}" if silent.last_lines else ""
-        self._view.say(f"no round has been reported for {now - newest:.0f} s; still running: {names}{words}")
+        what = "nothing has been printed" if silent.spec.own_program else "no round has been reported"
+        self._view.say(f"{what} for {now - newest:.0f} s; still running: {names}{words}")
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Signals end the job instead of this process."""
+        """Have signals end the job instead of this process."""
 
         def interrupt(number: int, frame: FrameType | None) -> None:
             self._hurry = bool(self._outcome.interrupted)  # the second one

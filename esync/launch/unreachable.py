@@ -1,4 +1,4 @@
-"""Processes whose hosts do not answer: when and on which host to start them again, and when to give up."""
+"""Processes whose hosts do not answer: when and where to start them again, when to give up."""
 
 import math
 import time
@@ -17,10 +17,10 @@ class UnreachableProcess:
 
     Attributes:
         spec: what the last attempt has started, or the next one will.
-        wait: the wait for it, since its connection was lost.
-        pause: seconds between the next attempt that fails and the one after it.
+        wait: the wait since its connection was lost.
+        pause: seconds to wait after the next attempt that fails.
         due: when to make the next attempt (time.monotonic); infinite while one is under way.
-        last_line: what the last attempt that has failed printed last.
+        last_line: last line of output of the last attempt that failed.
         host_answers: whether the host has answered the attempt that is under way.
     """
 
@@ -36,12 +36,12 @@ class UnreachableProcesses:
     """The processes that are unreachable, and the spare hosts that may take them.
 
     A process counts as unreachable from the loss of its connection until it has joined again. It is
-    started again on the host that it ran on, then on the spare hosts and that host by turns, with
+    started again on the host that it ran on, then on the spare hosts and its own by turns, with
     pauses that double.
 
     Args:
         plan: the job. Each of its spare hosts takes the workers of one host that does not answer.
-        limit: seconds before an unreachable process is given up.
+        limit: seconds after which an unreachable process is given up.
 
     Attributes:
         lost_hosts: hosts that the job goes on without.
@@ -61,16 +61,18 @@ class UnreachableProcesses:
 
     @property
     def workers(self) -> list[str]:
-        """The names of the workers among them."""
+        """The names of the unreachable workers."""
         return [name for name in self._processes if self._original[name].role == "worker"]
 
     def record(self, process: Process, replacement: Callable[[Process, ProcessSpec], ProcessSpec]) -> bool:
-        """Plan the next attempt for a process that has lost its connection, or whose last attempt has failed.
+        """Plan the next attempt for a process.
+
+        It has lost its connection, or its last attempt has failed.
 
         Args:
-            process: the one that has ended.
-            replacement: returns what to start in its place, given the process and where to start
-                it.
+            process: the process that has ended.
+            replacement: returns what to start in its place, given the process and how the chosen
+                host starts it.
 
         Returns:
             False where there is no time left for another attempt.
@@ -94,7 +96,7 @@ class UnreachableProcesses:
         return True
 
     def due(self) -> list[ProcessSpec]:
-        """Return what to start now."""
+        """Return the processes to start now."""
         now = time.monotonic()
         found = [each for each in self._processes.values() if each.due <= now]
         for each in found:
@@ -102,11 +104,11 @@ class UnreachableProcesses:
         return [each.spec for each in found]
 
     def host_answers(self, process: Process) -> None:
-        """Note that the host of a process that was started again has answered; the process has yet to join."""
+        """Note that the host of a restarted process has answered; the process has yet to join."""
         self._processes[process.spec.name].host_answers = True
 
     def rejoined(self, process: Process) -> float:
-        """Note that a process has joined again, and return for how many seconds it was unreachable."""
+        """Note that a process has joined again; return for how many seconds it was unreachable."""
         host, original = process.spec.host.name, self._original[process.spec.name].host.name
         self._reached.add(host)
         if host != original:
@@ -114,7 +116,7 @@ class UnreachableProcesses:
         return self._processes.pop(process.spec.name).wait.lasted
 
     def give_up(self, name: str) -> str:
-        """Stop trying to reach a process, and return why, in words that follow its name."""
+        """Stop trying to reach a process; return why, in words that follow its name."""
         unreachable = self._processes.pop(name)
         self.lost_hosts |= {unreachable.spec.host.name, self._original[name].host.name}
         said = f"; ssh said last: {unreachable.last_line}" if unreachable.last_line else ""
@@ -124,7 +126,10 @@ class UnreachableProcesses:
         )
 
     def give_up_all(self) -> list[str]:
-        """Stop trying to reach any of them, since nobody needs them any more, and return the names of the workers."""
+        """Stop trying to reach all of them, since they are no longer needed.
+
+        Returns the names of the workers.
+        """
         workers = self.workers
         for name in list(self._processes):
             self.give_up(name)
@@ -135,7 +140,7 @@ class UnreachableProcesses:
         self._processes.pop(name, None)
 
     def announcements(self) -> list[str]:
-        """Return which hosts are waited for, a sentence for each one where it is time to say so."""
+        """Return a sentence for each host that is waited for, when it is time to say so."""
         names: dict[str, list[str]] = {}
         for name, each in self._processes.items():
             if not each.host_answers:
@@ -149,7 +154,10 @@ class UnreachableProcesses:
         return found
 
     def _next_place(self, spec: ProcessSpec) -> ProcessSpec:
-        """Return where to start a process whose host has not answered: on its own host and spare hosts by turns."""
+        """Return where to start a process whose host has not answered.
+
+        Its own host and the spare hosts have their turns.
+        """
         original = self._original[spec.name]
         home = original.host.name
         if spec.host.name not in self._reached:

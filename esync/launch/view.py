@@ -1,4 +1,4 @@
-"""Views of a running job: a live table on a terminal, a line every few seconds elsewhere, or nothing."""
+"""Views of a running job: a live table on a terminal, lines elsewhere, or nothing."""
 
 import sys
 import time
@@ -16,40 +16,40 @@ REFRESH = 0.25
 
 
 class LaunchView(Protocol):
-    """Shows a running job; the supervisor calls it."""
+    """Shows a running job, as the supervisor tells it to."""
 
     def show(self, rows: Sequence[WorkerRow]) -> None:
-        """Show the workers as they are now; called several times a second."""
+        """Show the workers' state; called several times a second."""
 
     def say(self, text: str) -> None:
         """Show a message."""
 
     def process_line(self, name: str, text: str) -> None:
-        """Take a line that a process has printed, which is in its log already."""
+        """Take a line that a process has printed; it is in the process's log already."""
 
     def close(self) -> None:
-        """End the view when the job is over."""
+        """End the view; called when the job is over."""
 
 
 class QuietView:
-    """Shows no progress."""
+    """Shows messages, but no progress."""
 
     def show(self, rows: Sequence[WorkerRow]) -> None:
-        """Do nothing."""
+        """Show nothing."""
 
     def say(self, text: str) -> None:
         """Print the message to standard error."""
         print(text, file=sys.stderr, flush=True)
 
     def process_line(self, name: str, text: str) -> None:
-        """Do nothing."""
+        """Show nothing."""
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing: nothing is open."""
 
 
 class LineView(QuietView):
-    """A line every few seconds, for files and for other programs."""
+    """Prints a line every few seconds, for files and for other programs."""
 
     def __init__(self, every: float = config.LAUNCH_LINE_EVERY) -> None:
         self._every = every
@@ -57,7 +57,7 @@ class LineView(QuietView):
         self._states: list[str] = []
 
     def show(self, rows: Sequence[WorkerRow]) -> None:
-        """Print when it is time, and when the state of a worker has changed."""
+        """Print a line when it is time to, or when the state of a worker has changed."""
         now = time.monotonic()
         states = [row.state for row in rows]
         if now - self._shown >= self._every or (states != self._states and now - self._shown >= 1):
@@ -66,7 +66,7 @@ class LineView(QuietView):
 
 
 class FollowView(LineView):
-    """What the processes print, with their names in front, between the lines."""
+    """Prints, between the lines, what the processes print, with their names in front."""
 
     def process_line(self, name: str, text: str) -> None:
         """Print the line."""
@@ -74,7 +74,7 @@ class FollowView(LineView):
 
 
 class TableView:
-    """A table that is drawn anew, on a terminal."""
+    """Shows a table that is redrawn, on a terminal."""
 
     def __init__(self, console: Console, title: str) -> None:
         self._title = title
@@ -84,7 +84,7 @@ class TableView:
         self._live.start()
 
     def show(self, rows: Sequence[WorkerRow]) -> None:
-        """Draw the table, if it is time to."""
+        """Redraw the table when it is time to."""
         self._rows = rows
         if time.monotonic() - self._shown >= REFRESH:
             self._draw()
@@ -94,10 +94,10 @@ class TableView:
         self._live.console.print(text, markup=False, highlight=False)
 
     def process_line(self, name: str, text: str) -> None:
-        """Do nothing."""
+        """Show nothing."""
 
     def close(self) -> None:
-        """Leave the table as it is now."""
+        """Draw the table for the last time, and leave it on the screen."""
         self._draw()
         self._live.stop()
 
@@ -107,7 +107,7 @@ class TableView:
 
 
 def choose(title: str, quiet: bool, follow: bool = False) -> LaunchView:
-    """Return the view that fits the output, or one that shows what the processes print."""
+    """Return the view that the options ask for, or the one that suits the output."""
     console = Console()
     if follow:
         return FollowView()

@@ -1,4 +1,4 @@
-"""Read YAML with the line of every key, so that errors name the line."""
+"""Read YAML with the line of every key, so that errors can name it."""
 
 import re
 import reprlib
@@ -10,9 +10,9 @@ import yaml
 
 from ..runtime.errors import ExpectedError
 
-#: What a file may stand for when its aliases are written out.
+#: Largest number of values in a file, with its aliases expanded.
 MOST_VALUES = 1_000_000
-#: NUL, and halves of UTF-16 pairs, which an escape can put into a text.
+#: NUL and lone UTF-16 surrogates, which an escape can put into a text.
 NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 80
@@ -22,7 +22,10 @@ Place = tuple[str, ...]
 
 
 class _Loader(yaml.SafeLoader):
-    """YAML 1.1 takes 1e-3 for text; people who write learning rates do not."""
+    """A loader that reads 1e-3 as a number, as people who write learning rates mean it.
+
+    YAML 1.1 takes it for text.
+    """
 
 
 _Loader.add_implicit_resolver(
@@ -31,14 +34,19 @@ _Loader.add_implicit_resolver(
 
 
 class DescriptionError(ExpectedError):
-    """The description cannot be used; every line of the message names the file, the line, the key and what is wrong."""
+    """Raised when a description cannot be used.
+
+    Every line of the message names the file, the line and the key, and says what is wrong.
+    """
+
+    exit_code = 2
 
 
 def value(text: str) -> Any:
-    """Return the value that a text stands for in a description.
+    """Return the value that a text has in a description.
 
     Raises:
-        DescriptionError: it is no YAML text.
+        DescriptionError: the text is not YAML.
     """
     try:
         loader = _Loader(text)
@@ -49,11 +57,15 @@ def value(text: str) -> Any:
         return loader.construct_document(root)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else error
-        raise DescriptionError(f"{shown(text)}: no YAML text: {problem}") from None
+        raise DescriptionError(f"{shown(text)}: not valid YAML: {problem}") from None
 
 
 def load(path: Path) -> tuple[Any, dict[Place, int]]:
-    """Return the content of a file, and the line of each value in it."""
+    """Return the content of a file, and the line of each value in it.
+
+    Raises:
+        DescriptionError: the file cannot be read, or is not YAML.
+    """
     try:
         loader = _Loader(path.read_text(encoding="utf-8"))
         root = loader.get_single_node()
@@ -67,18 +79,24 @@ def load(path: Path) -> tuple[Any, dict[Place, int]]:
         mark = error.problem_mark or error.context_mark
         raise DescriptionError(f"{path}{f':{mark.line + 1}' if mark else ''}: {error.problem or error}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
-        raise DescriptionError(f"{path}: no YAML text: {error}") from None
+        raise DescriptionError(f"{path}: not valid YAML: {error}") from None
 
 
 def _lines(source: Path | str, root: yaml.Node) -> dict[Place, int]:
-    """Return the line of each place at and below a node, which is checked; `source` is what errors name."""
+    """Check a node, and return the line of each place at and below it.
+
+    `source` is what errors name.
+    """
     if _expanded_size(root, {}) > MOST_VALUES:
         raise DescriptionError(f"{source}: its aliases (*name) stand for more than {MOST_VALUES:,} values")
     return dict(_places(source, root, (), set()))
 
 
 def _expanded_size(node: yaml.Node, known: dict[int, int]) -> int:
-    """How many values a node stands for when every alias is written out; one that leads back to itself counts once."""
+    """Return how many values a node holds when every alias is expanded.
+
+    An alias that leads back to itself counts once.
+    """
     if id(node) not in known:
         known[id(node)] = 1
         children = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
@@ -88,16 +106,16 @@ def _expanded_size(node: yaml.Node, known: dict[int, int]) -> int:
 
 
 def _check_text(path: Path | str, node: yaml.Node, place: Place) -> None:
-    """No file name, variable or word of a command line can hold such a character."""
+    """Refuse characters that no file name, variable or word of a command line can hold."""
     if isinstance(node, yaml.ScalarNode) and (wrong := NO_TEXT.search(node.value)):
         where = dotted(place).encode(errors="backslashreplace").decode().replace("\0", r"\x00")
         raise DescriptionError(
-            f"{path}:{node.start_mark.line + 1}: {where}: {shown(node.value)} holds {wrong[0]!r}, which is no character"
+            f"{path}:{node.start_mark.line + 1}: {where}: {shown(node.value)} holds {wrong[0]!r}, which is invalid"
         )
 
 
 def _places(path: Path | str, node: yaml.Node, place: Place, seen: set[int]) -> Iterator[tuple[Place, int]]:
-    """All places at and below a node with their lines; a key that stands twice is an error."""
+    """Yield all places at and below a node with their lines, and refuse duplicate keys."""
     yield place, node.start_mark.line + 1
     _check_text(path, node, place)
     if id(node) in seen:  # an alias that may lead back here
@@ -112,18 +130,18 @@ def _places(path: Path | str, node: yaml.Node, place: Place, seen: set[int]) -> 
             name, line = str(key.value), key.start_mark.line + 1
             _check_text(path, key, (*place, name))
             if name in keys:
-                raise DescriptionError(f"{path}:{line}: {dotted((*place, name))}: this key stands there twice")
+                raise DescriptionError(f"{path}:{line}: {dotted((*place, name))}: this key occurs twice")
             keys.add(name)
             yield from _places(path, value, (*place, name), seen)
             yield (*place, name), line
 
 
 def shown(value: object) -> str:
-    """A value of a description in an error message: as Python writes it, the middle left out where that is long."""
+    """Return a value for an error message: as Python writes it, with long ones abridged."""
     return _REPR.repr(value)
 
 
 def dotted(place: Place) -> str:
-    """workers[2].device."""
+    """Return a place as text, such as workers[2].device."""
     text = "".join(f"[{part}]" if part.isdecimal() else f".{part}" for part in place)
     return text.removeprefix(".")

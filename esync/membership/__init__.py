@@ -1,4 +1,4 @@
-"""Membership and liveness: which processes belong to the cluster, and which of them are still there.
+"""Membership and liveness: which processes belong to the cluster, and which are still alive.
 
 Nobody tells a process that another one has died, but the connections to it end. `connections` asks
 the kernel about them, `names` looks up hosts, `peers` tells which known processes this one is

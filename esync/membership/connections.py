@@ -1,8 +1,8 @@
-"""TCP connections of this process, asked of the kernel: bytes that really went over the wire, and who is there.
+"""The TCP connections of this process, as the kernel knows them: peers, and bytes on the wire.
 
 ps-lite and the HTTP client keep their sockets to themselves, but every open file of a process is
-listed in /proc/self/fd, and TCP_INFO tells the rest. Linux only; elsewhere, and on kernels that do
-not count, nothing is found.
+listed in /proc/self/fd, and TCP_INFO tells the rest. This is Linux only; elsewhere, and on kernels
+that do not count, nothing is found.
 """
 
 import contextlib
@@ -37,12 +37,12 @@ class Connection:
     """One TCP connection.
 
     Attributes:
-        inode: names the socket as long as it exists.
+        inode: identifies the socket as long as it exists.
         here: this side's address and port.
         there: the other side's.
         established: whether both sides are there.
         sent: payload bytes that the other side has acknowledged.
-        received: payload bytes.
+        received: payload bytes received.
     """
 
     inode: int
@@ -54,20 +54,23 @@ class Connection:
 
 
 def connections() -> list[Connection]:
-    """The TCP connections of this process to other ones; ps-lite also connects to itself, which is left out."""
+    """Return the TCP connections of this process to other ones.
+
+    ps-lite also connects to itself; such connections are left out.
+    """
     found = list(_connections())
     ends = {connection.here for connection in found}
     return [connection for connection in found if connection.there not in ends]
 
 
 def outgoing() -> list[Connection]:
-    """The connections that this process has opened itself; strangers cannot add to these."""
+    """Return the connections that this process has opened itself; strangers cannot add to these."""
     ports = listening()
     return [connection for connection in connections() if connection.here[1] not in ports]
 
 
 def _descriptors() -> Collection[int]:
-    """Numbers that may be open files of this process."""
+    """Return numbers that may be open files of this process."""
     try:
         return [int(name) for name in os.listdir("/proc/self/fd")]
     except FileNotFoundError:
@@ -79,11 +82,11 @@ def _descriptors() -> Collection[int]:
 
 
 class TCPSocket:
-    """A TCP socket of this process, asked in C: it may belong to ps-lite, or to the user's program.
+    """A TCP socket of this process, by its number; it may be ps-lite's, or the user's program's.
 
-    Neither a duplicate nor a Python socket is made of it. A duplicate fails when the table of open
-    files is full, and a Python socket takes on socket.setdefaulttimeout, which makes the original
-    one non-blocking too.
+    It is asked in C: neither a duplicate nor a Python socket is made of it. A duplicate fails when
+    the table of open files is full, and a Python socket takes on socket.setdefaulttimeout, which
+    makes the original one non-blocking too.
     """
 
     def __init__(self, number: int) -> None:
@@ -91,7 +94,9 @@ class TCPSocket:
 
     @classmethod
     def all(cls, but: Collection[int] = ()) -> "Iterator[TCPSocket]":
-        """Every one that is open now; one that is closed meanwhile raises OSError when it is asked.
+        """Yield every TCP socket that is open now.
+
+        One that is closed meanwhile raises OSError when it is asked.
 
         Args:
             but: inodes of sockets that are left out, which costs a fifth of asking them.
@@ -112,17 +117,17 @@ class TCPSocket:
 
     @property
     def listens(self) -> bool:
-        """Whether others connect to it."""
+        """Whether it is a listening socket."""
         return bool(self.integer(socket.SOL_SOCKET, socket.SO_ACCEPTCONN))
 
     def option(self, level: int, option: int, size: int) -> bytes:
-        """What getsockopt answers."""
+        """Return the bytes that getsockopt returns."""
         buffer, length = ctypes.create_string_buffer(size), ctypes.c_uint32(size)
         _check(_libc.getsockopt(self.number, level, option, buffer, ctypes.byref(length)))
         return buffer.raw[: length.value]
 
     def integer(self, level: int, option: int) -> int:
-        """What getsockopt answers where that is an int."""
+        """Return the int that getsockopt returns."""
         return int(_INT.unpack(self.option(level, option, _INT.size))[0])
 
     def set(self, level: int, option: int, value: int) -> None:
@@ -131,36 +136,38 @@ class TCPSocket:
 
     @property
     def inode(self) -> int:
-        """Names the socket as long as it exists."""
+        """Inode of the socket, which identifies it as long as it exists."""
         return os.fstat(self.number).st_ino
 
     @property
     def received(self) -> int:
-        """Payload bytes; 0 where the kernel does not count."""
+        """Payload bytes received; 0 where the kernel does not count."""
         info = self.option(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
         return int(_BYTES_RECEIVED.unpack_from(info.ljust(_TCP_INFO_SIZE, b"\0"), _RECEIVED_OFFSET)[0])
 
     def attach_filter(self, program: Sequence[tuple[int, int, int, int]]) -> None:
-        """Have a program of classic BPF look at every segment that arrives, also on connections accepted from now on.
+        """Have a program of classic BPF look at every segment that arrives.
+
+        The filter is also on connections accepted from now on.
 
         Args:
-            program: code, jump if true, jump if false, operand; it returns 0 for what is to be
-                dropped.
+            program: instructions (code, jump if true, jump if false, operand); it returns 0 for a
+                segment that is to be dropped.
         """
         instructions = ctypes.create_string_buffer(b"".join(_BPF.pack(*each) for each in program))
         header = _BPF_PROGRAM.pack(len(program), ctypes.addressof(instructions))
         _check(_libc.setsockopt(self.number, socket.SOL_SOCKET, _SO_ATTACH_FILTER, header, len(header)))
 
     def detach_filter(self) -> None:
-        """Let everything pass; OSError where there is no filter."""
+        """Remove the filter; OSError if there is none."""
         self.set(socket.SOL_SOCKET, _SO_DETACH_FILTER, 0)
 
     def here(self) -> Address:
-        """This end, as host and port (getsockname)."""
+        """Return this end, as host and port (getsockname)."""
         return self._name(_libc.getsockname)
 
     def there(self) -> Address:
-        """The other end, as host and port (getpeername)."""
+        """Return the other end, as host and port (getpeername)."""
         return self._name(_libc.getpeername)
 
     def _name(self, call: Any) -> Address:
@@ -200,7 +207,7 @@ def _connections() -> Iterator[Connection]:
 
 
 def listening() -> set[int]:
-    """The TCP ports that this process listens on."""
+    """Return the TCP ports that this process listens on."""
     ports = set()
     for each in TCPSocket.all():
         with contextlib.suppress(OSError):
@@ -210,12 +217,12 @@ def listening() -> set[int]:
 
 
 def keep_alive(idle: int, interval: int, count: int, among: Collection[Address]) -> None:
-    """Have the kernel find out about other machines that are gone without a word.
+    """Have the kernel detect other machines that have vanished without a word.
 
     Args:
-        idle: seconds without a sign of the other side before it is asked for one.
-        interval: seconds between two questions.
-        count: questions without an answer after which the connection has ended.
+        idle: seconds without a sign of the other side before it is probed.
+        interval: seconds between two probes.
+        count: probes without an answer after which the connection has ended.
         among: addresses, the other side's or this one's, of the connections that are meant.
     """
     options = {
@@ -234,7 +241,7 @@ def keep_alive(idle: int, interval: int, count: int, among: Collection[Address])
 
 
 def reset(inodes: Collection[int]) -> None:
-    """Abort connections of this process, named by their inodes, whoever looks after them.
+    """Abort connections of this process, given by their inodes, whichever code owns them.
 
     Connecting a TCP socket to no address aborts its connection (connect(2)). After shutdown(2) the
     other side could go on sending, and whoever reads would never come to the end.
@@ -247,14 +254,17 @@ def reset(inodes: Collection[int]) -> None:
 
 
 def raise_file_limit() -> None:
-    """Let this process have as many files, and so connections, as it may: the usual limit is 1,024."""
+    """Allow this process as many open files, and so connections, as the hard limit permits.
+
+    The usual soft limit is 1,024.
+    """
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class TrafficMeter:
-    """Adds up what this process has sent and received over TCP, connections that have been closed included."""
+    """Adds up what this process has sent and received over TCP, on closed connections, too."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, int]] = {}
@@ -262,7 +272,10 @@ class TrafficMeter:
         self.take()
 
     def take(self) -> tuple[int, int]:
-        """Bytes sent and received since the last call (the first call: since the meter was made)."""
+        """Return the bytes sent and received since the last call.
+
+        The first call counts from when the meter was made.
+        """
         for connection in connections():
             self._seen[connection.inode] = (connection.sent, connection.received)
         sent = sum(counts[0] for counts in self._seen.values())

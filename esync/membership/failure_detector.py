@@ -1,4 +1,4 @@
-"""The failure detector: who is gone, concluded from one look after the other at who is there."""
+"""The failure detector, which concludes from repeated looks which peers are gone."""
 
 import math
 from collections.abc import Collection
@@ -23,16 +23,16 @@ class FailureDetector(Generic[P]):
         self._deadlines: dict[P, float] = {}  # when a peer counts as gone; infinite while it is there
 
     def __len__(self) -> int:
-        """Return how many peers have been seen or are expected."""
+        """Return the number of peers that have been seen or are expected."""
         return len(self._deadlines)
 
     @property
     def absent(self) -> list[P]:
-        """The peers that were not there at the last look, whether they count as gone or not yet."""
+        """The peers that were missing at the last look, whether or not they count as gone yet."""
         return [peer for peer, deadline in self._deadlines.items() if deadline < math.inf]
 
     def expect(self, peer: P, until: float) -> None:
-        """Count a peer that has not been seen yet as gone if it is not seen by then, either."""
+        """Count a peer that has never been seen as gone if it is not seen by then."""
         self._deadlines.setdefault(peer, until)
 
     def missing(self, peer: P, now: float) -> float:
@@ -40,7 +40,7 @@ class FailureDetector(Generic[P]):
         return max(0.0, now - (self._deadlines[peer] - self._grace))
 
     def forget(self, peer: P) -> None:
-        """Stop missing a peer, until it is seen again."""
+        """Forget a peer until it is seen again."""
         self._deadlines.pop(peer, None)
 
     def keep(self, peers: Collection[P]) -> None:

@@ -32,7 +32,7 @@ class Activity:
 
 
 class Heartbeats:
-    """The thread, which starts with the first activity.
+    """Sends heartbeats in a thread, which starts with the first activity.
 
     Args:
         every: seconds between two heartbeats.
@@ -47,7 +47,7 @@ class Heartbeats:
 
     @contextmanager
     def during(self, what: str, beat: Callable[[], None]) -> Iterator[None]:
-        """Call `beat` again and again while the body of a with statement runs, for no longer than the limit.
+        """Call `beat` again and again within a with statement, for no longer than the limit.
 
         Args:
             what: what the body does, for the warning that it takes longer than that.

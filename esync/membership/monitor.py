@@ -22,12 +22,12 @@ log = logging.getLogger(__name__)
 
 P = TypeVar("P", bound=Hashable)
 
-#: What a worker calls the scheduler, in front of its address.
+#: The scheduler's name in messages, in front of its address.
 SCHEDULER = "the scheduler"
 #: Seconds between two looks.
 TICK = 0.25
-#: The same before everyone has come: shorter than any process takes from its first connection to
-#: its end.
+#: Seconds between two looks before everyone has come: shorter than any process takes from its
+#: first connection to its end.
 ARRIVAL_TICK = 0.03
 #: Seconds between a worker's last message and its end: the logs of the last rounds are still being
 #: written.
@@ -39,9 +39,9 @@ class Arrival:
     """The wait for all processes of a cluster.
 
     Attributes:
-        everyone: how many other processes belong to the cluster.
-        watchdog: says who is missing.
-        wait: what it says.
+        everyone: number of other processes that belong to the cluster.
+        watchdog: warns about who is missing.
+        wait: the wait that it watches.
     """
 
     everyone: int
@@ -50,14 +50,14 @@ class Arrival:
 
 
 class Monitor(threading.Thread, Generic[P]):
-    """Looks again and again at who is there.
+    """Looks again and again at which peers are connected.
 
     Args:
         present: returns the peers that are connected now, each under the same name at every call.
         grace: seconds without a connection before a peer counts as gone.
-        lost: called in this thread, once, with the peers that are gone and with how many are left;
-            returns whether that was it. False: it goes on, and is called again at the next look at
-            which somebody is gone.
+        lost: called in this thread with the peers that are gone and the number of those that are
+            left. Where it returns True, the thread ends; where it returns False, it is called again
+            at the next look at which somebody is gone.
         arrival: nobody counts as gone before so many have been there (not all at one time, if the
             run fails at once).
     """
@@ -79,11 +79,11 @@ class Monitor(threading.Thread, Generic[P]):
             arrival.watchdog.begin(arrival.wait)
 
     def close(self) -> None:
-        """Stop watching: from now on everybody may go."""
+        """Stop watching: from now on any peer may leave."""
         self._closed.set()
 
     def run(self) -> None:
-        """Watch until somebody is lost, or until `close`."""
+        """Watch until `lost` returns True, or until `close`."""
         if self._arrival is not None:
             self._await(self._arrival)
         while not self._closed.is_set():
@@ -93,12 +93,15 @@ class Monitor(threading.Thread, Generic[P]):
             self._closed.wait(TICK)
 
     def look(self, now: float) -> list[P]:
-        """Take one look; the peers that are gone."""
+        """Take one look; return the peers that are gone."""
         with self._looking:
             return self._detector.look(self._present(), now)
 
     def absent(self) -> list[P]:
-        """Take one more look, from any thread: the peers that have no connection now, gone or not yet."""
+        """Take one more look; return the peers without a connection now, gone or not yet.
+
+        It may be called in any thread.
+        """
         with self._looking:
             self._detector.look(self._present(), time.monotonic())
             return self._detector.absent
@@ -133,12 +136,12 @@ def monitor_servers(
     lost: Callable[[str], None],
     grace: float | None = None,
 ) -> Monitor[str]:
-    """Return a monitor of the processes that a worker cannot do without, which is to be started.
+    """Return a monitor of the processes that a worker depends on; the caller starts it.
 
     Args:
-        scheduler: where it listens.
-        servers: where each parameter server listens.
-        lost: called in the monitor's thread, once for each that is gone, in words.
+        scheduler: address at which the scheduler listens.
+        servers: address at which each parameter server listens.
+        lost: called in the monitor's thread, once for each process that is gone, with its name.
         grace: seconds without a connection before it counts as gone; None: config.PEER_GONE.
     """
     servers = list(servers)
@@ -167,22 +170,24 @@ def monitor_cluster(
     arrival: Arrival,
     patience: Callable[[], float] = lambda: 0.0,
 ) -> Monitor[P]:
-    """Return a monitor of a whole cluster, for its servers and its scheduler, which is to be started.
+    """Return a monitor of a whole cluster, for its servers and its scheduler.
+
+    The caller starts it.
 
     Args:
         present: returns the peers that are connected now, each under the same name at every call.
-        least: with so many or fewer peers left, this process is alone.
+        least: this process is alone when that many peers or fewer are left.
         grace: seconds without a connection before a peer counts as gone.
         alone: ends the process; called in the monitor's thread.
         arrival: the wait for all of them.
-        patience: returns the seconds that this process waits, alone, for newcomers.
+        patience: returns the seconds that this process waits, alone, for replacements.
     """
 
     def report(gone: list[P], left: int) -> bool:
-        deserted = left <= least and monitor.missing(gone[-1]) >= patience()
-        if deserted:
+        over = left <= least and monitor.missing(gone[-1]) >= patience()
+        if over:
             alone()
-        return deserted
+        return over
 
     monitor = Monitor(present, grace, report, arrival)
     return monitor

@@ -1,4 +1,4 @@
-"""Host names and the addresses that the kernel knows them by, looked up without keeping anybody waiting.
+"""Host names and their addresses, looked up without keeping anybody waiting.
 
 A name server that is away for a while delays a job and does not end it: a name that cannot be
 resolved is looked up again and again.
@@ -14,7 +14,7 @@ RESOLVERS, RESOLVE_EVERY = 4, 1.0
 
 
 def is_address(host: str) -> bool:
-    """Whether a host is given by its IPv4 address, as the kernel writes it."""
+    """Return whether a host is given by its IPv4 address, as the kernel writes it."""
     try:
         return socket.inet_ntoa(socket.inet_pton(socket.AF_INET, host)) == host
     except (OSError, ValueError):  # ValueError: there is a NUL in it
@@ -56,13 +56,13 @@ class Lookup:
         self._again_at = 0.0
 
     def addresses(self) -> list[str]:
-        """Return the addresses, the preferred one first; none as long as they are not known. Does not wait."""
+        """Return the addresses, the preferred one first, or none while they are unknown."""
         if not self._found:
             self._go_on()
         return self._found
 
     def cancel(self) -> None:
-        """Give up what has not begun yet."""
+        """Cancel a lookup that has not begun yet."""
         if self._running is not None:
             self._running.cancel()
 

@@ -1,4 +1,4 @@
-"""Peers, known by where they listen, and to which of them this process is connected."""
+"""Peers, known by the addresses at which they listen, and whether this process is connected."""
 
 from collections.abc import Callable, Collection
 from typing import Generic, TypeVar
@@ -11,20 +11,23 @@ P = TypeVar("P")
 
 
 def established(among: Collection[Address]) -> set[Address]:
-    """Return to whom this process is connected, and have the kernel keep an eye on the connections to `among`."""
+    """Return the addresses that this process is connected to.
+
+    Besides, have the kernel keep connections to `among` alive.
+    """
     keep_alive(*config.KEEP_ALIVE, among=among)
     return {connection.there for connection in connections() if connection.established}
 
 
 class Peers(Generic[P]):
-    """Knows where peers listen. For one thread.
+    """Knows where peers listen, and which of them this process is connected to. For one thread.
 
     Only connections to these places count, and only they are kept alive: what else the user's
     program is connected to is its own business.
 
     Args:
-        established: takes the addresses of the peers; the addresses that this process is connected
-            to.
+        established: takes the addresses of the peers, and returns those that this process is
+            connected to.
     """
 
     def __init__(self, established: Callable[[Collection[Address]], Collection[Address]] = established) -> None:
@@ -32,12 +35,12 @@ class Peers(Generic[P]):
         self._places: dict[P, tuple[Lookup, int]] = {}
 
     def add(self, peer: P, host: str, port: int) -> None:
-        """Watch out for a peer, from now on at this place only."""
+        """Watch a peer, from now on at this place only."""
         self.discard(peer)
         self._places[peer] = (Lookup(host), port)
 
     def discard(self, peer: P) -> None:
-        """Watch out for a peer no more."""
+        """Stop watching a peer."""
         if peer in self._places:
             self._places.pop(peer)[0].cancel()
 
@@ -51,10 +54,11 @@ class Peers(Generic[P]):
 
 
 class OutgoingConnections:
-    """Tells where the connections lead that this process has opened, and keeps those alive. For one thread.
+    """Finds the connections that this process has opened, and keeps them alive. For one thread.
 
     Attributes:
-        there: to whom such a connection was established at the last look; for any thread.
+        there: addresses to which such a connection was established at the last look; for any
+            thread.
     """
 
     def __init__(self) -> None:
@@ -62,7 +66,7 @@ class OutgoingConnections:
         self.there: frozenset[Address] = frozenset()
 
     def connected(self) -> set[Address]:
-        """Return to whom such a connection is established."""
+        """Return the addresses to which such a connection is established."""
         found = {each.inode: each.there for each in outgoing() if each.established}
         there = set(found.values())
         if not found.keys() <= self._kept:

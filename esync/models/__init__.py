@@ -1,8 +1,6 @@
-"""Networks: built by name (`networks`), made fast on CPUs (`depthwise`), saved at the end (`export`).
+"""Networks: named, built, made faster on CPUs, and exported at the end.
+
+See `names`, which needs no MXNet, `networks`, `group_norm`, `depthwise` and `export`.
 
 May import `runtime`.
 """
-
-from .networks import MODELS, build
-
-__all__ = ["MODELS", "build"]

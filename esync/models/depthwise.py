@@ -1,9 +1,9 @@
 """Speed up depthwise convolutions on CPUs where the map is smaller than the kernel.
 
-MobileNet's last ones see maps of 2 × 2 and 1 × 1 when images have 28 × 28 pixels. oneDNN has no
-vectorized gradient of their weights there and multiplies a small matrix per image and channel,
-which takes a third of the whole iteration. The same convolution of an input that was padded
-beforehand is vectorized.
+With images of 28 × 28 pixels, MobileNet's last convolutions see maps of 2 × 2 and 1 × 1. oneDNN has
+no vectorized gradient of the weights for these. It multiplies a small matrix for each image and
+channel, which takes a third of the iteration. The same convolution of an input that was padded
+before is vectorized.
 """
 
 from typing import Any
@@ -12,17 +12,19 @@ from ..runtime.mxnet_import import mx
 
 
 def pad_beforehand(net: Any, shape: tuple[int, ...]) -> int:
-    """Pad such convolutions by a separate operator: the same outputs and gradients but for rounding.
+    """Pad the input of such convolutions by a separate operator.
+
+    Outputs and gradients stay the same, except for rounding.
 
     Parameters, their names and the names of blocks stay as they are. Call `net.hybridize`
     afterwards.
 
     Args:
         net: an initialized network whose shapes are known.
-        shape: of its input, (images, channels, height, width).
+        shape: shape of its input, (images, channels, height, width).
 
     Returns:
-        the number of convolutions that do so now.
+        The number of convolutions that were changed.
     """
     outputs = net(mx.sym.var("data")).get_internals()
     sizes = dict(zip(outputs.list_outputs(), outputs.infer_shape(data=shape)[1], strict=True))
@@ -39,7 +41,7 @@ def _depthwise(block: Any) -> bool:
 
 
 def _smaller_than_kernel(conv: Any, size: tuple[int, ...]) -> bool:
-    """Return whether an output of that size comes from an input smaller than the kernel, at the most."""
+    """Return whether an output of that size implies an input smaller than the kernel."""
     stride, pad = conv._kwargs["stride"], conv._kwargs["pad"]
     return all(size[axis] * stride[axis] - 1 < 2 * pad[axis] for axis in (0, 1))
 

@@ -1,19 +1,24 @@
-"""Networks by name, with the input size that each of them needs."""
+"""Networks by name, with their input sizes, and networks that a user's functions make."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ..runtime import user_functions
 from ..runtime.mxnet_import import mx
+from ..runtime.user_code import UserCodeError, readable_errors
 from .depthwise import pad_beforehand
+from .names import GROUP, SCALABLE, SUFFIX, NetworkName, parse_network
 
 
-def resize(images: Any, size: int) -> Any:
-    """Resize an NDArray batch (n, channels, height, width) to (n, channels, size, size); returned as is if it fits.
+def resize(images: Any, size: int | None) -> Any:
+    """Resize a batch (n, channels, height, width) to (n, channels, size, size).
+
+    A batch that has this size already is returned as it is, and so is every batch if size is None.
 
     Pixel centres are aligned (align_corners=False), as in OpenCV's and Gluon's linear resizing.
     """
-    if images.shape[2:] == (size, size):
+    if size is None or images.shape[2:] == (size, size):
         return images
     return mx.nd.contrib.BilinearResize2D(images, height=size, width=size, align_corners=False)
 
@@ -23,25 +28,51 @@ class NetworkEntry:
     """A network that can be trained.
 
     Attributes:
-        build: makes it, not initialized; called with the number of classes.
+        build: called with the number of classes, and by name with the `width` if the network is one
+            of `names.SCALABLE`, and with the `norm_layer` if it is not batch norm; returns the
+            network, not initialized.
         size: height and width of its input, in pixels.
     """
 
-    build: Callable[[int], Any]
+    build: Callable[..., Any]
     size: int = 28
 
 
-def _from_gluoncv(name: str) -> Callable[[int], Any]:
-    def build(classes: int) -> Any:
+def _from_gluoncv(name: str) -> Callable[..., Any]:
+    def build(classes: int, **options: Any) -> Any:
         from gluoncv.model_zoo import get_model  # imported late: it takes seconds
 
-        return get_model(name, classes=classes, pretrained=False)
+        return get_model(name, classes=classes, pretrained=False, **options)
+
+    return build
+
+
+def _resnet(version: int, layers: int) -> Callable[..., Any]:
+    """Return what builds a ResNet of gluoncv, whose channels can be multiplied by a width."""
+
+    def build(classes: int, width: float, **options: Any) -> Any:
+        from gluoncv.model_zoo import resnet
+
+        kind, numbers, channels = resnet.resnet_spec[layers]
+        block = resnet.resnet_block_versions[version - 1][kind]
+        channels = [round(each * width) for each in channels]
+        return resnet.resnet_net_versions[version - 1](block, numbers, channels, classes=classes, **options)
+
+    return build
+
+
+def _mobilenet(version: int) -> Callable[..., Any]:
+    def build(classes: int, width: float, **options: Any) -> Any:
+        from gluoncv.model_zoo import mobilenet
+
+        make = mobilenet.get_mobilenet if version == 1 else mobilenet.get_mobilenet_v2
+        return make(width, classes=classes, **options)
 
     return build
 
 
 def _lenet(classes: int) -> Any:
-    """LeNet-5 with ReLU and max pooling: small, no batch norm; for tests and quick looks."""
+    """Return LeNet-5 with ReLU and max pooling: small, without batch norm, for tests."""
     nn = mx.gluon.nn
     net = nn.HybridSequential(prefix="lenet_")
     with net.name_scope():
@@ -59,7 +90,10 @@ def _lenet(classes: int) -> Any:
 
 
 def _mlp(classes: int) -> Any:
-    """One hidden layer of 64: the least that learns Fashion-MNIST to 0.85; for experiments of many runs."""
+    """Return a network with one hidden layer of 64, for experiments of many runs.
+
+    It is the smallest that learns Fashion-MNIST to 0.85.
+    """
     nn = mx.gluon.nn
     net = nn.HybridSequential(prefix="mlp_")
     with net.name_scope():
@@ -67,21 +101,24 @@ def _mlp(classes: int) -> Any:
     return net
 
 
-def _cifar_resnet32(classes: int) -> Any:
-    """ResNet-32 of He et al. (2016), Table 6, from gluoncv's parts, which name 20, 56 and 110 layers only."""
+def _cifar_resnet32(classes: int, **options: Any) -> Any:
+    """Return ResNet-32 of He et al. (2016), Table 6, from gluoncv's parts.
+
+    Gluoncv itself names only those of 20, 56 and 110 layers.
+    """
     from gluoncv.model_zoo.cifarresnet import get_cifar_resnet
 
-    return get_cifar_resnet(1, 32, classes=classes)
+    return get_cifar_resnet(1, 32, classes=classes, **options)
 
 
-#: Name on the command line → the network.
+#: Name on the command line, without width and normalization → the network.
 MODELS: dict[str, NetworkEntry] = {
     "alexnet": NetworkEntry(_from_gluoncv("alexnet"), 224),
-    "resnet18-v1": NetworkEntry(_from_gluoncv("resnet18_v1")),
-    "resnet50-v1": NetworkEntry(_from_gluoncv("resnet50_v1")),
-    "resnet50-v2": NetworkEntry(_from_gluoncv("resnet50_v2")),
-    "mobilenet-v1": NetworkEntry(_from_gluoncv("mobilenet1.0")),
-    "mobilenet-v2": NetworkEntry(_from_gluoncv("mobilenetv2_1.0")),
+    "resnet18-v1": NetworkEntry(_resnet(1, 18)),
+    "resnet50-v1": NetworkEntry(_resnet(1, 50)),
+    "resnet50-v2": NetworkEntry(_resnet(2, 50)),
+    "mobilenet-v1": NetworkEntry(_mobilenet(1)),
+    "mobilenet-v2": NetworkEntry(_mobilenet(2)),
     "inception-v3": NetworkEntry(_from_gluoncv("inceptionv3"), 299),
     "lenet": NetworkEntry(_lenet),
     "mlp": NetworkEntry(_mlp),
@@ -92,22 +129,126 @@ MODELS: dict[str, NetworkEntry] = {
 }
 
 
-def build(name: str, classes: int, context: Any, seed: int, hybridize: bool = True, channels: int = 1) -> Any:
-    """Return a network ready to train: initialized (Xavier, as published), its shapes known, hybridized.
+def input_size(name: str) -> int | None:
+    """Return height and width of a network's input.
 
-    `channels` is the number of colour planes of its input.
-
-    The same name, classes and seed give the same initial weights, on every worker.
+    Returns None for a user's network, which takes the samples as they are.
     """
-    model = MODELS[name]
-    net = model.build(classes)
+    return None if ":" in name else MODELS[parse_network(name).base].size
+
+
+def input_shape(name: str, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a network's input, given the shape of a sample of the data set.
+
+    Both are (channels, height, width) for images.
+
+    Raises:
+        UserCodeError: the network takes images, but the samples are not images.
+    """
+    size = input_size(name)
+    if size is None:
+        return shape
+    if len(shape) != 3:
+        raise UserCodeError(
+            f"network {name} takes images, and the samples have the shape {shape}; give a network of your own for "
+            f"them: {user_functions.FORMS}"
+        )
+    return (shape[0], size, size)
+
+
+def build(
+    name: str,
+    classes: int,
+    context: Any,
+    seed: int,
+    hybridize: bool = True,
+    shape: tuple[int, ...] = (1, 28, 28),
+) -> Any:
+    """Return a network ready to train: initialized, its shapes known, hybridized.
+
+    The initialization is Xavier's, as in the published implementation.
+
+    The same arguments give the same initial weights, on every worker. Parameters that a user's
+    function has initialized stay as they are.
+
+    Args:
+        name: a name that `parse_network` takes, or that of a user's function.
+        classes: number of classes of the data set.
+        context: the MXNet device.
+        seed: seed of the initial weights.
+        hybridize: whether to compile the network.
+        shape: shape of a sample of the data set: channels, height, width.
+
+    Raises:
+        UserCodeError: the user's function does not make a network for this data set.
+    """
     mx.random.seed(seed)
+    wanted = input_shape(name, shape)
+    # Names with a counter begin anew, so that the order of the values is the same in every process.
+    with mx.name.NameManager():
+        if ":" in name:
+            return _build_of_user(name, classes, context, hybridize, wanted)
+        net = _build_named(parse_network(name), classes)
     net.initialize(mx.init.Xavier(), ctx=context)
-    images = mx.nd.zeros((2, channels, model.size, model.size), ctx=context)
+    inputs = mx.nd.zeros((2, *wanted), ctx=context)
+    if name.endswith(SUFFIX):
+        net(inputs)  # group norm's channels cannot be inferred from a compiled network
     net.hybridize(hybridize, static_alloc=True, static_shape=True)
-    net(images)  # lets shapes that are inferred become known
-    if context.device_type == "cpu" and pad_beforehand(net, images.shape):
+    net(inputs)  # lets shapes that are inferred become known
+    if context.device_type == "cpu" and pad_beforehand(net, inputs.shape):
         net.hybridize(hybridize, static_alloc=True, static_shape=True)
-        net(images)
+        net(inputs)
     mx.nd.waitall()
     return net
+
+
+def _build_named(name: NetworkName, classes: int) -> Any:
+    options: dict[str, Any] = {"width": name.width} if name.base in SCALABLE else {}
+    if name.normalization == GROUP:
+        from .group_norm import GroupNorm
+
+        options["norm_layer"] = GroupNorm
+    return MODELS[name.base].build(classes, **options)
+
+
+def _build_of_user(text: str, classes: int, context: Any, hybridize: bool, shape: tuple[int, ...]) -> Any:
+    """Return the initialized network that a user's function makes, if it suits the data set."""
+    net = user_functions.call(text, {"classes": classes, "shape": shape}, needed=("classes",))
+    if not isinstance(net, mx.gluon.Block):
+        given = f"an object of class {type(net).__name__}" if net is not None else "nothing"
+        raise UserCodeError(f"{text} has returned {given}, but should return a network: a Gluon block")
+    with readable_errors(f"{text} makes a network that cannot be initialized"):
+        _initialize(net.collect_params().values(), context)
+    # A plain Block has no graph of its own, but its children may have.
+    if hybridize:
+        net.hybridize(static_alloc=True, static_shape=True)
+    with readable_errors(
+        f"{text} makes a network that cannot take samples of the shape {shape}", lambda error: _remark(hybridize)
+    ):
+        outputs = net(mx.nd.zeros((2, *shape), ctx=context))
+        mx.nd.waitall()
+    scores = outputs[0] if isinstance(outputs, list | tuple) and outputs else outputs
+    if getattr(scores, "shape", None) != (2, classes):
+        found = f"{scores.shape[1:]}" if hasattr(scores, "shape") else f"an object of class {type(scores).__name__}"
+        raise UserCodeError(
+            f"{text} makes a network whose output for a sample is of the shape {found}, but the data set has {classes} "
+            f"classes: it should be ({classes},); a function that takes an argument classes is told how many"
+        )
+    return net
+
+
+def _initialize(parameters: Iterable[Any], context: Any) -> None:
+    """Initialize the parameters that are not initialized yet.
+
+    The others move to the device as they are.
+    """
+    default = mx.init.Xavier()
+    for parameter in parameters:
+        if parameter._data is None and not parameter._deferred_init:
+            parameter.initialize(ctx=context, default_init=default)
+        else:
+            parameter.reset_ctx(context)
+
+
+def _remark(hybridize: bool) -> str:
+    return "; where only a compiled network fails, --no-hybridize helps" if hybridize else ""

@@ -1,32 +1,44 @@
-"""Aggregate the rounds of one mode into its summary, and account for everything left out."""
+"""Aggregate the rounds of one mode into its summary, and report everything left out."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from .discovery import RUN_FILE, DeviceFolder, Skipped, find_devices, missing_ranges
-from .facts import facts_of
+from ..runtime.metric import TEST_ACCURACY
+from .algorithm_info import algorithm_info_of
+from .discovery import RUN_FILE, DeviceFolder, Skipped, Source, find_devices, missing_ranges, moved_aside
 from .modes import STANDALONE, Mode, mode_of
 from .rounds import BadRound, LoggedRound, read_round
-from .summary_file import DeviceSummary, Summary, SummaryError, load_run_info, save_summary
+from .summary_file import DeviceSummary, RunInfo, Summary, SummaryError, load_run_info, save_summary
 
 
 @dataclass
 class ModeReport:
-    """What was read of one mode, and what was not; `path` is its summary."""
+    """What was read of one mode, and what was not.
+
+    Attributes:
+        mode: the mode.
+        path: where its summary is written.
+        summary: the rounds that were read.
+        skipped: files and folders that are not in the summary.
+        missing_rounds: number of rounds before the last one of which there is no file.
+        earlier: a sentence about logs of earlier runs that were moved aside; "" if there are none.
+        warnings: sentences about what else is wrong.
+    """
 
     mode: Mode
     path: Path
     summary: Summary = field(default_factory=dict)
     skipped: list[Skipped] = field(default_factory=list)
     missing_rounds: int = 0
+    earlier: str = ""
     warnings: list[str] = field(default_factory=list)
 
     @property
     def rounds_read(self) -> int:
-        """Round files that went into the summary."""
+        """Number of round files in the summary."""
         return sum(len(device.rounds_list) for devices in self.summary.values() for device in devices.values())
 
     def as_json(self) -> dict[str, Any]:
@@ -40,6 +52,7 @@ class ModeReport:
                 {"path": str(skip.path), "category": skip.category, "reason": skip.reason} for skip in self.skipped
             ],
             "warnings": self.warnings,
+            "earlier": self.earlier or None,
             "devices": {
                 host: {name: _device_facts(device) for name, device in devices.items()}
                 for host, devices in self.summary.items()
@@ -67,73 +80,131 @@ def summarize_mode(
         network_folder: {base}/{network}.
         folder: name of the mode's folder.
         model_bytes: size of the model for logs without bytes; None leaves their traffic unknown.
-        on_files: called with (files done, files in all) while reading.
+        on_files: called with the number of files read so far, and of all files.
     """
-    mode = mode_of(folder)
-    report = ModeReport(mode, mode.summary_path(network_folder))
-    devices, report.skipped = find_devices(network_folder / folder)
-    files = sum(len(device.round_files) for device in devices)
+    devices, skipped = find_devices(network_folder / folder)
+    report = read_rounds(network_folder / folder, devices, model_bytes, on_files)
+    report.skipped[:0] = skipped
+    if report.summary:
+        save_summary(report.summary, report.path)
+    return report
+
+
+def read_rounds(
+    folder: Path, devices: Sequence[DeviceFolder], model_bytes: int | None, on_files: Callable[[int, int], None]
+) -> ModeReport:
+    """Read all rounds of a run's devices.
+
+    Args:
+        folder: the run's folder, such as {base}/{network}/{mode}.
+        devices: its devices.
+        model_bytes: size of the model for logs without bytes; None leaves their traffic unknown.
+        on_files: called with the number of files read so far, and of all files.
+    """
+    mode = mode_of(folder.name)
+    report = ModeReport(mode, mode.summary_path(folder.parent), earlier=moved_aside(devices))
+    files = sum(len(device.rounds) for device in devices)
     done = 0
     for device in devices:
+        source = Source.of(device.path)  # before the files are read, which may change meanwhile
+        info = _run_info(report, device)
+        metric = info.metric if info else TEST_ACCURACY
         rounds = []
-        for number, path in device.round_files:
+        for number in device.rounds:
+            path = device.round_file(number)
             try:
-                rounds.append(read_round(path, number))
+                rounds.append(read_round(path, number, metric))
             except BadRound as bad:
                 report.skipped.append(Skipped(path, bad.category, bad.reason))
             done += 1
             if done % 100 == 0 or done == files:
                 on_files(done, files)
-        _add_device(report, device, rounds, model_bytes)
+        _add_device(report, device, rounds, info, model_bytes)
+        if device.device in report.summary.get(device.host, {}):
+            summary = report.summary[device.host][device.device]
+            summary.source_files, summary.source_bytes = source.files, source.bytes
     if report.summary:
-        said, problems = facts_of(report.summary)
+        said, problems = algorithm_info_of(report.summary)
         report.warnings.extend(problems)
-        report.mode = mode_of(folder, said)
-        report.path = report.mode.summary_path(network_folder)
-        save_summary(report.summary, report.path)
+        report.mode = mode_of(folder.name, said)
+        report.path = report.mode.summary_path(folder.parent)
     return report
 
 
-def _add_device(report: ModeReport, folder: DeviceFolder, rounds: list[LoggedRound], model_bytes: int | None) -> None:
-    """Put one device into the summary and what is wrong with its folder into the report."""
-    name = f"{folder.host}/{folder.device}"
-    report.skipped.extend(folder.foreign)
-    for first, last in missing_ranges(number for number, _ in folder.round_files):
-        report.missing_rounds += last - first + 1
-        numbers = f"iter-{first}.txt" if first == last else f"iter-{first}.txt to iter-{last}.txt"
-        report.warnings.append(f"{name}: {numbers} missing")
-    if not rounds:
-        report.skipped.append(Skipped(folder.path, "missing", "no file in it holds a round"))
-        return
-    for earlier, later in pairwise(rounds):
-        if later.total_time < earlier.total_time:
-            report.warnings.append(
-                f"{name}: total_time falls from {earlier.total_time:.1f} s in round {earlier.number} to "
-                f"{later.total_time:.1f} s in round {later.number}: files of two runs?"
-            )
-            break
-    device = device_summary(rounds)
+def summarized_rounds(folder: Path, devices: Sequence[DeviceFolder], path: Path, summary: Summary) -> ModeReport:
+    """Return what `read_rounds` would, where a summary has the rounds already.
+
+    Args:
+        folder: the run's folder.
+        devices: its devices.
+        path: the summary's path.
+        summary: its content, with all of the devices.
+    """
+    report = ModeReport(mode_of(folder.name), path, summary, earlier=moved_aside(devices))
+    for device in devices:
+        _check_device(report, device, summary[device.host][device.device])
+    return report
+
+
+def _run_info(report: ModeReport, folder: DeviceFolder) -> RunInfo | None:
+    """Return what a device's run.json says; None if it says nothing that can be used."""
     try:
-        device.run = load_run_info(folder.path / RUN_FILE)
+        return load_run_info(folder.path / RUN_FILE)
     except SummaryError as error:
         report.skipped.append(Skipped(folder.path / RUN_FILE, "foreign", str(error)))
+        return None
+
+
+def _add_device(
+    report: ModeReport, folder: DeviceFolder, rounds: list[LoggedRound], info: RunInfo | None, model_bytes: int | None
+) -> None:
+    """Add one device to the summary, and to the report what is wrong with its folder."""
+    device = device_summary(rounds, info) if rounds else None
+    if device is not None:
+        _complete_device(report, device, model_bytes)
+        report.summary.setdefault(folder.host, {})[folder.device] = device
+    _check_device(report, folder, device)
+
+
+def _complete_device(report: ModeReport, device: DeviceSummary, model_bytes: int | None) -> None:
+    """Take from run.json what the rounds do not have."""
     if device.run and not device.overruns:
         device.overruns = device.run.overruns or 0
         device.iterations = device.run.iterations or device.iterations
     size = (device.run and device.run.model_bytes) or model_bytes
+    if not device.bytes_sent_list and size and report.mode.name != STANDALONE:
+        device.estimate_bytes(size)
+
+
+def _check_device(report: ModeReport, folder: DeviceFolder, device: DeviceSummary | None) -> None:
+    """Add to the report what is wrong with a device's rounds; None if no file holds one."""
+    name = f"{folder.host}/{folder.device}"
+    report.skipped.extend(folder.foreign)
+    for first, last in missing_ranges(folder.rounds):
+        report.missing_rounds += last - first + 1
+        numbers = f"iter-{first}.txt" if first == last else f"iter-{first}.txt to iter-{last}.txt"
+        report.warnings.append(f"{name}: {numbers} missing")
+    if device is None:
+        report.skipped.append(Skipped(folder.path, "missing", "no file in it holds a round"))
+        return
+    ends = zip(device.rounds_list, device.total_time_list, strict=False)  # published summaries have no such times
+    for (earlier, before), (later, after) in pairwise(ends):
+        if after < before:
+            report.warnings.append(
+                f"{name}: total_time falls from {before:.1f} s in round {earlier} to {after:.1f} s in round {later}: "
+                "files of two runs?"
+            )
+            break
     if not device.bytes_sent_list and report.mode.name != STANDALONE:
-        if size:
-            device.estimate_bytes(size)
-        else:
-            report.warnings.append(f"{name}: no bytes in the log and no size of the model: give --model-bytes")
-    report.summary.setdefault(folder.host, {})[folder.device] = device
+        report.warnings.append(f"{name}: no bytes in the log and no size of the model: give --model-bytes")
 
 
-def device_summary(rounds: list[LoggedRound]) -> DeviceSummary:
-    """Turn the rounds of one device, in ascending order, into columns."""
+def device_summary(rounds: list[LoggedRound], info: RunInfo | None) -> DeviceSummary:
+    """Return the rounds of one device, given in ascending order, and what its run.json says."""
+    metric = info.metric if info else TEST_ACCURACY
     evaluated = [(r.number, r.accuracy, r.accuracy_time, r.total_time) for r in rounds if r.accuracy is not None]
     return DeviceSummary(
-        accuracy_list=[round(accuracy, 3) for _, accuracy, _, _ in evaluated],
+        accuracy_list=[round(value, 3) if metric.is_accuracy else value for _, value, _, _ in evaluated],
         num_samples_list=[r.samples for r in rounds],
         self_iters_list=[r.entries for r in rounds],
         elapsed_time_list=[round(r.total_time) for r in rounds],
@@ -147,14 +218,20 @@ def device_summary(rounds: list[LoggedRound]) -> DeviceSummary:
         bytes_received_list=_complete(r.bytes_received for r in rounds),
         wait_list=_where_any(r.wait for r in rounds),
         transfer_list=_where_any(r.transfer for r in rounds),
+        total_time_list=[round(r.total_time, 3) for r in rounds],
         total_time=rounds[-1].total_time,
         iterations=sum(r.iterations for r in rounds),
         overruns=sum(r.overruns or 0 for r in rounds),
+        metric=metric,
+        run=info,
     )
 
 
 def _complete(values: Iterable[int | None]) -> list[int]:
-    """Return the values if every round has one, else nothing: half a count would pass for a whole one."""
+    """Return the values if every round has one, else nothing.
+
+    Half of them could be taken for all.
+    """
     column = list(values)
     return [] if None in column else [value for value in column if value is not None]
 

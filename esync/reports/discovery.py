@@ -1,24 +1,27 @@
-"""Find the devices of a mode and their round files: {base}/{network}/{mode}/{host}/{device}/iter-N.txt."""
+"""Find the devices of a mode and their round files.
+
+They lie in {base}/{network}/{mode}/{host}/{device}/iter-N.txt.
+"""
 
 import os
 import re
+import shlex
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..algorithms.registry import FIGURES
+from ..runtime import run_names
 from .rounds import ROUND_FILE, Category
 
-#: cpu, gpu0, …, and cpu-1 for a second process on the same device. Folders of another name are no
-#: devices: logs of an earlier run that were moved aside must not be counted as a worker of this
-#: one.
+#: Names of devices: cpu, gpu0, …, and cpu-1 for a second process on the same device. Folders of
+#: other names do not count: an earlier run's logs, which were moved aside, are not a worker's.
 DEVICE_FOLDER = re.compile(r"(cpu|gpu[0-9]+)(-[0-9]+)?")
 
-#: What a worker writes into its device's folder beside the rounds: facts of the run, the final
-#: model, a folder into which it moved the logs of an earlier run. Its lock and files half written
-#: are hidden.
+#: Files that a worker writes to its device's folder beside the rounds: facts of the run, the final
+#: model, a folder into which it moved an earlier run's logs. Locks and unfinished files are hidden.
 RUN_FILE = "run.json"
-SPEEDUP_FILE = "speedup.json"  # by plot, beside the figures
+SPEEDUP_FILE = "speedup.json"  # written by plot, beside the figures
 MODEL_FOLDER = "model"
 EARLIER_PREFIX = "earlier-"
 CURVES = ("acc.csv", "loss.csv")  # accuracy and loss step by step, of mode sync-switch
@@ -35,83 +38,157 @@ class Skipped:
 
 @dataclass(frozen=True)
 class DeviceFolder:
-    """One device's folder: its round files in the order of their numbers, and what else lies there."""
+    """A device's folder.
+
+    Attributes:
+        host, device: the names of its worker's host and device.
+        path: the folder.
+        rounds: numbers of the rounds of which there are files, in ascending order.
+        foreign: files that are not a worker's.
+        earlier: folders into which logs of earlier runs were moved.
+    """
 
     host: str
     device: str
     path: Path
-    round_files: tuple[tuple[int, Path], ...]
+    rounds: tuple[int, ...]
     foreign: tuple[Skipped, ...]
+    earlier: tuple[Path, ...] = ()
+
+    def round_file(self, number: int) -> Path:
+        """Return the path of a round's file."""
+        return self.path / f"iter-{number}.txt"
+
+
+@dataclass(frozen=True)
+class Source:
+    """The files of a device that its summary is made from.
+
+    Attributes:
+        files: number of round files.
+        bytes: size of the round files and of run.json.
+        newest: when the last of them was written, in nanoseconds since 1970.
+    """
+
+    files: int
+    bytes: int
+    newest: int
+
+    @classmethod
+    def of(cls, folder: Path) -> "Source":
+        """Return the source in a device's folder.
+
+        Raises:
+            OSError: the folder cannot be listed.
+        """
+        files = size = newest = 0
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                if entry.name != RUN_FILE and not ROUND_FILE.fullmatch(entry.name):
+                    continue
+                status = entry.stat()
+                files += entry.name != RUN_FILE
+                size += status.st_size
+                newest = max(newest, status.st_mtime_ns)
+        return cls(files, size, newest)
 
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Key for sorting names as people do: gpu2 before gpu10."""
+    """Return a key for sorting names as people do: gpu2 before gpu10."""
     return tuple(
         (0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"([0-9]+)", name) if part
     )
 
 
 def find_devices(mode_folder: Path) -> tuple[list[DeviceFolder], list[Skipped]]:
-    """Return the devices below a mode's folder, hosts and devices in natural order, and the folders left out.
+    """Return the devices below a mode's folder, and the folders left out.
+
+    Hosts and devices are in natural order.
 
     Raises:
         OSError: a folder cannot be listed.
     """
     devices: list[DeviceFolder] = []
     skipped: list[Skipped] = []
-    for host in _subfolders(mode_folder):
+    for host in subfolders(mode_folder):
         if DEVICE_FOLDER.fullmatch(host.name) and any(ROUND_FILE.fullmatch(name) for name in os.listdir(host)):
             reason = "a device's folder where a host's was expected: HOST/DEVICE/iter-N.txt"
             skipped.append(Skipped(host, "foreign", reason))
             continue
-        for device in _subfolders(host):
+        for device in subfolders(host):
             if DEVICE_FOLDER.fullmatch(device.name):
-                devices.append(_list_device(host.name, device))
+                devices.append(list_device(host.name, device))
             else:
-                skipped.append(Skipped(device, "foreign", "no device's name (cpu, gpu0, gpu1, cpu-1, …)"))
+                skipped.append(Skipped(device, "foreign", "not a device's name (cpu, gpu0, gpu1, cpu-1, …)"))
     return devices, skipped
 
 
 def mode_folders(network_folder: Path) -> list[str]:
-    """Return the names of the folders that may be a mode's.
+    """Return the names of the folders that may be those of modes.
 
     Raises:
         OSError: the network's folder cannot be listed.
     """
     if not network_folder.is_dir():
         return []
-    return [folder.name for folder in _subfolders(network_folder) if folder.name != FIGURES]
+    return [folder.name for folder in subfolders(network_folder) if folder.name != FIGURES]
 
 
 def holds_rounds(mode_folder: Path) -> bool:
-    """Return whether there is a round of any device.
+    """Return whether a mode's folder has a round of any device.
 
     Raises:
         OSError: a folder cannot be listed.
     """
     return any(
         ROUND_FILE.fullmatch(name)
-        for host in _subfolders(mode_folder)
-        for device in _subfolders(host)
+        for host in subfolders(mode_folder)
+        for device in subfolders(host)
         if DEVICE_FOLDER.fullmatch(device.name)
         for name in os.listdir(device)
     )
 
 
-def _subfolders(folder: Path) -> Iterator[Path]:
+def others_to_choose(base_dir: Path, network: str) -> str:
+    """Return which other networks' rounds a folder of logs holds, and how to choose one of them.
+
+    The text continues a message; it is "" if there is none, or if the folder has that network's.
+    """
+    found = [each.name for each in subfolders(base_dir) if _is_network(each)] if base_dir.is_dir() else []
+    if not found or network in found:
+        return ""
+    return f"; {base_dir} holds rounds of {', '.join(found)}: choose with -n, for instance -n {shlex.quote(found[0])}"
+
+
+def _is_network(folder: Path) -> bool:
+    try:
+        return any(holds_rounds(folder / mode) for mode in mode_folders(folder))
+    except OSError:  # not to be listed
+        return False
+
+
+def subfolders(folder: Path) -> Iterator[Path]:
+    """Yield the visible folders in a folder, in natural order."""
     names = [name for name in os.listdir(folder) if not name.startswith(".") and os.path.isdir(folder / name)]
     return (folder / name for name in sorted(names, key=natural))
 
 
-def _list_device(host: str, folder: Path) -> DeviceFolder:
-    """Sort the content of a device's folder into rounds, in numeric order, and other things."""
-    rounds: list[tuple[int, Path]] = []
+def list_device(host: str, folder: Path) -> DeviceFolder:
+    """Return a device's folder as it is now.
+
+    Raises:
+        OSError: the folder cannot be listed.
+    """
+    rounds: list[int] = []
     foreign: list[Skipped] = []
+    earlier: list[Path] = []
     for name in os.listdir(folder):
         match = ROUND_FILE.fullmatch(name)
         if match:
-            rounds.append((int(match[1]), folder / name))
-        elif name not in (RUN_FILE, MODEL_FOLDER, *CURVES) and not name.startswith((".", EARLIER_PREFIX)):
+            rounds.append(int(match[1]))
+        elif name.startswith(EARLIER_PREFIX):
+            earlier.append(folder / name)
+        elif name not in (RUN_FILE, MODEL_FOLDER, *CURVES) and not name.startswith("."):
             foreign.append(Skipped(folder / name, "foreign", "not named iter-N.txt"))
     return DeviceFolder(
         host,
@@ -119,11 +196,27 @@ def _list_device(host: str, folder: Path) -> DeviceFolder:
         folder,
         tuple(sorted(rounds)),
         tuple(sorted(foreign, key=lambda skip: natural(skip.path.name))),
+        tuple(sorted(earlier)),
+    )
+
+
+def moved_aside(devices: Iterable[DeviceFolder]) -> str:
+    """Return a sentence about logs of earlier runs that are in no figure; "" if there are none."""
+    found = [path for device in devices for path in device.earlier]
+    if not found:
+        return ""
+    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    return (
+        f"logs of an earlier run are in no figure: {found[0]}{more}; to see that run, too, move them to "
+        f"MODE{run_names.SEPARATOR}NAME/HOST/DEVICE; a --name of its own keeps each run's logs"
     )
 
 
 def missing_ranges(numbers: Iterable[int]) -> list[tuple[int, int]]:
-    """Return the gaps in ascending round numbers, counted from 1, as (first, last) of what is missing."""
+    """Return the gaps in ascending round numbers, which begin with 1.
+
+    Each gap is a pair: the first and the last number missing.
+    """
     gaps = []
     expected = 1
     for number in numbers:

@@ -1,9 +1,13 @@
-"""Draw the five figures: each function takes the runs and returns a Matplotlib figure; `save` writes it."""
+"""Draw the five figures: each function takes runs and returns a Matplotlib figure.
+
+`save` writes it.
+"""
 
 import io
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 
 import matplotlib as mpl
 from matplotlib.axes import Axes
@@ -14,21 +18,46 @@ from matplotlib.patches import Patch
 
 from ..runtime.files import write_atomically
 from .metrics_table import DeviceFigures, RunFigures
+from .published_results import ACCURACY, END, PublishedRun
 from .style import FORMATS, LEGEND, NON_IID_HATCH, STYLE, TICK_WIDTH, TITLE_WIDTH, colour, label, pale
 
-MARKED_POINTS = 60  # a curve of at most that many evaluations shows each of them
-BAR = 0.38  # width of a bar; a method's place is 1 wide
+MARKED_POINTS = 60  # largest number of evaluations that a curve marks one by one
+BAR = 0.38  # width of a bar, relative to a method's place
+NOTHING: Mapping[str, PublishedRun] = MappingProxyType({})
 PUBLISHED = "1 − aggregation ÷ total, as published"
 
 
-def accuracy(network: str, runs: Sequence[RunFigures], standalone: RunFigures | None, target: float) -> Figure:
-    """Draw test accuracy over time, every evaluation drawn as it was logged; the runs share one kind of data."""
+def accuracy(
+    network: str,
+    runs: Sequence[RunFigures],
+    standalone: RunFigures | None,
+    target: float | None,
+    as_published: bool = False,
+    published: Mapping[str, PublishedRun] = NOTHING,
+) -> Figure:
+    """Draw test accuracy, or another metric, over time.
+
+    All runs have the same metric and the same kind of data. Sequential SGD has a level line at its
+    final accuracy, as in the published figures.
+
+    Args:
+        network: name for the title.
+        runs: the runs, with every evaluation as it was logged unless they are smoothed.
+        standalone: sequential SGD on one device; None if there is no run.
+        target: value of the metric for a level line; None for none.
+        as_published: whether the runs are smoothed as in the published figures. If not, sequential
+            SGD has its curve, too.
+        published: published results of these modes, by the name of the mode's folder, to be marked.
+    """
+    metric = runs[0].metric
     kind = "i.i.d." if runs[0].mode.iid else "non-i.i.d."
+    alone = [standalone] if standalone and len(standalone.times) > 1 and not as_published else []
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=(7.5, 5.2), layout=_layout())
+        figure = Figure(figsize=(7.5, 5.2), layout=layout())
         axes = figure.subplots()
-        unit, seconds = _time_unit(max(run.times[-1] for run in runs))
-        for run in runs:
+        last = [run.times[-1] for run in (*runs, *alone)]
+        unit, seconds = time_unit(max([*last, END] if published else last))
+        for run in (*runs, *alone):
             axes.plot(
                 [time / seconds for time in run.times],
                 run.accuracies,
@@ -44,26 +73,56 @@ def accuracy(network: str, runs: Sequence[RunFigures], standalone: RunFigures | 
                 standalone.final_accuracy,
                 color=standalone.mode.style.color,
                 linestyle=standalone.mode.style.line,
-                linewidth=1.6,
-                label=label(f"{standalone.mode.method}, final ({standalone.final_accuracy:.3f})", standalone),
+                linewidth=0.9 if alone else 1.6,
+                label=label(f"{standalone.mode.method}, final ({metric.text(standalone.final_accuracy)})", standalone),
             )
-        axes.axhline(target, color="#777777", linewidth=0.9, label=f"target {target:g}")
+        if target is not None:
+            axes.axhline(target, color="#777777", linewidth=0.9, label=f"target {target:g}")
+        _mark_published(axes, (*runs, *([standalone] if standalone else [])), published, seconds)
         axes.set(
             xlim=(0, None),
-            ylim=(0, 1),
             xlabel=f"Time ({unit})",
-            ylabel="Test accuracy",
-            title=f"Test accuracy over time, {network}, {kind} data",
+            ylabel=metric.title,
+            title=f"{metric.title} over time, {network}, {kind} data{', smoothed' if as_published else ''}",
         )
+        if metric.is_accuracy:
+            axes.set_ylim(0, 1)
         handles, _ = axes.get_legend_handles_labels()
         figure.legend(handles=handles, loc="outside lower center", ncols=2 if len(handles) == 4 else 3)
         return figure
 
 
+def _mark_published(
+    axes: Axes, runs: Sequence[RunFigures], published: Mapping[str, PublishedRun], seconds: float
+) -> None:
+    """Mark the published results of these runs: the time to an accuracy, and the final accuracy."""
+    found = [(run, published[run.mode.folder]) for run in runs if run.mode.folder in published]
+    for run, result in found:
+        points = [(END, result.final_accuracy)]
+        if result.reached is not None:
+            points.append((result.reached, ACCURACY))
+        axes.plot(
+            [time / seconds for time, _ in points],
+            [value for _, value in points],
+            color=run.mode.style.color,
+            linestyle="",
+            marker=run.mode.style.marker,
+            markersize=10,
+            markerfacecolor="none",
+            markeredgewidth=1.8,
+            clip_on=False,
+        )
+    if found:
+        axes.plot([], [], "o", color=LEGEND, markersize=10, markerfacecolor="none", label="published")
+
+
 def throughput(network: str, runs: Sequence[RunFigures]) -> Figure:
-    """Draw the samples per second of all devices together, beside the sum of the devices' speeds where it is known."""
+    """Draw the samples per second of all devices together.
+
+    Beside them is the sum of the devices' speeds, if that is known.
+    """
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=_bars_size(runs), layout=_layout())
+        figure = Figure(figsize=_bars_size(runs), layout=layout())
         axes = figure.subplots()
         bars = [(run, position) for run, position in _positions(axes, runs) if run.throughput is not None]
         handles = _kinds(runs)
@@ -82,15 +141,16 @@ def throughput(network: str, runs: Sequence[RunFigures]) -> Figure:
 
 
 def traffic(network: str, runs: Sequence[RunFigures]) -> Figure:
-    """Draw the bytes per second of all workers together: what they sent, and on top of it what they received."""
+    """Draw the bytes per second of all workers together.
+
+    Each bar has what they sent, and on top what they received.
+    """
     with mpl.rc_context(STYLE):
-        figure = Figure(figsize=_bars_size(runs), layout=_layout())
+        figure = Figure(figsize=_bars_size(runs), layout=layout())
         axes = figure.subplots()
         handles = _kinds(runs)
-        for run, position in _positions(axes, runs):
-            if run.bytes_sent is None:
-                continue
-            parts = [run.bytes_sent / 1e6] + ([] if run.bytes_received is None else [run.bytes_received / 1e6])
+        for run, position in _positions(axes, [run for run in runs if run.bytes_sent is not None]):
+            parts = [(run.bytes_sent or 0.0) / 1e6] + ([] if run.bytes_received is None else [run.bytes_received / 1e6])
             note = run.bracketed(f"{sum(parts):,.1f}") + ("\nestimated" if run.bytes_estimated else "")
             _bar(axes, run, position, parts, note)
         if any(run.bytes_received is not None for run in runs):
@@ -103,14 +163,17 @@ def traffic(network: str, runs: Sequence[RunFigures]) -> Figure:
 
 
 def computing_ratio(network: str, runs: Sequence[RunFigures]) -> Figure:
-    """Draw the computing time ratio: one panel a run, one bar a device, the published formula beside it."""
+    """Draw the computing time ratio: one panel per run, one bar per device.
+
+    The value of the published formula is drawn, too.
+    """
     devices = _all_devices(runs)
     kinds = [kind for kind in (True, False) if any(run.mode.iid == kind for run in runs)]
     columns = max(sum(run.mode.iid == kind for run in runs) for kind in kinds)
     with mpl.rc_context(STYLE):
         names = 0.8 + 0.09 * max(len(name) for name in devices)  # inches
         size = (names + 2.3 * columns, 1.5 + len(kinds) * (1.0 + 0.3 * len(devices)))
-        figure = Figure(figsize=size, layout=_layout())
+        figure = Figure(figsize=size, layout=layout())
         grid = figure.subplots(len(kinds), columns, sharey=True, squeeze=False)
         for row, kind in zip(grid, kinds, strict=True):
             shown = [run for run in runs if run.mode.iid == kind]
@@ -128,46 +191,59 @@ def computing_ratio(network: str, runs: Sequence[RunFigures]) -> Figure:
 
 
 def save(figure: Figure, folder: Path, name: str) -> list[Path]:
-    """Write a figure as PNG and as PDF; the same figure gives the same bytes.
+    """Write a figure as PNG and PDF; the same figure gives the same bytes.
 
     Raises:
         OSError: a file cannot be written.
     """
-    paths = []
-    for suffix in FORMATS:
-        content = io.BytesIO()
-        with mpl.rc_context(STYLE):
-            figure.savefig(content, format=suffix, metadata={"CreationDate": None} if suffix == "pdf" else None)
-        paths.append(folder / f"{name}.{suffix}")
-        write_atomically(paths[-1], content.getvalue())
+    paths = [folder / f"{name}.{suffix}" for suffix in FORMATS]
+    for path in paths:
+        save_as(figure, path)
     return paths
 
 
-def _layout() -> ConstrainedLayoutEngine:
-    """Fit everything into the figure, with room at its edges and between panels."""
+def save_as(figure: Figure, path: Path) -> None:
+    """Write a figure in the format that the file's ending names; the same one gives the same bytes.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    undated = {"pdf": {"CreationDate": None}, "svg": {"Date": None}}
+    suffix = path.suffix[1:].lower()
+    content = io.BytesIO()
+    with mpl.rc_context({**STYLE, "svg.hashsalt": "esync"}):
+        figure.savefig(content, format=suffix, metadata=undated.get(suffix))
+    write_atomically(path, content.getvalue())
+
+
+def layout() -> ConstrainedLayoutEngine:
+    """Return a layout with some space at the edges and between panels."""
     return ConstrainedLayoutEngine(w_pad=0.08, h_pad=0.08, wspace=0.04)
 
 
 def _bars_size(runs: Sequence[RunFigures]) -> tuple[float, float]:
-    """Return the size in inches at which the notes above the bars have room."""
+    """Return the size in inches at which the notes above the bars have enough space."""
     return max(7.0, 1.5 + 1.3 * len(runs)), 4.8
 
 
 def _positions(axes: Axes, runs: Sequence[RunFigures]) -> list[tuple[RunFigures, float]]:
-    """Give each method a place on the x axis, and its runs on i.i.d. and other data a bar each around it."""
-    methods = {run.mode.name: textwrap.fill(run.mode.method, TICK_WIDTH) for run in runs}
+    """Give each method a place on the x axis; return each run with the position of its bar.
+
+    Runs of one method on i.i.d. and on other data stand side by side.
+    """
+    methods = {run.mode.method: textwrap.fill(run.mode.method, TICK_WIDTH) for run in runs}
     axes.set_xticks(range(len(methods)), list(methods.values()))
     axes.set_xlim(-0.6, len(methods) - 0.4)
     axes.grid(axis="x", visible=False)
     placed = []
-    for index, name in enumerate(methods):
-        own = [run for run in runs if run.mode.name == name]
+    for index, method in enumerate(methods):
+        own = [run for run in runs if run.mode.method == method]
         placed += [(run, index + (place - (len(own) - 1) / 2) * (BAR + 0.06)) for place, run in enumerate(own)]
     return placed
 
 
 def _bar(axes: Axes, run: RunFigures, position: float, parts: Sequence[float], note: str, inside: bool = False) -> None:
-    """Draw the parts of one run on top of each other, and a note above them or inside the uppermost."""
+    """Draw the parts of one run's bar, and a note above it or inside its uppermost part."""
     bottom = 0.0
     for part, shade in zip(parts, (colour(run), pale(colour(run))), strict=False):
         hatch = None if run.mode.iid else NON_IID_HATCH
@@ -190,7 +266,7 @@ def _bar(axes: Axes, run: RunFigures, position: float, parts: Sequence[float], n
 
 
 def _kinds(runs: Sequence[RunFigures]) -> list[Patch | Line2D]:
-    """Legend of the two kinds of data, where both are shown."""
+    """Return the legend of the two kinds of data, or nothing if only one is shown."""
     if len({run.mode.iid for run in runs}) < 2:
         return []
     return [
@@ -208,7 +284,10 @@ def _finish(figure: Figure, axes: Axes, handles: list[Patch | Line2D], ylabel: s
 
 
 def _ratio_panel(axes: Axes, run: RunFigures, devices: list[str]) -> None:
-    """Draw one run's devices from top to bottom; a device that the run does not have stays empty."""
+    """Draw one run's devices from top to bottom.
+
+    The place of a device that the run does not have stays empty.
+    """
     places = {name: place for place, name in enumerate(devices)}
     for device in run.devices:
         place = places[device.name]
@@ -225,7 +304,7 @@ def _ratio_panel(axes: Axes, run: RunFigures, devices: list[str]) -> None:
 
 
 def _all_devices(runs: Sequence[RunFigures]) -> list[str]:
-    """Return the devices of all runs, those of one host together."""
+    """Return the devices of all runs, with those of one host together."""
     devices: dict[str, dict[str, DeviceFigures]] = {}
     for run in runs:
         for device in run.devices:
@@ -233,8 +312,8 @@ def _all_devices(runs: Sequence[RunFigures]) -> list[str]:
     return [name for group in devices.values() for name in group]
 
 
-def _time_unit(seconds: float) -> tuple[str, float]:
-    """Choose the unit of a time axis: its name and its length in seconds."""
+def time_unit(seconds: float) -> tuple[str, float]:
+    """Return the unit of a time axis: its name, and its length in seconds."""
     if seconds < 300:
         return "seconds", 1.0
     return ("minutes", 60.0) if seconds < 6 * 3600 else ("hours", 3600.0)

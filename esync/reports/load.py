@@ -1,32 +1,39 @@
 """Load the runs of one network from the summaries of its modes."""
 
+from collections import defaultdict
 from dataclasses import replace
 from pathlib import Path
 
 from .. import config
-from .discovery import SPEEDUP_FILE, holds_rounds, mode_folders
-from .facts import facts_of
-from .metrics_table import RunFigures, run_figures
+from ..runtime.metric import Metric
+from .algorithm_info import algorithm_info_of
+from .discovery import SPEEDUP_FILE, find_devices, holds_rounds, mode_folders, moved_aside
+from .metrics_table import RunFigures, common_target, metric_of, run_figures
 from .modes import STANDALONE, Mode, mode_of
 from .style import checked_style, distinguishable
 from .summary_file import Summary, SummaryError, load_summary
 
 
-def load_runs(network_folder: Path, target: float) -> tuple[list[RunFigures], list[str]]:
-    """Return the figures of every mode with a usable summary, and what is wrong with the others."""
+def load_runs(network_folder: Path, target: float | None) -> tuple[list[RunFigures], list[str]]:
+    """Return the figures of every mode with a usable summary, and the problems of the others.
+
+    Without a target, `common_target` chooses one for the runs of each metric.
+    """
     found: list[tuple[Mode, Summary]] = []
     problems: list[str] = []
     model_bytes = config.PUBLISHED_MODEL_BYTES.get(network_folder.name)
     for folder in sorted(mode_folders(network_folder), key=lambda folder: mode_of(folder).place()):
         try:
-            there = _summary_in(network_folder / folder, problems)
+            there = summary_in(network_folder / folder, problems)
+            if there and (earlier := moved_aside(find_devices(network_folder / folder)[0])):
+                problems.append(f"{folder}: {earlier}")
         except OSError as error:
             problems.append(f"{network_folder / folder} left out: {error.strerror or error}")
             continue
         if there is None:
             continue
         path, summary = there
-        facts, wrong = facts_of(summary)
+        facts, wrong = algorithm_info_of(summary)
         mode = mode_of(folder, facts)
         style, wrong_style = checked_style(facts.style, mode.style)
         problems += [f"{path}: {one}" for one in (*wrong, *wrong_style)]
@@ -37,11 +44,21 @@ def load_runs(network_folder: Path, target: float) -> tuple[list[RunFigures], li
                 problems.append(f"{mode.label}: the accuracies of {name} in {path} have no times; run summarize again")
         found.append((replace(mode, style=style), summary))
     modes = distinguishable([mode for mode, _ in found])
-    return [run_figures(mode, summary, target) for mode, (_, summary) in zip(modes, found, strict=True)], problems
+    by_metric: dict[Metric, list[Summary]] = defaultdict(list)
+    for _, summary in found:
+        by_metric[metric_of(summary)].append(summary)
+    targets = {metric: common_target(summaries, target) for metric, summaries in by_metric.items()}
+    runs = [
+        run_figures(mode, summary, targets[metric_of(summary)]) for mode, (_, summary) in zip(modes, found, strict=True)
+    ]
+    return runs, problems
 
 
-def _summary_in(folder: Path, problems: list[str]) -> tuple[Path, Summary] | None:
-    """Return the summary in a mode's folder: of a built-in algorithm the file of that name, else whichever is there."""
+def summary_in(folder: Path, problems: list[str]) -> tuple[Path, Summary] | None:
+    """Return the summary in a mode's folder, and its path; None if there is none.
+
+    A built-in algorithm's summary has a given name; that of another algorithm may have any name.
+    """
     mode = mode_of(folder.name)
     expected = mode.summary_path(folder.parent)
     if mode.built_in:
@@ -60,7 +77,7 @@ def _summary_in(folder: Path, problems: list[str]) -> tuple[Path, Summary] | Non
         except OSError as error:
             wrong.append(f"{path} cannot be read: {error.strerror}")
     if read:
-        named = [path for path in read if path.stem == mode_of(folder.name, facts_of(read[path])[0]).summary]
+        named = [path for path in read if path.stem == mode_of(folder.name, algorithm_info_of(read[path])[0]).summary]
         path = next(iter(named or read))
         problems += [f"{other} left out: {path} is there, too" for other in read if other != path]
         return path, read[path]

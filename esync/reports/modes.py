@@ -1,32 +1,33 @@
-"""Modes whose logs were found: their folders, the names of their summaries, and their labels and styles.
+"""Modes whose logs were found: folders, names of summaries, labels and styles.
 
-Who an algorithm is, its runs say (`esync.reports.facts`). Of logs that do not, because they are
-older, the built-in algorithms are known by the names of their folders; anything else goes by its
-folder's name.
+The logs of a run describe its algorithm (`esync.reports.algorithm_info`). Older logs do not. In
+them, a built-in algorithm is known by its folder's name, and any other is called by that name. A
+run that was given a name (`--name`) has a folder of its own, MODE@NAME.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
 from ..algorithms.base import Style, spare_style
-from ..algorithms.registry import ALGORITHMS, LABEL_LENGTH, NON_IID, stem_of
-from ..runtime.output import printable
-from .facts import AlgorithmFacts
+from ..algorithms.registry import ALGORITHMS, NON_IID, stem_of
+from ..runtime import run_names
+from ..runtime.output import LABEL_LENGTH, printable
+from .algorithm_info import AlgorithmInfo
 
-BASELINE = "sync"  # name of the algorithm that a speedup is measured against
+BASELINE = "sync"  # name of the algorithm with which speedups are compared
 STANDALONE = "local"  # name of sequential SGD on one device
-BASELINE_LABEL = ALGORITHMS[BASELINE].label
+BASELINE_LABEL, STANDALONE_LABEL = ALGORITHMS[BASELINE].label, ALGORITHMS[STANDALONE].label
 
 
 @dataclass(frozen=True)
 class Mode:
-    """One way of training whose logs lie in a folder of their own.
+    """A way of training, or one named run of it, whose logs lie in a folder of their own.
 
     Attributes:
-        folder: name of the folder below the network's folder.
-        summary: stem of the summary file inside that folder.
-        method: the algorithm, as legends and tables name it.
-        style: how the algorithm looks in figures.
+        folder: name of its folder in the network's folder.
+        summary: stem of the summary file in that folder.
+        method: the algorithm's label in legends and tables, followed by the run's name.
+        style: the algorithm's style in figures.
     """
 
     folder: str
@@ -36,41 +37,58 @@ class Mode:
 
     @property
     def name(self) -> str:
-        """The algorithm's name in folders: the same for both kinds of data, and no other algorithm's."""
-        return self.folder.removesuffix(NON_IID) or self.folder
+        """Name of the algorithm: that of the folder without run and suffix for non-i.i.d. data."""
+        mode, _ = run_names.parts(self.folder)
+        return mode.removesuffix(NON_IID) or mode
+
+    @property
+    def run(self) -> str:
+        """Name of the run; "" if it has none."""
+        return run_names.parts(self.folder)[1]
+
+    @property
+    def algorithm(self) -> str:
+        """The algorithm's label, without the run's name."""
+        return self.method.removesuffix(f", {printable(self.run)}") if self.run else self.method
 
     @property
     def iid(self) -> bool:
         """Whether every worker's share of the data has the same distribution."""
-        return self.name == self.folder
+        return self.name == run_names.parts(self.folder)[0]
 
     @property
     def built_in(self) -> bool:
-        """Whether it is one of the project's own algorithms."""
+        """Whether the algorithm is one of this project's own."""
         return self.name in ALGORITHMS
 
     @property
     def label(self) -> str:
-        """Method and kind of data in a few words."""
+        """The method and, if not i.i.d., the kind of data."""
         return self.method if self.iid else f"{self.method} non-i.i.d."
 
     def summary_path(self, network_folder: Path) -> Path:
-        """Return where the summary of this mode lies."""
+        """Return the path of the mode's summary."""
         return network_folder / self.folder / f"{self.summary}.json"
 
     def place(self) -> tuple[int, int, str]:
-        """Key for sorting: i.i.d. data first; built-in algorithms in their order, then the others; local at the end."""
+        """Return a key for sorting.
+
+        I.i.d. data come first; built-in algorithms in their order, then the others; local at the
+        end.
+        """
         known = list(ALGORITHMS)
         kind = 2 if self.name == STANDALONE else int(not self.iid)
         return kind, known.index(self.name) if self.built_in else len(known), self.folder
 
 
-def mode_of(folder: str, said: AlgorithmFacts = AlgorithmFacts()) -> Mode:  # noqa: B008 - frozen
-    """Return the mode whose logs lie in a folder of this name, as its runs say or else as the folder's name tells.
+def mode_of(folder: str, said: AlgorithmInfo = AlgorithmInfo()) -> Mode:  # noqa: B008 - frozen
+    """Return the mode of a folder, as its runs describe it or else as the folder's name tells.
 
-    The summaries of built-in algorithms have the published names, whatever the runs say.
+    Built-in algorithms keep their labels, and their summaries the published names, whatever the
+    runs say.
     """
-    name = folder.removesuffix(NON_IID) or folder
+    mode, run = run_names.parts(folder)
+    name = mode.removesuffix(NON_IID) or mode
     known = ALGORITHMS.get(name)
     if known:
         stem, method, style = known.summary, known.label, known.style
@@ -78,7 +96,9 @@ def mode_of(folder: str, said: AlgorithmFacts = AlgorithmFacts()) -> Mode:  # no
         stem = said.summary or stem_of(name)
         method = printable(name if len(name) <= LABEL_LENGTH else f"{name[: LABEL_LENGTH - 1]}…")
         style = spare_style(name)
-    return Mode(folder, stem if name == folder else f"{stem}-Non-IID", said.label or method, style)
+    method = said.label or method
+    label = f"{method}, {printable(run)}" if run else method
+    return Mode(folder, stem if name == mode else f"{stem}-Non-IID", label, style)
 
 
 #: Folders of the built-in algorithms, in the order in which tables and figures show them.

@@ -2,15 +2,22 @@
 
     python logs_tools/plot.py -b logs -n resnet18-v1
 
-Reads the {base}/{network}/{mode}/NAME.json that `summarize` wrote, of whatever algorithms, and writes accuracy over
-time (i.i.d. and non-i.i.d.), throughput, traffic and computing time ratio as PNG and PDF, and speedup.txt and
-speedup.json, into {base}/{network}/figures.
+This reads every {base}/{network}/{mode}/NAME.json that `summarize` has written, whatever the
+algorithms. It writes accuracy over time (i.i.d. and non-i.i.d.), throughput, traffic and computing
+time ratio as PNG and PDF, and speedup.txt and speedup.json, to {base}/{network}/figures. Runs with
+a metric of their own are drawn and compared apart from those with another one.
+
+Curves show every evaluation as it was logged. With --published-smoothing the accuracy is drawn once
+more, as accuracy-iid-smoothed and accuracy-non-iid-smoothed, through the filter of the published
+implementation (see `esync.reports.published_smoothing`), and the table has the times of those
+curves, too. With --published-results the accuracy figures also have the results of the ESync paper.
 """
 
 import argparse
 import json
+import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -18,19 +25,21 @@ from matplotlib.figure import Figure
 from rich.progress import track
 
 from .. import config
-from ..algorithms.registry import FIGURES
+from ..algorithms.registry import FIGURES, stem_of
 from ..runtime import program, terminal
 from ..runtime.files import expanded, write_atomically
 from . import figures
-from .discovery import SPEEDUP_FILE
+from .discovery import SPEEDUP_FILE, others_to_choose
 from .load import load_runs
 from .metrics_table import RunFigures, as_json
 from .modes import BASELINE_LABEL, STANDALONE
-from .tables import comparison_text
+from .published_results import ACCURACY, END, TABLE_1, PublishedRun, published_runs
+from .published_smoothing import can_be_smoothed, smoothed
+from .tables import runs_text, smoothed_text
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Parse the command line; exits with 2 on bad usage."""
+    """Parse the command line; exit with code 2 on bad usage."""
     parser = argparse.ArgumentParser(prog=program.name("plot"), description=__doc__.splitlines()[0])
     parser.add_argument(
         "-b", "--base-dir", type=expanded, default=config.LOG_DIR, help="folder of all logs (default: %(default)s)"
@@ -42,20 +51,35 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--target",
         type=float,
-        default=config.TARGET_ACCURACY,
-        help="test accuracy for the speedup (default: %(default)s)",
+        help="value of the metric for the speedup, for instance a test accuracy from 0 to 1 "
+        f"(default: {config.TARGET_ACCURACY} for test accuracy, the runs' own target for another metric)",
+    )
+    parser.add_argument(
+        "--published-smoothing",
+        action="store_true",
+        help="also draw and tabulate the accuracy smoothed as in the published figures: the mean of 10 points, which "
+        "are 5 rounds apart (data by class: 30 points, 10 rounds apart), beginning at 0.1",
+    )
+    parser.add_argument(
+        "--published-results",
+        action="store_true",
+        help="mark in the accuracy figures what was read off the ESync paper's: the time to "
+        f"{ACCURACY:g} and the accuracy after {END / 60:g} minutes",
     )
     parser.add_argument(
         "--json", type=expanded, metavar="FILE", help="also write what was read, drawn and left out to FILE"
     )
     options = parser.parse_args(arguments)
-    if not 0 < options.target <= 1:
-        parser.error(f"--target {options.target}: expected an accuracy above 0 and up to 1")
+    if options.target is not None and not math.isfinite(options.target):
+        parser.error(f"--target {options.target}: expected a finite number")
+    if options.published_results and not published_runs(options.network):
+        there = ", ".join(TABLE_1)
+        parser.error(f"--published-results: the paper has none for {options.network}; it has some for {there}")
     return options
 
 
 def run(options: argparse.Namespace) -> int:
-    """Draw what can be drawn and return the exit code.
+    """Draw what can be drawn, and return the exit code.
 
     Raises:
         OSError: a result cannot be written.
@@ -65,20 +89,32 @@ def run(options: argparse.Namespace) -> int:
     for problem in problems:
         terminal.print_error(problem)
     if not runs:
-        terminal.print_error(f"nothing to draw: no summary of a mode in {network_folder}; run summarize first")
+        terminal.print_error(
+            f"nothing to draw: no summary of a mode in {network_folder}; run summarize first"
+            + others_to_choose(options.base_dir, options.network)
+        )
         return 1
+    if ambiguous := _target_problem(options.target, runs):
+        terminal.print_error(ambiguous)
+        return 2
     out = options.out or network_folder / FIGURES
-    drawings = _drawings(options.network, runs, options.target)
+    published = published_runs(options.network) if options.published_results else {}
+    drawings = drawings_of(options.network, runs, published)
+    filtered = [smoothed(one) for one in runs] if options.published_smoothing else []
+    if filtered:
+        drawings |= _accuracy_drawings(options.network, filtered, published, as_published=True)
     drawn: list[Path] = []
     shown = track(
         drawings.items(), "drawing", console=terminal.STATUS, disable=not terminal.STATUS.is_terminal, transient=True
     )
     for name, draw in shown:
         drawn += figures.save(draw(), out, name)
-    text = comparison_text(options.network, options.target, runs)
+    text = runs_text(options.network, runs)
+    if filtered:
+        text += f"\n{smoothed_text([one for one in filtered if can_be_smoothed(one)])}"
     comparison = {
         "network": options.network,
-        "target": options.target,
+        "target": targets.pop() if len(targets := {one.target for one in runs}) == 1 else None,
         "baseline": BASELINE_LABEL,
         "runs": {key: as_json(one, runs) for key, one in zip(_keys(runs), runs, strict=True)},
     }
@@ -93,7 +129,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _keys(runs: list[RunFigures]) -> list[str]:
-    """Return the stem of each run's summary, with its folder behind it where an earlier run has the same one."""
+    """Return a unique key for each run: its summary's stem, followed by its folder if need be."""
     keys: list[str] = []
     for run in runs:
         stem = run.mode.summary
@@ -101,32 +137,66 @@ def _keys(runs: list[RunFigures]) -> list[str]:
     return keys
 
 
+def _unused(name: str, taken: Collection[str]) -> str:
+    """Return the name, with a number behind it if it is taken."""
+    names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
+    return next(each for each in names if each not in taken)
+
+
 def _json(value: object) -> bytes:
     return json.dumps(value, indent=2, allow_nan=False).encode() + b"\n"
 
 
-def _drawings(network: str, runs: list[RunFigures], target: float) -> dict[str, Callable[[], Figure]]:
-    """Return the figures for which there is something to draw, by file name."""
+def _target_problem(target: float | None, runs: list[RunFigures]) -> str | None:
+    """Return why a given target cannot be one of these runs; None if it can."""
+    if target is None:
+        return None
+    found = {run.metric: run.mode.label for run in runs if run.times}
+    if len(found) > 1:
+        said = ", ".join(f"{metric.label} ({label})" for metric, label in found.items())
+        return f"--target {target:g}: for which metric? The runs have several: {said}; leave --target out"
+    if all(metric.is_accuracy for metric in found) and not 0 < target <= 1:
+        return f"--target {target:g}: expected an accuracy above 0 and up to 1"
+    return None
+
+
+def drawings_of(
+    network: str, runs: list[RunFigures], published: Mapping[str, PublishedRun]
+) -> dict[str, Callable[[], Figure]]:
+    """Return, by file name, functions that draw the figures for which there are data."""
+    drawings = _accuracy_drawings(network, runs, published)
+    if all(run.mode.name == STANDALONE for run in runs):
+        return drawings
+    if any(run.throughput is not None for run in runs):
+        drawings["throughput"] = partial(figures.throughput, network, runs)
+    if any(run.bytes_sent is not None for run in runs):
+        drawings["traffic"] = partial(figures.traffic, network, runs)
+    drawings["computing-time-ratio"] = partial(figures.computing_ratio, network, runs)
+    return drawings
+
+
+def _accuracy_drawings(
+    network: str, runs: list[RunFigures], published: Mapping[str, PublishedRun], as_published: bool = False
+) -> dict[str, Callable[[], Figure]]:
+    """Return, by file name, functions that draw the metric of each kind of runs over time."""
     standalone = next((run for run in runs if run.mode.name == STANDALONE), None)
-    compared = [run for run in runs if run.mode.name != STANDALONE]
+    compared = [run for run in runs if run.times and run is not standalone]
     drawings: dict[str, Callable[[], Figure]] = {}
-    for name, iid in (("accuracy-iid", True), ("accuracy-non-iid", False)):
-        curves = [run for run in compared if run.times and run.mode.iid is iid]
-        if curves:
-            drawings[name] = partial(figures.accuracy, network, curves, standalone, target)
-    if any(run.throughput is not None for run in compared):
-        drawings["throughput"] = partial(figures.throughput, network, compared)
-    if any(run.bytes_sent is not None for run in compared):
-        drawings["traffic"] = partial(figures.traffic, network, compared)
-    if compared:
-        drawings["computing-time-ratio"] = partial(figures.computing_ratio, network, compared)
+    for metric in dict.fromkeys(run.metric for run in compared if run.metric.is_accuracy or not as_published):
+        line = standalone if standalone and standalone.metric == metric else None
+        shown = published if metric.is_accuracy else {}
+        for kind, iid in (("iid", True), ("non-iid", False)):
+            curves = [run for run in compared if run.metric == metric and run.mode.iid is iid]
+            if curves:
+                name = _unused(f"{stem_of(metric.name, 'metric')}-{kind}{'-smoothed' * as_published}", drawings)
+                drawings[name] = partial(figures.accuracy, network, curves, line, curves[0].target, as_published, shown)
     return drawings
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the tool: exit code 0 done, 1 nothing to do or failed, 2 bad usage."""
+    """Run the tool and return its exit code: 0 done, 1 nothing to do or failed, 2 bad usage."""
     options = parse_arguments(arguments)
-    return terminal.guarded(lambda: run(options))
+    return terminal.run_command(lambda: run(options))
 
 
 if __name__ == "__main__":

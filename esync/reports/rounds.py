@@ -1,8 +1,8 @@
-"""Read a device's `iter-N.txt` files; each holds one communication round.
+"""Read a device's `iter-N.txt` files, each of which holds one communication round.
 
-Nothing in a file is taken on trust. What cannot be a round (empty, cut off, of another program)
-raises `BadRound` with a category and a reason, so that the caller can name it, skip it and count
-it.
+Everything in a file is checked. A file that is not a round's (empty, cut off, or of another
+program) raises `BadRound` with a category and a reason, so that the caller can name it, skip it and
+count it.
 """
 
 import json
@@ -11,20 +11,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from ..runtime.metric import TEST_ACCURACY, Metric
 from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
 from .metrics import MOST
 
 Category = Literal["missing", "empty", "truncated", "foreign"]
 
-#: No leading zeros: iter-7.txt and iter-07.txt would be two files of one round.
+#: Names of round files, without leading zeros: iter-7.txt and iter-07.txt would be the same round.
 ROUND_FILE = re.compile(r"iter-([1-9][0-9]*)\.txt")
 
-#: The phase in which a round ends; a local run has no exchange and ends with its own update.
+#: Phases with which a round ends. A local run has no exchange and ends with its own update.
 AGGREGATION = (GLOBAL_UPDATE, GLOBAL_AGGREGATE)
 
 
 class BadRound(Exception):  # noqa: N818  (it is an outcome that every caller expects, not a failure of the program)
-    """A file that does not hold a round."""
+    """Raised when a file does not hold a round."""
 
     def __init__(self, category: Category, reason: str) -> None:
         super().__init__(reason)
@@ -34,23 +35,26 @@ class BadRound(Exception):  # noqa: N818  (it is an outcome that every caller ex
 
 @dataclass(slots=True)
 class LoggedRound:
-    """Content of one file; times in seconds. None where the log (the published one, for instance) does not say it.
+    """Content of a round file; times in seconds.
+
+    None stands for what the log, for instance a published one, does not have.
 
     Attributes:
-        number: communication round, from 1.
-        samples: samples that the device computed in this round.
-        entries: entries of "time": the local iterations, and in mode esync the exchange.
-        iterations: those of them that computed a gradient.
-        total_time: from the start of the run to the end of this round.
-        aggregate: length of the exchange, waiting included; 0 in a local run.
-        computing: "forward and backward" and "local update" of all iterations. Loading data, asking
-            the state server, exchanging, waiting and evaluating are not computing.
-        accuracy: test accuracy (0 to 1) of the weights that this round ended with.
+        number: number of the communication round, from 1.
+        samples: number of samples that the device used in this round.
+        entries: number of entries in "time": the local iterations, and in mode esync the exchange.
+        iterations: number of those that computed a gradient.
+        total_time: time from the start of the run to the end of this round.
+        aggregate: duration of the exchange, including waits; 0 in a local run.
+        computing: time of "forward and backward" and "local update" in all iterations. It does not
+            include loading data, queries to the state server, exchanges, waits and evaluations.
+        accuracy: test accuracy (0 to 1), or value of the run's own metric, of the weights at the
+            end of this round.
         accuracy_time: when the device had those weights, from the start of the run.
-        bytes_sent, bytes_received: what went over the wire in this round.
-        wait: from this device's commit to the last one's.
+        bytes_sent, bytes_received: bytes that went over the wire in this round.
+        wait: time from this device's commit to the last one.
         transfer: the rest of the exchange.
-        overruns: padded iterations whose real work took longer than the speed that they stand for.
+        overruns: number of padded iterations that took longer than their step time.
     """
 
     number: int
@@ -69,17 +73,21 @@ class LoggedRound:
     overruns: int | None
 
 
-def read_round(path: Path, number: int) -> LoggedRound:
-    """Read and check the file of round `number`.
+def read_round(path: Path, number: int, metric: Metric = TEST_ACCURACY) -> LoggedRound:
+    """Read and check the file of round `number`; `metric` is the one that its run evaluates.
 
     Raises:
         BadRound: the file is missing, empty, truncated, or does not hold that round.
     """
-    return _check(_load(path), number)
+    return _check(_load(path), number, metric)
 
 
 def _load(path: Path) -> dict[str, Any]:
-    """Return the JSON object in a file, or say what stands there instead."""
+    """Return the JSON object in a file.
+
+    Raises:
+        BadRound: the file does not hold one; the error says what it holds instead.
+    """
     try:
         content = path.read_bytes()
     except FileNotFoundError:
@@ -101,8 +109,8 @@ def _load(path: Path) -> dict[str, Any]:
     return log
 
 
-def _check(log: dict[str, Any], number: int) -> LoggedRound:
-    """Turn the object of a file into a `LoggedRound`."""
+def _check(log: dict[str, Any], number: int, metric: Metric) -> LoggedRound:
+    """Return the content of a round file as a `LoggedRound`."""
     if log.get("num_iters") != number:
         raise BadRound("foreign", f"num_iters is {log.get('num_iters')!r}, the file name says {number}")
     time = log.get("time")
@@ -120,9 +128,6 @@ def _check(log: dict[str, Any], number: int) -> LoggedRound:
         raise BadRound("foreign", '"time" does not map 0, 1, … to phases and their seconds') from None
     if not exchanges and LOCAL_UPDATE not in last:
         raise BadRound("foreign", "its last iteration ends neither in an exchange nor in a local update")
-    accuracy = _number("accuracy", log.get("accuracy"))
-    if accuracy is not None and accuracy > 1:
-        raise BadRound("foreign", f"accuracy is {accuracy!r}, expected 0 to 1")
     return LoggedRound(
         number=number,
         samples=int(_required("num_samples", log)),
@@ -131,7 +136,7 @@ def _check(log: dict[str, Any], number: int) -> LoggedRound:
         total_time=_required("total_time", log),
         aggregate=_number("the time of the exchange", exchanges[0] if exchanges else None) or 0.0,
         computing=_number("the time of computing", computing) or 0.0,
-        accuracy=accuracy,
+        accuracy=_evaluated(metric, log.get(metric.name)),
         accuracy_time=_number("accuracy_time", log.get("accuracy_time")),
         bytes_sent=_count("bytes_sent", log),
         bytes_received=_count("bytes_received", log),
@@ -141,8 +146,20 @@ def _check(log: dict[str, Any], number: int) -> LoggedRound:
     )
 
 
+def _evaluated(metric: Metric, value: object) -> float | None:
+    """Return the value of the metric; None if there is none.
+
+    Weights that have diverged have no finite loss. Their round counts all the same.
+    """
+    if value is None:
+        return None
+    if not isinstance(value, int | float) or (metric.is_accuracy and not metric.possible(value)):
+        raise BadRound("foreign", f"{metric.name} is {value!r:.40}, expected {metric.expected()}")
+    return value if metric.possible(value) else None
+
+
 def _number(name: str, value: object) -> float | None:
-    """Return a number from 0 to MOST; None if there is none."""
+    """Return a number from 0 to MOST, or None if there is none."""
     if value is None:
         return None
     if not isinstance(value, int | float) or not 0 <= value <= MOST:

@@ -1,9 +1,10 @@
 """Style of each algorithm in all figures.
 
-One colour, one line style and one marker per algorithm, as its class or its runs say. A run whose
-emulation was not valid is grey and says why.
+Each algorithm has one colour, one line style and one marker, which its class or its runs choose. A
+run whose emulation was not valid is grey, with the reason.
 """
 
+import math
 import reprlib
 import textwrap
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from .modes import Mode
 Line = str | tuple[float, tuple[float, ...]]
 
 INVALID = "#9a9a9a"
-LEGEND = "#555555"  # of what a legend explains for all algorithms at once
+LEGEND = "#555555"  # colour of entries that a legend has for all algorithms at once
 NON_IID_HATCH = "///"
 
 STYLE: dict[Any, Any] = {
@@ -41,7 +42,7 @@ STYLE: dict[Any, Any] = {
     "text.parse_math": False,  # a "$" in a label is a dollar
 }
 FORMATS = ("png", "pdf")
-LEGEND_WIDTH, TICK_WIDTH, TITLE_WIDTH = 28, 16, 26  # characters of a line there
+LEGEND_WIDTH, TICK_WIDTH, TITLE_WIDTH = 28, 16, 26  # characters per line
 
 LINES = ("-", "--", "-.", ":", "solid", "dashed", "dashdot", "dotted")
 MARKERS = tuple(
@@ -50,7 +51,10 @@ MARKERS = tuple(
 
 
 def checked_style(said: Mapping[str, Any], otherwise: Style) -> tuple[Style, list[str]]:
-    """Return a style as somebody else's run.json gives it, and what is wrong with it; `otherwise` fills the gaps."""
+    """Return a style as a run.json gives it, and what is wrong with it.
+
+    `otherwise` replaces what is missing or wrong.
+    """
     problems = []
     parts: dict[str, Any] = {}
     for key, read, expected in (
@@ -91,55 +95,65 @@ def _marker(value: Any) -> str | None:
 
 
 def distinguishable(modes: Sequence[Mode]) -> list[Mode]:
-    """Give every algorithm one label and one style that no other has.
+    """Give every algorithm, and every named run of it, a label and a style that no other has.
 
-    Where two have the same, the later one gets a spare style, or its name behind its label. The
-    built-in algorithms come first, and their labels are theirs even where they are not shown.
+    Where two have the same, the later one gets a spare style, or its name after its label. The
+    built-in algorithms come first, and their labels are reserved even where they are not shown.
     """
-    owners = {algorithm.label.casefold(): name for name, algorithm in ALGORITHMS.items()}
-    labels: dict[str, str] = {}
-    styles: dict[str, Style] = {}
-    for mode in sorted(modes, key=lambda mode: (not mode.built_in, mode.place())):
-        if mode.name in labels:
+    owners = {algorithm.label.casefold(): (name, "") for name, algorithm in ALGORITHMS.items()}
+    labels: dict[tuple[str, str], str] = {}
+    styles: dict[tuple[str, str], Style] = {}
+    for mode in sorted(modes, key=lambda mode: (not mode.built_in, bool(mode.run), mode.place())):
+        own = mode.name, mode.run
+        if own in labels:
             continue
         label = mode.method
-        while owners.setdefault(label.casefold(), mode.name) != mode.name:
+        while owners.setdefault(label.casefold(), own) != own:
             label += f" ({mode.name})"
-        labels[mode.name] = label
-        styles[mode.name] = _unlike(plain(mode.style), list(styles.values()))
-    return [replace(mode, method=labels[mode.name], style=styles[mode.name]) for mode in modes]
+        labels[own] = label
+        styles[own] = _unlike(plain(mode.style), list(styles.values()))
+    return [replace(mode, method=labels[mode.name, mode.run], style=styles[mode.name, mode.run]) for mode in modes]
 
 
 def _unlike(style: Style, others: Sequence[Style]) -> Style:
-    """Return a style if no other one has its colour, or else a spare one of another colour, if there is one left."""
+    """Return the style if its colour is not used yet, or else the spare one that is least like others.
+
+    If no colour is left, at least its lines and markers differ, as far as possible.
+    """
     colours = {other.color for other in others} | {INVALID}
     spare = [plain(each) for each in SPARE_STYLES]
-    for each in (style, *spare):
-        if each.color not in colours:
-            return each
+    if style.color not in colours:
+        return style
+    if free := [each for each in spare if each.color not in colours]:
+        return max(free, key=lambda each: min(_distance(each.color, other.color) for other in others))
     # More algorithms than colours: at least lines and markers differ.
     mixed = [replace(other, color=each.color) for other in spare for each in spare]
     return next((each for each in mixed if each not in others), style)
 
 
+def _distance(one: str, other: str) -> float:
+    """Return how far two colours are apart in RGB."""
+    return math.dist(to_rgb(one), to_rgb(other))
+
+
 def plain(style: Style) -> Style:
-    """Return a style whose colour is written as to_hex does, so that equal ones are equal."""
+    """Return a style whose colour is written as by to_hex, so that equal colours compare equal."""
     return replace(style, color=to_hex(style.color))
 
 
 def colour(run: RunFigures) -> str:
-    """Return the colour of the run's algorithm, or grey."""
+    """Return the colour of the run's algorithm, or grey if the run is not valid."""
     return INVALID if run.invalid else run.mode.style.color
 
 
 def pale(shade: str) -> str:
-    """Mix a colour with white; unlike transparency this hides the grid behind it."""
+    """Mix a colour with white, which, unlike transparency, hides the grid behind it."""
     red, green, blue = (0.45 * part + 0.55 for part in to_rgb(shade))
     return to_hex((red, green, blue))
 
 
 def label(text: str, run: RunFigures, separator: str = " ", width: int = LEGEND_WIDTH) -> str:
-    """Return a text in lines of some length, and why the run is not valid, if it is not."""
+    """Return a wrapped label, followed by the reason if the run is not valid."""
     text = textwrap.fill(text, width)
     # Matplotlib leaves texts that begin with "_" out of legends.
     text = f" {text}" if text.startswith("_") else text

@@ -2,9 +2,10 @@
 
     python logs_tools/summarize.py -b logs -n resnet18-v1 -m esync
 
-Reads {base}/{network}/{mode}/{host}/{device}/iter-N.txt, whatever hosts and devices there are, and writes
-{base}/{network}/{mode}/NAME.json (see `esync.reports.summary_file`). Without -m it does so for every mode whose folder
-holds rounds, of whatever algorithm. Files that hold no round are named, skipped and counted.
+This reads {base}/{network}/{mode}/{host}/{device}/iter-N.txt, whatever the hosts and devices, and
+writes {base}/{network}/{mode}/NAME.json (see `esync.reports.summary_file`). Without -m it does so
+for every mode whose folder holds rounds, whatever the algorithm. Files that do not hold a round are
+named, skipped and counted.
 """
 
 import argparse
@@ -21,13 +22,13 @@ from ..runtime import program, terminal
 from ..runtime.files import expanded, write_atomically
 from ..runtime.output import printable
 from .aggregate import ModeReport, summarize_mode
-from .discovery import holds_rounds, mode_folders
+from .discovery import holds_rounds, mode_folders, others_to_choose
 from .metrics import MOST
 from .modes import FOLDERS, mode_of
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
-    """Parse the command line; exits with 2 on bad usage."""
+    """Parse the command line; exit with code 2 on bad usage."""
     parser = argparse.ArgumentParser(prog=program.name("summarize"), description=__doc__.splitlines()[0])
     parser.add_argument(
         "-b", "--base-dir", type=expanded, default=config.LOG_DIR, help="folder of all logs (default: %(default)s)"
@@ -60,7 +61,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Summarize the chosen modes and return the exit code.
+    """Summarize the chosen modes, and return the exit code.
 
     Raises:
         OSError: a folder cannot be listed or a result cannot be written.
@@ -91,6 +92,7 @@ def run(options: argparse.Namespace) -> int:
         chosen = options.mode or "MODE"
         terminal.print_error(
             f"nothing to summarize in {network_folder}: expected {chosen}/HOST/DEVICE/iter-N.txt there"
+            + others_to_choose(options.base_dir, options.network)
         )
         return 1
     return 0
@@ -101,7 +103,10 @@ def _show(bar: Progress, task: TaskID, done: int, files: int) -> None:
 
 
 def _folders_to_read(network_folder: Path, chosen: str | None) -> list[str]:
-    """Return the chosen folder, if it is there, or else those of built-in algorithms and all that hold rounds."""
+    """Return the chosen folder if it exists, or all folders to read if none is chosen.
+
+    These are all those of built-in algorithms, and any other that holds rounds.
+    """
     there = mode_folders(network_folder)
     if chosen:
         return [chosen] if chosen in there else []
@@ -116,10 +121,12 @@ def _folders_to_read(network_folder: Path, chosen: str | None) -> list[str]:
 
 
 def _tell(report: ModeReport) -> None:
-    """Print where the summary is; name on stderr what is not in it."""
+    """Print where the summary is and, on standard error, what is not in it."""
     if report.summary:
         devices = sum(len(devices) for devices in report.summary.values())
         print(f"{report.mode.label}: {report.rounds_read} rounds, devices: {devices}, in {printable(str(report.path))}")
+    if report.earlier:
+        terminal.print_error(f"{report.mode.folder}: {report.earlier}")
     for warning in report.warnings[: config.SKIPPED_SHOWN]:
         terminal.print_error(f"{report.mode.folder}: {warning}")
     for skip in report.skipped[: config.SKIPPED_SHOWN]:
@@ -134,9 +141,9 @@ def _tell(report: ModeReport) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the tool: exit code 0 done, 1 nothing to do or failed, 2 bad usage."""
+    """Run the tool and return its exit code: 0 done, 1 nothing to do or failed, 2 bad usage."""
     options = parse_arguments(arguments)
-    return terminal.guarded(lambda: run(options))
+    return terminal.run_command(lambda: run(options))
 
 
 if __name__ == "__main__":

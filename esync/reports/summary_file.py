@@ -1,40 +1,56 @@
-"""Read and write the summary of one mode, NAME.json: {host: {device: {lists with one value a round}}}.
+"""Read and write the summary of one mode, NAME.json: {host: {device: {lists}}}.
 
-The first five lists and their rounding are the published implementation's, so programs written for
-its summaries can read ours, and its summaries can be read here. The rest stands beside them in the
-same object. Lists of accuracies have one value per *evaluated* round (`accuracy_rounds` says
-which), all other lists one value per round (`rounds_list`). Times are seconds.
+The first five lists and their rounding are those of the published implementation. So programs
+written for its summaries can read ours, and its summaries can be read here. Further lists stand
+beside them in the same object. Lists of accuracies have one value per *evaluated* round
+(`accuracy_rounds` says which), all other lists have one per round (`rounds_list`). Where the run
+has a metric of its own, `metric` names it, and the lists of accuracies hold its values. Times are
+in seconds.
 """
 
 from pathlib import Path
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 
 from ..runtime.files import write_atomically
+from ..runtime.metric import TEST_ACCURACY, Metric
 from .metrics import INSTANT, MOST
 
 
 class SummaryError(Exception):
-    """A NAME.json or run.json that cannot be used; the message names the file and the field."""
+    """Raised when a NAME.json or run.json cannot be used; the message names the field."""
 
 
 Amount = Annotated[float, Field(ge=0, le=MOST)]  # seconds
 Count = Annotated[int, Field(ge=0, le=int(MOST))]
-Accuracy = Annotated[float, Field(ge=0, le=1)]
 
 
 class RunInfo(BaseModel):
-    """What a worker writes once a run into run.json. Only what the figures need is checked, all of it is kept."""
+    """The content of run.json, which a worker writes once per run.
+
+    Only what the figures need is checked, but all of it is kept.
+    """
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
 
-    batch_size: int | None = Field(None, gt=0, le=MOST)
+    batch_size: int | None = Field(default=None, gt=0, le=MOST)
     # seconds that an iteration is padded to; None: not padded
-    step_time: float | None = Field(None, ge=INSTANT, le=MOST)
+    step_time: float | None = Field(default=None, ge=INSTANT, le=MOST)
     iterations: Count | None = None
     overruns: Count | None = None
-    model_bytes: int | None = Field(None, gt=0, le=MOST)
+    model_bytes: int | None = Field(default=None, gt=0, le=MOST)
+    metric: Metric = TEST_ACCURACY
+    target: float | None = None  # value of the metric that ends the run
 
 
 class DeviceSummary(BaseModel):
@@ -42,8 +58,10 @@ class DeviceSummary(BaseModel):
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
+    metric: Metric = TEST_ACCURACY  # that the lists of accuracies are of
+
     # published
-    accuracy_list: list[Accuracy]  # rounded to 3 digits
+    accuracy_list: list[float]  # accuracies rounded to 3 digits, values of another metric as they are
     num_samples_list: list[Count]
     self_iters_list: list[Count]  # entries of "time"
     elapsed_time_list: list[Count]  # total_time in whole seconds
@@ -53,21 +71,34 @@ class DeviceSummary(BaseModel):
     rounds_list: list[Count] = []
     accuracy_rounds: list[Count] = []
     accuracy_time_list: list[Amount] = []  # when the device had the weights that were evaluated
-    accuracy_exact_list: list[Accuracy] = []  # not rounded
+    accuracy_exact_list: list[float] = []  # not rounded
     computing_time_list: list[Amount] = []  # "forward and backward" + "local update"; loading data is not computing
     bytes_sent_list: list[Count] = []
     bytes_received_list: list[Count] = []
     bytes_estimated: bool = False  # the log has no bytes: one push of the model a round was assumed, and no pull
     wait_list: list[Amount | None] = []  # from this device's commit to the last one's
     transfer_list: list[Amount | None] = []  # the rest of the exchange
+    total_time_list: list[Amount] = []  # ends of the rounds, not rounded
     total_time: Amount = 0.0  # of the last round, not rounded
     iterations: Count = 0  # gradients computed
     overruns: Count = 0  # padded iterations whose real work took longer than the speed that they stand for
     run: RunInfo | None = None
+    # what the summary was made from (discovery.Source), so that it is known whether that has changed since
+    source_files: Count = 0
+    source_bytes: Count = 0
+
+    @field_validator("accuracy_list", "accuracy_exact_list")
+    @classmethod
+    def _possible(cls, values: list[float], info: ValidationInfo) -> list[float]:
+        metric = info.data.get("metric", TEST_ACCURACY)  # not there if it is wrong itself
+        for value in values:
+            if not metric.possible(value):
+                raise ValueError(f"{metric.name} is {value!r}, expected {metric.expected()}")
+        return values
 
     @model_validator(mode="after")
     def _complete(self) -> "DeviceSummary":
-        """Check that the lists fit together; fill in what a published summary leaves to its reader."""
+        """Check that the lists fit together, and complete those that a published summary lacks."""
         rounds = len(self.elapsed_time_list)
         if rounds == 0:
             raise ValueError("no rounds")
@@ -80,7 +111,14 @@ class DeviceSummary(BaseModel):
         self.total_time = self.total_time or float(self.elapsed_time_list[-1])
         for name in ("num_samples_list", "self_iters_list", "aggregate_time_list", "rounds_list"):
             self._require_length(name, rounds)
-        for name in ("computing_time_list", "bytes_sent_list", "bytes_received_list", "wait_list", "transfer_list"):
+        for name in (
+            "total_time_list",
+            "computing_time_list",
+            "bytes_sent_list",
+            "bytes_received_list",
+            "wait_list",
+            "transfer_list",
+        ):
             if getattr(self, name):
                 self._require_length(name, rounds)
         for name in ("accuracy_time_list", "accuracy_exact_list"):
@@ -93,11 +131,11 @@ class DeviceSummary(BaseModel):
 
     @property
     def missing_rounds(self) -> int:
-        """Rounds up to the last one that the summary does not hold."""
+        """Number of rounds up to the last one that are missing in the summary."""
         return self.rounds_list[-1] - len(self.rounds_list)
 
     def estimate_bytes(self, model_bytes: int) -> None:
-        """Fill in the bytes as the published figures count them: one push of the model a round, no pull."""
+        """Set the bytes as the published figures count them: one push a round, no pull."""
         self.bytes_sent_list = [model_bytes] * len(self.rounds_list)
         self.bytes_received_list = []
         self.bytes_estimated = True
@@ -118,23 +156,23 @@ def load_summary(path: Path) -> Summary:
     """Read NAME.json.
 
     Raises:
-        SummaryError: it is no summary; the message names the field that is wrong.
-        OSError: it cannot be read.
+        SummaryError: the file is not a summary; the message names the field that is wrong.
+        OSError: the file cannot be read.
     """
     try:
         summary = _SUMMARY.validate_json(path.read_bytes())
     except ValidationError as error:
-        raise SummaryError(f"{path} is no summary: {_first_problem(error)}; run summarize again") from None
+        raise SummaryError(f"{path} is not a summary: {_first_problem(error)}; run summarize again") from None
     if not any(summary.values()):
         raise SummaryError(f"{path} holds no device; run summarize again")
     return summary
 
 
 def load_run_info(path: Path) -> RunInfo | None:
-    """Read a device's run.json; None if there is none.
+    """Read a device's run.json; return None if there is none.
 
     Raises:
-        SummaryError: it is not one.
+        SummaryError: the file is not a run.json, or cannot be read.
     """
     try:
         return RunInfo.model_validate_json(path.read_bytes())

@@ -1,44 +1,94 @@
-"""Compare runs as text: one table of the runs, one of their devices, in Markdown."""
+"""Compare runs as text in Markdown: one table of the runs, and one of their devices."""
 
 from collections.abc import Iterator
 
+from ..runtime.metric import Metric
 from ..runtime.terminal import NOT_KNOWN, markdown, number, right
-from .metrics_table import RunFigures, speedup
-from .modes import BASELINE_LABEL
+from .metrics_table import RunFigures, Speedup, speedup
+from .modes import BASELINE_LABEL, STANDALONE, STANDALONE_LABEL
 
 
-def comparison_text(network: str, target: float, runs: list[RunFigures]) -> str:
-    """Return both tables with their headings."""
+def runs_text(network: str, runs: list[RunFigures]) -> str:
+    """Return a table of the runs for each metric, and one of all devices, with their headings."""
+    tables = ""
+    for metric in dict.fromkeys(run.metric for run in runs):
+        same = [run for run in runs if run.metric == metric]
+        target = "its target (none is known)" if same[0].target is None else f"{same[0].target:g}"
+        tables += (
+            f"{network}: time to {metric.label} {target}, and speedup = time of {BASELINE_LABEL} ÷ time of the method"
+            f"{_standalone_heading(same)}\n\n{_runs_table(metric, same, runs)}\n"
+        )
     return (
-        f"{network}: time to test accuracy {target:g}, and speedup = time of {BASELINE_LABEL} ÷ time of the method\n\n"
-        f"{_runs_table(runs)}\n"
+        f"{tables}"
         "Devices: share of the time spent computing (published: 1 − aggregation ÷ total), wait for the last commit\n\n"
         f"{_devices_table(runs)}"
     )
 
 
-def _runs_table(runs: list[RunFigures]) -> str:
-    figures = ("time to target", "speedup", "final accuracy", "samples/s", "efficiency", "MB/s")
-    return markdown(["method", *map(right, figures), "note"], _run_rows(runs))
+def smoothed_text(runs: list[RunFigures]) -> str:
+    """Return a table of the runs whose curves are smoothed as the published ones are."""
+    rows = ([run.mode.label, *map(run.bracketed, _results(run, runs))] for run in runs)
+    table = markdown(["method", *map(right, ("time to target", "speedup", "final value"))], rows)
+    return f"Smoothed as in the published figures\n\n{table}"
 
 
-def _run_rows(runs: list[RunFigures]) -> Iterator[list[str]]:
-    for run in runs:
-        compared = speedup(run, runs)
+def _standalone_heading(runs: list[RunFigures]) -> str:
+    if not _standalone(runs):
+        return ""
+    return (
+        f"\nover {STANDALONE_LABEL} = time of {STANDALONE_LABEL} ÷ time of the method; limit = sum of the devices' "
+        f"speeds ÷ speed of {STANDALONE_LABEL}'s device"
+    )
+
+
+def _standalone(runs: list[RunFigures]) -> bool:
+    """Return whether there is a run of sequential SGD with which others can be compared."""
+    return any(run.mode.name == STANDALONE for run in runs)
+
+
+def _runs_table(metric: Metric, shown: list[RunFigures], runs: list[RunFigures]) -> str:
+    figures = ["time to target", "speedup", f"final {metric.name}", "samples/s", "efficiency", "MB/s"]
+    if _standalone(shown):
+        figures[2:2] = [f"over {STANDALONE_LABEL}", "limit"]
+    return markdown(["method", *map(right, figures), "note"], _run_rows(shown, runs))
+
+
+def _run_rows(shown: list[RunFigures], runs: list[RunFigures]) -> Iterator[list[str]]:
+    for run in shown:
         notes = [run.invalid] if run.invalid else []
         if run.bytes_estimated:
             notes.append("traffic estimated, push only")
         if run.missing_rounds:
             notes.append(f"{run.missing_rounds} rounds missing from the logs: samples/s and MB/s are too low")
+        time, over_baseline, final = _results(run, runs)
+        over_standalone = []
+        if _standalone(shown):
+            alone = speedup(run, runs, STANDALONE)
+            limit = NOT_KNOWN if alone.limit is None else f"{alone.limit:.2f}×"
+            over_standalone = [_times(alone), limit]
         cells = (
-            "not reached" if run.time_to_target is None else duration(run.time_to_target),
-            f"{compared.value:.2f}×" if compared.value is not None else compared.reason or NOT_KNOWN,
-            number(run.final_accuracy, ".3f"),
+            time,
+            over_baseline,
+            *over_standalone,
+            final,
             number(run.throughput, ",.1f"),
             NOT_KNOWN if run.efficiency is None else f"{100 * run.efficiency:.1f} %",
             NOT_KNOWN if run.bytes_per_second is None else f"{run.bytes_per_second / 1e6:,.1f}",
         )
         yield [run.mode.label, *(run.bracketed(cell) for cell in cells), "; ".join(notes)]
+
+
+def _results(run: RunFigures, runs: list[RunFigures]) -> tuple[str, str, str]:
+    """Return the time to the target, the speedup over SSGD, and the final value of the metric."""
+    return (
+        "not reached" if run.time_to_target is None else duration(run.time_to_target),
+        _times(speedup(run, runs)),
+        NOT_KNOWN if run.final_accuracy is None else run.metric.text(run.final_accuracy),
+    )
+
+
+def _times(compared: Speedup) -> str:
+    return f"{compared.value:.2f}×" if compared.value is not None else compared.reason or NOT_KNOWN
 
 
 def _devices_table(runs: list[RunFigures]) -> str:

@@ -1,4 +1,4 @@
-"""What every process needs: errors, files, signals, child processes, clocks, output, the import of MXNet.
+"""What every process needs: errors, files, signals, child processes, clocks, output, MXNet.
 
 May import `config` and nothing else of the package; everything may import this.
 """

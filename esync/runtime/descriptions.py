@@ -1,4 +1,4 @@
-"""The descriptions of clusters that come with this package, by their names: `:quick` is clusters/quick.yaml."""
+"""Descriptions of clusters in this package, by name: `:quick` is clusters/quick.yaml."""
 
 import argparse
 import textwrap
@@ -8,22 +8,24 @@ from typing import Any
 from .errors import ExpectedError, suggestion
 from .files import NoHomeError, expanded
 
-#: What stands in front of a name; alone, it asks for the list of names.
+#: Mark in front of a name; alone, it asks for the list of names.
 MARK = ":"
-WIDTH = 100  # of a line of the list
+WIDTH = 100  # characters per line of the list
 FOLDER = Path(__file__).parents[1] / "clusters"
 
 
 class NoDescriptionError(ExpectedError):
-    """No description of that name comes with this package."""
+    """Raised when this package has no description of that name."""
 
 
 def path_of(word: str) -> Path:
-    """Return the path of the file that `:NAME` or `FILE` means. Write `./:NAME` for a file of that name.
+    """Return the path of the file that `:NAME` or `FILE` means.
+
+    Write `./:NAME` for a file that has that name.
 
     Raises:
-        NoDescriptionError: no description of that name comes with this package.
-        NoHomeError: FILE begins with the home directory of somebody who has none here.
+        NoDescriptionError: this package has no description of that name.
+        NoHomeError: FILE begins with a home directory that does not exist here.
     """
     if not word.startswith(MARK):
         return expanded(word)
@@ -37,7 +39,7 @@ def path_of(word: str) -> Path:
 
 
 def listing() -> str:
-    """Return a line for each description that comes with this package: its name, and how its first comment begins."""
+    """Return a line for each description in this package: its name, and its first comment."""
     comments = {path.stem: path.read_text(encoding="utf-8").partition("\n#\n")[0] for path in FOLDER.glob("*.yaml")}
     width = max(map(len, comments))
     return "\n".join(
@@ -47,12 +49,15 @@ def listing() -> str:
 
 
 class DescriptionAction(argparse.Action):
-    """The argument FILE of a program that reads a description of a cluster; `:` prints the list of names instead."""
+    """The argument FILE of a program that reads a description of a cluster.
+
+    `:` prints the list of names instead.
+    """
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, word: Any, flag: str | None = None
     ) -> None:
-        """Keep the path."""
+        """Set the path."""
         if word == MARK:
             print(listing())
             parser.exit()
@@ -63,7 +68,7 @@ class DescriptionAction(argparse.Action):
 
 
 def add_file(parser: argparse.ArgumentParser) -> None:
-    """Add the argument FILE."""
+    """Add the argument FILE to a parser."""
     parser.add_argument(
         "file",
         action=DescriptionAction,

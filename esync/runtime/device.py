@@ -1,61 +1,67 @@
-"""Clock and device of a worker: how long an iteration takes, padded where it stands for a slower device."""
+"""Clock and device of a worker: how long an iteration takes, padded to emulate a slower one."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
 from .straggler_injection import COMPUTE, Straggler, StragglerEvent
 
-#: Seconds that an emulated iteration keeps for its computing, before any other wait is put ahead of
-#: it.
+#: Seconds of an emulated iteration that are kept for computing when it waits beforehand.
 KEPT_FOR_COMPUTING = 0.5
 
 
 class Device(Protocol):
-    """Interface between algorithms and time."""
+    """The interface between algorithms and time."""
 
     def begin_run(self, elapsed: float) -> None:
-        """The run begins, or has lasted so many seconds by now: its clock is that of what was planned for it."""
+        """Set the clock of injected stragglers: the run has lasted `elapsed` seconds."""
         ...
 
     def now(self) -> float:
-        """Return the seconds of a clock that never jumps; only differences mean anything."""
+        """Return the seconds of a clock that never jumps; only differences are meaningful."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let that time pass."""
+        """Let time pass."""
         ...
 
     def begin_iteration(self) -> None:
-        """An iteration begins: what follows, loading the batch included, is the device's work."""
+        """Begin an iteration: what follows, including loading the batch, is the device's work."""
         ...
 
     def stagger(self) -> None:
-        """Called before the work of an iteration: a device may let time pass that the iteration takes anyway."""
+        """Wait before the work of an iteration.
+
+        A device may let time pass here that the iteration takes anyway.
+        """
         return
 
     def end_iteration(self) -> float:
-        """Wait until the device has done the work of the iteration; the seconds that the iteration took."""
+        """Wait until the iteration's work is done; return the seconds that the iteration took."""
         ...
 
+    def paused(self) -> AbstractContextManager[None]:
+        """Leave the time of the body of a with statement out of the iteration."""
+        return nullcontext()
+
     def wait_for(self, work: Callable[[], None]) -> None:
-        """From now on `work` waits for the work of an iteration, where more is under way than that: exchanges."""
+        """Have `work` wait for an iteration's work, because other work (exchanges) goes on, too."""
         return
 
 
 class RealDevice(Device):
-    """A real clock and MXNet's default device.
+    """A real clock, and MXNet's default device.
 
     Args:
-        step_time: seconds of one iteration on the slower device that this one stands for; None for
-            none.
-        straggler_events: when this worker is a straggler on purpose.
+        step_time: seconds of one iteration on the slower device that is emulated; None if none is.
+        straggler_events: when this worker is slowed down on purpose.
 
     Attributes:
-        straggler: tells how much longer things take.
-        iterations: how many have ended.
-        overruns: how many of them took longer than step_time by themselves: an emulated figure is
-            not valid when there are many.
+        straggler: the delays that are injected on purpose.
+        iterations: number of iterations so far.
+        overruns: number of iterations that took longer than step_time by themselves. Where there
+            are many, figures of the emulated device are not valid.
     """
 
     def __init__(self, step_time: float | None = None, straggler_events: Sequence[StragglerEvent] = ()) -> None:
@@ -69,38 +75,38 @@ class RealDevice(Device):
         self._begun = self.now()
 
     def begin_run(self, elapsed: float) -> None:
-        """See `Device`."""
+        """See `Device.begin_run`."""
         self.straggler.begin(elapsed)
 
     def now(self) -> float:
-        """time.perf_counter()."""
+        """Return `time.perf_counter()`."""
         return time.perf_counter()
 
     def sleep(self, seconds: float) -> None:
-        """time.sleep()."""
+        """Call `time.sleep`."""
         time.sleep(seconds)
 
     def begin_iteration(self) -> None:
-        """Note the time."""
+        """Note the time at which an iteration begins."""
         self._begun = self.now()
 
     def stagger(self) -> None:
-        """On a slower device that this one stands for, let part of its spare time pass before the computing.
+        """Let part of an emulated device's spare time pass before the computing.
 
-        Where several are emulated on the same cores, all begin a round at the same moment: then the
-        fast ones, which have no time to spare, compute first. How long the iteration lasts does not
-        change.
+        Several devices that are emulated on the same cores begin a round at the same moment. This
+        wait lets the fast ones, which have no time to spare, compute first. The duration of the
+        iteration does not change.
         """
         if self.step_time is not None:
             ahead = max(0.0, (self.step_time - KEPT_FOR_COMPUTING) / 2)
             self.sleep(max(0.0, self._begun + ahead - self.now()))
 
     def wait_for(self, work: Callable[[], None]) -> None:
-        """Instead of for all that MXNet's engine has to do."""
+        """Wait for `work` instead of everything that MXNet's engine has to do."""
         self._wait_for_device = work
 
     def end_iteration(self) -> float:
-        """Wait for MXNet's engine, then for the rest of step_time, and as long as a straggler takes on top."""
+        """Wait for MXNet's engine, the rest of step_time, and injected delays."""
         self._wait_for_device()
         seconds = self.now() - self._begun
         self.iterations += 1
@@ -112,3 +118,17 @@ class RealDevice(Device):
             self.sleep(longer)
             seconds = self.now() - self._begun
         return seconds
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """See `Device`.
+
+        What MXNet's engine has to do by then, and what the body gives it to do, is waited for.
+        """
+        self._wait_for_device()
+        before = self.now() - self._begun
+        try:
+            yield
+        finally:
+            self._wait_for_device()
+            self._begun = self.now() - before

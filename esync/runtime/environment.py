@@ -1,6 +1,6 @@
-"""Cluster settings from the environment: MXNet's DMLC_* variables, checked before MXNet reads them.
+"""Cluster settings from the environment: MXNet's DMLC_* variables, which are checked here first.
 
-MXNet itself reads these variables, and waits for ever in silence where one is missing or wrong.
+MXNet itself reads these variables, too, but waits in silence for ever if one is missing or wrong.
 """
 
 import os
@@ -12,27 +12,27 @@ from typing import ClassVar
 from .errors import ExpectedError
 
 ROLES = ("worker", "server", "scheduler")
-#: The launcher says in it which slot a replacement takes over.
+#: Variable with the slot that a replacement takes over, set by the launcher.
 SLOT_VARIABLE = "ESYNC_SLOT"
-#: Set where the launcher knows what to do when this worker dies: then it need not end the whole
-#: job. How often the launcher is going to replace it.
+#: Variable that says how often the launcher will replace this worker. It is set if the launcher can
+#: handle the worker's death, which therefore need not end the whole job.
 SUPERVISED_VARIABLE = "ESYNC_SUPERVISED"
 
 
 class EnvironmentProblemError(ExpectedError, ValueError):
-    """A DMLC_* variable is missing or wrong; the message names it and says what it should be."""
+    """Raised when a DMLC_* variable is missing or wrong; the message says what it should be."""
 
 
 @dataclass(frozen=True)
 class Cluster:
-    """Address of the scheduler, and numbers of processes of each role.
+    """Address of the scheduler, and number of processes of each role.
 
     Attributes:
         host: address of the scheduler (DMLC_PS_ROOT_URI).
         port: its port (DMLC_PS_ROOT_PORT).
         servers: number of parameter servers (DMLC_NUM_SERVER).
         workers: number of worker slots (DMLC_NUM_WORKER).
-        address: the scheduler's, as a number.
+        address: the scheduler's IP address.
     """
 
     ADVICE: ClassVar[str] = (
@@ -48,11 +48,13 @@ class Cluster:
 
     @classmethod
     def from_environment(cls, environment: MutableMapping[str, str] = os.environ) -> "Cluster":
-        """Read and check the variables; writes the scheduler's address back as an IP, which is what MXNet needs.
+        """Read and check the variables.
+
+        The scheduler's address is written back as an IP address, which MXNet needs.
 
         Raises:
-            EnvironmentProblemError: a variable is missing, is no number, or the host name is not
-                known.
+            EnvironmentProblemError: a variable is missing or is not a number, or the host's name is
+                unknown.
         """
         host = _required(environment, "DMLC_PS_ROOT_URI", "the address of the scheduler, for instance 10.1.1.34")
         port = _number(environment, "DMLC_PS_ROOT_PORT", "the scheduler's port, for instance 9091", 65535)
@@ -69,19 +71,23 @@ class Cluster:
 
     @property
     def everyone(self) -> str:
-        """Return whom a process of this cluster waits for at its start."""
+        """The processes that one of this cluster waits for at its start, in words."""
         return f"the scheduler at {self.host}:{self.port}, {self.servers} server(s) and {self.workers} worker(s) in all"
 
 
 def take_role(role: str, environment: MutableMapping[str, str] = os.environ) -> None:
-    """Make this process a worker, server or scheduler; EnvironmentProblemError where DMLC_ROLE says otherwise."""
+    """Make this process a worker, server or scheduler.
+
+    Raises:
+        EnvironmentProblemError: DMLC_ROLE says otherwise.
+    """
     given = environment.setdefault("DMLC_ROLE", role)
     if given != role:
         raise EnvironmentProblemError(f"DMLC_ROLE is {given!r}, but this is the program of the {role}")
 
 
 def replacement_promised(environment: Mapping[str, str] = os.environ) -> bool:
-    """Return whether the launcher is going to start another process in the place of this one, should it die."""
+    """Return whether the launcher will replace this process if it dies."""
     left = environment.get(SUPERVISED_VARIABLE, "")
     return left.isdecimal() and int(left) > 0
 
@@ -92,7 +98,7 @@ def state_server_address(
     """Return host and port of the state server, from the text host:port or from ESYNC_STATE_SERVER.
 
     Raises:
-        EnvironmentProblemError: there is no address, or it is none.
+        EnvironmentProblemError: there is no address, or it is malformed.
     """
     return parse_state_server_address(
         given or environment.get("ESYNC_STATE_SERVER", ""),
@@ -102,14 +108,14 @@ def state_server_address(
 
 
 def parse_state_server_address(text: str, advice: str = "") -> tuple[str, int]:
-    """Return host and port of host:port, http://host:port or [IPv6 address]:port.
+    """Return host and port from host:port, http://host:port or [IPv6 address]:port.
 
     Args:
         text: the address.
-        advice: what the error says at its end.
+        advice: advice at the end of the error's message.
 
     Raises:
-        EnvironmentProblemError: it is no address.
+        EnvironmentProblemError: the address is malformed.
     """
     host, _, port = text.rpartition(":")
     host = host.removeprefix("http://").strip("[]")
@@ -119,11 +125,14 @@ def parse_state_server_address(text: str, advice: str = "") -> tuple[str, int]:
 
 
 def _check_own_address(environment: Mapping[str, str]) -> None:
-    """The address that this process gives the others: where it is not this machine's, MXNet fails only much later."""
+    """Check the address that this process gives the others.
+
+    Where it is not one of this machine's, MXNet would fail only much later.
+    """
     own, interface = environment.get("DMLC_NODE_HOST", ""), environment.get("DMLC_INTERFACE", "")
     if own and not is_own(own):
         raise EnvironmentProblemError(
-            f"DMLC_NODE_HOST is {own!r}, which is no address of this machine; it should be the one under which the "
+            f"DMLC_NODE_HOST is {own!r}, which is not an address of this machine; it should be the one under which the "
             "others reach it, for instance 10.1.1.33"
         )
     known = [name for _, name in socket.if_nameindex()]
@@ -134,7 +143,7 @@ def _check_own_address(environment: Mapping[str, str]) -> None:
 
 
 def is_own(address: str) -> bool:
-    """Return whether a name or an address is one of this machine's: then a socket can be bound to it."""
+    """Return whether a name or address is this machine's, so that a socket can be bound to it."""
     try:
         found = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):

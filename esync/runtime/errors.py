@@ -5,31 +5,37 @@ from collections.abc import Callable, Iterable
 
 
 class ExpectedError(Exception):
-    """Its message is all that a user needs: programs print it as one sentence, without a traceback, and exit with 1.
+    """An error whose message is all that a user needs.
+
+    Programs print it as one sentence, without a traceback, and exit with its exit code.
 
     Attributes:
-        transient: another process in the place of this one may do better.
+        transient: whether another process in the place of this one may succeed.
+        consequence: whether another process has failed before, and has told this one.
+        exit_code: 1 for what has failed, 2 for what could not be tried.
     """
 
     transient = False
+    consequence = False
+    exit_code = 1
 
 
 class DeadlockError(ExpectedError):
-    """All tasks wait, so nothing can happen any more; the message says which tasks, and for what."""
+    """Raised when all tasks wait; the message says which tasks, and for what."""
 
 
 class AlgorithmResultError(ExpectedError):
-    """A method of an algorithm has returned what cannot be used."""
+    """Raised when a method of an algorithm has returned something that cannot be used."""
 
 
 def suggestion(name: object, known: Iterable[str], most: int = 3, shown: Callable[[str], str] = str) -> str:
     """Return a suggestion among the known names as the end of a message; "" if none is similar.
 
     Args:
-        name: what was given.
-        known: what could have been meant.
-        most: how many names to suggest.
-        shown: writes a name as the user would type it.
+        name: the name that was given.
+        known: the names that could have been meant.
+        most: largest number of names to suggest.
+        shown: returns a name as the user would type it.
     """
     close = difflib.get_close_matches(str(name), known, n=most)
     return f" (did you mean {' or '.join(map(shown, close))}?)" if close else ""

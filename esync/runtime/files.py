@@ -12,17 +12,17 @@ from .errors import ExpectedError
 
 
 class NoHomeError(ExpectedError, argparse.ArgumentTypeError):
-    """A path begins with a home directory that does not exist here."""
+    """Raised when a path begins with a home directory that does not exist here."""
 
 
 def expanded(path: str | Path) -> Path:
-    """Return a path with `~` or `~user` in front replaced by that home directory on this machine.
+    """Return a path with a leading `~` or `~user` replaced by that home directory on this machine.
 
-    Shells replace it in `--log-dir ~/logs`, but neither in `--log-dir=~/logs` nor in a file. It is
-    a type for argparse, too. Write `./~` for a folder of that name.
+    Shells replace it in `--log-dir ~/logs`, but neither in `--log-dir=~/logs` nor in a file. This
+    function is also a type for argparse. Write `./~` for a folder of that name.
 
     Raises:
-        NoHomeError: no such home directory is known.
+        NoHomeError: there is no such home directory.
     """
     whole = os.path.expanduser(path)
     first = os.fspath(path).partition(os.sep)[0]
@@ -33,14 +33,16 @@ def expanded(path: str | Path) -> Path:
 
 @contextlib.contextmanager
 def atomic_path(path: Path) -> Iterator[Path]:
-    """Yield a path whose file replaces `path` when the block ends; an exception leaves `path` as it was.
+    """Yield a path whose file replaces `path` when the block ends.
 
-    The name begins with a dot and ends in this process's id, so nobody takes it for the file
-    itself, and two processes do not meet there.
+    An exception leaves `path` as it was.
+
+    The name begins with a dot and ends with this process's id, so that nobody takes it for the file
+    itself, and two processes never use the same one.
 
     Raises:
-        OSError: it cannot be written, flushed or renamed; `filename` is `path`, and nothing is left
-            behind.
+        OSError: the file cannot be written, flushed or renamed; its `filename` is `path`, and
+            nothing is left behind.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -60,11 +62,11 @@ def atomic_path(path: Path) -> Iterator[Path]:
 def through_memory(path: Path) -> Iterator[Path]:
     """Yield the path of a file in memory, which is copied to `path` when the block ends.
 
-    For what MXNet writes: of a full disk it gives no reason, and at the end of a file it does not
-    notice one.
+    It is for files that MXNet writes. MXNet does not give the reason if the disk is full, and at
+    the end of a file it does not even notice.
 
     Raises:
-        OSError: it cannot be written.
+        OSError: the file cannot be written.
     """
     with open(os.memfd_create(path.name), "rb") as memory:
         yield Path(f"/proc/self/fd/{memory.fileno()}")
@@ -78,11 +80,10 @@ def leftovers(path: Path) -> list[Path]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write `content` to `path`; a reader sees the old file or the new one, never a part.
+    """Write `content` to `path`; readers see the old file or the new one, but never a part.
 
     Raises:
-        OSError: the folder cannot be made or the file cannot be written; nothing is left behind
-            then.
+        OSError: the folder cannot be made, or the file cannot be written; nothing is left behind.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(path) as beside:
@@ -90,11 +91,11 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder and its parents if missing; they survive a power failure."""
+    """Make a folder and its missing parents, so that they survive a power failure."""
     missing = [each for each in path.parents if not each.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for each in (path, *missing):  # the first one may have been made by somebody else just now
-        with contextlib.suppress(PermissionError):  # a folder that may be passed through, but not be read
+        with contextlib.suppress(PermissionError):  # a folder that may be entered, but not read
             flush_folder(each.parent)
 
 

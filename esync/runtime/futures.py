@@ -1,6 +1,6 @@
-"""Futures: *start an operation, get a handle, poll it or wait*.
+"""Futures: start an operation, get a handle, then poll it or wait for it.
 
-An exchange, a question to the state server, an evaluation: each is started and answered through a
+Exchanges, queries to the state server and evaluations are all started and answered through a
 `Handle`, so that blocking, delayed and simulated implementations look the same to an algorithm.
 """
 
@@ -17,25 +17,29 @@ class Handle(Protocol[T_co]):
     """An operation that was started and has, or will have, one result."""
 
     def done(self) -> bool:
-        """Tell, without waiting, whether the result is there (or the failure that `result` would raise)."""
+        """Return whether the operation has succeeded or failed, without waiting."""
         ...
 
     def result(self) -> T_co:
-        """Return the result. Raises `NotDoneError` while there is none, or the error that the operation ended with."""
+        """Return the result, or raise the error with which the operation has failed.
+
+        Raises:
+            NotDoneError: the operation is not done yet.
+        """
         ...
 
     def wait(self) -> T_co:
-        """Wait until it is done, then return `result`."""
+        """Wait until the operation is done, then return `result`."""
         ...
 
 
 class NotDoneError(RuntimeError):
-    """`Handle.result` was called before the handle was done."""
+    """Raised by `Handle.result` if the operation is not done yet."""
 
 
 @dataclass(frozen=True)
 class Completed(Generic[T]):
-    """A handle of an operation that is done already, as a blocking implementation returns it."""
+    """A handle of an operation that is already done, as blocking implementations return it."""
 
     value: T
 
@@ -53,13 +57,13 @@ class Completed(Generic[T]):
 
 
 class Future(Generic[T]):
-    """A handle that is completed, once, by whoever knows the result: with a value, or with an error.
+    """A handle that is completed, once, with a value or an error.
 
-    Completed by another thread it is used as it is. Where looking or waiting takes something else,
-    such as reading from a process, a subclass does that in `_look` and `_await`.
+    This class suits operations that another thread completes. Where looking or waiting takes
+    something else, such as reading from a process, a subclass does that in `_look` and `_await`.
 
     Args:
-        missing: what is not there before it is done, for messages.
+        missing: what is missing before it is done, for messages.
     """
 
     def __init__(self, missing: str) -> None:
@@ -69,22 +73,22 @@ class Future(Generic[T]):
         self._error: BaseException | None = None
 
     def complete(self, value: T) -> None:
-        """Take the result."""
+        """Set the result."""
         self._value = value
         self._completed.set()
 
     def fail(self, error: BaseException) -> None:
-        """Take the error that the operation has ended with; `result` raises it."""
+        """Set the error with which the operation has failed; `result` raises it."""
         self._error = error
         self._completed.set()
 
     def done(self) -> bool:
-        """See `Handle`."""
+        """See `Handle.done`."""
         self._look()
         return self._completed.is_set()
 
     def result(self) -> T:
-        """See `Handle`."""
+        """See `Handle.result`."""
         if not self.done():
             raise NotDoneError(f"{self._missing} is not there yet")
         if self._error is not None:
@@ -92,12 +96,12 @@ class Future(Generic[T]):
         return cast(T, self._value)
 
     def wait(self) -> T:
-        """See `Handle`."""
+        """See `Handle.wait`."""
         self._await()
         return self.result()
 
     def _look(self) -> None:
-        """Complete this handle if that is possible without waiting; called even if it is completed."""
+        """Complete this handle if that takes no waiting; called even if it is completed."""
 
     def _await(self) -> None:
         """Wait until this handle is completed; called even if it is."""
@@ -105,11 +109,11 @@ class Future(Generic[T]):
 
 
 class BackgroundTask(Future[None]):
-    """Does one piece of work in a thread of its own.
+    """Runs one piece of work in a thread of its own.
 
     Args:
-        work: touches nothing that the worker computes with; says itself what it waits for, and
-            gives up in time.
+        work: the work, which must not touch anything that the worker computes with. It announces
+            its own waits and limits them.
         cancel: makes the work end early.
     """
 
@@ -120,7 +124,7 @@ class BackgroundTask(Future[None]):
         self._thread.start()
 
     def cancel(self) -> None:
-        """End the work, and wait until it has ended."""
+        """Cancel the work, and wait until it has ended."""
         self._cancel()
         self._thread.join()
 

@@ -1,7 +1,6 @@
-"""Where modules of earlier versions are now: who imports one is told.
+"""Modules of earlier versions and where they are now, for those who import one.
 
-Modules inside of packages that are still there are left out: they were never anything but parts of
-those.
+Modules inside packages that still exist are left out, because they were only parts of those.
 """
 
 import sys
@@ -40,7 +39,7 @@ MOVED = {
     "esync.lossy_output": "esync.runtime.output",
     "esync.masters": "esync.gluon.master_weights",
     "esync.measure": "esync.runtime.phase_timer",
-    "esync.memory": "esync.runtime.memory",
+    "esync.memory": "esync.runtime.mxnet_arrays",
     "esync.modelview": "esync.algorithms.model_view",
     "esync.numpy_aliases": "esync.runtime.numpy_aliases",
     "esync.optimizer_rules": "esync.gluon.optimizer_to_rule",
@@ -56,7 +55,7 @@ MOVED = {
     "esync.roundlog": "esync.training.round_log",
     "esync.rounds": "esync.training.round_callbacks",
     "esync.sparse": "esync.exchange.codecs.sparse",
-    "esync.standing": "esync.algorithms.trainer_status",
+    "esync.standing": "esync.trainer_status",
     "esync.straggle": "esync.runtime.straggler_injection",
     "esync.tables": "esync.runtime.terminal",
     "esync.watchdog": "esync.runtime.watchdog",
@@ -64,7 +63,7 @@ MOVED = {
     "esync.writer": "esync.training.background_writer",
     "logs_tools.collect": "esync.reports.aggregate",
     "logs_tools.comparison": "esync.reports.metrics_table",
-    "logs_tools.facts": "esync.reports.facts",
+    "logs_tools.facts": "esync.reports.algorithm_info",
     "logs_tools.figures": "esync.reports.figures",
     "logs_tools.load": "esync.reports.load",
     "logs_tools.metrics": "esync.reports.metrics",
@@ -78,7 +77,7 @@ MOVED = {
     "logs_tools.tree": "esync.reports.discovery",
 }
 
-#: Those of which programs need one name, which is public.
+#: Modules of which programs need one name, which is public → how to import that.
 IMPORTS = {
     "esync.checkpoint": "from esync import Checkpoints",
     "esync.engine": "from esync import mx",
@@ -87,14 +86,14 @@ IMPORTS = {
 
 
 class _Refusal(MetaPathFinder):
-    """Finds no module; comes last, for those that nobody else has found."""
+    """A finder that finds nothing, and comes last, after all others have failed."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         """Refuse a module that has moved.
 
         Raises:
-            ImportError: it has. (`from esync import engine` would not tell the text of a
-                ModuleNotFoundError.)
+            ImportError: the module has moved. (A ModuleNotFoundError's message would be lost in
+                `from esync import engine`.)
         """
         if name in MOVED:
             advice = IMPORTS.get(name) or f"it is {MOVED[name]} now"
@@ -102,5 +101,5 @@ class _Refusal(MetaPathFinder):
 
 
 def install() -> None:
-    """Have moved modules refused by name."""
+    """Make imports of moved modules fail with a message that names the new place."""
     sys.meta_path.append(_Refusal())

@@ -1,8 +1,9 @@
 """Output that survives hostile text, floods of messages and a full disk.
 
-`printable` escapes control characters in text that comes from others. `RateLimitedLog` limits
-messages that anybody can cause by sending something. `LossyFile` drops what a full disk does not
-take, counts it and marks the place.
+`printable` escapes control characters in text from outside; `is_label` says whether a text can be
+shown as it is. `RateLimitedLog` limits messages that
+anybody can cause by sending something. `LossyFile` drops output for which the disk has no space,
+counts it, and marks the place.
 """
 
 import errno
@@ -19,15 +20,24 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
+#: Characters of a label that a figure has room for.
+LABEL_LENGTH = 60
+
+
 def printable(text: str) -> str:
-    r"""Return `text` with whatever a terminal would not print written as an escape, such as \x1b."""
+    r"""Return `text` with every unprintable character written as an escape, such as \x1b."""
     if text.isprintable():
         return text
     return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
 
 
+def is_label(text: str) -> bool:
+    """Return whether figures and tables can show a text as a label."""
+    return bool(text) and text == text.strip() and len(text) <= LABEL_LENGTH and text.isprintable()
+
+
 def all_printable(content: Any) -> Any:
-    """Return content that was JSON with all of its texts printable."""
+    """Return parsed JSON with all of its texts printable."""
     if isinstance(content, str):
         return printable(content)
     if isinstance(content, list):
@@ -42,11 +52,11 @@ EVERY = 10.0
 
 
 class RateLimit:
-    """Admits so many lines in a while, and counts the others.
+    """Admits a limited number of lines in a period, and counts the others.
 
     Args:
-        lines: how many.
-        seconds: from the first of them until as many more may pass.
+        lines: number of lines to admit in each period.
+        seconds: length of a period, which begins with its first line.
     """
 
     def __init__(self, lines: int, seconds: float) -> None:
@@ -54,7 +64,7 @@ class RateLimit:
         self._since, self._seen = -math.inf, 0
 
     def admit(self, now: float) -> int | None:
-        """Return how many lines were left out before this one, or None where it is left out itself."""
+        """Return how many lines were left out before this one, or None to leave this one out."""
         left_out = 0
         if now - self._since >= self._seconds:
             left_out = max(0, self._seen - self._lines)
@@ -64,34 +74,34 @@ class RateLimit:
 
 
 class RateLimitedLog:
-    """Passes on a text at most once in a while, and says how many were left out before it.
+    """Passes on at most one message in a period, and says how many were left out before it.
 
     Args:
-        say: takes the text.
-        every: seconds.
+        say: called with each message that is passed on.
+        every: length of a period in seconds.
     """
 
     def __init__(self, say: Callable[[str], None], every: float = EVERY) -> None:
         self._say, self._limit = say, RateLimit(1, every)
 
     def __call__(self, text: str) -> None:
-        """Pass it on, or count it."""
+        """Pass on a message, or count it."""
         left_out = self._limit.admit(time.monotonic())
         if left_out is not None:
             self._say(f"{text} (and {left_out} more of this kind before)" if left_out else text)
 
 
-#: Errors of a file system that has no space left for this file, user or group.
+#: Errors that mean that there is no space left for this file, user or group.
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 
 
 class LossyFile(io.FileIO):
-    """A file opened for writing that drops what it has no space for.
+    """A file, opened for writing, that drops data for which there is no space.
 
-    Where there is space again, a line says how many bytes are missing at that place.
+    When there is space again, a line says how many bytes are missing at that place.
 
     Attributes:
-        missing: bytes left out so far.
+        missing: number of bytes dropped so far.
         why: the error, in words; "" while nothing is missing.
     """
 
@@ -100,7 +110,7 @@ class LossyFile(io.FileIO):
     _gap = 0
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Write all of `data`, or as much as there is space for; the length of `data` either way."""
+        """Write as much of `data` as there is space for; always return the length of `data`."""
         left = memoryview(data).cast("B")
         length = len(left)
         try:
@@ -118,7 +128,7 @@ class LossyFile(io.FileIO):
         return length
 
     def close(self) -> None:
-        """Close the file; file systems on a network may say only now that there was no space."""
+        """Close the file; a network file system may report only now that there was no space."""
         try:
             super().close()
         except OSError as error:
@@ -128,9 +138,9 @@ class LossyFile(io.FileIO):
 
 
 def install() -> None:
-    """Let standard output and standard error of this program drop what a full disk does not take.
+    """Make this program's standard output and standard error drop data that a full disk refuses.
 
-    Streams that are no file (terminals, pipes) stay as they are.
+    Streams that are not files (terminals, pipes) stay as they are.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -148,7 +158,7 @@ def install() -> None:
 
 
 def missing() -> str:
-    """Return what standard output could not take, as a sentence part; "" where nothing is missing."""
+    """Return what standard output has dropped, as part of a sentence; "" if nothing."""
     buffer = getattr(sys.stdout, "buffer", None)
     raw = getattr(buffer, "raw", buffer)
     if isinstance(raw, LossyFile) and raw.missing:

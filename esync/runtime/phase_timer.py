@@ -1,4 +1,4 @@
-"""Time the phases of every iteration, by the names that the log files use; all in seconds."""
+"""Time the phases of every iteration, by the names in the log files; all in seconds."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +11,7 @@ LOCAL_UPDATE = "local update"
 GLOBAL_UPDATE = "global update"  # mode esync
 GLOBAL_AGGREGATE = "global aggregate"  # the modes that exchange every iteration
 
-#: The field of a round that holds the seconds of each of its iterations, as the device took them.
+#: Field of a round file with the seconds that the device needed for each iteration.
 ITERATION_TIMES = "iteration_times"
 
 
@@ -20,13 +20,13 @@ def iteration_times(entry: Mapping[str, Any]) -> list[float]:
 
     An iteration is everything from the end of the previous step to the end of this one's computing:
     loading the batch, the forward and backward pass, the local update, and what the loop does in
-    between. Logs without the field ITERATION_TIMES tell the first three only, as phases.
+    between. Logs without the field ITERATION_TIMES have the first three only, as phases.
 
     Args:
         entry: the content of a round file.
 
     Raises:
-        KeyError, TypeError, ValueError, AttributeError: it is not the content of a round file.
+        KeyError, TypeError, ValueError, AttributeError: `entry` is not the content of a round file.
     """
     if ITERATION_TIMES in entry:
         return [float(seconds) for seconds in entry[ITERATION_TIMES]]
@@ -46,8 +46,8 @@ class PhaseTimer:
         now: a clock in seconds.
 
     Attributes:
-        samples: of the round under way.
-        loss: mean loss of the last batch; None where nobody computes one.
+        samples: number of samples in the current round.
+        loss: mean loss of the last batch; None if it is not computed.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -56,10 +56,33 @@ class PhaseTimer:
         self._times: list[float] = []
         self.samples = 0
         self.loss: float | None = None
+        self._begun = now()
+
+    def begin_iteration(self) -> None:
+        """Note that the next iteration begins now."""
+        self._begun = self._now()
+
+    def end_computing(self) -> None:
+        """Count the time since `begin_iteration` as computing, unless the loop has timed it itself.
+
+        Other phases that the loop has timed, such as loading the batch, are not counted twice.
+        """
+        phases = self._iterations[-1]
+        if COMPUTE not in phases:
+            self.add(COMPUTE, max(0.0, self._now() - self._begun - sum(phases.values())))
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Leave the time of the `with` block out of the computing."""
+        before = self._now() - self._begun
+        try:
+            yield
+        finally:
+            self._begun = self._now() - before
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
-        """Add the time that the body of the with statement takes to a phase of this iteration."""
+        """Add the time of the `with` block to a phase of this iteration."""
         begun = self._now()
         try:
             yield
@@ -72,17 +95,18 @@ class PhaseTimer:
         iteration[name] = iteration.get(name, 0.0) + seconds
 
     def next_iteration(self) -> None:
-        """What follows belongs to the next entry."""
+        """Begin the entry of the next iteration."""
         self._iterations.append({})
 
     def add_iteration(self, seconds: float) -> None:
-        """Note that the device has ended an iteration, which took so many seconds."""
+        """Note that the device has ended an iteration, which took that many seconds."""
         self._times.append(seconds)
 
     def take(self) -> dict[str, Any]:
-        """Return the round's `time`, `num_samples` and `iteration_times` as the log files have them.
+        """Return the round's `time`, `num_samples` and `iteration_times`, as in the log files.
 
-        The next round begins. A round in which no iteration has ended has no `iteration_times`.
+        The next round begins then. A round in which no iteration has ended has no
+        `iteration_times`.
         """
         entries = {
             str(number): {name: round(seconds, 6) for name, seconds in phases.items()}

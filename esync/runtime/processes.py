@@ -1,6 +1,7 @@
-"""Child processes: they end with their parent, and leave the processor to more urgent ones.
+"""Child processes: they end with their parent, and yield the processor to urgent ones.
 
-As a program, `python processes.py PARENT COMMAND …` runs any command tied to the process PARENT.
+As a program, `python processes.py PARENT COMMAND …` runs a command that ends with the process
+PARENT.
 """
 
 import contextlib
@@ -9,16 +10,17 @@ import math
 import os
 import signal
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-#: Where Linux groups the processes of each session for a fair share of the processor, niceness only
-#: ranks them within their group; this is the file with the niceness of the group itself.
+#: File with the niceness of a session's group of processes. Where Linux makes such groups, for fair
+#: shares of the processor, a process's own niceness ranks it only within its group.
 GROUP_NICENESS = "/proc/{}/autogroup"
-#: Of the process that evaluates: on a machine whose cores are all busy it still gets about a tenth
-#: of one, so that the accuracy arrives some day.
+#: Niceness of the process that evaluates. On a machine whose cores are all busy it still gets about
+#: a tenth of one, so that the accuracy arrives eventually.
 EVALUATING = 10
-#: An emulated device with steps of this many seconds or fewer has nothing to spare.
+#: Step time in seconds up to which an emulated device has no time to spare.
 NOTHING_TO_SPARE = 0.25
 #: Steps of nice for each doubling of the step time.
 PER_DOUBLING = 2
@@ -27,8 +29,8 @@ PER_DOUBLING = 2
 def niceness_of_emulated(step_time: float | None) -> int:
     """Return the niceness of a worker whose iterations are padded to `step_time` seconds.
 
-    The longer its steps, the longer its computing may wait for that of others that are emulated on
-    the same cores without being late. Always more urgent than an evaluation.
+    The longer its steps are, the longer its computing can wait for that of other devices, which are
+    emulated on the same cores, without being late. It is always more urgent than an evaluation.
     """
     if step_time is None or step_time <= NOTHING_TO_SPARE:
         return 0
@@ -36,18 +38,20 @@ def niceness_of_emulated(step_time: float | None) -> int:
 
 
 def set_niceness(niceness: int, process: int = 0) -> None:
-    """Lower the priority of a process by that many steps of nice.
+    """Lower the priority of a process by that many steps of niceness.
 
     Args:
         niceness: steps to add.
-        process: its id, while it has a single thread; 0: the calling thread. The threads that start
-            later inherit it.
+        process: its id, as long as it has a single thread; 0 stands for this process with all its
+            threads. Threads that start later inherit the priority.
     """
     if niceness == 0:
         return
-    os.setpriority(os.PRIO_PROCESS, process, os.getpriority(os.PRIO_PROCESS, process) + niceness)
+    for thread in [process] if process else map(int, os.listdir("/proc/self/task")):
+        with contextlib.suppress(ProcessLookupError):  # a thread that has ended meanwhile
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + niceness)
     number = process or os.getpid()
-    if os.getsid(number) == number:  # else the group has other members: the user's shell, for instance
+    if os.getsid(number) == number:  # else the group has other members, such as the user's shell
         with contextlib.suppress(OSError):  # a kernel without such groups
             Path(GROUP_NICENESS.format(number)).write_text(str(niceness))
 
@@ -55,29 +59,49 @@ def set_niceness(niceness: int, process: int = 0) -> None:
 _PR_SET_PDEATHSIG = 1
 
 
-def die_with_parent(parent: int) -> None:
-    """Have the kernel end this process when its parent ends (Linux); ends it at once where that has happened already.
+def die_with_parent(parent: int, number: int = signal.SIGTERM) -> None:
+    """Have the kernel end this process when its parent ends (Linux).
+
+    If the parent has ended already, the process ends at once.
 
     Args:
-        parent: the process id of the parent that started us, as the parent knows it.
+        parent: process id of the parent that has started this process.
+        number: the signal that ends this process.
     """
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, number)
     if os.getppid() != parent:
         os._exit(1)
 
 
-def tied(command: Sequence[str]) -> list[str]:
-    """Return a command that runs `command` in the same process, tied to the process that calls this.
+def bind_children() -> None:
+    """Have processes that `multiprocessing` forks from now on die with this one, however it ends.
 
-    It starts this file by its path, so that neither the package nor site-packages is imported on
-    the way.
+    Those of a DataLoader, for instance, end by themselves where they wait for work, but not in the
+    middle of a batch. Until then they hold copies of this process's connections, by which others
+    tell whether it is there. Only for the main thread's: Linux counts the end of the thread that
+    has forked as the parent's.
+    """
+    from multiprocessing import parent_process, util
+
+    def bind(main: threading.Thread) -> None:
+        parent = parent_process()
+        if threading.current_thread() is main and parent is not None and parent.pid is not None:
+            die_with_parent(parent.pid, signal.SIGKILL)
+
+    util.register_after_fork(threading.main_thread(), bind)
+
+
+def tied(command: Sequence[str]) -> list[str]:
+    """Return a command that runs `command` in the same process, tied to the calling process.
+
+    It starts this file by its path, so that neither the package nor site-packages is imported.
     """
     return [sys.executable, "-I", "-S", __file__, str(os.getpid()), *command]
 
 
 def main(parent: str, *command: str) -> int:
-    """Become `command`; what the kernel was told stays."""
+    """Become `command`, tied to the process `parent`."""
     die_with_parent(int(parent))
     try:
         os.execvp(command[0], command)

@@ -6,19 +6,26 @@ import sys
 from dataclasses import asdict, dataclass, replace
 from typing import Any, TextIO
 
-#: In front of a line of JSON on standard output, where the environment asks for it.
+from .metric import ACCURACY, Metric
+
+#: Mark in front of progress in JSON on standard output, which the environment asks for.
 MARK = "@progress "
 VARIABLE = "ESYNC_PROGRESS"
-#: The same for what happens once; the kinds of it.
+#: The same mark for events, and their kinds.
 EVENT_MARK = "@event "
 READY = "ready"  # the worker is about to look for the others
 JOINED = "joined"  # the worker has the common model and begins to train
-CUT_OFF = "cut off"  # it ends because it reaches the others no more, for the reason that it gives
-FINISHED = "finished"  # it knows that the run is finished, and asks nobody for anything any more
-DONE = "done"  # it has done all that it had to, and has said goodbye
-OVER = "over"  # it ends on purpose, for the reason that it gives: another process in its place would do the same
+CUT_OFF = "cut off"  # it ends because it cannot reach the others any more; it gives the reason
+FINISHED = "finished"  # it knows that the run is finished, and needs no other process any more
+MEASURED = "measured"  # what has been measured so far: an earlier report of the same process counts no longer
+LEFT = "left"  # it has left the finished run: nobody can take its place any more
+DONE = "done"  # it has done everything, and has said goodbye
+FAILED = "failed"  # it ends by an exception, and gives it and its round: another process may do better in its place
+# It ends on purpose, and gives the reason: another process in its place would do the same. The fact
+# "consequence" tells whether that is only because another process has failed before.
+OVER = "over"
 
-#: What to do where a run is finished, but for its final model.
+#: Advice for a run that is finished, but for its final model.
 WITHOUT_FINAL_MODEL = (
     "nobody has written the final model; with --checkpoint-dir and --resume the same command writes it from the newest "
     "checkpoint (after the rounds that this one lacks); without checkpoints the run has to be done again"
@@ -27,18 +34,19 @@ WITHOUT_FINAL_MODEL = (
 
 @dataclass(frozen=True)
 class Progress:
-    """One round of one worker.
+    """Progress of a worker after a round.
 
     Attributes:
-        rank: the worker.
+        rank: the worker's rank.
         round: the round that is over.
-        local_iterations: of this worker in it.
-        samples_per_second: of this worker in it.
-        wait: seconds from this worker's commit to the last one's.
+        local_iterations: the worker's local iterations in that round.
+        samples_per_second: the worker's throughput in that round.
+        wait: seconds from this worker's commit to the last one.
         elapsed: seconds since the start.
-        accuracy: of the newest weights that have been evaluated; None where nothing is evaluated
-            here.
-        accuracy_round: the round that those weights are from.
+        accuracy: accuracy of the newest weights that were evaluated; None if this worker has not
+            evaluated any.
+        accuracy_round: the round whose weights they are.
+        metric: name of what is evaluated in place of the accuracy.
     """
 
     rank: int
@@ -49,17 +57,34 @@ class Progress:
     elapsed: float
     accuracy: float | None = None
     accuracy_round: int | None = None
+    metric: str = ACCURACY
 
     def line(self) -> str:
-        """Return the progress as a readable line."""
+        """Return the progress as a line of text."""
         plural = " " if self.local_iterations == 1 else "s"
         text = (
             f"round {self.round:4d}  {self.local_iterations:3d} local iteration{plural}"
             f"  {self.samples_per_second:7.1f} samples/s  wait {self.wait:6.3f} s"
         )
         if self.accuracy is not None:
-            text += f"  accuracy {self.accuracy:.3f} (round {self.accuracy_round})"
+            text += f"  {self.metric} {Metric(self.metric).text(self.accuracy)} (round {self.accuracy_round})"
         return text
+
+
+def split(line: str) -> tuple[str, str]:
+    """Return what stands in front of a report in a line of a worker's output, and the report.
+
+    A program's own progress bar, for instance, has not ended its line. Without a report the second
+    text is empty.
+    """
+    places = [place for mark in (MARK, EVENT_MARK) if (place := line.find(mark)) >= 0]
+    return (line[: min(places)], line[min(places) :]) if places else (line, "")
+
+
+def _print(text: str, stream: TextIO) -> None:
+    """Print a line in one piece, so that another thread's output cannot come before its end."""
+    stream.write(f"{text}\n")
+    stream.flush()
 
 
 def parse(line: str) -> Progress | None:
@@ -73,9 +98,9 @@ def parse(line: str) -> Progress | None:
 
 
 def report_event(kind: str, stream: TextIO | None = None, **facts: Any) -> None:
-    """Report a single event to the launcher; does nothing without one."""
+    """Report an event to the launcher; do nothing if there is none."""
     if os.environ.get(VARIABLE) == "json":
-        print(EVENT_MARK + json.dumps({"kind": kind, **facts}), file=stream or sys.stdout, flush=True)
+        _print(EVENT_MARK + json.dumps({"kind": kind, **facts}), stream or sys.stdout)
 
 
 def parse_event(line: str) -> dict[str, Any] | None:
@@ -90,12 +115,12 @@ def parse_event(line: str) -> dict[str, Any] | None:
 
 
 class ProgressReporter:
-    """Prints progress.
+    """Prints a worker's progress.
 
     Args:
-        quiet: print no readable lines.
-        machine: lines of JSON, for the launcher.
-        stream: where to.
+        quiet: whether to print no text.
+        machine: whether to print JSON for the launcher.
+        stream: where to print; None stands for standard output.
     """
 
     def __init__(self, quiet: bool, machine: bool, stream: TextIO | None = None) -> None:
@@ -104,19 +129,19 @@ class ProgressReporter:
         self._last: Progress | None = None
 
     def round(self, progress: Progress) -> None:
-        """Report a round."""
+        """Report the end of a round."""
         self._last = progress
         self._tell_machine()
         if not self._quiet:
             print(progress.line(), file=self._stream, flush=True)
 
-    def accuracy(self, number: int, accuracy: float) -> None:
-        """Report the accuracy of an earlier round."""
+    def accuracy(self, number: int, accuracy: float, metric: str = ACCURACY) -> None:
+        """Report the accuracy, or another metric, of an earlier round."""
         if self._last is not None:
-            self._last = replace(self._last, accuracy=accuracy, accuracy_round=number)
+            self._last = replace(self._last, accuracy=accuracy, accuracy_round=number, metric=metric)
             self._tell_machine()
         if not self._quiet:
-            print(f"round {number:4d}  accuracy {accuracy:.4f}", file=self._stream, flush=True)
+            print(f"round {number:4d}  {metric} {Metric(metric).text(accuracy, 4)}", file=self._stream, flush=True)
 
     def say(self, text: str) -> None:
         """Print a message."""
@@ -125,4 +150,4 @@ class ProgressReporter:
 
     def _tell_machine(self) -> None:
         if self._machine and self._last is not None:
-            print(MARK + json.dumps(asdict(self._last)), file=self._stream, flush=True)
+            _print(MARK + json.dumps(asdict(self._last)), self._stream)

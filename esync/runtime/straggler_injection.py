@@ -1,14 +1,14 @@
-"""Injected stragglers: for a while every iteration of a worker, or every message that it sends, takes longer.
+"""Injected stragglers: periods in which a worker's iterations or messages take longer.
 
-The same plan serves launch, where it is waited for, and simulate, where virtual time passes.
+The same plan serves launch, where the worker really waits, and simulate, where virtual time passes.
 """
 
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-#: What is delayed: an iteration, or what is sent to the parameter servers (a payload, a poll, the
-#: request for a model).
+#: What is delayed: iterations, or messages to the parameter servers (a payload, a poll, the request
+#: for a model).
 KINDS = ("compute", "network")
 COMPUTE, NETWORK = KINDS
 _NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:e-?[0-9]+)?)"
@@ -17,14 +17,13 @@ _SPELL = re.compile(rf"({'|'.join(KINDS)}):{_NUMBER}@{_NUMBER}\+{_NUMBER}")
 
 @dataclass(frozen=True)
 class StragglerEvent:
-    """A time span in which a worker is a straggler; all in seconds.
+    """A period in which a worker is a straggler; times in seconds.
 
     Attributes:
         kind: one of KINDS.
-        delay: that each iteration that begins in that time takes longer, or each message that
-            leaves in it.
-        at: of the run, when it begins.
-        lasting: for how long.
+        delay: additional time of each iteration that begins, or message that leaves, in the period.
+        at: time in the run at which the period begins.
+        lasting: its duration.
     """
 
     kind: str
@@ -38,7 +37,11 @@ class StragglerEvent:
 
 
 def parse_straggler_event(text: str) -> StragglerEvent:
-    """Parse KIND:DELAY@AT+LASTING. Raises ValueError."""
+    """Parse KIND:DELAY@AT+LASTING.
+
+    Raises:
+        ValueError: the text does not have that form.
+    """
     match = _SPELL.fullmatch(text)
     if match is None:
         raise ValueError(
@@ -49,11 +52,11 @@ def parse_straggler_event(text: str) -> StragglerEvent:
 
 
 class Straggler:
-    """Tells how much longer iterations and messages take on this worker at the moment.
+    """Computes the present delay of this worker's iterations and messages.
 
     Args:
-        straggler_events: when it is a straggler, and how.
-        now: the clock, in seconds.
+        straggler_events: the periods in which the worker is a straggler.
+        now: returns the time in seconds.
     """
 
     def __init__(self, straggler_events: Sequence[StragglerEvent], now: Callable[[], float]) -> None:
@@ -62,7 +65,7 @@ class Straggler:
 
     @property
     def ever(self) -> bool:
-        """Return whether there is any event."""
+        """Whether there is any event."""
         return bool(self._events)
 
     def begin(self, elapsed: float) -> None:
@@ -70,7 +73,7 @@ class Straggler:
         self._zero = self._now() - elapsed
 
     def delay(self, kind: str, at: float | None = None) -> float:
-        """Return the seconds of delay, now or at another time of the clock; events that overlap add up."""
+        """Return the delay in seconds, now or at the time `at`; events that overlap add up."""
         if self._zero is None or not self._events:
             return 0.0
         moment = (self._now() if at is None else at) - self._zero

@@ -1,9 +1,11 @@
-"""Terminal output of the tools: tables, the formatting of figures, one-line errors.
+"""Terminal output of the tools: tables, formatted figures, one-line errors.
 
 Status and errors go to standard error, results to standard output.
 """
 
 import io
+import os
+import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -13,23 +15,29 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
+from .. import config
+from .errors import ExpectedError
 from .output import printable
 
-#: In the place of a figure that nobody knows.
+#: Printed in the place of an unknown figure.
 NOT_KNOWN = "–"
+#: Width in characters of a text that may be as wide as it likes.
+UNLIMITED = 1000
 
 
 def right(title: str, footer: str = "") -> Column:
-    """Return a column of figures, which are aligned on the right."""
+    """Return a column of figures, which are right-aligned."""
     return Column(title, footer, justify="right")
 
 
 class TerminalTable(Table):
-    """A table in the style that all programs share. Its texts are shown as they are, not read as rich's markup.
+    """A table in the style that all programs share.
+
+    Its texts are shown as they are, not interpreted as rich's markup.
 
     Args:
-        columns: titles, or columns with more to say of them.
-        title: stands above the table.
+        columns: titles, or columns with further properties.
+        title: title above the table.
         footer: whether the columns have footers.
     """
 
@@ -41,24 +49,36 @@ class TerminalTable(Table):
         """Add a row.
 
         Args:
-            cells: one for each column.
-            style: of the whole row, in rich's words.
+            cells: texts, one for each column.
+            style: rich's style of the whole row.
         """
         self.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in cells), style=style)
 
 
-def markdown(columns: Sequence[str | Column], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown, padded so that it can be read as it is, at its natural width."""
+def markdown(columns: Sequence[str | Column], rows: Iterable[Sequence[str]], width: int = UNLIMITED) -> str:
+    """Return a table in Markdown, padded so that it is also readable as plain text.
+
+    Args:
+        columns: titles, or columns with further properties.
+        rows: texts, one for each column.
+        width: characters of a line. Cells of a table that needs more take several lines, which
+            people can read and Markdown cannot.
+    """
     table = Table(*columns, box=box.MARKDOWN)
     for row in rows:
         table.add_row(*(Text(cell.replace("|", r"\|")) for cell in row))
     output = io.StringIO()
-    Console(file=output, width=1000, color_system=None, highlight=False, markup=False, emoji=False).print(table)
+    Console(file=output, width=width, color_system=None, highlight=False, markup=False, emoji=False).print(table)
     return "".join(f"{line.strip()}\n" for line in output.getvalue().splitlines() if line.strip())
 
 
+def output_width() -> int:
+    """Return how many characters fit into a line of standard output; a file takes any number."""
+    return shutil.get_terminal_size().columns if sys.stdout.isatty() else UNLIMITED
+
+
 def number(value: float | None, form: str) -> str:
-    """Format a figure, such as with ".3f"; one that nobody knows, too."""
+    """Format a figure with a format such as ".3f"; None gives NOT_KNOWN."""
     return NOT_KNOWN if value is None else format(value, form)
 
 
@@ -71,14 +91,41 @@ STATUS = Console(stderr=True)
 
 
 def print_error(message: str) -> None:
-    """Print one line to stderr."""
+    """Print one line to standard error."""
     print(printable(message), file=sys.stderr)
 
 
-def guarded(tool: Callable[[], int]) -> int:
-    """Run a tool; what goes wrong outside of it (a full disk, missing rights, Ctrl-C) is one line and exit code 1."""
+def print_problems(problems: Sequence[str], rest: str = "--json FILE") -> None:
+    """Print the first problems to standard error, a line each, and how many more there are.
+
+    Args:
+        problems: the problems.
+        rest: what lists all of them.
+    """
+    for problem in problems[: config.SKIPPED_SHOWN]:
+        print_error(problem)
+    if len(problems) > config.SKIPPED_SHOWN:
+        print_error(f"… and {len(problems) - config.SKIPPED_SHOWN} more; {rest} lists all of them")
+
+
+def run_command(command: Callable[[], int], print_error: Callable[[str], None] = print_error) -> int:
+    """Run a command, print its error if it fails, and return its exit code.
+
+    Errors that can be expected (a full disk, missing rights, Ctrl-C) are printed without a
+    traceback. Nothing is printed where the process that reads the output has ended.
+
+    Args:
+        command: runs the command and returns its exit code.
+        print_error: prints a message.
+    """
     try:
-        return tool()
+        return command()
+    except ExpectedError as error:
+        print_error(str(error))
+        return error.exit_code
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at the end
+        return 1
     except OSError as error:
         print_error(f"{error.filename or 'failed'}: {error.strerror or error}")
         return 1

@@ -1,8 +1,8 @@
 """Watch waits: announce what is waited for, end waits that are too long, and obey signals.
 
-While MXNet waits in C++ no Python code of the main thread runs, not even a signal handler. A thread
-of its own therefore watches: after a few seconds it says what is waited for, after a limit it ends
-the wait, and after a signal it ends a process whose main thread does not come back to do so itself.
+While MXNet waits in C++, no Python code of the main thread runs, not even a signal handler. So
+another thread watches. After a few seconds it says what is waited for, after a limit it ends the
+wait, and after a signal it ends the process if the main thread does not return to do so.
 """
 
 import contextlib
@@ -27,17 +27,17 @@ log = logging.getLogger(__name__)
 #: Seconds that the main thread has to end by itself, before the process is ended for it.
 GRACE = 3.0
 TICK = 0.25
-#: Seconds that MPICH's mpiexec has to read what a process has printed last: it does not look any
-#: more after its end.
+#: Seconds that MPICH's mpiexec has to read the last output of a process. It reads nothing more
+#: after the process's end.
 READING = 0.3
 
 
 class WaitTimeoutError(ExpectedError):
-    """A wait has lasted longer than its limit; the message says for what, how long, and what to check."""
+    """Raised when a wait has exceeded its limit; the message says for what and how long."""
 
 
 class InterruptedBySignalError(BaseException):
-    """SIGINT or SIGTERM has arrived; like KeyboardInterrupt, it is not an Exception."""
+    """Raised when SIGINT or SIGTERM has arrived; like KeyboardInterrupt, it is not an Exception."""
 
 
 @dataclass(eq=False)
@@ -45,9 +45,11 @@ class WatchedWait:
     """A wait in progress.
 
     Attributes:
-        what: for what and for whom, to follow the word "for".
-        limit: seconds after which it is given up.
+        what: what is waited for, in words that follow "for".
+        limit: seconds after which the wait is given up.
         hint: what to check when it takes long.
+        since: when it began (time.monotonic).
+        announced: seconds that it had lasted when it was last announced.
     """
 
     what: str
@@ -58,11 +60,11 @@ class WatchedWait:
 
     @property
     def lasted(self) -> float:
-        """Return the seconds so far."""
+        """Seconds since the wait began."""
         return time.monotonic() - self.since
 
     def due(self, every: float) -> bool:
-        """Tell whether it is time to speak of this wait: it is every so many seconds, and then counts as done."""
+        """Return whether it is time to announce this wait again, and note that if so."""
         lasted = self.lasted
         if lasted - self.announced < every:
             return False
@@ -70,7 +72,11 @@ class WatchedWait:
         return True
 
     def check(self) -> None:
-        """Raise WaitTimeoutError when the limit is over; for waits that poll in Python."""
+        """Check the limit; for waits that poll in Python.
+
+        Raises:
+            WaitTimeoutError: the wait has exceeded its limit.
+        """
         if self.lasted > self.limit:
             raise WaitTimeoutError(self.verdict())
 
@@ -79,7 +85,7 @@ class WatchedWait:
         return f"gave up after {self.lasted:.0f} s of waiting for {self.what}{self._advice()}"
 
     def announcement(self) -> str:
-        """Return the message to print meanwhile."""
+        """Return the message to print during the wait."""
         return f"waiting for {self.what} for {self.lasted:.0f} s (until {self.limit:.0f} s){self._advice()}"
 
     def _advice(self) -> str:
@@ -90,7 +96,7 @@ class Watchdog:
     """Watches the waits of a process.
 
     Args:
-        announce_after: seconds before a wait is spoken of, and between one line and the next.
+        announce_after: seconds before a wait is announced, and between two announcements.
     """
 
     def __init__(self, announce_after: float = config.ANNOUNCE_AFTER) -> None:
@@ -104,10 +110,10 @@ class Watchdog:
 
     @contextmanager
     def waiting(self, what: str, limit: float, hint: str = "") -> Iterator[WatchedWait]:
-        """Watch over the body of a with statement.
+        """Watch a wait in the body of a `with` statement.
 
-        Where the body waits in C++ beyond the limit, the process is ended with exit code 1. A body
-        that polls calls `check` on what it is given, which raises instead.
+        If the body waits in C++ beyond the limit, the process ends with exit code 1. A body that
+        polls calls `check` of the wait, which raises an error instead.
         """
         wait = self.begin(WatchedWait(what, limit, hint))
         try:
@@ -116,7 +122,7 @@ class Watchdog:
             self.over(wait)
 
     def begin(self, wait: WatchedWait) -> WatchedWait:
-        """Begin to watch a wait, and return it; for waits that end elsewhere."""
+        """Begin to watch a wait that ends elsewhere, and return it."""
         with self._lock:
             self._waits.append(wait)
         self._ensure_thread()
@@ -129,9 +135,9 @@ class Watchdog:
                 self._waits.remove(wait)
 
     def handle_signals(self, grace: float = GRACE) -> None:
-        """Turn SIGINT and SIGTERM into InterruptedBySignalError; main thread only.
+        """Turn SIGINT and SIGTERM into InterruptedBySignalError; for the main thread only.
 
-        Where the main thread is stuck in C++ and cannot raise it, the process ends after `grace`
+        If the main thread is stuck in C++ and cannot raise it, the process ends after `grace`
         seconds.
         """
         self._grace = grace
@@ -175,10 +181,10 @@ class Watchdog:
 
 @contextmanager
 def ending_on_interrupt() -> Iterator[None]:
-    """Let Ctrl-C end the process at once while the body of a with statement waits in C++.
+    """Let Ctrl-C end the process at once while the body of a `with` statement waits in C++.
 
-    Python would raise KeyboardInterrupt only after the wait. A program that handles SIGINT itself
-    goes on doing so.
+    Otherwise Python raises KeyboardInterrupt only after the wait. A program that handles SIGINT
+    itself continues to do so.
     """
     main_thread = threading.current_thread() is threading.main_thread()
     if not main_thread or signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
@@ -193,14 +199,14 @@ def ending_on_interrupt() -> Iterator[None]:
 
 def _raise(number: int, frame: FrameType | None) -> None:
     for other in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(other, signal.SIG_IGN)  # one is enough; the way out must not be interrupted again
+        signal.signal(other, signal.SIG_IGN)  # the process ends already, and must not be interrupted again
     raise InterruptedBySignalError(signal.Signals(number).name)
 
 
 def exit_now(code: int) -> None:
-    """End the process now, from any thread, with all output flushed.
+    """End the process now, from any thread, after flushing all output.
 
-    MXNet's own way out waits for processes that may be gone already.
+    MXNet's own shutdown would wait for processes that may be gone already.
     """
     logging.shutdown()
     for stream in (sys.stdout, sys.stderr):

@@ -6,18 +6,21 @@ Every flag of the worker may be given; flags override the description's `train` 
 import argparse
 import json
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from .. import arguments
 from ..launch import flags
 from ..launch.description import DescriptionError
+from ..launch.repeat import Repetition, RunEnd, repetitions, run_all
+from ..reports.comparison import Comparison
+from ..reports.discovery import find_devices, moved_aside
 from ..runtime import descriptions, program
-from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded, write_atomically
-from ..runtime.terminal import clock
+from ..runtime.terminal import clock, run_command
 from . import sweep
-from .job import FinishedSimulation, SimulationJob, run
+from .job import FinishedSimulation, SimulationJob, describe, run
 
 
 def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, SimulationJob]:
@@ -37,6 +40,8 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, SimulationJob
         leases=not options.no_leases,
         free_network=options.free_network,
         quiet=options.quiet,
+        initial_model=options.initial_model,
+        final_model=options.final_model,
     )
     return options, job
 
@@ -57,9 +62,16 @@ def _add_to(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="write the result to FILE, real times to FILE with .real in its name",
     )
+    add(
+        "--initial-model",
+        type=expanded,
+        metavar="FILE",
+        help="begin with this model, a file of --final-model or a final model's .params (default: made from --seed)",
+    )
+    add("--final-model", type=expanded, metavar="FILE", help="write the parameters of the model at the end to FILE")
     add("--no-logs", action="store_true", help="write no round files")
-    add("--no-leases", action="store_true", help="workers ask after every iteration, as published ones do")
-    add("--free-network", action="store_true", help="as if the section network were not there: nothing costs anything")
+    add("--no-leases", action="store_true", help="workers ask after every iteration, as in the published code")
+    add("--free-network", action="store_true", help="ignore the section network: messages cost nothing")
     add(
         "--sweep",
         action=_Collect,
@@ -67,11 +79,18 @@ def _add_to(parser: argparse.ArgumentParser) -> None:
         metavar="KEY=A,B,C",
         help="simulate every combination; KEY is a flag (epsilon) or a place in FILE (network.bandwidth)",
     )
-    add("--jobs", type=arguments.count, default=None, help="simulations at a time of a sweep (default: the cores)")
+    add(
+        "--repeat",
+        type=arguments.count,
+        metavar="N",
+        help="simulate N times, with the seeds from --seed upwards, each run in a folder of its own, and print the "
+        "means of their figures",
+    )
+    add("--jobs", type=arguments.count, default=None, help="simulations of a sweep at a time (default: the cores)")
 
 
 class _Collect(argparse.Action):
-    """Like argparse's append, for flags whose default `arguments.given` replaces."""
+    """Appends values like argparse's action, although `arguments.given` replaces the default."""
 
     def __call__(
         self, parser: object, namespace: argparse.Namespace, values: Any, option_string: object = None
@@ -82,34 +101,58 @@ class _Collect(argparse.Action):
 
 
 def main(words: list[str] | None = None) -> int:
-    """Simulate; the exit code: 0 done, 1 failed, 2 bad usage."""
+    """Run the simulation and return its exit code: 0 done, 1 failed, 2 bad usage."""
     options, job = parse_arguments(sys.argv[1:] if words is None else words)
-    try:
-        if options.sweep:
-            return sweep.run(job, options.sweep, options.jobs, options.json)
-        done = run(job)
-        if options.json:
-            write(options.json, done)
+    return run_command(lambda: _simulate(options, job), _print_error)
+
+
+def _simulate(options: argparse.Namespace, job: SimulationJob) -> int:
+    if options.sweep and options.final_model:
+        raise DescriptionError(
+            "--final-model and --sweep contradict each other: each simulation has a model of its own"
+        )
+    if options.repeat is not None:
+        return _repeat(options, job)
+    if options.sweep:
+        return sweep.run(job, options.sweep, options.jobs, options.json)
+    done = run(job)
+    if options.json:
+        write(options.json, done)
+    print("\n".join(summary(done)), flush=True)
+    return 0
+
+
+def _repeat(options: argparse.Namespace, job: SimulationJob) -> int:
+    """Simulate with several seeds; return the exit code."""
+    for name in ("sweep", "final_model", "no_logs"):
+        if getattr(options, name):
+            why = "sweep seed=0,1,2 instead" if name == "sweep" else "it needs each run's logs, and keeps no models"
+            raise DescriptionError(f"--repeat contradicts {flags.flag(name)}: {why}")
+
+    def simulate(each: Repetition) -> RunEnd:
+        done = run(replace(job, typed={**job.typed, "name": each.name, "seed": each.seed}, logs=True))
         print("\n".join(summary(done)), flush=True)
-        return 0
-    except ExpectedError as error:
-        _print_error(str(error))
-        return 2 if isinstance(error, DescriptionError) else 1
-    except OSError as error:
-        _print_error(f"{error.filename or 'failed'}: {error.strerror or error}")
-    except KeyboardInterrupt:
-        _print_error("interrupted")
-    return 1
+        return RunEnd(0, done.logs)
+
+    def report(comparison: Comparison) -> None:
+        if options.json:
+            write_atomically(options.json, json.dumps(comparison.as_json(), indent=2).encode() + b"\n")
+
+    def say(text: str) -> None:
+        print(f"simulate: {text}", file=sys.stderr, flush=True)
+
+    runs = repetitions(options.repeat, describe(job).train, job.typed)
+    return run_all(runs, simulate, say, _print_error, report)
 
 
 def write(path: Path, done: FinishedSimulation) -> None:
-    """Write the result, and beside it what differs from run to run."""
+    """Write the result, and to a second file what differs from run to run."""
     for file, content in ((path, done.result), (path.with_suffix(f".real{path.suffix}"), done.real)):
         write_atomically(file, json.dumps(content, indent=2).encode() + b"\n")
 
 
 def summary(done: FinishedSimulation) -> list[str]:
-    """Return the result as readable text."""
+    """Return the result as lines of text."""
     result: dict[str, Any] = done.result
     efficiency = result["efficiency"]
     lines = [
@@ -131,6 +174,8 @@ def summary(done: FinishedSimulation) -> list[str]:
             )
     if done.logs is not None:
         lines.append(f"logs: {done.logs}")
+        earlier = moved_aside(find_devices(done.logs)[0])
+        lines += [earlier] if earlier else []
     return lines
 
 

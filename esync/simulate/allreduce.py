@@ -1,8 +1,8 @@
-"""Allreduce in virtual time: the messages of its schedule over the modelled network, without their values.
+"""Allreduce in virtual time: its schedule's messages over the modelled network, without values.
 
 Every rank begins its steps as the real one does: a step's messages leave together, and the next
-step begins when all of them are through and what came has been added up. Several buckets are on
-their way at the same time.
+step begins when all of them have passed and the values received have been added up. Several buckets
+are in transit at the same time.
 """
 
 from collections import Counter
@@ -15,7 +15,7 @@ from ..exchange.collectives.cost import LIKE_MPI
 from .engine import SimulationEngine
 from .network import Network
 
-#: The steps of all ranks on one bucket.
+#: Return the steps of all ranks on one bucket.
 _schedules = lru_cache(maxsize=64)(
     lambda name, ranks, values: [SCHEDULES[name](rank, ranks, values) for rank in range(ranks)]
 )
@@ -25,13 +25,13 @@ class Allreduce:
     """One sum over all ranks.
 
     Args:
-        engine: whose time.
-        network: between the hosts.
-        hosts: rank → where it runs.
-        name: of the collective.
-        buckets: float32 values of each, in order.
+        engine: the simulation's engine.
+        network: the network between the hosts.
+        hosts: each rank's host.
+        name: the collective's name.
+        buckets: number of float32 values in each bucket, in order.
         finished: called, from an event, with each rank that has the sum of all buckets.
-        owners: rank → to whom its messages belong, see `ports.NetworkTransfer`.
+        owners: the owner of each rank's messages, see `ports.NetworkTransfer`.
     """
 
     def __init__(
@@ -57,7 +57,7 @@ class Allreduce:
         self.received = [0.0] * len(hosts)
 
     def begin(self, rank: int, at: float) -> None:
-        """Let a rank begin at that time."""
+        """Have a rank begin at the given time."""
         self.engine.call_at(at, self._go_on, rank)
 
     def _go_on(self, rank: int) -> None:
@@ -78,7 +78,10 @@ class Allreduce:
         self._go_on(rank)
 
     def came(self, bucket: int, source: int, target: int, kept: bool) -> None:
-        """Note that a message has arrived; its sender may have waited for that."""
+        """Note that a message has arrived, and let the ranks that waited for it go on.
+
+        `kept` says whether its sender had to keep the values until then.
+        """
         self.arrived[bucket, source, target] += 1
         for rank in (source, target) if kept else (target,):
             run = self._bucket_runs.get((bucket, rank))
@@ -87,7 +90,7 @@ class Allreduce:
 
 
 class _Run:
-    """One rank's way through the steps of one bucket."""
+    """One rank's progress through the steps of one bucket."""
 
     __slots__ = ("_at", "_leaving", "_reduce", "_steps", "bucket", "rank", "waiting")
 
@@ -115,14 +118,20 @@ class _Run:
 
     @staticmethod
     def _kept(move: Move) -> bool:
-        """Return whether the values must stay in place until they have left; MPI copies those of a small message."""
+        """Return whether the sender must keep the values until they have left.
+
+        MPI copies those of a small message.
+        """
         return 4 * move.size > config.SIMULATE_MPI_EAGER
 
     def _arrival(self, move: Move) -> Callable[[], None]:
         return lambda: self._reduce.came(self.bucket, self.rank, move.peer, self._kept(move))
 
     def look(self, left: bool) -> None:
-        """Check whether the step is complete: called when a message has left or arrived, and when the step begins."""
+        """Begin the next step if this one is complete.
+
+        Called when the step begins, and when a message has left (`left`) or arrived.
+        """
         self._leaving -= left
         if not self.waiting or self._leaving:
             return

@@ -1,4 +1,4 @@
-"""Turn a cluster description, which launch reads as well, into models of its parts."""
+"""Turn a cluster's description, which launch reads as well, into models of its parts."""
 
 import json
 import math
@@ -20,7 +20,7 @@ from .network import Link
 from .servers import ServerModel
 from .world import WorkerModel
 
-#: HOST-0, HOST-1 … of an entry with `count`.
+#: Name of a host of an entry with `count`: HOST-0, HOST-1 …
 NUMBERED = re.compile(r"(.+)-[0-9]+")
 ROUND_FILE = re.compile(r"iter-([0-9]+)\.txt")
 
@@ -30,11 +30,12 @@ class ClusterModel:
     """Models of all parts of a cluster.
 
     Attributes:
-        workers: in the order of their ranks.
-        servers: in the order of their shards.
-        state_server: of mode esync.
-        link: host → its way into the network.
-        evaluation_time: seconds.
+        workers: the workers in the order of their ranks.
+        servers: the parameter servers in the order of their shards.
+        state_server: the state server, of use in mode esync only.
+        link: returns a host's link to the network.
+        evaluation_time: seconds of one evaluation.
+        message_scale: bytes that each byte of a message stands for.
     """
 
     workers: tuple[WorkerModel, ...]
@@ -42,15 +43,16 @@ class ClusterModel:
     state_server: StateServerModel
     link: Callable[[str], Link]
     evaluation_time: float
+    message_scale: float = 1.0
 
 
 def model(description: Description, folder: Path, only_first: bool = False) -> ClusterModel:
-    """Return the models.
+    """Return the models of a described cluster.
 
     Args:
         description: the cluster.
-        folder: from which the paths in it are meant.
-        only_first: mode local trains on the first worker alone.
+        folder: folder that relative paths in the description start from.
+        only_first: leave out all workers but the first, as mode local does.
 
     Raises:
         DescriptionError: something that a simulation needs is missing, or a trace cannot be read.
@@ -77,18 +79,30 @@ def model(description: Description, folder: Path, only_first: bool = False) -> C
 
 
 def relevant_parts(description: Description, folder: Path) -> tuple[Any, ...]:
-    """Return what a simulation heeds of a description: two that are equal in this give the same result."""
+    """Return the parts of a description that affect a simulation.
+
+    Descriptions for which they are equal give the same result.
+    """
     models = model(description, folder)
     ways = [models.link(host) for host in description.host_names()]
-    return models.workers, models.servers, models.state_server, models.evaluation_time, ways, description.train
+    return (
+        models.workers,
+        models.servers,
+        models.state_server,
+        description.simulate,
+        ways,
+        description.train,
+    )
 
 
 def links(description: Description) -> Callable[[str], Link]:
-    """Return host → link, as the section `network` says; without that section the network costs nothing.
+    """Return a function that returns a host's link, as the section `network` describes it.
+
+    Without that section the network costs nothing.
 
     Raises:
-        DescriptionError: it speaks of a host that is not there, or of a way that is shorter than
-            half of the ordinary.
+        DescriptionError: it names a host that does not exist, or gives a host less than half of the
+            ordinary latency.
     """
     network = description.network
     _check_hosts(description)
@@ -100,7 +114,7 @@ def links(description: Description) -> Callable[[str], Link]:
         entry = network.hosts.get(host) or (network.hosts.get(numbered[1]) if numbered else None)
         if entry is None:
             return Link(bandwidth, latency / 2)
-        # Latencies are said for the whole way to an ordinary host, which has its own half of it.
+        # A latency is that of the whole way to an ordinary host, which takes its own half of it.
         own = latency / 2 if entry.latency is None else entry.latency - latency / 2
         return Link(_bytes(entry.bandwidth, bandwidth), own)
 
@@ -130,7 +144,10 @@ def _worker(rank: int, worker: WorkerEntry, device_folder: str, folder: Path) ->
     trace = _trace(folder / expanded(behaviour.trace), rank) if behaviour.trace else ()
     step_time = behaviour.step_time or worker.step_time
     if step_time is None and not trace:
-        raise DescriptionError(f"workers[{rank}].simulate.step_time: a simulation needs it, or simulate.trace")
+        raise DescriptionError(
+            f"workers[{rank}].simulate.step_time: a simulation needs it, or simulate.trace; "
+            "esync plan measures it (without --no-measure)"
+        )
     device = DeviceModel(
         step_time=0.0 if trace else step_time or 0.0,
         jitter=0.0 if trace else behaviour.jitter,
@@ -140,7 +157,7 @@ def _worker(rank: int, worker: WorkerEntry, device_folder: str, folder: Path) ->
         trace=trace,
         straggler_events=worker.straggler_events,
     )
-    try:  # from the last pause's first beginning on, what comes is what will come again and again
+    try:  # once every pause has begun and the speed has changed for the last time, everything repeats itself
         latest = max([0.0, *(pause.at for pause in behaviour.pauses), *(start for start, _ in behaviour.speed)])
         SpeedProfile(device.speed, device.pauses).ends(latest, device.mean)
     except StalledError as error:
@@ -150,7 +167,7 @@ def _worker(rank: int, worker: WorkerEntry, device_folder: str, folder: Path) ->
 
 
 def _trace(path: Path, rank: int) -> tuple[float, ...]:
-    """Return the seconds of the iterations in a round file, or in all round files of a folder in their order."""
+    """Return the seconds of the iterations in a round file, or in a folder of them in order."""
     place = f"workers[{rank}].simulate.trace: {path}"
     try:
         files = sorted(path.glob("iter-*.txt"), key=_number) if path.is_dir() else [path]
@@ -170,5 +187,5 @@ def _number(path: Path) -> int:
 
 
 def _bytes(bits: float | None, otherwise: float) -> float:
-    """Return the bytes per second of TCP payload."""
+    """Return the bytes of TCP payload per second that a bandwidth in bits per second carries."""
     return otherwise if bits is None else bits / 8 * config.SIMULATE_GOODPUT

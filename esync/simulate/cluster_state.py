@@ -1,4 +1,4 @@
-"""State that all workers of a modelled cluster share: servers, network, who has come and who waits."""
+"""State that all workers of a modelled cluster share: servers, network, and who is there."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -17,7 +17,10 @@ class Waiting(Protocol):
     """An event that a worker waits for."""
 
     def look(self, time: float) -> bool:
-        """Tell whether it has come by `time`; called when a server has dealt with something."""
+        """Return whether the event has come by `time`.
+
+        Called when a server has handled a message.
+        """
         ...
 
 
@@ -26,16 +29,17 @@ class ClusterState:
     """Servers, network and membership of a modelled cluster.
 
     Args:
-        engine: whose time.
-        network: between all hosts.
+        engine: the simulation's engine.
+        network: the network between all hosts.
         nodes: the servers.
         slots: number of workers.
-        model: sizes of the vectors of the model whose bytes go over the wire, where no values do.
-        bucket_elements: the most values in one message.
-        exchange: makes a worker's exchange from what it asks for and its store.
+        model: sizes of the vectors whose bytes are modelled, where no values go over the wire; None
+            where values do.
+        bucket_elements: largest number of values in one message.
+        exchange: makes a worker's exchange from its specification and its store.
 
     Attributes:
-        here: ranks that have come to begin.
+        here: ranks that are ready to begin.
         shared: keys that all workers share.
         waiting: rank → the exchange that it waits for.
     """
@@ -59,10 +63,13 @@ class ClusterState:
         self._seen: list[tuple[int, int, str]] = []
 
     def changed(self, rank: int, time: float) -> None:
-        """At `time`, a server has handled a message of this rank: those whose payload has been used go on."""
+        """Wake the workers whose payloads have been used.
+
+        Called when a server has handled a message of this rank, at `time`.
+        """
         round_states = [node.round_state for node in self.nodes]
-        # Asynchronous commits are dealt with one by one; the end of a round lets all of them go on,
-        # and so does a slow worker that the others were too far ahead of.
+        # Asynchronous commits are handled one by one. The end of a round lets all workers go on,
+        # and so does a commit of a slow worker that the others were too far ahead of.
         state = [
             (round_state.version if round_state.synchronous else -1, round_state.released, round_state.failure)
             for round_state in round_states

@@ -1,8 +1,10 @@
-"""Exchange by a collective in virtual time: real round state, model and rule, messages over the modelled network.
+"""Exchange by a collective in virtual time, over the modelled network.
 
-All ranks of a simulation keep one round state and one model, because theirs are the same at any
-time. The sum is the one of the schedule that was chosen, walked in memory, so that it has the bits
-of the real one.
+Round state, model and rule are the real ones.
+
+All ranks of a simulation share one round state and one model, because theirs are the same at any
+time. The sum is computed in memory in the order of the chosen schedule, so that it has the bits of
+the real one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,13 +20,12 @@ from ..exchange.collectives.allreduce import ReceiveBuffers, allreduce
 from ..exchange.collectives.autotuner import Autotuner
 from ..exchange.collectives.cost import LIKE_MPI, Costs, predictions
 from ..exchange.collectives.engine import bucket_bytes
-from ..exchange.collectives.memory import Hub, take_turns
+from ..exchange.collectives.memory import MemoryNetwork, run_round_robin
 from ..exchange.collectives.replicated_model import CommonModel, result_of
 from ..exchange.protocol import wire
 from ..exchange.protocol.layout import Layout
 from ..exchange.protocol.resume_negotiation import Offers
 from ..exchange.protocol.round_state import Limits, RoundState
-from ..exchange.protocol.specification import weightings_of
 from ..exchange.weighting import divisor, factor
 from ..runtime.futures import NotDoneError
 from ..runtime.straggler_injection import NETWORK, Straggler
@@ -36,14 +37,15 @@ from .servers import modelled
 
 @dataclass(eq=False)
 class SharedCollectiveState:
-    """State that all workers have in common.
+    """State that all workers share.
 
     Args:
-        engine: whose time.
-        network: between the hosts.
-        hosts: rank → where it runs.
-        name: of the collective, or auto.
-        model: sizes of the vectors of the model whose bytes go over the wire, where no values do.
+        engine: the simulation's engine.
+        network: the network between the hosts.
+        hosts: each rank's host.
+        name: the collective's name, or auto.
+        model: sizes of the vectors whose bytes are modelled, where no values go over the wire; None
+            where values do.
     """
 
     engine: SimulationEngine
@@ -68,18 +70,21 @@ class SharedCollectiveState:
             self.round_state = RoundState(self.slots, True, limits, added=specification.scalars)
             self.layout = Layout(sizes, 1, bucket_bytes(self.slots) // 4)
             self.common = CommonModel(self.layout, specification, self.slots)
-            self.weightings = weightings_of(sizes, specification.weighting)
+            self.weightings = specification.weightings()
             self.carried = modelled(self.model, sizes)
             if self.name == "auto":
                 self.choice = Autotuner(predictions(self.slots, 4 * sum(self.carried.values()), self._costs()))
         self.round_state.join(rank, rank + 1, self.engine.now)
 
     def stop(self) -> None:
-        """Request the end of the run for a worker; it counts with the next commits, as in `control_messages`."""
+        """Request the end of the run.
+
+        As in `control_messages`, it takes effect with the next commits.
+        """
         self._stop = True
 
     def commit(self, pending: "PendingSum", message: Any) -> None:
-        """Note a worker's commit; with the last one, the sum begins."""
+        """Note a worker's commit; the last one of a round begins the sum."""
         assert self.round_state is not None
         engine, round_state = self.engine, self.round_state
         self.waiting[pending.rank] = pending
@@ -99,7 +104,10 @@ class SharedCollectiveState:
         self._travel(round_)
 
     def _add(self, pending: list["PendingSum"]) -> None:
-        """Do what the ranks will do with the values, now: nobody sees it before his own messages have come."""
+        """Compute now what the ranks will do with the values.
+
+        No rank sees the result before its own messages have arrived.
+        """
         if self.model is not None or self.round_state is None:
             return
         terms = self.round_state.scalars.terms([each.message for each in pending])
@@ -113,14 +121,16 @@ class SharedCollectiveState:
             for part, own in zip(parts, samples, strict=True):
                 if (weight := factor(weighting, own)) != 1:
                     part *= np.float32(weight)
-            hub = Hub(self.slots)
+            network = MemoryNetwork(self.slots)
             schedule = SCHEDULES[LIKE_MPI if name == "mpi" else name]
-            take_turns([allreduce(schedule, part, hub.transports[rank], 0, buffers) for rank, part in enumerate(parts)])
+            run_round_robin(
+                [allreduce(schedule, part, network.transports[rank], 0, buffers) for rank, part in enumerate(parts)]
+            )
             mean = parts[0] / np.float32(divisor(weighting, samples))
             self.common.update(bucket, mean, terms, self.round_state.step)
 
     def _travel(self, round_: dict[int, "PendingSum"]) -> None:
-        """Let the messages of all ranks travel."""
+        """Send the messages of all ranks over the network."""
         engine, begun = self.engine, self.engine.now
         last = max(round_, key=lambda rank: round_[rank].committed)
         layout = Layout(self.carried, 1, self.layout.bucket_elements)
@@ -153,13 +163,13 @@ class SharedCollectiveState:
 
 
 class SimulatedCollective(Exchange):
-    """One worker's exchange.
+    """One worker's exchange by a collective.
 
     Args:
-        specification: which rules all ranks run.
-        side: what they have in common.
-        rank: of this one.
-        straggler: on purpose, see `runtime.straggler_injection`.
+        specification: the rules that all ranks run.
+        side: the state that they share.
+        rank: the worker's rank.
+        straggler: delays that are injected on purpose, see `runtime.straggler_injection`.
     """
 
     def __init__(
@@ -185,7 +195,7 @@ class SimulatedCollective(Exchange):
         self.side.meet(self.rank, self._specification, sizes, limits)
 
     def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> Result:
-        """See `Exchange.begin`; what it takes is left out."""
+        """See `Exchange.begin`; the time that it takes is not modelled."""
         side = self.side
         if self.rank == 0:
             side.common.fill(side.common.values, vectors)
@@ -233,7 +243,7 @@ class SimulatedCollective(Exchange):
             pending.over(side.engine.now, used=False)
 
     def close(self) -> None:
-        """Do nothing: nothing waits for a goodbye."""
+        """Do nothing: nobody waits for a goodbye."""
 
     def report(self, wait: float, transfer: float, used: bool) -> Result:
         """Return the state of the run as a result."""
@@ -242,7 +252,7 @@ class SimulatedCollective(Exchange):
 
 
 class PendingSum:
-    """The handle of an exchange."""
+    """The handle of an exchange by a collective."""
 
     def __init__(
         self, exchange: SimulatedCollective, model: ModelSink, payload: Payload, values: np.ndarray, begun: float
@@ -258,13 +268,16 @@ class PendingSum:
         self._wake: Callable[[Any], None] | None = None
 
     def commit(self, message: Any) -> None:
-        """Tell all workers that the payload is there."""
+        """Tell all workers that the payload is ready."""
         side = self._exchange.side
         self.message, self.committed = message, side.engine.now
         side.commit(self, message)
 
     def over(self, time: float, used: bool) -> None:
-        """This rank has the sum; called from an event, or by another rank's commit."""
+        """Note that this rank has the sum at `time`.
+
+        Called from an event, or by another rank's commit.
+        """
         self._over, self._used = time, used
         if self._wake is not None:
             side = self._exchange.side
@@ -292,7 +305,7 @@ class PendingSum:
         return self._result
 
     def wait(self) -> Result:
-        """Wait for the other workers, and for the messages."""
+        """Wait for the other workers and for the messages, and return the result."""
         engine = self._exchange.side.engine
         if not self.done():
             self._wake = engine.waker(f"the commits of the others (worker {self.rank})")

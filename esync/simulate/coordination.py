@@ -1,4 +1,4 @@
-"""State server in virtual time: the real coordinator behind a modelled network."""
+"""The state server in virtual time: the real coordinator behind a modelled network."""
 
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -18,11 +18,11 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class StateServerModel:
-    """Costs of a query.
+    """Costs of the state server.
 
     Attributes:
         host: where it runs.
-        answer_time: seconds that it works on one call; calls wait for one another.
+        answer_time: seconds that it needs for one call; it handles one at a time.
     """
 
     host: str
@@ -30,11 +30,11 @@ class StateServerModel:
 
 
 class SimulatedStateServer:
-    """State server of a modelled cluster.
+    """The state server of a modelled cluster.
 
     Attributes:
-        questions: how many were asked.
-        watch: looks for stragglers, where the job wants it.
+        questions: number of queries so far.
+        watch: looks for stragglers; None where the job does not ask for that.
     """
 
     def __init__(self, engine: SimulationEngine, model: StateServerModel) -> None:
@@ -47,7 +47,7 @@ class SimulatedStateServer:
 
     @property
     def coordinator(self) -> Coordinator:
-        """Return the coordinator, which exists from the job's init on."""
+        """The coordinator, which exists once the job has begun."""
         if self._coordinator is None:
             raise RuntimeError("no job has been begun on the state server")
         return self._coordinator
@@ -60,21 +60,22 @@ class SimulatedStateServer:
         self.watch = None if watching is None else OnlinePolicy(num_workers, watching)
 
     def handled(self) -> float:
-        """Return when a call that has just arrived will have been handled."""
+        """Return the time at which a call that arrives now will have been handled."""
         self._free = max(self._free, self._engine.now) + self.model.answer_time
         return self._free
 
 
 class SimulatedCoordination(Coordination):
-    """Queries of one worker that wait for every answer.
+    """Queries of one worker, which waits for every answer.
 
     Args:
         server: the state server.
-        engine: whose time.
-        network: between this worker and the server.
+        engine: the simulation's engine.
+        network: the network between this worker and the server.
         host: where this worker runs.
-        rank: of this worker.
-        leases: take leases; without them every iteration asks, as published workers do.
+        rank: this worker's rank.
+        leases: whether to use leases; without them the worker asks in every iteration, as those of
+            the published implementation do.
 
     Attributes:
         waited: seconds that its calls have taken.
@@ -101,7 +102,7 @@ class SimulatedCoordination(Coordination):
 
     @property
     def round_trip(self) -> float:
-        """See `Coordination`."""
+        """Seconds of the last query; see `Coordination`."""
         return self._round_trip or 0.0
 
     def init(
@@ -115,7 +116,7 @@ class SimulatedCoordination(Coordination):
         self._call(lambda now: self._server.init(num_workers, epsilon, slowest_iterations, watching))
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
-        """See `Coordination.ask`; the handle is done."""
+        """See `Coordination.ask`; the handle is done when it is returned."""
         rank, round, told = self._rank, self.round, self._round_trip
 
         def answer(now: float) -> ExchangeDecision:
@@ -141,7 +142,7 @@ class SimulatedCoordination(Coordination):
         self.round = round
 
     def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
-        """See `Coordination.tell`; the handle is done."""
+        """See `Coordination.tell`; the handle is done when it is returned."""
 
         def answer(now: float) -> PolicyDirective:
             self._server.questions += 1
@@ -162,8 +163,8 @@ class SimulatedCoordination(Coordination):
         self.sent, self.received = self.sent + there, self.received + back
         engine.pass_time(self._latency)
         engine.settle()
-        # Calls are handled one after the other, so this one may be answered now as it will be when
-        # its turn has come.
+        # Calls are handled in order, so that the answer now is the one that will be given when it
+        # is this call's turn.
         handled = self._server.handled()
         answer = handle(handled)
         engine.pass_time(handled - engine.now + self._latency)
@@ -172,12 +173,14 @@ class SimulatedCoordination(Coordination):
 
 
 class DelayedCoordination(Coordination):
-    """Queries of one worker without waiting: a task does what the thread of `coordination.delayed` does.
+    """Queries of one worker, which does not wait for the answers.
+
+    A task takes the place of the thread of `coordination.delayed`.
 
     Args:
         client: makes the calls, one after the other.
-        engine: whose time.
-        name: of the worker, for messages.
+        engine: the simulation's engine.
+        name: the worker's name in messages.
     """
 
     def __init__(self, client: SimulatedCoordination, engine: SimulationEngine, name: str) -> None:
@@ -191,7 +194,7 @@ class DelayedCoordination(Coordination):
 
     @property
     def round_trip(self) -> float:
-        """See `Coordination`."""
+        """Seconds of the last query; see `Coordination`."""
         return self.client.round_trip
 
     def init(
@@ -201,11 +204,11 @@ class DelayedCoordination(Coordination):
         slowest_iterations: int = config.SLOWEST_ITERATIONS,
         watching: OnlinePolicySettings | None = None,
     ) -> None:
-        """See `Coordination`; waited for, because other workers rely on it."""
+        """See `Coordination.init`; it waits for the answer, because other workers rely on it."""
         self._start(lambda: self.client.init(num_workers, epsilon, slowest_iterations, watching)).wait()
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
-        """See `Coordination`; the handle is done when the answer has arrived."""
+        """See `Coordination.ask`; the handle is done when the answer has arrived."""
         round = self.round
 
         def ask() -> ExchangeDecision:
@@ -215,12 +218,12 @@ class DelayedCoordination(Coordination):
         return self._start(ask)
 
     def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None) -> None:
-        """See `Coordination`."""
+        """See `Coordination.reset`; it does not wait for the answer."""
         self.round = round
         self._start(lambda: self.client.reset(round, rejoin, members))
 
     def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
-        """See `Coordination`; the handle is done when the answer has arrived."""
+        """See `Coordination.tell`; the handle is done when the answer has arrived."""
         return self._start(lambda: self.client.tell(since, steps, seconds).wait())
 
     def close(self) -> None:
@@ -251,14 +254,14 @@ class DelayedCoordination(Coordination):
 
 
 class _Answer(Future[T]):
-    """The handle of a call under way."""
+    """The handle of a call in progress."""
 
     def __init__(self, engine: SimulationEngine) -> None:
         super().__init__("the state server's answer")
         self._engine, self._arrived = engine, engine.event()
 
     def complete(self, value: T) -> None:
-        """Take the answer, and wake whoever waits for it."""
+        """Set the answer, and wake the task that waits for it."""
         super().complete(value)
         self._arrived.succeed()
 

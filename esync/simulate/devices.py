@@ -1,7 +1,9 @@
-"""Model of a device: iterations of a fixed time, with jitter, changing speed, pauses, or from a measured trace.
+"""Model of a device: how long its iterations take, one after the other.
 
-Computing is work, measured in seconds at full speed, that is done at the speed of the moment: at
-speed 0.5 an iteration takes twice as long, in a pause (speed 0) nothing is done.
+They take a fixed time, with jitter, changing speed and pauses, or times from a measured trace.
+
+Work is measured in seconds at full speed, and done at the speed of the moment: at speed 0.5 an
+iteration takes twice as long, and in a pause (speed 0) nothing is done.
 """
 
 import math
@@ -17,16 +19,17 @@ from ..runtime.errors import ExpectedError
 from ..runtime.straggler_injection import COMPUTE, Straggler, StragglerEvent
 from .engine import SimulationEngine
 
-#: Name in a cluster description → draws factors with mean 1 and the given relative standard
+#: Distributions of jitter, as a description names them: factors with mean 1 and the given standard
 #: deviation.
 JITTERS = ("normal", "lognormal", "uniform", "exponential")
-#: No iteration takes less than this share of the mean: nothing computes in no time (lognormal times
-#: are positive anyway). What would be drawn below counts as this much; the distribution is moved
-#: and stretched to make up for it.
+#: Smallest factor, because an iteration cannot take no time (lognormal factors are positive
+#: anyway). Smaller ones are replaced by it, and the distribution is moved and stretched to make up
+#: for that.
 LEAST = 0.1
-#: Standard deviations from the mean of a normal distribution beyond which nothing is ever drawn.
+#: Standard deviations from the mean beyond which a normal distribution practically never falls.
 _NEVER = 8.0
-#: So many pauses and changes of speed without anything done in between count as for ever.
+#: Number of pauses and changes of speed in a row, with no work done in between, after which a
+#: device counts as stalled.
 _TURNS = 10_000
 _CHUNK = 256
 
@@ -37,8 +40,8 @@ class Pause:
 
     Attributes:
         at: seconds of virtual time at which it begins.
-        lasting: seconds.
-        every: seconds from one beginning to the next; None: it happens once.
+        lasting: its duration in seconds.
+        every: seconds from one beginning to the next; None if it happens once.
     """
 
     at: float
@@ -54,11 +57,11 @@ class DeviceModel:
         step_time: seconds of an iteration at full speed, on average.
         jitter: relative standard deviation of an iteration's work.
         distribution: one of JITTERS.
-        speed: (from that second on, this speed); 1 before the first.
+        speed: pairs (second, relative speed from then on); the speed is 1 before the first.
         pauses: when nothing is computed.
-        trace: seconds of measured iterations, repeated when they are over; takes the place of
-            step_time and jitter.
-        straggler_events: when its worker is a straggler on purpose.
+        trace: seconds of measured iterations, repeated without end, instead of step_time and
+            jitter.
+        straggler_events: when its worker is slowed down on purpose.
     """
 
     step_time: float
@@ -71,11 +74,11 @@ class DeviceModel:
 
     @property
     def mean(self) -> float:
-        """Return the mean seconds of an iteration, at full speed and without pauses."""
+        """Mean seconds of an iteration at full speed and without pauses."""
         return sum(self.trace) / len(self.trace) if self.trace else self.step_time
 
     def works(self, seed: Sequence[int]) -> Iterator[float]:
-        """Yield the work of one iteration after the other, in seconds at full speed, without end."""
+        """Yield the work of each iteration, in seconds at full speed, without end."""
         if self.trace:
             while True:
                 yield from self.trace
@@ -90,10 +93,10 @@ class DeviceModel:
 def _factors(generator: np.random.Generator, distribution: str, deviation: float) -> np.ndarray:
     """Draw positive random numbers with mean 1 and this standard deviation.
 
-    Apart from lognormal ones they are max(X, LEAST), with X of the distribution's shape. Its place
-    and scale are such that mean and deviation hold after the cut, too: with r = deviation / (1 −
-    LEAST) and p = P(X > LEAST), they follow from the first two moments of max(X − LEAST, 0). Where
-    nothing is cut off, X itself has that mean and deviation.
+    Except for the lognormal distribution they are max(X, LEAST), where X has the distribution's
+    shape. Location and scale of X are chosen so that mean and deviation hold after the cut, too:
+    with r = deviation / (1 − LEAST) and p = P(X > LEAST), they follow from the first two moments of
+    max(X − LEAST, 0). Where nothing is cut off, X itself has that mean and deviation.
     """
     above = 1.0 - LEAST
     r = deviation / above
@@ -120,7 +123,10 @@ def _factors(generator: np.random.Generator, distribution: str, deviation: float
 
 
 def _cut_normal(r: float) -> tuple[float, float]:
-    """Return mean and deviation of the normal X for which max(X, LEAST) has mean 1 and deviation r·(1 − LEAST)."""
+    """Return mean and deviation of a normal X, given the deviation after the cut.
+
+    max(X, LEAST) then has mean 1 and deviation r·(1 − LEAST).
+    """
     low, high = -_NEVER - 1, 30.0  # where the cut is, in standard deviations from the mean: r grows with it
     for _ in range(80):
         cut = (low + high) / 2
@@ -131,20 +137,20 @@ def _cut_normal(r: float) -> tuple[float, float]:
 
 
 def _excess(cut: float) -> tuple[float, float]:
-    """Return the first two moments of max(Z − cut, 0), Z standard normal."""
+    """Return the first two moments of max(Z − cut, 0), where Z is standard normal."""
     density, beyond = statistics.NormalDist().pdf(cut), math.erfc(cut / math.sqrt(2)) / 2
     return density - cut * beyond, (1 + cut**2) * beyond - cut * density
 
 
 class StalledError(ExpectedError):
-    """A device would never, or hardly ever, finish an iteration; the message says why."""
+    """Raised when a device would never, or hardly ever, finish an iteration."""
 
 
 class SpeedProfile:
-    """Computes when work is done on a device whose speed changes and that pauses.
+    """Computes when work is finished on a device that changes its speed and pauses.
 
     Args:
-        speed: (from that second on, this speed); 1 before the first.
+        speed: pairs (second, relative speed from then on); the speed is 1 before the first.
         pauses: when nothing is done.
     """
 
@@ -157,10 +163,10 @@ class SpeedProfile:
             raise ValueError("a device whose speed is 0 in the end never finishes anything")
 
     def ends(self, begun: float, work: float) -> float:
-        """Return the virtual time at which `work` that began at `begun` is done.
+        """Return the virtual time at which work that began at `begun` is finished.
 
         Raises:
-            StalledError: nothing is done between very many pauses.
+            StalledError: the pauses leave no time in which to do it.
         """
         if self.steady:
             return begun + work
@@ -190,7 +196,7 @@ class SpeedProfile:
 
 
 def _turn(pause: Pause, now: float) -> tuple[float, float]:
-    """Return begin and end of the pause under way at `now`, or of the next one."""
+    """Return beginning and end of the pause in progress at `now`, or of the next one."""
     if pause.every is None:
         return (pause.at, pause.at + pause.lasting) if now < pause.at + pause.lasting else (math.inf, math.inf)
     turn = max(0, math.floor((now - pause.at) / pause.every))
@@ -201,12 +207,12 @@ def _turn(pause: Pause, now: float) -> tuple[float, float]:
 
 
 class Workload:
-    """Iterations of one worker in sequence, and when each of them ends.
+    """The iterations of one worker, one after the other, and when each of them ends.
 
     Args:
-        model: of its device.
-        seed: of its jitter.
-        straggler: tells how much longer iterations take; None: they never do.
+        model: the model of its device.
+        seed: seed of its jitter.
+        straggler: the delays that are injected on purpose; None if there are none.
     """
 
     def __init__(self, model: DeviceModel, seed: Sequence[int], straggler: Straggler | None = None) -> None:
@@ -219,14 +225,17 @@ class Workload:
         self._constant = self._steady and not (model.jitter or model.trace)
 
     def one(self, begun: float) -> float:
-        """Return when the next iteration ends if it begins at the given time."""
+        """Return the time at which the next iteration ends if it begins at the given time."""
         if self._constant:
             return begun + self._step
         work, self._next = self._next, None
         return self._ends(begun, next(self._works) if work is None else work)
 
     def several(self, begun: float, most: float, until: float) -> tuple[Sequence[float], float]:
-        """So many iterations at most, each of which ends before `until`: seconds of each, and when the last ends."""
+        """Return the seconds of the next iterations, and the time at which the last of them ends.
+
+        They are `most` iterations at most, all of which end before `until`.
+        """
         if self._constant:
             step = self._step
             count = int(min(most, max(0.0, (until - begun) / step) if until < math.inf else most))
@@ -248,7 +257,7 @@ class Workload:
         return taken, ended
 
     def _ends(self, begun: float, work: float) -> float:
-        """Return when an iteration that began at the given time ends."""
+        """Return the time at which an iteration with this work ends if it begins at `begun`."""
         if self._steady:
             return begun + work
         ends = self._pace.ends(begun, work)
@@ -256,19 +265,19 @@ class Workload:
 
 
 class SimulatedDevice(Device):
-    """The clock and device of one worker in virtual time.
+    """The clock and the device of one worker in virtual time.
 
     Args:
-        engine: whose time.
-        model: how fast it is.
-        seed: of its jitter.
+        engine: the simulation's engine.
+        model: how fast the device is.
+        seed: seed of its jitter.
 
     Attributes:
-        straggler: tells how much longer things take.
-        step_time: seconds of an iteration on average.
-        iterations: how many have ended.
+        straggler: the delays that are injected on purpose.
+        step_time: mean seconds of an iteration.
+        iterations: number of iterations so far.
         computing: seconds that they took.
-        overruns: always 0; the log files of emulated devices have it.
+        overruns: always 0; it is there because emulated devices log it.
     """
 
     def __init__(self, engine: SimulationEngine, model: DeviceModel, seed: Sequence[int]) -> None:
@@ -282,11 +291,11 @@ class SimulatedDevice(Device):
         self._begun = 0.0
 
     def begin_run(self, elapsed: float) -> None:
-        """See `Device`."""
+        """See `Device.begin_run`."""
         self.straggler.begin(elapsed)
 
     def now(self) -> float:
-        """This worker's virtual clock."""
+        """Return the time of this worker's virtual clock, in seconds."""
         return self._engine.now
 
     def sleep(self, seconds: float) -> None:
@@ -294,11 +303,11 @@ class SimulatedDevice(Device):
         self._engine.pass_time(seconds)
 
     def begin_iteration(self) -> None:
-        """Note the time."""
+        """Note the time at which an iteration begins."""
         self._begun = self._engine.now
 
     def end_iteration(self) -> float:
-        """Let the time of one iteration pass."""
+        """Let the time of one iteration pass, and return its seconds."""
         begun, now = self._begun, self._engine.now
         ended = self._workload.one(begun)
         self._engine.pass_time(max(0.0, ended - now))
@@ -307,7 +316,10 @@ class SimulatedDevice(Device):
         return ended - begun
 
     def iterate(self, most: float, until: float) -> Sequence[float]:
-        """Do so many iterations at most, one after the other, each of which ends before `until`; seconds of each."""
+        """Do several iterations in a row, and return the seconds of each.
+
+        They are `most` iterations at most, all of which end before `until`.
+        """
         begun = self._engine.now
         taken, ended = self._workload.several(begun, most, until)
         if taken:

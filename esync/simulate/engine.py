@@ -1,12 +1,13 @@
-"""Simulation engine: events in virtual time (SimPy), and tasks (greenlets) that run ordinary blocking code in it.
+"""Simulation engine: events in virtual time (SimPy), and tasks (greenlets) that live in it.
 
-A task is an ordinary function. Where the real program would block, it switches to the engine, which
-goes on with whatever comes next in virtual time and switches back when the event has come. Only one
-task runs at a time, and only these switches pass control, so a run is deterministic.
+A task is an ordinary function that may block. Where the real program would block, it switches to
+the engine, which processes the next events in virtual time and switches back when the awaited one
+has happened. Only one task runs at a time, and only these switches pass control, so that a run is
+deterministic.
 
-Each task has a clock of its own that may be ahead of the engine's: computing and sleeping only move
-that clock. The engine catches up (`settle`) when the task does something that others can notice. So
-a whole run of iterations between two messages is a single event.
+Each task has a clock of its own, which may be ahead of the engine's: computing and sleeping only
+move that clock. The engine catches up (`settle`) when the task does something that others can
+notice. So all iterations between two messages are a single event.
 """
 
 import contextlib
@@ -24,11 +25,17 @@ T = TypeVar("T")
 
 
 class CrashError(BaseException):
-    """Thrown into a task whose machine has crashed. Like KeyboardInterrupt it is not an Exception."""
+    """Raised in a task whose machine has crashed.
+
+    Like KeyboardInterrupt, it is not an Exception.
+    """
 
 
-class _Calendar(simpy.Environment):
-    """SimPy's environment, whose queue also takes plain calls, which cost a third of an event."""
+class _EventQueue(simpy.Environment):
+    """SimPy's environment with a queue that also takes plain calls.
+
+    A call costs a third of an event.
+    """
 
     def call(self, time: float, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """Schedule a function call at `time`."""
@@ -54,11 +61,11 @@ class GreenletTask:
     """A thread of execution in virtual time.
 
     Attributes:
-        name: in messages.
-        time: its own clock, seconds; never behind the engine's while it runs.
+        name: its name in messages.
+        time: its own clock, in seconds; never behind the engine's while it runs.
         waits_for: what it waits for, in words; "" while it runs.
-        crashed: it was ended by a crash and must have no effect on others any more.
-        done: its function has returned, or it has crashed.
+        crashed: whether it was ended by a crash and must not affect others any more.
+        done: whether its function has returned, or it has crashed.
     """
 
     def __init__(self, engine: "SimulationEngine", name: str, body: Callable[[], None]) -> None:
@@ -72,11 +79,14 @@ class GreenletTask:
 
     @property
     def done(self) -> bool:
-        """Return whether the task has ended."""
+        """Whether the task has ended."""
         return self._greenlet.dead
 
-    def awaken(self) -> Callable[[Any], None]:
-        """What to call, with any argument, when the wait that begins now is over; calls after its end do nothing."""
+    def waker(self) -> Callable[[Any], None]:
+        """Return a function that ends the wait that begins now.
+
+        It ignores its argument, and does nothing when called after the end of that wait.
+        """
         self._waits += 1
         wait = self._waits
 
@@ -86,31 +96,31 @@ class GreenletTask:
 
         return resume
 
-    def go_on(self, time: float) -> None:
-        """It does not wait any more; called by the engine before it switches to it."""
+    def end_wait(self, time: float) -> None:
+        """End its wait at `time`; called by the engine before it switches to the task."""
         self._waits += 1
         self.waits_for = ""
         if self.time < time:
             self.time = time
 
-    def fall(self, time: float) -> None:
-        """Crash: raise CrashError in the task."""
+    def crash(self, time: float) -> None:
+        """Raise CrashError in the task."""
         self.time = time
         with contextlib.suppress(CrashError):  # nothing in the task has held it up
             self._greenlet.throw(CrashError())
 
 
 class SimulationEngine:
-    """Events and tasks of one simulation.
+    """The events and tasks of one simulation.
 
     Attributes:
-        hub: the greenlet in which events happen: the one that made the engine, which must `run` it
-            too.
-        events: how many have happened.
+        hub: the greenlet in which events happen. It is the one that has made the engine, and must
+            also `run` it.
+        events: number of events so far.
     """
 
     def __init__(self) -> None:
-        self._env = _Calendar(0.0)
+        self._env = _EventQueue(0.0)
         self.hub = greenlet.getcurrent()
         self._tasks: list[GreenletTask] = []
         self._current: GreenletTask | None = None
@@ -120,21 +130,21 @@ class SimulationEngine:
 
     @property
     def now(self) -> float:
-        """Seconds: the clock of the task that runs, or that of the events where none does."""
+        """Seconds on the clock of the running task, or on that of the events if no task runs."""
         task = self._current
         return task.time if task is not None else cast(float, self._env._now)
 
     @property
     def time(self) -> float:
-        """Seconds: the clock of the events, which no task's clock is behind."""
+        """Seconds on the clock of the events, which no task's clock is behind."""
         return cast(float, self._env._now)
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass for the task that runs; nobody else notices yet."""
+        """Let time pass for the running task; nobody else notices yet."""
         self._running().time += seconds
 
     def settle(self) -> None:
-        """Have everything happen that comes before the present of the task that runs."""
+        """Process all events that come before the running task's present."""
         task = self._running()
         if task.time > self._env._now:
             self._env.call(task.time, self.waker("its own work"), ())
@@ -143,19 +153,19 @@ class SimulationEngine:
     # --- events -----------------------------------------------------------------------------------
 
     def event(self) -> simpy.Event:
-        """Something that will happen: `succeed` (or `fail`) says that it has."""
+        """Return a new event; its `succeed` or `fail` says that it has happened."""
         return self._env.event()
 
     def call_at(self, time: float, function: Callable[..., Any], *arguments: Any) -> None:
-        """Call a function when it is `time`; it must not wait."""
+        """Schedule a function, which must not wait, at `time`."""
         self._env.call(time, function, arguments)
 
     def wait(self, event: simpy.Event, what: str) -> Any:
-        """Wait for an event; its value, or its error raised.
+        """Wait for an event; return its value, or raise its error.
 
         Args:
-            event: of this engine.
-            what: for what, and for whom: stands in the message of a deadlock.
+            event: an event of this engine.
+            what: what is waited for and by whom, for the message about a deadlock.
         """
         self.settle()
         if not event.processed:
@@ -165,36 +175,45 @@ class SimulationEngine:
         return event.value
 
     def waker(self, what: str) -> Callable[[Any], None]:
-        """Return a function that ends, from an event, the wait that `pause` begins next; see `wait` for `what`."""
+        """Return a function that ends the wait that the next `pause` begins.
+
+        It is to be called from an event. See `wait` for `what`.
+        """
         task = self._running()
         task.waits_for = what
-        return task.awaken()
+        return task.waker()
 
     def pause(self) -> None:
-        """Wait for the waker. The task's clock may be ahead of the events if nothing will call the waker before it."""
+        """Wait until the waker is called.
+
+        The task's clock may be ahead of the events if nothing will call the waker before it.
+        """
         self._running()
         self.hub.switch()
 
     # --- tasks ------------------------------------------------------------------------------------
 
     def spawn(self, name: str, body: Callable[[], None], delay: float = 0.0) -> GreenletTask:
-        """Start a task, `delay` seconds from now."""
+        """Start a task `delay` seconds from now."""
         task = GreenletTask(self, name, body)
         self._tasks.append(task)
-        begin = task.awaken()
+        begin = task.waker()
         self.call_at(self.now + delay, begin, None)
         return task
 
     def crash(self, task: GreenletTask) -> None:
-        """End a task as a crash of its machine would: it says no goodbye. Called from an event, not from a task."""
+        """End a task as a crash of its machine would, without a goodbye.
+
+        Call it from an event, not from a task.
+        """
         if task.done:
             return
         task.crashed = True
-        self.switch_to(task, lambda: task.fall(self.time))
+        self.switch_to(task, lambda: task.crash(self.time))
 
     def switch_to(self, task: GreenletTask, switch: Callable[[], Any]) -> None:
-        """Let a task run until it waits again; called from events only."""
-        task.go_on(self._env._now)
+        """Run a task until it waits again; called from events only."""
+        task.end_wait(self._env._now)
         self._current = task
         try:
             switch()
@@ -205,8 +224,8 @@ class SimulationEngine:
         """Let virtual time pass until every task has ended.
 
         Raises:
-            DeadlockError: tasks are left over that wait for what never comes.
-            Exception: whatever a task has ended with.
+            DeadlockError: tasks are left that wait for something that never comes.
+            Exception: a task has ended with it.
         """
         for _ in self._env.drain():
             self.events += 1
@@ -232,16 +251,16 @@ class SimulationEngine:
 
     @property
     def task(self) -> GreenletTask | None:
-        """The task that runs."""
+        """The running task; None while an event is processed."""
         return self._current
 
 
 class TimedFuture(Future[T]):
-    """A handle whose result comes at a time that is known already.
+    """A handle whose result, already known, arrives at a given time.
 
     Args:
-        engine: whose time.
-        at: seconds.
+        engine: the simulation's engine.
+        at: second of virtual time at which the result arrives.
         value: the result.
     """
 

@@ -1,66 +1,74 @@
-"""Real numerics: every worker's network, data and optimizer in this process, computed by MXNet.
+"""Real numerics: every worker's network, data and optimizer in this process, run by MXNet.
 
-One computation runs at a time and may use all cores. Each worker has parameters, gradients and an
-optimizer of its own; the memory of the forward and backward pass belongs to each network, too, so
-many workers of a large network need much.
+One computation runs at a time and may use all cores. Each worker has its own parameters, gradients,
+optimizer, and memory for the forward and backward pass, so that many workers with a large network
+need much memory.
 """
 
 import argparse
 import time
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from ..data import Batches, find_data_dir, load, partition
+from ..data import Batches, load, partition
 from ..exchange import values_of
 from ..gluon.flat_arrays import FlatArrays
 from ..gluon.randomness import reseed
-from ..models.networks import MODELS, build
+from ..models.networks import build, input_size
+from ..runtime.errors import ExpectedError
+from ..runtime.files import atomic_path, through_memory
 from ..runtime.mxnet_import import mx
 from ..runtime.phase_timer import PhaseTimer
-from ..training.accuracy import accuracy, spread
+from ..training.accuracy import AccuracyEvaluator
 from ..training.loop import Iteration
 from ..training.worker_setup import make_trainer
 from .world import SimulatedWorld
 
 
 class GradientNumerics:
-    """Makes the workers' trainers and iterations, as the worker program would with the same flags.
+    """Makes the workers' trainers and iterations as the worker program would with the same flags.
 
     Args:
         options: the worker's flags.
-        workers: how many there are.
+        workers: number of workers.
+        initial_model: file of the model that all workers begin with, as `write_model` writes it;
+            None makes it from the seed.
+
+    Raises:
+        ExpectedError: the file cannot be read, or is not a model of this network.
 
     Attributes:
-        seconds: of real time that gradients and accuracies took so far.
-        gradients: how many were computed.
+        seconds: real time that gradients and accuracies have taken so far, in seconds.
+        gradients: number of gradients computed so far.
     """
 
     evaluates = True
     wire: Mapping[str, int] | None = None
 
-    def __init__(self, options: argparse.Namespace, workers: int) -> None:
-        self._options = options
-        self.dataset = load(options.dataset, find_data_dir(options.data_dir, options.dataset))
-        self.samples = len(self.dataset.train_labels)
+    def __init__(self, options: argparse.Namespace, workers: int, initial_model: Path | None = None) -> None:
+        self._options, self._initial_model = options, initial_model
+        self.dataset = load(options.dataset, options.data_dir)
+        self.samples, self.data_digest = len(self.dataset.train_labels), self.dataset.digest
         self._shares = partition(options.partition, self.dataset.train_labels, workers, options.seed).shares
         self._context = mx.cpu() if options.cpu or not mx.context.num_gpus() else mx.gpu(options.gpu or 0)
-        self._every = self.dataset.test_images, self.dataset.test_labels
-        self._some = spread(*self._every, options.test_images)
         self._nets: dict[int, Any] = {}
-        self._judge: Any = None
-        self._judged: list[FlatArrays] = []
+        self._evaluated: Any = None  # the network that accuracies are computed with
         self.seconds = {"gradients": 0.0, "evaluation": 0.0}
         self.gradients = 0
 
     def start(self, rank: int, world: SimulatedWorld) -> tuple[Any, "TimedGradients"]:
-        """A new trainer and its iterations; a worker that takes over a slot takes over the network's memory, too."""
+        """Return a new trainer and its iterations.
+
+        A worker that takes over a slot takes over the memory of the slot's network, too.
+        """
         options = self._options
         net = self._nets.get(rank)
         if net is None:
             net = self._nets[rank] = self._build()
-        trainer = make_trainer(net, options, world, self.samples)
+        trainer = make_trainer(net, options, world, self.samples, data_digest=self.dataset.digest)
         with trainer.trial():
-            pass  # no time passes in a trial: the device's own step time is what it finds
+            pass  # no time passes in a trial, which finds the device's own step time
         batches = Batches(
             self.dataset.train_images,
             self.dataset.train_labels,
@@ -69,41 +77,76 @@ class GradientNumerics:
             (options.seed, rank),
         )
         loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
-        size = MODELS[options.network].size
+        size = input_size(options.network)
         seed = (lambda: reseed(trainer, options.seed)) if _draws(net) else None  # it takes as long as a small network
         iteration = Iteration(net, loss, batches, size, self._context, seed)
         return trainer, TimedGradients(iteration, self)
 
-    def accuracy(self, weights: Any, statistics: Any, every_image: bool = False) -> float:
-        """Accuracy of these values on the test images that are evaluated, or on every one."""
+    def accuracy(self, weights: Any, statistics: Any, every_sample: bool = False) -> float:
+        """Return the accuracy of these values on the test images, or on a subset of them.
+
+        `every_sample` says whether all of them are used; otherwise it is those of --test-images.
+        """
         begun = time.perf_counter()
-        if self._judge is None:
-            self._judge = self._build()
-            parameters = [parameter for _, parameter in sorted(self._judge.collect_params().items())]
-            self._judged = [
+        if self._evaluated is None:
+            net = self._evaluated = self._build()
+            parameters = [parameter for _, parameter in sorted(net.collect_params().items())]
+            self._arrays = [
                 FlatArrays(lambda: [p.data() for p in parameters if p.grad_req != "null"]),
                 FlatArrays(lambda: [p.data() for p in parameters if p.grad_req == "null"]),
             ]
-        for source, target in zip((weights, statistics), self._judged, strict=True):
+            options = self._options
+            self._evaluate = AccuracyEvaluator(
+                net,
+                self.dataset,
+                input_size(options.network),
+                self._context,
+                options.test_images,
+                options.reestimate_statistics,
+            )
+        for source, target in zip((weights, statistics), self._arrays, strict=True):
             target.open()
             target.write(0, values_of(source))
             target.close()
-        images, labels = self._every if every_image else self._some
-        share = accuracy(self._judge, images, labels, MODELS[self._options.network].size, self._context)
+        share = self._evaluate(every_sample)
         self.seconds["evaluation"] += time.perf_counter() - begun
         return share
 
     def _build(self) -> Any:
         options = self._options
-        # Names that are counted begin anew, as in a process of its own: their order is the order of
-        # the values.
-        with mx.name.NameManager():
-            hybridize, channels = not options.no_hybridize, self.dataset.channels
-            return build(options.network, self.dataset.classes, self._context, options.seed, hybridize, channels)
+        hybridize, shape = not options.no_hybridize, self.dataset.shape
+        net = build(options.network, self.dataset.classes, self._context, options.seed, hybridize, shape)
+        if self._initial_model is not None:
+            self._load(net, self._initial_model)
+        return net
+
+    def _load(self, net: Any, path: Path) -> None:
+        try:
+            path.open("rb").close()  # MXNet's errors do not say why
+            net.load_parameters(str(path), ctx=self._context)
+        except OSError as error:
+            raise ExpectedError(f"--initial-model {path}: {error.strerror or error}") from None
+        except (ValueError, AssertionError, mx.MXNetError):
+            raise ExpectedError(f"--initial-model {path}: not the parameters of {self._options.network}") from None
+
+    def write_model(self, path: Path) -> None:
+        """Write the parameters of the model that was evaluated last, which is the final one.
+
+        The file's folder is made, as that of --json is.
+
+        Raises:
+            ExpectedError: the file cannot be written.
+        """
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with atomic_path(path) as temporary, through_memory(temporary) as memory:
+                self._evaluated.save_parameters(str(memory))
+        except OSError as error:
+            raise ExpectedError(f"--final-model {path}: {error.strerror or error}") from None
 
 
 class TimedGradients:
-    """Iterations of one worker whose real time is counted."""
+    """Iterations of one worker, whose real time is measured."""
 
     def __init__(self, iteration: Iteration, numerics: GradientNumerics) -> None:
         self._iteration, self._numerics = iteration, numerics
@@ -117,9 +160,9 @@ class TimedGradients:
         self._numerics.gradients += 1
         return samples
 
-    def give_back(self) -> None:
-        """See `loop.Iteration.give_back`."""
-        self._iteration.give_back()
+    def put_back_batch(self) -> None:
+        """See `loop.Iteration.put_back_batch`."""
+        self._iteration.put_back_batch()
 
 
 def _draws(net: Any) -> bool:

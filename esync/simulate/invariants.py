@@ -1,8 +1,10 @@
-"""Invariants of every schedule, checked on a model of counters: its weights show what was applied, and how often.
+"""Invariants of every schedule, checked on a model that is a row of counters.
 
-The model is a row of counters, one for each worker, which only that worker moves. What must hold
-follows from what the algorithm asks the other side to do (`exchange.Specification`), from what its
-payloads say, and from its class.
+The counters show which payloads were applied, and how often.
+
+There is one counter for each worker, and only that worker moves it. What must hold follows from
+what the algorithm asks the other side to do (`exchange.Specification`), from its payloads, and from
+its class.
 """
 
 import math
@@ -30,10 +32,10 @@ from .simulation import Simulation
 from .timing import TimedIteration, TimedReplica, TimedTrainer
 from .world import SimulatedWorld
 
-#: Rule → what a worker adds to the weights with each 1 that it sends, at learning rate 1 and
-#: without momentum, among so many workers; in a round, divided by those that take part. Each
-#: counter is moved by one worker alone: it does not change between two of its payloads, so there is
-#: no delay to be compensated.
+#: Rule → function of the number of workers that returns what each 1 that a worker sends adds to the
+#: weights, at learning rate 1 and without momentum. In a round it is divided by the number of
+#: workers that take part. One worker alone moves each counter, which therefore does not change
+#: between two of its payloads, so that there is no delay to compensate.
 ADDED: dict[str, Callable[[int], float]] = {
     "sgd": lambda workers: -1.0,
     "momentum_sgd": lambda workers: -1.0,
@@ -42,19 +44,21 @@ ADDED: dict[str, Callable[[int], float]] = {
     "outer_nesterov": lambda workers: 1.0,
     "delayed_nesterov": lambda workers: 1.0 / workers,
 }
-#: Values in one message where it is compressed: what says which values they are has no room beside
-#: fewer.
+#: Values in one compressed message. With fewer of them there would be no room for their indices.
 COMPRESSED = 8
-#: Of what was added up, that rounding may make a difference of.
+#: Relative error of a sum that rounding may explain.
 ROUNDING = 1e-4
 
 
 class InvariantError(AssertionError):
-    """A schedule in which something did not hold; the message names the seed."""
+    """Raised when an invariant did not hold in a schedule; the message names the seed."""
 
 
 class CountingReplica(TimedReplica):
-    """One counter for each worker: every iteration of worker r moves counter r, once it is applied."""
+    """A model of one counter per worker.
+
+    Every iteration of worker r moves counter r by one, once it is applied.
+    """
 
     def __init__(self, rank: int, workers: int) -> None:
         super().__init__()
@@ -67,32 +71,32 @@ class CountingReplica(TimedReplica):
         self._steps = 0
 
     def local_step(self, batch_size: int) -> float:
-        """One more for the next update."""
+        """Count one more step for the next update."""
         self._steps += 1
         return 0.0
 
     def gradient(self, factor: float) -> Any:
-        """Return the gradient: a step against it moves the counter by one."""
+        """Return a gradient that moves the counter by one when a step is taken against it."""
         return self._alone(-1.0)
 
     def update(self) -> Any:
-        """As many as there were local steps."""
+        """Return an update of as many as there were local steps since the last one."""
         update = self._alone(self._steps)
         self._steps = 0
         return update
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        """Take what has come."""
+        """Write values that have been received."""
         target = self.weights if vector == WEIGHTS else self.statistics
         target.values[start : start + len(values)] = values
 
     def add(self, step: Sparse) -> None:
-        """Take what has come packed."""
+        """Add sparse values that have been received."""
         indices, values = step
         self.weights.values[indices] += values
 
     def put(self, step: Sparse) -> None:
-        """Take what has come packed as new values."""
+        """Write sparse values that have been received."""
         indices, values = step
         self.weights.values[indices] = values
 
@@ -103,7 +107,10 @@ class CountingReplica(TimedReplica):
 
 
 def uncountable(specification: Specification, payload: Payload, rank: int, values: np.ndarray) -> str:
-    """Return why the weights do not show what was applied, and how often; "" where they do."""
+    """Return why the weights do not show which payloads were applied, and how often.
+
+    Returns "" where they do.
+    """
     if specification.rule not in ADDED:
         return f"rule {specification.rule}"
     if payload.momentum and specification.rule != "outer_nesterov":  # there, a round is one exchange of each worker
@@ -111,7 +118,7 @@ def uncountable(specification: Specification, payload: Payload, rank: int, value
     if payload.weight_decay:
         return "weight decay"
     if specification.weighting != UNIFORM:
-        return f"weighting {specification.weighting}"  # what counts is the others' samples, too
+        return f"weighting {specification.weighting}"  # the others' samples count, too
     if specification.compression != NONE:
         return f"compression {specification.compression}"
     if np.delete(values, rank).any():
@@ -120,23 +127,25 @@ def uncountable(specification: Specification, payload: Payload, rank: int, value
 
 
 class InvariantCheck:
-    """Runs one schedule and looks at what must hold; see `Numerics` for what it is to a simulation.
+    """Runs one schedule and checks what must hold; takes the place of the simulation's `Numerics`.
 
-    * no deadlock, and no worker fails;
-    * rounds advance by one;
-    * payloads used together, and the next ones, too: all workers hold the same weights after the
-      round;
-    * a rule that adds what is sent: what was committed is what was applied, once;
-    * a state server says when to exchange, steady devices: nobody waits longer than its bound;
-    * a specification with a staleness: nobody goes on who is further ahead of the slowest than
-      that.
+    * There is no deadlock, and no worker fails.
+    * Rounds advance by one.
+    * When payloads are used together, and the next ones are, too, all workers hold the same weights
+      after the round.
+    * With a rule that adds what is sent, everything that was committed was applied once.
+    * With a state server that says when to exchange, and steady devices, nobody waits longer than
+      its bound.
+    * With a specification that limits the staleness, nobody who goes on is further ahead of the
+      slowest.
 
     Attributes:
-        uncounted: why it cannot be told whether what was committed is what was applied; "" where it
+        uncounted: why this schedule cannot show that everything committed was applied; "" where it
             can.
     """
 
     evaluates = False
+    data_digest = ""
     wire: Mapping[str, int] | None = None
 
     def __init__(self, schedule: RandomSchedule) -> None:
@@ -172,10 +181,10 @@ class InvariantCheck:
         return trainer, TimedIteration(options.batch_size)
 
     def run(self) -> None:
-        """Do it.
+        """Run the schedule.
 
         Raises:
-            InvariantError: something did not hold.
+            InvariantError: an invariant did not hold.
         """
         try:
             self.simulation.run()
@@ -191,14 +200,14 @@ class InvariantCheck:
 
     @property
     def _asks_when_to_exchange(self) -> bool:
-        """Whether all workers ask a state server that, and wait for one another then."""
+        """Whether all workers ask a state server when to exchange, and then await one another."""
         specification = self._exchange.specification
         asks = self._algorithm.asks_state_server and self.simulation.state_server.watch is None
         return asks and specification.synchronous and not specification.overlap
 
     @property
     def _exchange(self) -> ParameterServerExchange:
-        """Worker 0's."""
+        """Worker 0's exchange."""
         return self._exchanges[0]
 
     def _connect(self, specification: Specification, store: Store) -> "WatchedExchange":
@@ -207,7 +216,7 @@ class InvariantCheck:
         return exchange
 
     def _committed(self, exchange: ParameterServerExchange, payload: Payload) -> None:
-        """A worker sends a payload: note what it will have added to its counter when it has been used."""
+        """Note what a payload that a worker sends will add to its counter when it is used."""
         specification, rank = exchange.specification, exchange.rank
         values = np.zeros(self._workers, np.float32)
         if WEIGHTS in payload.vectors:
@@ -217,9 +226,9 @@ class InvariantCheck:
         commit, amount = (rank, exchange.sequence), 0.0
         together = _together(specification, payload)
         if commit in self._contributed and together == (commit in self._at_once):
-            # What a crash has left half done is done again; where it was used at once by some
-            # servers, and comes in a round to others, each is owed another one of this worker's for
-            # its next round.
+            # A payload that a crash has interrupted is sent again. If some servers had used it at
+            # once, and to the others it comes in a round, the former await another payload of this
+            # worker for their next round.
             self.uncounted = self.uncounted or "a switch during a crash"
         if not together:
             self._at_once.add(commit)
@@ -239,7 +248,7 @@ class InvariantCheck:
         assert result is not None
         if exchange.specification.staleness < math.inf:
             self._check_staleness(trainer, exchange.specification.staleness)
-        # After the last round together, others may have gone on at once.
+        # After the last synchronous round, other workers may have gone on asynchronously.
         if (trainer.rank, exchange.sequence) not in self._at_once and result.synchronous:
             weights = trainer.replica.weights.values
             expected = self._weights.setdefault(result.step, weights.copy())
@@ -247,7 +256,7 @@ class InvariantCheck:
                 self._broken(f"after round {trainer.round} worker {trainer.rank} holds {weights}, others {expected}")
 
     def _check_staleness(self, trainer: TimedTrainer, staleness: float) -> None:
-        """Check that no worker that goes on is more than `staleness` ahead on any server."""
+        """Check that no worker that goes on is more than `staleness` exchanges ahead."""
         round_states = [node.round_state for node in self.simulation.side.nodes]
         if any(round_state.finished for round_state in round_states):
             return  # then all may go
@@ -260,8 +269,8 @@ class InvariantCheck:
     def _check_applied(self) -> None:
         layout = self._exchange.layout
         for bucket in layout.of(WEIGHTS):
-            # Asynchronous commits reach the servers in different orders, so at the end of the run
-            # one server may have used a payload that another one has not.
+            # Asynchronous commits reach the servers in different orders, so that at the end of the
+            # run one server may have used a payload that another one has not.
             node = self.simulation.side.nodes[bucket.shard]
             weights = node.copy(layout.key(bucket), shared=False)[wire.HEADER_ELEMENTS :]
             for rank, held in zip(range(bucket.start, bucket.stop), weights, strict=True):
@@ -270,7 +279,10 @@ class InvariantCheck:
                 )
 
     def _check_counter(self, rank: int, held: float, acknowledged: int, used: bool) -> None:
-        """What a server holds of a counter, and how many exchanges of its worker it has dealt with."""
+        """Check the value that a server holds of a worker's counter.
+
+        `acknowledged` is the number of the worker's exchanges that the server has handled.
+        """
         last = acknowledged - (not used)
         amounts = [self._contributed[rank, sequence] for sequence in range(1, last + 1)]
         if not all(amounts):
@@ -283,7 +295,7 @@ class InvariantCheck:
             self._broken(f"worker {rank} has contributed {least:g} to {most:g}, but {held:g} was applied")
 
     def _check_waits(self) -> None:
-        """A device waits for its own iteration and epsilon at most, plus what messages take."""
+        """Check that no device waits longer than for one iteration, epsilon, and the messages."""
         cluster = self._schedule.cluster
         latency = max(cluster.link(worker.host).latency for worker in cluster.workers)
         epsilon = self.simulation.state_server.coordinator.epsilon
@@ -299,7 +311,7 @@ class InvariantCheck:
             guard = config.EPSILON_SHARE * own if epsilon is None else epsilon
             bound = own + guard + asking + 2 * carrying + 0.05
             if any(world.helpers for world in sums.worlds):  # questions that are not waited for
-                # READY may find the slowest in an iteration that it would better not have begun.
+                # READY may come after the slowest worker has begun one more iteration.
                 bound += max(worker.device.step_time for worker in cluster.workers)
             if sums.longest_wait > bound:
                 self._broken(f"worker {sums.worker.rank} waited {sums.longest_wait:.3f} s; its bound is {bound:.3f} s")
@@ -310,12 +322,12 @@ class InvariantCheck:
 
 
 class WatchedExchange(ParameterServerExchange):
-    """Tells of every payload that it sends.
+    """An exchange that reports every payload that it sends.
 
     Args:
-        specification: as for every exchange.
-        store: the same.
-        watch: called with this exchange and the payload.
+        specification: see `ParameterServerExchange`.
+        store: see `ParameterServerExchange`.
+        watch: called with this exchange and each payload.
     """
 
     def __init__(
@@ -332,7 +344,10 @@ class WatchedExchange(ParameterServerExchange):
 
 
 def _added(amounts: Iterable[float], momentum: float) -> float:
-    """Return the effect of these exchanges of one worker; with Nesterov's momentum as in `rules.outer_nesterov`."""
+    """Return the effect of these exchanges of one worker.
+
+    The momentum is that of `rules.outer_nesterov`.
+    """
     weight = velocity = 0.0
     for amount in amounts:
         velocity = momentum * velocity + amount
@@ -341,5 +356,5 @@ def _added(amounts: Iterable[float], momentum: float) -> float:
 
 
 def _together(specification: Specification, payload: Payload) -> bool:
-    """Return whether a payload is used with those of all workers, as a round."""
+    """Return whether a payload is used together with those of all workers, in a round."""
     return specification.synchronous if payload.together is None else payload.together

@@ -1,23 +1,35 @@
 """Simulate one job: from a description and flags to the result."""
 
+import functools
 import time
 from collections.abc import Callable, Mapping
 from contextlib import closing, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from .. import config
 from ..arguments import expand_paths
+from ..data import REGISTRY, Dataset, load
+from ..exchange import STATISTICS, WEIGHTS
 from ..launch import flags
 from ..launch.description import Description, DescriptionError, read
-from ..launch.plan import mode_folder
+from ..launch.simulation_schema import SimulationSection
+from ..launch.user_program import UserProgram, up_to_the_program
+from ..models.names import is_network
+from ..runtime import tensorboard
+from ..runtime.errors import ExpectedError
+from ..training.run_folder import mode_folder
 from . import view
 from .cluster import ClusterModel, model
 from .result import result
-from .roundwise.exchange import EntangledError
+from .roundwise.exchange import OverlappingRoundsError
 from .roundwise.simulation import RoundwiseSimulation, covers
 from .simulation import Numerics, Simulation, TimingNumerics
+from .timing import SIZES
+
+#: Flags of checkpoints, which a simulation neither writes nor reads.
+CHECKPOINT_FLAGS = ("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume")
 
 
 @dataclass(frozen=True)
@@ -25,24 +37,32 @@ class SimulationJob:
     """A job to simulate.
 
     Attributes:
-        file: the description.
+        file: file of the description.
         numerics: "real" or "none".
         typed: flags of the worker that override the description's.
         changes: places in the description whose values are replaced; see `description.read`.
-        logs: whether to write round files; None: where there are not too many workers.
-        leases: whether workers keep leases.
-        free_network: leave the description's network out.
-        quiet: show nothing.
+        description: the cluster, already read; None reads the file, which otherwise only stands in
+            messages and in front of relative paths.
+        logs: whether to write round files; None writes them if there are not too many workers.
+        leases: whether workers use leases.
+        free_network: whether to ignore the description's section `network`.
+        quiet: whether to show no progress.
+        initial_model: file of the model to begin with, as Gluon's load_parameters takes it; None
+            makes one from the seed.
+        final_model: file to which the parameters of the model are written at the end.
     """
 
     file: Path
     numerics: str = "real"
     typed: Mapping[str, Any] = field(default_factory=dict)
     changes: Mapping[str, Any] = field(default_factory=dict)
+    description: Description | None = None
     logs: bool | None = None
     leases: bool = True
     free_network: bool = False
     quiet: bool = False
+    initial_model: Path | None = None
+    final_model: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -50,9 +70,9 @@ class FinishedSimulation:
     """A finished simulation.
 
     Attributes:
-        result: what came out, for JSON; see `result.result`.
-        real: what it cost in real time; differs from run to run.
-        logs: the folder of its logs, where they were written.
+        result: its result, for JSON; see `result.result`.
+        real: its costs in real time, which differ from run to run.
+        logs: folder of its logs; None if none were written.
     """
 
     result: dict[str, Any]
@@ -61,8 +81,18 @@ class FinishedSimulation:
 
 
 def describe(job: SimulationJob) -> Description:
-    """Return the description of a job as it is to be simulated. Raises DescriptionError."""
-    description = read(job.file, job.changes)
+    """Return the description of a job as it is to be simulated.
+
+    Raises:
+        DescriptionError: the file cannot be read, or does not describe a cluster.
+    """
+    description = job.description or read(job.file, job.changes)
+    if description.program and (job.numerics != "none" or description.simulate.model_bytes is None):
+        raise DescriptionError(
+            f"{job.file}: program: a simulation does not run it. Without gradients (--numerics none) it needs the size "
+            "of the program's model, for instance simulate: {model_bytes: 44.7MB}; with gradients, describe a network "
+            "and a data set under train in the program's place"
+        )
     if job.free_network:
         description = description.model_copy(update={"network": type(description.network)()})
     return description
@@ -72,28 +102,37 @@ def run(job: SimulationJob) -> FinishedSimulation:
     """Simulate a job and return the finished simulation.
 
     Raises:
-        DescriptionError: the description or the flags make no job.
-        ExpectedError: whatever ends a worker of the real program, too.
+        DescriptionError: the description and the flags do not make a job.
+        ExpectedError: a worker has failed, as it would in the real program.
     """
-    begun = time.perf_counter()
+    begun, processor = time.perf_counter(), time.process_time()
     description = describe(job)
     try:
-        settings = flags.merge(description.train, job.typed)
+        settings = flags.merge(_train(description, job.typed), job.typed)
         if job.numerics == "none":
-            for name in ("target_accuracy", "eval_duration", "test_images"):
+            for name in ("target_accuracy", "eval_duration", "test_images", "reestimate_statistics"):
                 if name in job.typed:
                     raise flags.FlagError(f"{flags.flag(name)}: with --numerics none nothing is evaluated")
                 settings.pop(name, None)
         options = flags.understood(settings)
     except flags.FlagError as error:
         raise DescriptionError(f"{job.file}: train: {error}") from None
-    for name in ("checkpoint_dir", "resume"):
+    if description.program:
+        options.network = UserProgram.of(description.program).name
+    for name in CHECKPOINT_FLAGS:
         if name in job.typed:  # in the file they are launch's
             raise DescriptionError(f"{flags.flag(name)}: a simulation writes and reads no checkpoints; leave it out")
     expand_paths(options)
     for name in ("elastic", "redistribute"):
         if getattr(options, name, False):
             raise DescriptionError(f"{job.file}: train: {flags.flag(name)} is not modelled yet; leave it out")
+    for name in ("initial_model", "final_model"):
+        if getattr(job, name) is not None and job.numerics == "none":
+            raise DescriptionError(f"{flags.flag(name)}: with --numerics none there is no model; leave it out")
+    if job.final_model is not None and options.no_evaluation:
+        raise DescriptionError(
+            "--final-model and --no-evaluation contradict each other: the evaluated model is written"
+        )
     ends = [options.rounds, options.epochs, options.max_time, options.target_accuracy]
     ends.append(getattr(options, "train_steps", None))
     if not any(ends):
@@ -110,15 +149,25 @@ def run(job: SimulationJob) -> FinishedSimulation:
         )
     logs = len(cluster.workers) <= config.SIMULATE_LOGGED_WORKERS if job.logs is None else job.logs
     folder = mode_folder(options) if logs else None
-    numerics = _numerics(job, options, len(cluster.workers))
+    if folder is None and "tensorboard" in job.typed:  # in the file it is launch's
+        raise DescriptionError(
+            "--tensorboard: a simulation without logs (--no-logs, --sweep) writes no event files; leave it out"
+        )
+    if folder is not None and options.tensorboard is not None:
+        tensorboard.require()
+    numerics, scale = _numerics(job, options, len(cluster.workers), description.simulate)
+    cluster = replace(cluster, message_scale=scale)
     screen = view.choose(f"{options.network}, {options.mode}", job.quiet or options.quiet)
     ready = time.perf_counter()
     with closing(screen):
         simulation = _simulate(cluster, options, numerics, folder, screen.watch, job.leases)
+    if job.final_model is not None:
+        numerics.write_model(job.final_model)  # type: ignore[attr-defined]
     finished = time.perf_counter()
     real = {
         "preparation": ready - begun,
         "simulation": finished - ready,
+        "core_seconds": time.process_time() - processor,
         "events": simulation.events,
         **getattr(numerics, "seconds", {}),
         "computed_gradients": getattr(numerics, "gradients", 0),
@@ -134,9 +183,9 @@ def _simulate(
     watch: Callable[[view.ObservedSimulation, Any], None],
     leases: bool,
 ) -> Simulation | RoundwiseSimulation:
-    """Simulate round by round where that is possible and no rounds are logged, else event by event."""
+    """Simulate round by round if that is possible and no rounds are logged, else event by event."""
     if isinstance(numerics, TimingNumerics) and folder is None and covers(cluster, options):
-        with suppress(EntangledError):
+        with suppress(OverlappingRoundsError):
             roundwise = RoundwiseSimulation(cluster, options, numerics, watch, leases)
             roundwise.run()
             return roundwise
@@ -145,11 +194,81 @@ def _simulate(
     return simulation
 
 
-def _numerics(job: SimulationJob, options: Any, workers: int) -> Numerics:
-    if job.numerics == "none":
-        from ..data.registry import REGISTRY
+def _train(description: Description, typed: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the description's flags of the worker, which a program's batch size is one of."""
+    if not description.program:
+        return description.train
+    for name in ("network", "dataset", "epochs"):
+        if name in typed:
+            raise flags.FlagError(f"{flags.flag(name)}: {up_to_the_program(name)}")
+    return {**description.train, "batch_size": description.simulate.batch_size or config.BATCH_SIZE}
 
-        return TimingNumerics(options, REGISTRY[options.dataset].training_samples)
+
+def _numerics(job: SimulationJob, options: Any, workers: int, section: SimulationSection) -> tuple[Numerics, float]:
+    """Return the numerics, and the bytes that each byte of a message stands for."""
+    messages_of, model_bytes = section.messages_of, section.model_bytes
+    if messages_of is not None and not is_network(messages_of):
+        raise DescriptionError(f"{job.file}: simulate.messages_of: {messages_of!r} is no network with a name")
+    if job.numerics == "none":
+        if model_bytes is not None:
+            return _timing_of_size(options, model_bytes), 1.0
+        return _timing(options, messages_of or options.network), 1.0
     from .gradients import GradientNumerics
 
-    return GradientNumerics(options, workers)
+    numerics = GradientNumerics(options, workers, job.initial_model)
+    if messages_of is None and model_bytes is None:
+        return numerics, 1.0
+    trained = sum(_sizes(options.network, numerics.dataset).values())
+    modelled = sum(_sizes(messages_of, numerics.dataset).values()) if messages_of else _values(model_bytes)
+    return numerics, modelled / trained
+
+
+def _values(model_bytes: float | None) -> int:
+    """Return the number of float32 values in so many bytes."""
+    return max(1, round((model_bytes or 0.0) / 4))
+
+
+def _timing_of_size(options: Any, model_bytes: float) -> TimingNumerics:
+    """Return numerics without gradients, with messages of that size.
+
+    Neither the network nor the data set need be here. Only `--epochs` needs the number of samples.
+    """
+    samples, digest = 0, ""
+    if options.epochs:
+        samples, _, _, digest = _data_facts(options.dataset, options.data_dir)
+    return TimingNumerics(options, samples, {WEIGHTS: _values(model_bytes), STATISTICS: 0}, digest)
+
+
+def _sizes(network: str, dataset: Dataset) -> Mapping[str, int]:
+    from .built_network import vector_sizes
+
+    return vector_sizes(network, dataset.classes, dataset.shape)
+
+
+def _timing(options: Any, network: str) -> TimingNumerics:
+    """Return numerics without gradients, with the messages of a network.
+
+    A network that is in no table is built once, to find the sizes of its vectors, and a user's data
+    set is read, to find the number of samples.
+    """
+    samples, classes, shape, digest = _data_facts(options.dataset, options.data_dir)
+    if network in SIZES and options.dataset in REGISTRY:
+        return TimingNumerics(options, samples, SIZES[network])
+    try:
+        from .built_network import vector_sizes
+    except ImportError as error:
+        raise ExpectedError(
+            f"network {network}: its size is found by building it; {error} Or describe its size, for instance "
+            "simulate: {model_bytes: 44.7MB}."
+        ) from None
+    return TimingNumerics(options, samples, vector_sizes(network, classes, shape), digest)
+
+
+@functools.lru_cache(maxsize=8)  # a sweep reads the same data set again and again
+def _data_facts(name: str, data_dir: str | None) -> tuple[int, int, tuple[int, ...], str]:
+    """Return training samples, classes, shape of a sample, and the digest of a data set."""
+    if name in REGISTRY:  # which need not be on this machine
+        entry = REGISTRY[name]
+        return entry.training_samples, entry.classes, entry.shape, ""
+    dataset = load(name, data_dir)
+    return len(dataset.train_labels), dataset.classes, dataset.shape, dataset.digest

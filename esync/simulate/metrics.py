@@ -1,4 +1,4 @@
-"""Metrics of a running simulation: rounds, waits, computing and traffic of every worker, and accuracies."""
+"""Metrics of a running simulation: each worker's rounds, waits and traffic, and accuracies."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -9,20 +9,20 @@ from .world import WorkerModel
 
 @dataclass
 class WorkerMetrics:
-    """Sums of one worker, in seconds of virtual time.
+    """Totals of one worker; times are seconds of virtual time.
 
     Attributes:
-        worker: which one.
+        worker: the worker's model.
         began: when its first round began.
         ended: when its newest round ended.
         left: when it had nothing more to do.
-        rounds: that it has completed.
+        rounds: number of rounds that it has completed.
         iterations: local iterations in them.
-        waits: sum of what it waited for the others' commits.
-        longest_wait: the longest of them.
-        transfers: what its exchanges took besides.
-        worlds: one for each life (a `SimulatedWorld`, or what `roundwise` has of one), with the
-            device, the connections and the questions.
+        waits: sum of its waits for the others' commits.
+        longest_wait: the longest of these waits.
+        transfers: sum of the rest of its exchanges' time.
+        worlds: one world for each life (a `SimulatedWorld`, or the `WorkerTotals` of `roundwise`),
+            with the device, the connections and the questions.
     """
 
     worker: WorkerModel
@@ -37,19 +37,24 @@ class WorkerMetrics:
     worlds: list[Any] = field(default_factory=list)
 
     def take(self) -> tuple[int, int]:
-        """Return the bytes sent and received since the last call, over all its lives; see `round_callbacks.Traffic`."""
+        """Return the bytes sent and received since the last call, over all its lives.
+
+        See `round_callbacks.Traffic`.
+        """
         taken = [world.take() for world in self.worlds]
         return sum(sent for sent, _ in taken), sum(received for _, received in taken)
 
 
 class SimulationMetrics:
-    """Takes the place of the worker program's `round_callbacks.RoundCallbacks`, and passes everything on to one.
+    """Takes the place of the worker program's `round_callbacks.RoundCallbacks`.
+
+    It passes every call on to one, if it has one.
 
     Args:
-        sums: of this worker.
-        now: virtual clock.
+        sums: the totals of this worker.
+        now: returns the time of the virtual clock.
         keeper: writes logs and evaluates; None for neither.
-        watch: called after each round with the trainer.
+        watch: called with the trainer after each round.
     """
 
     def __init__(
@@ -62,7 +67,7 @@ class SimulationMetrics:
         self._sums, self._now, self._keeper, self._watch = sums, now, keeper, watch
 
     def done(self, trainer: Any) -> None:
-        """A round is over."""
+        """Count a round that is over."""
         sums, result = self._sums, trainer.algorithm.result
         sums.rounds += 1
         sums.iterations += trainer.local_iterations
@@ -79,11 +84,11 @@ class SimulationMetrics:
             self._watch(trainer)
 
     def poll(self, trainer: Any) -> None:
-        """Between iterations."""
+        """Look for results of evaluations; called between iterations."""
         if self._keeper is not None:
             self._keeper.poll(trainer)
 
     def end(self, trainer: Any) -> None:
-        """The run is over."""
+        """Finish the logs; called when the run is over."""
         if self._keeper is not None:
             self._keeper.end(trainer)

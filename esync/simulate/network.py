@@ -1,4 +1,4 @@
-"""Network model: hosts with one full-duplex port each, whose bandwidth simultaneous transfers share fairly."""
+"""Network model: hosts with one full-duplex port each, shared fairly by simultaneous transfers."""
 
 from collections.abc import Callable, Collection
 from typing import Any
@@ -10,18 +10,20 @@ __all__ = ["Link", "Network"]
 
 
 class Network:
-    """All ports and the transfers that go through them.
+    """All ports, and the transfers through them.
 
-    Every transfer has a parameter server at one of its ends. Its first byte takes the latency to
-    get there, then it competes for the port; ways within a host cost nothing.
+    Every transfer has a parameter server at one of its ends. After the latency it competes with
+    other transfers for the port. Transfers within a host cost nothing.
 
     Args:
-        engine: whose time.
-        link: host → its link.
+        engine: the simulation's engine.
+        link: returns a host's link.
         servers: hosts of parameter servers.
-        delay: drawn for every transfer, seconds that it takes besides; None: none.
+        delay: draws a transfer's additional delay, in seconds; None stands for no delay.
+        scale: bytes that each byte to be carried stands for.
 
     Attributes:
+        scale: the same.
         sent: host → bytes that have left it.
         received: host → bytes that have reached it.
     """
@@ -32,11 +34,12 @@ class Network:
         link: Callable[[str], Link],
         servers: Collection[str],
         delay: Callable[[], float] | None = None,
+        scale: float = 1.0,
     ) -> None:
         self._engine = engine
         self._link = link
         self._servers = frozenset(servers)
-        self._delay = delay
+        self._delay, self.scale = delay, scale
         self._links: dict[str, Link] = {}
         self._ports: dict[tuple[bool, str], Port] = {}
         self._under_way: dict[NetworkTransfer, None] = {}  # ordered
@@ -44,22 +47,25 @@ class Network:
         self.received: dict[str, float] = {}
 
     def of(self, host: str) -> Link:
-        """Return a host's link."""
+        """Return a host's link to the network."""
         link = self._links.get(host)
         if link is None:
             link = self._links[host] = self._link(host)
         return link
 
     def latency(self, source: str, target: str) -> float:
-        """Return the seconds from one host to another, without waiting for bandwidth."""
+        """Return the seconds from one host to another, apart from waiting for bandwidth."""
         return 0.0 if source == target else self.of(source).latency + self.of(target).latency
 
     def carrying(self, source: str, target: str, size: float) -> float:
-        """Return the seconds that so many bytes take through the ports when nobody else uses them."""
-        return 0.0 if source == target else size / min(self.of(source).bandwidth, self.of(target).bandwidth)
+        """Return the seconds that a number of bytes take if nobody else uses the ports."""
+        return (
+            0.0 if source == target else self.scale * size / min(self.of(source).bandwidth, self.of(target).bandwidth)
+        )
 
     def count(self, source: str, target: str, size: float) -> None:
-        """Note bytes that go from host to host."""
+        """Count bytes that go from one host to another."""
+        size *= self.scale
         self.sent[source] = self.sent.get(source, 0.0) + size
         self.received[target] = self.received.get(target, 0.0) + size
 
@@ -72,14 +78,16 @@ class Network:
         owner: object = None,
         at: float | None = None,
     ) -> None:
-        """Carry `size` bytes from host to host; `arrived` is called (from an event) when the last one is there.
+        """Carry `size` bytes from host to host.
 
-        It begins at `at`, or at the sender's present, which may be ahead of the events.
+        `arrived` is called, from an event, when the last byte has arrived.
+
+        The transfer begins at `at`, or at the sender's present, which may be ahead of the events.
         """
         self.count(source, target, size)
         engine = self._engine
         begun = engine.now if at is None else at
-        transfer = NetworkTransfer(size, arrived, owner, begun)
+        transfer = NetworkTransfer(self.scale * size, arrived, owner, begun)
         self._under_way[transfer] = None
         at = begun + self.latency(source, target) + (self._delay() if self._delay is not None else 0.0)
         if source == target or self.of(source).bandwidth == self.of(target).bandwidth == float("inf"):
@@ -88,14 +96,17 @@ class Network:
             engine.call_at(at, self._enter, transfer, source, target)
 
     def drop(self, owner: object) -> None:
-        """A worker has crashed: what it had not yet sent will not be, what is in a port is lost."""
+        """Drop the transfers of a worker that has crashed.
+
+        What it has not sent yet is never sent, and what is in a port is lost.
+        """
         now = self._engine.now
         for transfer in [each for each in self._under_way if each.owner is owner]:
             if transfer.flow is not None:
                 transfer.edge.end(transfer)
                 transfer.centre.plan()
             elif transfer.begun <= now:
-                continue  # on its way, and nobody can call it back
+                continue  # it is on its way, and cannot be called back
             transfer.dropped = True
             del self._under_way[transfer]
 
@@ -111,8 +122,8 @@ class Network:
         if transfer.dropped:
             return
         ports = self._port(False, source), self._port(True, target)
-        # The port of the server is the one that many share; the other end's bandwidth limits what a
-        # transfer can use.
+        # Many transfers share the server's port; the other end's bandwidth limits what this one can
+        # use.
         transfer.centre, transfer.edge = reversed(ports) if target in self._servers else ports
         transfer.edge.begin(transfer)
 

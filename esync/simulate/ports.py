@@ -1,15 +1,16 @@
-"""Ports shared by simultaneous transfers, in closed form: no transfer is updated while others come and go.
+"""Ports that simultaneous transfers share, in closed form.
 
-The port's bandwidth is divided equally; a transfer whose other end cannot take that much gets what
-that end can, and leaves the rest to the others (max-min fairness, which TCP connections of equal
-round trip come close to). Transfers with the same limit of their own get the same rate all the
-time. So they make one *flow*, which counts what each of its members has been given since the flow
-began; a member is done when that count has come to where it stood at the member's beginning plus
-the member's size. The next to be done is the first of a heap.
+No transfer has to be updated when others come and go.
+
+The port's bandwidth is divided equally. A transfer whose other end cannot take that much gets what
+that end can take, and leaves the rest to the others (max-min fairness, which TCP connections of
+equal round trip come close to). Transfers with the same limit always have the same rate. So they
+make one *flow*, which counts the bytes that each of its members has got since the flow began. A
+member is done when that count has grown by the member's size. A heap tells which is done next.
 
 A host that sends or receives several transfers at once divides its own port equally between them;
-what one of them cannot use is not given to its other ones. This differs from full max-min fairness
-only where the servers of one cluster are loaded unequally.
+what one of them cannot use is not given to the others. This differs from full max-min fairness only
+where the servers of one cluster are loaded unequally.
 """
 
 import heapq
@@ -21,13 +22,13 @@ from typing import Any
 
 from .engine import SimulationEngine
 
-#: Bytes that rounding may leave over, and seconds at the transfer's rate.
+#: Remainder of a transfer that counts as rounding error: bytes, and seconds at the transfer's rate.
 NOTHING, AT_ONCE = 1e-3, 1e-9
 
 
 @dataclass(frozen=True)
 class Link:
-    """Link of a host to the network.
+    """A host's link to the network.
 
     Attributes:
         bandwidth: bytes per second that its port carries, in each direction.
@@ -42,16 +43,16 @@ class NetworkTransfer:
     """Bytes in transit.
 
     Attributes:
-        left: bytes still to be carried when it entered its flow.
-        arrived: called when the last byte is there.
-        owner: of whom they are: a crash ends them.
-        begun: when its sender sent it.
-        dropped: the crash has come.
+        left: bytes that were still to be carried when it entered its flow.
+        arrived: called when the last byte has arrived.
+        owner: whose bytes they are; a crash of the owner ends the transfer.
+        begun: when it was sent.
+        dropped: whether its owner has crashed.
         centre: the server's port, which it shares.
-        edge: the port of its other end.
-        flow: that it is part of at the centre; None before and after.
-        due: what the flow will have given to each member when this one is done.
-        number: of its entry in the flow's heap.
+        edge: the port at its other end.
+        flow: the flow at the centre that it is part of; None before and after.
+        due: bytes that the flow will have given to each member when this one is done.
+        number: number of its entry in the flow's heap.
     """
 
     __slots__ = ("arrived", "begun", "centre", "dropped", "due", "edge", "flow", "left", "number", "owner")
@@ -73,9 +74,9 @@ class Flow:
         limit: bytes per second that each of them can use at most.
         rate: bytes per second that each of them gets.
         given: bytes that each member has got since the flow began.
-        members: how many there are.
-        heap: (due, number, transfer) of the members; of those that have left, until they come to
-            the front.
+        members: number of members.
+        heap: (due, number, transfer) of each member. Entries of those that have left stay until
+            they come to the front.
     """
 
     __slots__ = ("given", "heap", "limit", "members", "rate")
@@ -88,7 +89,7 @@ class Flow:
         return self.limit < other.limit
 
     def first(self) -> NetworkTransfer | None:
-        """Return the member that will be done next."""
+        """Return the member that will be done next; None if there is none."""
         heap = self.heap
         while heap:
             _, number, transfer = heap[0]
@@ -102,10 +103,9 @@ class Port:
     """One direction of a host's port.
 
     Args:
-        engine: whose time.
+        engine: the simulation's engine.
         bandwidth: bytes per second.
-        done: called, from an event, with each transfer whose last byte has gone through this port
-            as the server's.
+        done: called, from an event, with each transfer that is done at this port as its centre.
     """
 
     def __init__(self, engine: SimulationEngine, bandwidth: float, done: Callable[[NetworkTransfer], None]) -> None:
@@ -121,19 +121,22 @@ class Port:
     # --- as the other end -------------------------------------------------------------------------
 
     def begin(self, transfer: NetworkTransfer) -> None:
-        """A transfer enters."""
+        """Add a transfer that has this port at its other end."""
         self._edges[transfer] = None
         transfer.centre.enter(transfer)
         self._limit()
 
     def end(self, transfer: NetworkTransfer) -> None:
-        """A transfer is done, or its owner gone; its centre is to be planned anew."""
+        """Remove a transfer that is done, or whose owner has crashed.
+
+        Its centre has to be planned again afterwards.
+        """
         transfer.centre.leave(transfer)
         del self._edges[transfer]
         self._limit()
 
     def _limit(self) -> None:
-        """Divide this port equally between its transfers."""
+        """Divide this port's bandwidth equally between its transfers."""
         if self._edges:
             limit = self._bandwidth / (len(self._edges) + self._count)
             for transfer in self._edges:
@@ -145,19 +148,19 @@ class Port:
     # --- as the server's port ---------------------------------------------------------------------
 
     def enter(self, transfer: NetworkTransfer) -> None:
-        """One more to share with; `place` says how much it can use."""
+        """Add a transfer that shares this port as the server's; `place` limits what it can use."""
         self._count += 1
         self._limit()
 
     def leave(self, transfer: NetworkTransfer) -> None:
-        """One less."""
+        """Remove a transfer that shares this port as the server's."""
         self._advance()
         self._take_out(transfer)
         self._count -= 1
         self._limit()
 
     def place(self, transfer: NetworkTransfer, limit: float) -> None:
-        """This transfer can use so many bytes per second from now on."""
+        """Set the bytes per second that a transfer can use from now on."""
         if transfer.flow is not None and transfer.flow.limit == limit:
             return
         self._advance()
@@ -174,9 +177,9 @@ class Port:
         self.plan()
 
     def plan(self) -> None:
-        """Divide the bandwidth, and see to it that the next transfer to be done will be noticed."""
+        """Divide the bandwidth, and schedule a look at the time when the next transfer is done."""
         room, sharing = self._bandwidth, self._count
-        if self._edges:  # it serves both ways: what others take of it first is theirs
+        if self._edges:  # it serves both ways, and the others take their part of it first
             room *= sharing / (sharing + len(self._edges))
         soonest = math.inf
         for flow in self._flows:
@@ -191,7 +194,7 @@ class Port:
             self._engine.call_at(due, self._look, due)
 
     def _look(self, due: float) -> None:
-        """See who is done; where others have come since this was planned, it is too early for that."""
+        """Finish the transfers that are done at the planned time, unless the plan has changed."""
         if due != self._due:
             return
         self._due = math.inf
@@ -209,7 +212,7 @@ class Port:
             self._done(transfer)
 
     def _advance(self) -> None:
-        """Bring what the flows have given up to date."""
+        """Bring the bytes that the flows have given up to date."""
         now = self._engine.time
         passed, self._since = now - self._since, now
         if passed:

@@ -1,17 +1,18 @@
-"""Result of a simulation as plain data for JSON: the same for the same seed, bit for bit."""
+"""Result of a simulation as plain data for JSON, the same bit for bit for the same seed."""
 
 from typing import Any
 
 from esync.reports import metrics
 
 from .. import config
+from ..runtime.user_functions import short_name
 from .metrics import WorkerMetrics
 from .roundwise.simulation import RoundwiseSimulation
 from .simulation import Simulation
 
 
 def result(simulation: Simulation | RoundwiseSimulation, description: str) -> dict[str, Any]:
-    """Return the result; times in seconds of virtual time, speeds per second of it."""
+    """Return the result; times in seconds, and speeds per second, of virtual time."""
     options, workers = simulation.options, simulation.workers
     began = min(sums.began for sums in workers)
     elapsed = max(sums.ended for sums in workers) - began
@@ -22,7 +23,7 @@ def result(simulation: Simulation | RoundwiseSimulation, description: str) -> di
     accuracies = [each.accuracy for each in simulation.accuracies]
     return {
         "cluster": description,
-        "network": options.network,
+        "network": short_name(options.network),
         "mode": options.mode,
         "seed": options.seed,
         "numerics": "real" if simulation.numerics.evaluates else "none",
@@ -44,13 +45,17 @@ def result(simulation: Simulation | RoundwiseSimulation, description: str) -> di
         "accuracies": [[each.round, each.time, each.accuracy] for each in simulation.accuracies],
         "questions": simulation.state_server.questions,
         "servers": [server.host for server in simulation.cluster.servers],
+        "server_seconds": simulation.server_seconds,
         "traffic": _traffic(simulation),
         "devices": [_device(sums) for sums in workers],
     }
 
 
 def _share(simulation: Simulation | RoundwiseSimulation) -> dict[str, Any]:
-    """The share of the samples that was used synchronously, where a run switches between the two ways of training."""
+    """Return the share of the samples that was used synchronously.
+
+    Empty for runs that do not switch between synchronous and asynchronous training.
+    """
     if not simulation.options.algorithm.switches_synchrony or not isinstance(simulation, Simulation):
         return {}
     samples = simulation.samples
@@ -58,7 +63,7 @@ def _share(simulation: Simulation | RoundwiseSimulation) -> dict[str, Any]:
 
 
 def _traffic(simulation: Simulation | RoundwiseSimulation) -> dict[str, dict[str, int]]:
-    """Return the bytes of every host."""
+    """Return the bytes that every host has sent and received."""
     sent, received = dict(simulation.network.sent), dict(simulation.network.received)
     server = simulation.cluster.state_server.host
     for sums in simulation.workers:

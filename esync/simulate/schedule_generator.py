@@ -1,7 +1,7 @@
-"""Generate random schedules: numbers and speeds of workers and servers, delays of messages, crashes, options.
+"""Generate random schedules of clusters, failures and options from a seed.
 
-The options of the algorithm are drawn, too, from what its class says about them: their types,
-bounds and choices.
+A schedule has a number of workers and servers with their speeds, delays of messages, crashes, and
+options of the algorithm. The latter are drawn from the types, bounds and choices in its class.
 """
 
 import argparse
@@ -30,14 +30,13 @@ from .servers import ServerModel
 from .world import WorkerModel
 
 BATCH = 8
-#: How often an option of the algorithm is drawn; else it keeps its default.
+#: Probability that an option of the algorithm is drawn; otherwise it keeps its default.
 DRAWN = 0.4
-#: Whole numbers are drawn up to so far from the least one that is allowed, those of a list of
-#: values …
+#: Largest distance of an integer from the smallest one allowed: a single value, one of a list.
 NEAR, NEAR_IN_LISTS = 3, 11
-#: … and numbers without an upper bound by one of these distances.
+#: Distances from the smallest number allowed, where there is no largest one.
 DISTANCES = (0.01, 0.1, 0.5, 1.0, 2.0)
-#: How often it is the least number that is allowed.
+#: Probability that a number is the smallest or the largest one allowed.
 AT_THE_END = 0.5
 
 
@@ -47,13 +46,13 @@ class RandomSchedule:
 
     Attributes:
         options: the worker's flags.
-        seed: of the schedule.
-        cluster: the models.
-        delay: largest number of seconds that a message takes besides; drawn for each.
-        buckets: values in one message.
-        leases: whether workers keep leases.
-        drawn: the options of the algorithm that were drawn: flag with underscores → value.
-        again: the command that draws this schedule.
+        seed: seed of the schedule.
+        cluster: the cluster's model.
+        delay: largest additional delay of a message, in seconds; each message's is drawn.
+        buckets: largest number of values in one message.
+        leases: whether workers use leases.
+        drawn: options of the algorithm that were drawn, flag with underscores → value.
+        again: the command that runs this schedule again.
     """
 
     options: argparse.Namespace
@@ -67,27 +66,30 @@ class RandomSchedule:
 
     @property
     def steady(self) -> bool:
-        """Whether iterations of a device and messages always take the same time, and nobody crashes."""
+        """Whether iterations and messages always take the same time, and nobody crashes."""
         models = [worker.device for worker in self.cluster.workers]
         crashes = any(worker.crashes for worker in self.cluster.workers)
         return not (self.delay or crashes or any(model.jitter or model.pauses or model.speed for model in models))
 
 
 def schedulable(algorithm: type[Algorithm]) -> bool:
-    """Whether there are schedules of an algorithm: its workers exchange, and gradients do not decide about what."""
+    """Return whether an algorithm has schedules.
+
+    Its workers must exchange something, and gradients must not decide what.
+    """
     return algorithm.sends != "nothing" and not algorithm.needs_gradients
 
 
 def draw(mode: str, seed: int, crashes: bool = True, given: Sequence[str] = ()) -> RandomSchedule:
     """Draw the schedule of a seed.
 
-    It depends on the algorithm's name, not on which others there are.
+    It depends on the algorithm's name and the seed, not on the other algorithms.
 
     Args:
         mode: the algorithm, as `--mode` takes it.
-        seed: of the schedule.
+        seed: seed of the schedule.
         crashes: whether workers may crash.
-        given: flags of the algorithm's options that are not to be drawn.
+        given: flags for options of the algorithm, which are not drawn then.
 
     Raises:
         ValueError: there is no such mode, it has no schedules, or it refuses a flag that was given.
@@ -165,12 +167,15 @@ def _flags(algorithm: type[Algorithm], mode: str, given: tuple[str, ...]) -> arg
             raise error from None
     own = flags_of(options.algorithm).keys()
     if foreign := sorted(options.given - own - {"mode", "batch_size", "epochs"}):
-        raise ValueError(f"{flags.flag(foreign[0])} is none of the options of mode {mode}: it cannot be given here")
+        raise ValueError(f"{flags.flag(foreign[0])} is not an option of mode {mode}: it cannot be given here")
     return options
 
 
 def _draw_options(options: argparse.Namespace, random: np.random.Generator) -> dict[str, Any]:
-    """Draw some options of the algorithm, and put them among the flags; what the algorithm refuses is not drawn."""
+    """Draw some options of the algorithm, and set them among the flags.
+
+    Values that the algorithm refuses are left out.
+    """
     drawn: dict[str, Any] = {}
     for dest, each in flags_of(options.algorithm).items():
         if dest in options.given or random.random() >= DRAWN:
@@ -191,7 +196,10 @@ def _draw_options(options: argparse.Namespace, random: np.random.Generator) -> d
 
 
 def sample(kind: Any, random: np.random.Generator, near: int = NEAR) -> Any:
-    """Draw a value of an annotated type; None where its values cannot be told from the type, as those of texts."""
+    """Draw a value of an annotated type.
+
+    Returns None where the type does not tell which values there are, as for a text.
+    """
     bounds: list[Any] = []
     if get_origin(kind) is Annotated:
         kind, *bounds = get_args(kind)

@@ -1,14 +1,14 @@
-"""Deterministic simulation testing: many random schedules of one algorithm, and what must hold in all of them.
+"""Deterministic simulation testing: check invariants in many random schedules of an algorithm.
 
     python -m esync.simulate.schedules --mode sync --schedules 1000
     python -m esync.simulate.schedules --mode sync --seed 17         # one of them again
-    python -m esync.simulate.schedules --mode diloco --overlap       # with this option in all of them
+    python -m esync.simulate.schedules --mode diloco --overlap       # this option in all of them
 
-A schedule is drawn from the algorithm's name and a seed: how many workers and servers, how fast and
-how steady they are, how long messages take, which machines crash and when others take over their
-slots, and options of the algorithm (`schedule_generator`). What must hold is in `invariants`.
-Whether everything committed was applied cannot always be told; the last line says in how many
-schedules, and why.
+A schedule is drawn from the algorithm's name and a seed: how many workers and servers there are,
+how fast and how steady they are, how long messages take, which machines crash and when others take
+over their slots, and options of the algorithm (`schedule_generator`). `invariants` has what must
+hold. Not every schedule can show that everything committed was applied; the last line says in how
+many this was not checked, and why.
 """
 
 import argparse
@@ -23,11 +23,11 @@ from .schedule_generator import draw, schedulable
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run schedules; 1 where something did not hold."""
+    """Run the schedules; return 1 if an invariant did not hold in one of them, otherwise 0."""
     parser = argparse.ArgumentParser(
         "python -m esync.simulate.schedules",
         usage="%(prog)s [flags] [options of the algorithm, as the worker takes them]",
-        description="Random schedules, checked.",
+        description="Check invariants in random schedules.",
         allow_abbrev=False,
     )
     modes = names(schedulable)
@@ -38,8 +38,10 @@ def main(words: list[str] | None = None) -> int:
         help=f"algorithm: {', '.join(modes)}, or another one as the worker takes it; may be given several times "
         "(default: all)",
     )
-    parser.add_argument("--schedules", type=int, default=100, help="of each mode (default: %(default)s)")
-    parser.add_argument("--seed", type=int, help="only this one")
+    parser.add_argument(
+        "--schedules", type=int, default=100, help="number of schedules of each mode (default: %(default)s)"
+    )
+    parser.add_argument("--seed", type=int, help="run only the schedule of this seed")
     parser.add_argument("--no-crashes", action="store_true", help="leave crashes out")
     options, given = parser.parse_known_args(sys.argv[1:] if words is None else words)
     seeds = range(options.schedules) if options.seed is None else [options.seed]
@@ -70,5 +72,5 @@ def main(words: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    logging.getLogger("esync").setLevel(logging.ERROR)  # what an algorithm warns of may well be drawn
+    logging.getLogger("esync").setLevel(logging.ERROR)  # what algorithms warn of is drawn on purpose
     sys.exit(main())

@@ -1,7 +1,7 @@
-"""Parameter servers of a modelled cluster: the real ones (`protocol.parameter_server`), fed in virtual time.
+"""Parameter servers of a modelled cluster: the real ones, fed with messages in virtual time.
 
-Messages reach a server through the modelled network and are handled one after the other, each for
-as long as the model of the server says.
+Messages reach a server (`protocol.parameter_server`) through the modelled network and are handled
+one after the other. The server's model says how long each of them takes.
 """
 
 import math
@@ -17,7 +17,7 @@ from ..exchange.protocol.layout import WEIGHTS, Layout
 from ..exchange.protocol.round_state import RoundState
 from .engine import SimulationEngine
 
-#: One push: key, and the array as it goes over the wire.
+#: One push: the key, and the array as it goes over the wire.
 Push = tuple[int, np.ndarray]
 
 
@@ -36,20 +36,21 @@ class ServerModel:
     throughput: float = math.inf
 
     def cost(self, messages: int, size: float) -> float:
-        """Return the seconds to handle that many messages of that many bytes in all."""
+        """Return the seconds to handle a number of messages with so many bytes in all."""
         return messages * self.message_time + size / self.throughput
 
 
 class ServerNode:
-    """One server: its end of the protocol, what it keeps for each key, and when it is free.
+    """A server: its end of the protocol, the arrays that it keeps, and when it is free.
 
     Args:
-        engine: whose time.
-        model: what it costs.
-        shard: its number; the first one decides when the run ends.
+        engine: the simulation's engine.
+        model: its costs.
+        shard: its number; the first server decides when the run ends.
 
     Attributes:
-        endpoint: where commands go; pushes go through `take`.
+        endpoint: takes commands; pushes go through `take`.
+        busy: seconds that it has spent on messages.
     """
 
     def __init__(self, engine: SimulationEngine, model: ServerModel, shard: int) -> None:
@@ -58,33 +59,39 @@ class ServerNode:
         self._engine = engine
         self._stored: dict[int, np.ndarray] = {}
         self._copies: dict[int, tuple[int, np.ndarray]] = {}
-        self._free = 0.0
+        self._free = self.busy = 0.0
         self._handling: float | None = None
 
     @property
     def round_state(self) -> RoundState:
-        """Its round state; there is one once a worker has sent its handshake."""
+        """Its round state, which exists once a worker has sent its handshake."""
         return self.endpoint.server.round_state
 
     @property
     def time(self) -> float:
-        """The server's present: when it will be done with the messages that it is looked at for."""
+        """The server's present: while it handles messages, the time at which it will be done."""
         return self._engine.now if self._handling is None else self._handling
 
     def occupy(self, messages: int, size: float, then: Callable[[], None]) -> None:
         """Handle messages that have just arrived, after those before them.
 
-        What they do, `then`, is done right away with the server's clock where it will be after
-        them: whatever reaches the server later finds it done, as it would in the order of time.
+        Their effect, `then`, happens right away, with the server's clock set to the time when they
+        will have been handled. Whatever reaches the server later finds it done, as it would in the
+        order of time.
         """
-        self._free = self._handling = max(self._free, self._engine.now) + self.model.cost(messages, size)
+        cost = self.model.cost(messages, size)
+        self.busy += cost
+        self._free = self._handling = max(self._free, self._engine.now) + cost
         try:
             then()
         finally:
             self._handling = None
 
     def take(self, pushes: Iterable[Push]) -> None:
-        """What has been handled: as ps-lite does it, the first array of a key is kept without asking."""
+        """Take pushes that have been handled.
+
+        As in ps-lite, the first array of a key is stored without a call of the server's updater.
+        """
         for key, values in pushes:
             if key in self._stored:
                 self.endpoint.push(key, values, self._stored[key])
@@ -92,12 +99,14 @@ class ServerNode:
                 self._stored[key] = values.copy()
 
     def copy(self, key: int, shared: bool) -> np.ndarray:
-        """Return what a pull of this key is answered with, header included: a copy, because transfers take time.
+        """Return the array that answers a pull of this key, header included.
+
+        It is a copy, because transfers take time.
 
         Args:
-            key: which array.
-            shared: whether it only changes with the version of the weights: all who pull the same
-                version get the same copy then, which is not to be changed.
+            key: the array's key.
+            shared: whether the array changes only with the version of the weights. All who pull the
+                same version then get the same copy, which must not be changed.
         """
         if not shared:
             return self._stored[key].copy()
@@ -109,23 +118,23 @@ class ServerNode:
 
 
 def message_bytes(slots: int, scalars: Collection[str] = ()) -> float:
-    """Return the bytes of a commit or another message, which is as large as the status.
+    """Return the bytes of a commit or another message; all are as large as the status.
 
     Args:
         slots: number of workers.
-        scalars: names of those that messages have beside the built-in ones.
+        scalars: names of the scalars that messages have beside the built-in ones.
     """
     return 4.0 * wire.message_elements(slots, scalars) + config.SIMULATE_MESSAGE_BYTES
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much goes over the wire in one exchange, by the real protocol, to or from each server.
+    """Sizes of what the real protocol sends to and receives from each server in one exchange.
 
     Attributes:
-        vectors: shard → name of each vector → bytes and messages of its buckets.
-        message: bytes of a commit or another message, which is as large as the status.
-        question: bytes of the request for the status, or for a bucket.
+        vectors: for each shard, name of a vector → bytes and messages of its buckets.
+        message: bytes of a commit or another message; all are as large as the status.
+        question: bytes of a request for the status, or for a bucket.
     """
 
     vectors: Sequence[Mapping[str, tuple[float, int]]]
@@ -134,7 +143,7 @@ class Sizes:
 
     @classmethod
     def of(cls, layout: Layout, slots: int) -> "Sizes":
-        """Count them."""
+        """Return the sizes for a layout and a number of workers."""
         vectors = [dict.fromkeys(layout.sizes, (0.0, 0)) for _ in range(layout.servers)]
         for bucket in layout.buckets:
             size, messages = vectors[bucket.shard][bucket.vector]
@@ -143,7 +152,7 @@ class Sizes:
         return cls(vectors, message_bytes(slots))
 
     def amount(self, shard: int, vectors: Collection[str] | None = None) -> tuple[float, int]:
-        """Return the bytes and messages of these vectors, or of all, to or from a server."""
+        """Return bytes and messages of these vectors, or of all, to or from one server."""
         size, messages = 0.0, 0
         for name, (more, further) in self.vectors[shard].items():
             if vectors is None or name in vectors:
@@ -152,8 +161,10 @@ class Sizes:
 
 
 def modelled(model: Mapping[str, int] | None, sizes: Mapping[str, int]) -> Mapping[str, int]:
-    """Return the sizes of the vectors that go over the wire, where a model stands for another one (None: it does not).
+    """Return the sizes of the vectors that go over the wire.
 
-    A vector that is not known of the other model has as many values as its weights.
+    With a model, each vector stands for one of that model's size; without, it has its own.
+
+    A vector that the model does not have is as large as the model's weights.
     """
     return sizes if model is None else {name: model.get(name, model[WEIGHTS]) for name in sizes}

@@ -1,4 +1,4 @@
-"""Simulate a cluster event by event: every worker runs the worker program's own loop in virtual time."""
+"""Simulate a cluster event by event: each worker runs the real training loop in virtual time."""
 
 import argparse
 from collections.abc import Callable, Mapping
@@ -11,10 +11,14 @@ from ..arguments import choose_algorithm
 from ..exchange.protocol.round_state import RoundState
 from ..runtime.errors import ExpectedError
 from ..runtime.progress import ProgressReporter
+from ..runtime.tensorboard import EventFile
+from ..training.callbacks import make_callbacks
 from ..training.loop import DivergedError, train
 from ..training.round_callbacks import LogClock, PeriodicEvaluation, RoundCallbacks
 from ..training.round_log import RoundLog
-from ..training.worker_setup import make_callbacks, make_limits, run_facts
+from ..training.run_facts import facts_after_start
+from ..training.run_folder import same_below
+from ..training.worker_setup import flag_facts, make_limits
 from .cluster import ClusterModel
 from .cluster_state import ClusterState
 from .collective import SharedCollectiveState
@@ -28,19 +32,19 @@ from .world import SimulatedWorld, WorkerModel
 
 
 class Values(Protocol):
-    """Weights, or statistics; see `replica.FlatArrays`."""
+    """Weights or statistics; see `replica.FlatArrays`."""
 
     size: int
 
 
 class SimulatedEvaluator:
-    """Evaluates one model at a time, as `evaluate.EvaluationProcess` does.
+    """Evaluates one model at a time, as `evaluation_process.EvaluationProcess` does.
 
     Args:
-        engine: whose time.
+        engine: the simulation's engine.
         lasting: seconds of virtual time that an evaluation takes.
-        accuracy: works it out for (weights, statistics, every image or some), values opened by the
-            caller.
+        accuracy: returns the accuracy of weights and statistics, which the caller has opened, on
+            every image (True) or on some.
     """
 
     def __init__(
@@ -49,16 +53,16 @@ class SimulatedEvaluator:
         self._engine, self._lasting, self._accuracy = engine, lasting, accuracy
         self._current: TimedFuture[float] | None = None
 
-    def start(self, weights: Values, statistics: Values, every_image: bool = False) -> TimedFuture[float] | None:
-        """Evaluate these values as they are now; None while an evaluation is under way."""
+    def start(self, weights: Values, statistics: Values, every_sample: bool = False) -> TimedFuture[float] | None:
+        """Begin to evaluate these values as they are now; return None during an evaluation."""
         if self._current is not None and not self._current.done():
             return None
-        accuracy = self._accuracy(weights, statistics, every_image)
+        accuracy = self._accuracy(weights, statistics, every_sample)
         self._current = TimedFuture(self._engine, self._engine.now + self._lasting, accuracy)
         return self._current
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing: there is no process to end."""
 
 
 class Numerics(Protocol):
@@ -66,12 +70,14 @@ class Numerics(Protocol):
 
     Attributes:
         samples: size of the training set.
-        evaluates: whether it has a method `accuracy` of (weights, statistics, every image or some).
-        wire: sizes of the vectors of the network whose bytes go over the wire, where the model that
-            is exchanged only stands for it.
+        data_digest: of a data set of the user's; "" for another one.
+        evaluates: whether it has a method `accuracy`; see `SimulatedEvaluator`.
+        wire: sizes of the vectors whose bytes are modelled, where the exchanged model only stands
+            for a larger one; None where it does not.
     """
 
     samples: int
+    data_digest: str
     evaluates: bool
     wire: Mapping[str, int] | None
 
@@ -84,22 +90,26 @@ class TimingNumerics:
 
     Args:
         options: the worker's flags.
-        samples: size of the training set that epochs are counted by.
+        samples: size of the training set, by which epochs are counted.
+        wire: sizes of the network's vectors; None: those that are known for the network's name.
+        data_digest: of a data set of the user's.
     """
 
     evaluates = False
 
-    def __init__(self, options: argparse.Namespace, samples: int) -> None:
+    def __init__(
+        self, options: argparse.Namespace, samples: int, wire: Mapping[str, int] | None = None, data_digest: str = ""
+    ) -> None:
         if options.algorithm.needs_gradients:
             raise ExpectedError(
                 f"--numerics none computes no gradients, so mode {options.mode} has nothing to choose from; use "
                 "--numerics real"
             )
-        self._options, self.samples = options, samples
-        self.wire: Mapping[str, int] | None = SIZES[options.network]
+        self._options, self.samples, self.data_digest = options, samples, data_digest
+        self.wire: Mapping[str, int] | None = wire or SIZES[options.network]
 
     def start(self, rank: int, world: SimulatedWorld) -> tuple[TimedTrainer, TimedIteration]:
-        """See `Numerics`."""
+        """See `Numerics.start`."""
         limits = make_limits(self._options, self.samples)
         trainer = TimedTrainer(choose_algorithm(self._options), world, limits, world.simulated.step_time)
         return trainer, TimedIteration(self._options.batch_size)
@@ -107,7 +117,7 @@ class TimingNumerics:
 
 @dataclass(frozen=True)
 class EvaluationRecord:
-    """One evaluation: of which round's weights, from what time, and what came out."""
+    """One evaluation: the round whose weights it is of, their time in seconds, the accuracy."""
 
     round: int
     time: float
@@ -119,19 +129,19 @@ class Simulation:
     """A modelled cluster and its training.
 
     Args:
-        cluster: the models.
+        cluster: the cluster's model.
         options: the worker's flags, parsed.
         numerics: what the workers compute with.
-        log_dir: where each worker's rounds are written, {log_dir}/{host}/{device}; None: nowhere.
-        watch: called after each worker's rounds, with (simulation, trainer).
-        leases: whether workers keep leases on the state server's answers.
-        bucket_elements: the most values in one message.
-        delay: seconds that a message takes besides; see `network.Network`.
+        log_dir: folder for each worker's rounds, {log_dir}/{host}/{device}; None writes none.
+        watch: called with this simulation and the trainer after each worker's rounds.
+        leases: whether workers use leases on the state server's answers.
+        bucket_elements: largest number of values in one message.
+        delay: draws a message's additional delay, in seconds; see `network.Network`.
 
     Attributes:
-        engine: virtual time.
-        workers: what was added up, by rank.
-        accuracies: in the order of their times.
+        engine: the engine, which keeps virtual time.
+        workers: the workers' totals, by rank.
+        accuracies: the evaluations in the order of their times.
     """
 
     cluster: ClusterModel
@@ -147,7 +157,7 @@ class Simulation:
     def __post_init__(self) -> None:
         self.engine = SimulationEngine()
         hosts = [server.host for server in self.cluster.servers]
-        self.network = Network(self.engine, self.cluster.link, hosts, self.delay)
+        self.network = Network(self.engine, self.cluster.link, hosts, self.delay, self.cluster.message_scale)
         nodes = [ServerNode(self.engine, model, shard) for shard, model in enumerate(self.cluster.servers)]
         self.side = ClusterState(
             self.engine, self.network, nodes, len(self.cluster.workers), self.numerics.wire, self.bucket_elements
@@ -163,44 +173,49 @@ class Simulation:
 
     @property
     def now(self) -> float:
-        """Virtual time."""
+        """Virtual time in seconds."""
         return self.engine.now
 
     @property
     def events(self) -> int:
-        """How many there have been."""
+        """Number of events so far."""
         return self.engine.events
 
     @property
+    def server_seconds(self) -> list[float]:
+        """Seconds that each parameter server has spent on messages."""
+        return [node.busy for node in self.side.nodes]
+
+    @property
     def rounds(self) -> int:
-        """Rounds completed, as server 0 counts them (mode local: as the worker does)."""
-        return self.workers[0].rounds if self._books is None else self._books.round
+        """Number of rounds completed, as server 0 counts them (mode local: as the worker does)."""
+        return self.workers[0].rounds if self._round_state is None else self._round_state.round
 
     @property
     def samples(self) -> int:
-        """Of all workers, in those rounds."""
-        if self._books is not None:
-            return self._books.samples
+        """Number of samples that all workers have used in those rounds."""
+        if self._round_state is not None:
+            return self._round_state.samples
         return self.workers[0].iterations * self.options.batch_size
 
     @property
     def samples_together(self) -> int:
-        """Those of `samples` whose commits were used together, as rounds."""
-        return 0 if self._books is None else self._books.samples_together
+        """Number of those samples whose commits were used together, in rounds."""
+        return 0 if self._round_state is None else self._round_state.samples_together
 
     @property
-    def _books(self) -> RoundState | None:
-        """Of server 0, or of all ranks of a collective; None where nobody exchanges."""
+    def _round_state(self) -> RoundState | None:
+        """Round state of server 0, or of all ranks of a collective; None where nobody exchanges."""
         if self.collective is not None:
             return self.collective.round_state
         return self.side.nodes[0].round_state if self.side.here else None
 
     def run(self) -> None:
-        """Run it to its end.
+        """Run the simulation to its end.
 
         Raises:
             DeadlockError: the workers wait for one another for ever.
-            ExpectedError: whatever ends a worker in the real program, too.
+            ExpectedError: a worker has failed, as it would in the real program.
         """
         try:
             for sums in self.workers:
@@ -235,7 +250,7 @@ class Simulation:
         self._spawn(sums, restart_after)
 
     def _live(self, sums: WorkerMetrics, world: SimulatedWorld) -> None:
-        """What the worker program does, from its start to its end."""
+        """Do what the worker program does, from its start to its end."""
         rank = sums.worker.rank
         try:
             trainer, iteration = self.numerics.start(rank, world)
@@ -260,7 +275,7 @@ class Simulation:
     # --- logs and evaluation ----------------------------------------------------------------------
 
     def _keeper(self, sums: WorkerMetrics, trainer: Any) -> RoundCallbacks | None:
-        """Writes this worker's logs, in all its lives, and evaluates on rank 0."""
+        """Return what writes this worker's logs, in all its lives, and evaluates on rank 0."""
         worker, options = sums.worker, self.options
         if worker.rank in self._keepers:
             return self._keepers[worker.rank]
@@ -270,12 +285,14 @@ class Simulation:
             evaluations = PeriodicEvaluation(evaluator, options.eval_duration, options.target_accuracy)
         if self.log_dir is None and evaluations is None:
             return None
-        logs = None
+        logs = events = None
         if self.log_dir is not None:
             logs = RoundLog(self.log_dir / worker.host, worker.folder, options.overwrite)
+            if options.tensorboard is not None:
+                events = EventFile(same_below(options.tensorboard, logs.folder, options.log_dir))
         reporter = ProgressReporter(quiet=True, machine=False)
         keeper = RoundCallbacks(
-            make_callbacks(options, worker.rank, reporter, logs),
+            make_callbacks(trainer.algorithm, worker.rank, reporter, logs, events=events),
             self._facts(worker, trainer),
             LogClock(lambda: self.now),
             evaluations,
@@ -284,16 +301,19 @@ class Simulation:
         self._keepers[worker.rank] = keeper
         return keeper
 
-    def _evaluate(self, weights: Any, statistics: Any, every_image: bool) -> float:
-        accuracy = self.numerics.accuracy(weights, statistics, every_image)  # type: ignore[attr-defined]
+    def _evaluate(self, weights: Any, statistics: Any, every_sample: bool) -> float:
+        accuracy = self.numerics.accuracy(weights, statistics, every_sample)  # type: ignore[attr-defined]
         sums = self.workers[0]
         self.accuracies.append(EvaluationRecord(sums.rounds, sums.ended - sums.began, accuracy))
         return float(accuracy)
 
     def _facts(self, worker: WorkerModel, trainer: Any) -> dict[str, Any]:
-        """What run.json says, as the worker program writes it; nothing in it depends on when or where this runs."""
+        """Return the content of run.json, as the worker program writes it.
+
+        Nothing in it depends on when or where this runs.
+        """
         return {
-            **run_facts(self.options, trainer),
+            **facts_after_start(flag_facts(self.options, trainer.algorithm, self.numerics.data_digest), trainer),
             "host": worker.host,
             "device": worker.folder,
             "step_time": worker.device.mean,

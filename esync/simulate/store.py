@@ -1,9 +1,11 @@
-"""A worker's store in virtual time: the protocol's steps over the modelled network, to the real parameter servers.
+"""A worker's store in virtual time: the protocol's steps over the modelled network.
 
-A payload with its commit moves as one transfer, and so does what a server hands out. When a worker
-learns that its payload was used is worked out in closed form (`noticed_at`), not poll by poll.
-Where the model that is exchanged only stands for a larger one, the sizes of that one's arrays
-travel, and no values.
+At the other end are the real parameter servers.
+
+A payload with its commit is one transfer, and so is what a server sends. When a worker learns that
+its payload was used is computed in closed form (`noticed_at`), not poll by poll. Where the
+exchanged model only stands for a larger one, transfers have the sizes of that one's arrays, and no
+values.
 """
 
 import math
@@ -18,7 +20,7 @@ import numpy as np
 from .. import config
 from ..exchange import ExchangeError
 from ..exchange.protocol import wire
-from ..exchange.protocol.handshake import Greeting, Resumed
+from ..exchange.protocol.handshake import Handshake, Resumed
 from ..exchange.protocol.status import Status
 from ..exchange.protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Place, Store
 from ..runtime.straggler_injection import NETWORK, Straggler
@@ -28,20 +30,20 @@ from .servers import Push, ServerNode, message_bytes, modelled
 
 
 class VirtualStore(Store):
-    """One worker's way to the modelled servers.
+    """One worker's connection to the modelled servers.
 
     Args:
-        side: the servers, and what all workers have in common.
+        side: the servers, and the state that all workers share.
         host: where this worker runs.
         rank: its slot.
-        owner: to whom its transfers belong, see `ports.NetworkTransfer`.
-        straggler: tells how much later its messages leave; None: they never do.
+        owner: the owner of its transfers, see `ports.NetworkTransfer`.
+        straggler: the delays that are injected on purpose; None if there are none.
 
     Attributes:
-        sent: bytes so far.
-        received: bytes so far.
-        polls: looks at a status so far.
-        tasks: what goes on beside the worker's own task.
+        sent: bytes sent so far.
+        received: bytes received so far.
+        polls: polls of a server's status so far.
+        tasks: tasks that run beside the worker's own.
     """
 
     lease = math.inf
@@ -97,7 +99,7 @@ class VirtualStore(Store):
         return task
 
     def heartbeats(self, what: str, beat: Callable[[], None]) -> AbstractContextManager[None]:
-        """See `Store.heartbeats`; nobody is left out here."""
+        """See `Store.heartbeats`; they are not needed here, because nobody is left out."""
         return nullcontext()
 
     def waiting(self, what: str, hint: str = "") -> "VirtualWait":
@@ -106,19 +108,19 @@ class VirtualStore(Store):
 
     # --- arrays and messages ----------------------------------------------------------------------
 
-    def greet(self, greeting: Greeting) -> None:
-        """See `Store.greet`."""
-        self.side.message_bytes = message_bytes(self.workers, greeting.specification.scalars)
-        self.command(greeting)
+    def send_handshake(self, handshake: Handshake) -> None:
+        """See `Store.send_handshake`."""
+        self.side.message_bytes = message_bytes(self.workers, handshake.specification.scalars)
+        self.command(handshake)
 
-    def command(self, command: Greeting | Resumed) -> None:
-        """See `Store.command`; takes no time."""
+    def command(self, command: Handshake | Resumed) -> None:
+        """See `Store.command`; it takes no time."""
         self._engine.settle()
         for node in self.side.nodes:
             node.endpoint.command(command)
 
     def buffer(self, key: int, elements: int) -> np.ndarray:
-        """See `Store.buffer`: a new array every time, for the one before may still be on its way."""
+        """See `Store.buffer`; it is always a new array, since the last may still be in transit."""
         if (bound := self._elements.setdefault(key, elements)) != elements:
             raise ValueError(f"key {key} is bound to {bound} values, not {elements}")
         array = self._buffers[key] = np.empty(elements, np.float32)
@@ -126,9 +128,9 @@ class VirtualStore(Store):
         return array
 
     def init_shared(self, places: Sequence[Sequence[Place]]) -> None:
-        """See `Store.init_shared`; waiting for the others is all the time that it takes."""
+        """See `Store.init_shared`; its only cost is the wait for the other workers."""
         side = self.side
-        if self.rank == 0 and 0 not in side.here:  # also where the first holder of this slot has died before this
+        if self.rank == 0 and 0 not in side.here:  # also if the slot's first holder has crashed before this
             self.open(places)
             side.shared.update(key for part in places for key, _ in part)
         side.here.add(self.rank)
@@ -138,7 +140,7 @@ class VirtualStore(Store):
         self._known |= side.shared
 
     def open(self, places: Sequence[Sequence[Place]]) -> None:
-        """See `Store.open`; takes no time."""
+        """See `Store.open`; it takes no time."""
         if not self.carries_values:
             return
         for node, part in zip(self.side.nodes, places, strict=True):
@@ -195,7 +197,7 @@ class VirtualStore(Store):
         return Fetch(self, node, places, size)
 
     def release(self, keys: Collection[int]) -> None:
-        """See `Store.release`; buffers are given away with what is sent."""
+        """See `Store.release`; nothing to do, because `buffer` makes a new array every time."""
 
     def flush(self) -> None:
         """See `Store.flush`."""
@@ -216,11 +218,14 @@ class VirtualStore(Store):
         return self._looked_at(look) if self._engine.now >= awaited.noticed else None
 
     def await_acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status]:
-        """See `Store.await_acknowledged`: what the last poll tells is how things stand when it reaches the server."""
+        """See `Store.await_acknowledged`.
+
+        The statuses are those at the time when the last poll reaches the servers.
+        """
         engine, awaited = self._engine, self._of(sequence)
         if awaited.noticed == math.inf:
-            # No server can have used what reaches it later than now, so the clock may stay ahead of
-            # the events.
+            # No server can have used what reaches it later than now, so that the clock may stay
+            # ahead of the events.
             if self._cancelled:
                 raise CancelledError
             awaited.wake = engine.waker(f"the commits of the others (worker {self.rank})")
@@ -247,11 +252,11 @@ class VirtualStore(Store):
         return 2 * network.latency(self.host, host) + network.carrying(self.host, host, self.side.message_bytes)
 
     def held(self, at: float) -> float:
-        """Return the seconds by which what this worker sends at that time leaves later."""
+        """Return the seconds by which a message that this worker sends at that time is delayed."""
         return 0.0 if self._straggler is None else self._straggler.delay(NETWORK, at)
 
     def poll(self, node: ServerNode, times: int) -> None:
-        """Count so many looks at the status of a server."""
+        """Count a number of polls of a server's status."""
         size = self.side.message_bytes
         self._count(node, times * config.SIMULATE_MESSAGE_BYTES)
         self.received += times * size
@@ -259,19 +264,22 @@ class VirtualStore(Store):
         self.side.network.count(node.model.host, self.host, times * size)
 
     def _count(self, node: ServerNode, size: float) -> None:
-        """Count bytes to a server that take no bandwidth from others."""
+        """Count bytes to a server that do not compete for bandwidth."""
         self.sent += size
         self.side.network.count(self.host, node.model.host, size)
 
     def _set_up(self, node: ServerNode, key: int, elements: int) -> None:
-        """Make a key known to the servers where it is not."""
+        """Make a key known to a server, if it is not."""
         if key not in self._known:
             array = np.zeros(elements, np.float32)
             wire.stamp(array, wire.NOTHING, self.rank, self.nonce, 0, 0)
             self._show(node, key, array)
 
     def _show(self, node: ServerNode, key: int, array: np.ndarray) -> None:
-        """The first array of a key is kept without being looked at, the second one shows the server where."""
+        """Send the first array of a key twice.
+
+        The server stores the first one unseen, and with the second one it learns where that is.
+        """
         self._known.add(key)
         node.take([(key, array), (key, array)])
 
@@ -301,14 +309,14 @@ class Awaited:
     """An exchange whose acknowledgement a worker waits for.
 
     Args:
-        store: of the worker.
+        store: the worker's store.
         sequence: number of the exchange.
         sent: when the payload left, and polling began.
 
     Attributes:
         polled: when the last poll reaches the servers.
-        noticed: when the worker learns that all servers have dealt with its payload; infinite: they
-            have not.
+        noticed: when the worker learns that all servers have handled its payload; infinite as long
+            as they have not.
         wake: ends the worker's wait.
     """
 
@@ -319,7 +327,10 @@ class Awaited:
         self._store, self._sent = store, sent
 
     def look(self, time: float) -> bool:
-        """Whether all servers have dealt with it by `time`, or the run has failed; called when one of them has."""
+        """Return whether all servers have handled the payload by `time`, or the run has failed.
+
+        Called when a server has handled a message.
+        """
         store = self._store
         for node in store.side.nodes:
             if not node.round_state.failure and node.round_state.acknowledged[store.rank] < self.sequence:
@@ -333,21 +344,21 @@ class Awaited:
             store.poll(node, polls)
         if self.wake is not None:
             engine = store.side.engine
-            # In rounds, nothing of a worker's status changes until it commits again: there is no
-            # need to wait for that.
+            # In rounds, nothing in a worker's status changes until it commits again, so that there
+            # is no need to wait for the last poll.
             together = all(node.round_state.synchronous for node in store.side.nodes)
             engine.call_at(engine.time if together else self.polled, self.wake, None)
         return True
 
 
 class Fetch:
-    """Arrays on their way from a server; iterating waits for them.
+    """Arrays in transit from a server; iterating waits for them.
 
     Args:
-        store: of the worker.
+        store: the worker's store.
         node: the server.
-        places: what is asked for.
-        size: bytes of that.
+        places: the arrays that are asked for.
+        size: their bytes.
     """
 
     def __init__(self, store: VirtualStore, node: ServerNode, places: Sequence[Place], size: float) -> None:
@@ -386,13 +397,13 @@ class VirtualTask:
     """Work in a task of its own; see `protocol.store.StoreTask`.
 
     Args:
-        engine: whose time.
-        name: for messages.
-        work: what it does.
+        engine: the simulation's engine.
+        name: its name in messages.
+        work: the function that it runs.
         cancel: ends its wait.
 
     Attributes:
-        task: of the engine.
+        task: the engine's task.
     """
 
     def __init__(
@@ -441,7 +452,7 @@ class VirtualWait:
         return
 
     def check(self) -> None:
-        """See `Wait.check`."""
+        """See `StoreWait.check`."""
         if self._engine.now > self._until:
             raise ExchangeError(f"gave up waiting for {self.what}")
 
@@ -452,12 +463,12 @@ def bytes_of(places: Iterable[Place]) -> float:
 
 
 def noticed_at(begun: float, used: float, round_trip: float, held: float = 0.0) -> tuple[float, int]:
-    """Return when a worker that polls the status learns what happened at `used`, and by how many polls.
+    """Return when a polling worker learns what happened at `used`, and after how many polls.
 
-    All in seconds; it has polled since `begun`, and each poll has left `held` later.
+    Times are in seconds. The worker has polled since `begun`, and each poll was delayed by `held`.
     """
     first, step = _polls(round_trip + held)
-    begun += held / 2  # the way there takes held + round_trip / 2, of which _polls reckons with half of both
+    begun += held / 2  # a poll takes held + round_trip / 2 to get there; _polls assumes half of their sum
     passed = used - begun
     if passed <= first[-1]:
         index = bisect_left(first, passed)
@@ -470,7 +481,10 @@ def noticed_at(begun: float, used: float, round_trip: float, held: float = 0.0) 
 
 @lru_cache(maxsize=1024)
 def _polls(round_trip: float) -> tuple[list[float], float]:
-    """When the polls reach the server, as long as their pauses grow, and the time between two of them afterwards."""
+    """Return the times at which polls reach the server while their pauses grow.
+
+    The second value is the time between two of the polls that follow.
+    """
     asked, pause = [round_trip / 2], FIRST_PAUSE
     while pause < LONGEST_PAUSE:
         asked.append(asked[-1] + pause + round_trip)

@@ -2,54 +2,41 @@
 
 import itertools
 import json
-import os
+import re
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import suppress
-from dataclasses import dataclass, replace
-from multiprocessing import get_context
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
+from rich.table import Column
 
-from ..algorithms.loading import AlgorithmError, find
 from ..launch import flags
 from ..launch.description import Description, DescriptionError, check_key_paths
 from ..launch.key_paths import UnknownKeyError
 from ..launch.yaml_text import value as yaml_value
-from ..runtime.errors import ExpectedError, suggestion
+from ..runtime.errors import suggestion
 from ..runtime.files import write_atomically
 from ..runtime.terminal import NOT_KNOWN, TerminalTable, clock, right
 from .cluster import relevant_parts
 from .job import FinishedSimulation, SimulationJob, describe
 from .job import run as run_one
+from .parallel import Failed, outcomes, pool
 
-#: Result → column.
+#: Key of the result → heading of its column.
 COLUMNS = {"rounds": "rounds", "throughput": "samples/s", "efficiency": "efficiency", "final_accuracy": "accuracy"}
 
-
-@dataclass(frozen=True)
-class Failed:
-    """A combination that could not be simulated.
-
-    Attributes:
-        reason: why.
-        usage: whether the combination makes no job at all.
-    """
-
-    reason: str
-    usage: bool
+#: What errors about a description's section `train` begin with.
+_PLACE = re.compile(r"^\S+: train: ")
 
 
 def grid(job: SimulationJob, sweeps: Sequence[str]) -> list[tuple[dict[str, Any], SimulationJob]]:
     """Return every combination of the swept values, with its job.
 
     Raises:
-        DescriptionError: a sweep is not KEY=A,B,C, its key is neither a flag nor a place in the
-            description, or it has no effect; a flag would refuse a value.
+        DescriptionError: a sweep is not of the form KEY=A,B,C, its key is neither a flag nor a
+            place in the description, or has no effect, or a flag refuses a value.
     """
     axes: dict[str, list[str]] = {}
     for text in sweeps:
@@ -83,26 +70,21 @@ def grid(job: SimulationJob, sweeps: Sequence[str]) -> list[tuple[dict[str, Any]
 
 
 def run(job: SimulationJob, sweeps: Sequence[str], at_a_time: int | None, path: Path | None) -> int:
-    """Simulate the grid, print the table, write the results.
+    """Simulate the grid, print the table, and write the results.
 
     A combination that cannot be simulated is reported, and the others go on.
 
     Returns:
-        The exit code: 0 all are done; 1 some have failed; 2 none of them makes a job.
+        The exit code: 0 if all were simulated, 1 if some failed, 2 if none of them makes a job.
     """
     jobs = grid(job, sweeps)
-    processes = min(at_a_time or len(os.sched_getaffinity(0)), len(jobs))
     rows: list[dict[str, Any]] = []
     failures: list[Failed] = []
-    modes = sorted({each.typed["mode"] for _, each in jobs if "mode" in each.typed})
-    with ProcessPoolExecutor(processes, get_context("spawn"), _load, (modes,)) as pool:
-        under_way = [(chosen, pool.submit(_attempt, each)) for chosen, each in jobs]
-        for chosen, future in under_way:
+    modes = {each.typed["mode"] for _, each in jobs if "mode" in each.typed}
+    with pool(at_a_time, len(jobs), modes) as executor:
+        found = outcomes(executor, run_one, [each for _, each in jobs])
+        for (chosen, _), outcome in zip(jobs, found, strict=True):
             words = ", ".join(f"{key}={value}" for key, value in chosen.items())
-            try:
-                outcome = future.result()
-            except BrokenProcessPool:
-                outcome = Failed("its process, or one beside it, was ended from outside (out of memory?)", False)
             if isinstance(outcome, Failed):
                 failures.append(outcome)
                 rows.append({"sweep": chosen, "error": outcome.reason})
@@ -120,39 +102,26 @@ def run(job: SimulationJob, sweeps: Sequence[str], at_a_time: int | None, path: 
 
 
 def table(rows: Sequence[dict[str, Any]]) -> TerminalTable:
-    """One line for each simulation."""
-    columns = TerminalTable(*rows[0]["sweep"], *map(right, ("time", *COLUMNS.values(), "longest wait")))
+    """Return a table with one row for each simulation, and why some of them have failed."""
+    why = [Column("why not", overflow="fold")] if any("error" in row for row in rows) else []
+    columns = TerminalTable(*rows[0]["sweep"], *map(right, ("time", *COLUMNS.values(), "longest wait")), *why)
     for row in rows:
         swept = map(str, row["sweep"].values())
         if "error" in row:
-            columns.add(*swept, "failed", *(NOT_KNOWN for _ in COLUMNS), NOT_KNOWN)
+            columns.add(*swept, "failed", *(NOT_KNOWN for _ in COLUMNS), NOT_KNOWN, _brief_reason(row["error"]))
             continue
         longest = max(device["wait"]["max"] for device in row["devices"])
-        columns.add(*swept, clock(row["seconds"]), *(_show(row[name]) for name in COLUMNS), f"{longest:.3f} s")
+        figures = [_show(row[name]) for name in COLUMNS]
+        columns.add(*swept, clock(row["seconds"]), *figures, f"{longest:.3f} s", *("" for _ in why))
     return columns
 
 
-def _load(modes: Sequence[str]) -> None:
-    """Load the algorithms of all combinations, because the description may hold options of any of them."""
-    for text in modes:
-        with suppress(AlgorithmError):  # told by the combination itself
-            find(text)
-
-
-def _attempt(job: SimulationJob) -> FinishedSimulation | Failed:
-    """Simulate one combination. Its errors are told as text: not every exception survives the way between processes."""
-    try:
-        return run_one(job)
-    except ExpectedError as error:
-        return Failed(str(error), isinstance(error, DescriptionError))
-    except OSError as error:
-        return Failed(f"{error.filename or 'failed'}: {error.strerror or error}", False)
-    except Exception as error:  # a fault of this program: the others are simulated all the same
-        return Failed(f"{type(error).__name__}: {error}", False)
-
-
 def _checked(key: str, text: str) -> Any:
-    """Return the value of a flag that is swept; DescriptionError where the worker would refuse it."""
+    """Return the value of a swept flag.
+
+    Raises:
+        DescriptionError: the worker would refuse it.
+    """
     try:
         return flags.check(key, yaml_value(text) if text in ("true", "false") else text)
     except flags.FlagError as error:
@@ -160,13 +129,13 @@ def _checked(key: str, text: str) -> Any:
 
 
 def _key(name: str) -> str:
-    """Return a flag by its name with underscores, and a place in the description as it was given."""
+    """Return the key that a sweep names: a flag with underscores, any other key as it was given."""
     flag = name.removeprefix("--").replace("-", "_")
     return flag if flag in flags.known() else name
 
 
 def _check_keys(job: SimulationJob, keys: Sequence[str]) -> None:
-    """Refuse keys that are neither a flag nor a key of the description, and those that a flag overrides."""
+    """Refuse keys that are neither a flag nor in the description, or that a flag overrides."""
     for key in keys:
         if "." not in key and key not in flags.known() and key not in Description.model_fields:
             raise DescriptionError(
@@ -184,7 +153,7 @@ def _check_keys(job: SimulationJob, keys: Sequence[str]) -> None:
 
 
 def _check_effect(job: SimulationJob, key: str, values: Sequence[Any]) -> None:
-    """Refuse a place in the description whose values all come to the same in a simulation."""
+    """Refuse a place in the description whose values make no difference to the simulation."""
     first = None
     for value in values:
         try:
@@ -198,6 +167,11 @@ def _check_effect(job: SimulationJob, key: str, values: Sequence[Any]) -> None:
         f"--sweep {key}: its values make no difference to this simulation: something else in {job.file} overrides it, "
         "or only launch reads it"
     )
+
+
+def _brief_reason(reason: str) -> str:
+    """Return an error without the file and the section that all simulations of a sweep share."""
+    return _PLACE.sub("", reason)
 
 
 def _brief(done: FinishedSimulation) -> str:

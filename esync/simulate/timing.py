@@ -1,9 +1,8 @@
-"""Timing without numerics: the same algorithms and loop, but no gradients; results are times, waits and bytes.
+"""Timing without numerics: the real algorithms and loop, but no gradients, and no MXNet.
 
-Needs no MXNet. The model has one weight, which is exchanged like any other; what goes over the
-modelled wire is as large as the network that it stands for. The algorithms' hooks
-(`Algorithm.before_local_step`, `after_exchange`) are not called, and what they cost is not
-modelled.
+The results are times, waits and bytes. The model has one weight, which is exchanged like any other;
+messages are as large as those of the network that it stands for. The algorithms' hooks
+(`Algorithm.before_local_step`, `after_exchange`) are not called, and their costs are not modelled.
 """
 
 from collections.abc import Iterable
@@ -13,12 +12,12 @@ import numpy as np
 
 from ..algorithms import Algorithm, AlgorithmContext, Hyper
 from ..algorithms.model_view import Hook
-from ..algorithms.trainer_status import TrainerStatus
 from ..exchange import STATISTICS, WEIGHTS
 from ..exchange.codecs.sparse import Sparse
 from ..exchange.protocol.round_state import Limits
 from ..runtime.phase_timer import COMPUTE, PhaseTimer
-from .time_leaps import Leaps, leaps_of
+from ..trainer_status import TrainerStatus
+from .fast_forward import FastForward, fast_forward_of
 from .world import NoRecorder, SimulatedWorld
 
 
@@ -43,7 +42,7 @@ SIZES = {
     "cifar-resnet56-v1": _sizes(855_770, 4_256),
     "cifar-resnet110-v1": _sizes(1_730_714, 8_288),
 }
-#: As sent over the wire where no gradients are computed.
+#: Number of values in each vector of the model that is exchanged.
 STAND_IN = 1
 
 
@@ -70,21 +69,21 @@ class TimedReplica:
         self.iterations = 0  # see `overlap_merge.OverlapMerge`
 
     def open(self) -> None:
-        """Nothing to wait for."""
+        """Do nothing: there is nothing to wait for."""
 
     def close(self) -> None:
-        """Nothing to hand back."""
+        """Do nothing: there is nothing to hand back."""
 
     def keep_anchor(self) -> None:
-        """Nothing to remember."""
+        """Do nothing: there is nothing to remember."""
 
     def add_vectors(self, names: Iterable[str]) -> None:
-        """One value of each, like the weights."""
+        """Add vectors as small as the weights."""
         for name in names:
             self.further[name] = self.contributions[name] = _Vector(STAND_IN)
 
     def keep_statistics(self, own: bool) -> None:
-        """Nothing is kept."""
+        """Do nothing: there are no statistics."""
 
     @property
     def common(self) -> tuple[_Vector, _Vector]:
@@ -92,56 +91,56 @@ class TimedReplica:
         return self.weights, self.statistics
 
     def enable_overlap(self) -> None:
-        """Nothing is waited for."""
+        """Do nothing: there is nothing to wait for."""
 
     def settle(self) -> None:
-        """Nothing is waited for."""
+        """Do nothing: there is nothing to wait for."""
 
     def keep_common(self) -> "TimedReplica":
-        """Nothing is kept."""
+        """Return this replica; nothing is copied."""
         return self
 
     def begin_overlap(self) -> "TimedReplica":
-        """Return this replica: the model is put here."""
+        """Return this replica, which also receives the model."""
         return self
 
     def discard(self) -> None:
-        """Nothing to forget."""
+        """Do nothing: there is nothing to forget."""
 
     def gradient(self, factor: float) -> _Vector:
-        """Return the weight itself."""
+        """Return the weight in the place of a gradient."""
         return self.weights
 
     def update(self) -> _Vector:
-        """Return the weight itself."""
+        """Return the weight in the place of an update."""
         return self.weights
 
     def local_step(self, batch_size: int) -> float:
-        """Nothing is learnt."""
+        """Return a loss of 0 without learning anything."""
         return 0.0
 
     def call_hook(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
-        """Nothing is computed that a hook could see: it is not called."""
+        """Do nothing: no values are computed that the hook could use."""
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        """Nothing is kept."""
+        """Discard the values."""
 
     def add(self, step: Sparse) -> None:
-        """Nothing is kept."""
+        """Discard the values."""
 
     def put(self, step: Sparse) -> None:
-        """Nothing is kept."""
+        """Discard the values."""
 
 
 class TimedTrainer(TrainerStatus):
-    """Has what `loop.train` and `round_callbacks.RoundCallbacks` use of a `Trainer`.
+    """Has everything that `loop.train` and `round_callbacks.RoundCallbacks` use of a `Trainer`.
 
     Args:
-        algorithm: a new one.
-        world: the interfaces.
+        algorithm: a new algorithm.
+        world: the simulated interfaces.
         limits: what ends the run.
-        capability: seconds of an iteration, as a trial would have found.
-        replica: the model.
+        capability: seconds of an iteration, as a trial would have measured them.
+        replica: the model; None makes a `TimedReplica`.
     """
 
     def __init__(
@@ -150,7 +149,7 @@ class TimedTrainer(TrainerStatus):
         self.algorithm, self.world = algorithm, world
         self.replica = replica or TimedReplica()
         self._limits, self._capability = limits, capability
-        self._leaps = leaps_of(algorithm)
+        self._fast_forward = fast_forward_of(algorithm)
 
     def start(self) -> None:
         """Find the other workers."""
@@ -167,17 +166,17 @@ class TimedTrainer(TrainerStatus):
         self.world.device.begin_iteration()
 
     def step(self, batch_size: int) -> None:
-        """One iteration is done, after as many as can be done in one go."""
-        if self._leaps is not None:
-            self._leap(self._leaps, batch_size)
+        """Count one iteration, after fast-forwarding as many as possible."""
+        if self._fast_forward is not None:
+            self._skip_ahead(self._fast_forward, batch_size)
         self.algorithm.step(batch_size)
         if not self.abandoned:
             self.world.recorder.samples += batch_size
         self.world.device.begin_iteration()
 
-    def _leap(self, leaps: Leaps, batch_size: int) -> None:
-        """Do the iterations that nobody else notices; no gradients are needed for them."""
-        most, until = leaps.possible()
+    def _skip_ahead(self, fast_forward: FastForward, batch_size: int) -> None:
+        """Do the iterations that nobody else notices, and which need no gradients."""
+        most, until = fast_forward.possible()
         if most <= 0:
             return
         device = self.world.simulated
@@ -187,7 +186,7 @@ class TimedTrainer(TrainerStatus):
             return
         for _ in taken:
             self.replica.local_step(batch_size)
-        leaps.done(len(taken), batch_size, device.now() - begun, taken[-1])
+        fast_forward.done(len(taken), batch_size, device.now() - begun, taken[-1])
         recorder = self.world.recorder
         recorder.samples += len(taken) * batch_size
         if not isinstance(recorder, NoRecorder):
@@ -197,16 +196,16 @@ class TimedTrainer(TrainerStatus):
                 recorder.next_iteration()
 
     def stop(self) -> None:
-        """End the run after the round under way."""
+        """End the run after the current round."""
         self.algorithm.stop()
 
     def close(self) -> None:
-        """Leave."""
+        """Leave the job."""
         self.algorithm.close()
 
 
 class TimedIteration:
-    """Takes the place of `loop.Iteration`: the time is the device's affair, and there is nothing else."""
+    """Takes the place of `loop.Iteration`: the device lets time pass, and nothing is computed."""
 
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size
@@ -215,5 +214,5 @@ class TimedIteration:
         """Return the number of samples."""
         return self._batch_size
 
-    def give_back(self) -> None:
-        """There was no batch."""
+    def put_back_batch(self) -> None:
+        """Do nothing: there is no batch to put back."""

@@ -1,4 +1,4 @@
-"""Views of a running simulation: its progress, and its virtual time."""
+"""Views of a running simulation: its progress and its virtual time."""
 
 import argparse
 import sys
@@ -14,7 +14,7 @@ from ..runtime.terminal import clock
 from .metrics import WorkerMetrics
 from .simulation import EvaluationRecord, Numerics
 
-#: Seconds of real time between two updates of a bar on a terminal.
+#: Seconds of real time between two updates of the progress bar on a terminal.
 _EVERY = 0.2
 
 
@@ -52,10 +52,10 @@ class SilentView:
     """Shows nothing."""
 
     def watch(self, simulation: ObservedSimulation, trainer: Any) -> None:
-        """Do nothing."""
+        """Show nothing."""
 
     def close(self) -> None:
-        """Do nothing."""
+        """Do nothing: nothing is open."""
 
 
 class _Paced:
@@ -63,7 +63,7 @@ class _Paced:
 
     Args:
         title: what is simulated.
-        every: seconds of real time.
+        every: seconds of real time between two updates.
     """
 
     def __init__(self, title: str, every: float) -> None:
@@ -71,7 +71,7 @@ class _Paced:
         self._shown = time.monotonic()
 
     def watch(self, simulation: ObservedSimulation, trainer: Any) -> None:
-        """Show how far it is, if the last time was long ago."""
+        """Show the progress, if the last time was long enough ago."""
         now = time.monotonic()
         if now - self._shown >= self._every:
             self._shown = now
@@ -80,15 +80,15 @@ class _Paced:
             self.show(share(simulation), f"round {trainer.round}, virtual {clock(simulation.now)}{told}")
 
     def show(self, done: float | None, state: str) -> None:
-        """How far, 0 to 1 (None where nobody can tell), and what there is to say."""
+        """Show the share of the run that is done, from 0 to 1 (None if unknown), and its state."""
         raise NotImplementedError
 
     def close(self) -> None:
-        """Nothing is left open."""
+        """Do nothing: nothing is open."""
 
 
 class PrintedView(_Paced):
-    """Prints a line at intervals, for output that is no terminal."""
+    """Prints a line at intervals, for output that is not a terminal."""
 
     def __init__(self, title: str) -> None:
         super().__init__(title, config.LAUNCH_LINE_EVERY)
@@ -116,23 +116,26 @@ class ProgressBarView(_Paced):
         self._progress.start()
 
     def show(self, done: float | None, state: str) -> None:
-        """Move the bar."""
+        """Move the progress bar."""
         self._progress.update(self._task, total=None if done is None else 1.0, completed=done or 0.0, state=state)
 
     def close(self) -> None:
-        """Remove the bar."""
+        """Remove the progress bar."""
         self._progress.stop()
 
 
 def choose(title: str, quiet: bool) -> SimulationView:
-    """Return the view that fits the output."""
+    """Return the view that suits the output."""
     if quiet:
         return SilentView()
     return ProgressBarView(title) if sys.stderr.isatty() else PrintedView(title)
 
 
 def share(simulation: ObservedSimulation) -> float | None:
-    """Return how much of the run is done, 0 to 1, by the limit that is nearest; None where only an accuracy ends it."""
+    """Return the share of the run that is done, from 0 to 1, by the nearest limit.
+
+    Returns None if only an accuracy ends the run.
+    """
     options, first = simulation.options, simulation.workers[0]
     shares = []
     if options.rounds:

@@ -24,11 +24,10 @@ class WorkerModel:
     Attributes:
         rank: its slot.
         host: the machine that it runs on.
-        folder: of its logs below its host's.
-        device: how fast it is.
-        crashes: (seconds at which its machine crashes, seconds until another one takes over its
-            slot, more than 0), in any order; those of a time at which nobody holds the slot are
-            none.
+        folder: folder of its logs below its host's.
+        device: the model of its device.
+        crashes: pairs (second at which its machine crashes, seconds until another one takes over
+            its slot, more than 0), in any order. A crash while nobody holds the slot has no effect.
     """
 
     rank: int
@@ -44,25 +43,25 @@ class WorkerModel:
 
 
 class NoRecorder(PhaseTimer):
-    """Keeps nothing but the samples, where no round is logged."""
+    """Keeps nothing but the number of samples; used where no round is logged."""
 
     _NOTHING = nullcontext()
 
     def phase(self, name: str) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Nothing is measured."""
+        """Return a context in which nothing is measured."""
         return self._NOTHING
 
     def add(self, name: str, seconds: float) -> None:
-        """Not kept."""
+        """Discard a phase's time."""
 
     def add_iteration(self, seconds: float) -> None:
-        """Not kept."""
+        """Discard an iteration's time."""
 
     def next_iteration(self) -> None:
-        """Not kept."""
+        """Do nothing: iterations are not recorded."""
 
     def take(self) -> dict[str, Any]:
-        """Nothing."""
+        """Return an empty record, and begin the count of samples anew."""
         self.samples = 0
         return {}
 
@@ -71,21 +70,21 @@ class SimulatedWorld:
     """Makes the simulated exchange, coordination and device of one worker.
 
     Args:
-        engine: whose time.
-        side: servers and network.
-        state_server: None where the mode needs none.
-        worker: which one this is.
-        seed: of its device's jitter.
-        life: 0; 1 for the one that takes over its slot after a crash, and so on.
-        leases: whether it keeps leases.
-        recorded: whether the phases of its rounds are kept.
+        engine: the simulation's engine.
+        side: the servers and the network.
+        state_server: the state server.
+        worker: the worker's model.
+        seed: seed of its device's jitter.
+        life: 0 for the first worker in its slot, 1 for the one that takes over after a crash, …
+        leases: whether it uses leases.
+        recorded: whether to record the phases of its rounds.
 
     Attributes:
-        simulated: the device, with what it has added up.
-        connections: to the servers, with the bytes that went over them.
-        questions: to the state server.
-        helpers: tasks of this worker besides its own.
-        collective: what all workers have in common where they exchange without a server.
+        simulated: its device, with the totals.
+        connections: its connections to the servers, with the bytes that went over them.
+        questions: its connections to the state server.
+        helpers: tasks of this worker beside its own.
+        collective: state that all workers share where they exchange without a server; else None.
     """
 
     collective: SharedCollectiveState | None = None
@@ -138,21 +137,24 @@ class SimulatedWorld:
 
     @property
     def tasks(self) -> list[GreenletTask]:
-        """What goes on beside this worker's own task."""
+        """Tasks that run beside this worker's own."""
         stores = [each for each in self.connections if isinstance(each, VirtualStore)]
         return [*self.helpers, *(each.task for store in stores for each in store.tasks)]
 
     def take(self) -> tuple[int, int]:
-        """Bytes sent and received since the last call; takes the place of `membership.connections.TrafficMeter`."""
+        """Return the bytes sent and received since the last call.
+
+        Takes the place of `membership.connections.TrafficMeter`.
+        """
         totals = self.traffic
         before, self._taken = self._taken, totals
         return totals[0] - before[0], totals[1] - before[1]
 
     @property
     def traffic(self) -> tuple[int, int]:
-        """Bytes sent and received so far."""
-        lines: list[VirtualStore | SimulatedCollective | SimulatedCoordination] = [
-            *self.connections,
-            *self.questions,
-        ]
-        return round(sum(each.sent for each in lines)), round(sum(each.received for each in lines))
+        """Bytes sent and received so far, by the sizes of the messages that are modelled."""
+        scale = self._side.network.scale
+        sent = scale * sum(each.sent for each in self.connections) + sum(each.sent for each in self.questions)
+        received = scale * sum(each.received for each in self.connections)
+        received += sum(each.received for each in self.questions)
+        return round(sent), round(received)

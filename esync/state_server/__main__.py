@@ -1,4 +1,4 @@
-"""Run the state server behind a production web server: `python -m esync.state_server --port 10010`.
+"""Run the state server in a production web server: `python -m esync.state_server --port 10010`.
 
 It serves the jobs in one process. MXNet is not needed. It prints one line when it listens, and ends
 on SIGINT or SIGTERM with exit code 0. The token that callers must send is read from ESYNC_TOKEN.
@@ -60,7 +60,7 @@ def _port(text: str) -> int:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serve until a signal comes. Return the exit code."""
+    """Serve until a signal comes, and return the exit code."""
     arguments = parse_arguments(argv)
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s")
     try:
@@ -78,7 +78,7 @@ def _serve(arguments: argparse.Namespace) -> None:
     from . import auth
 
     token = auth.token(arguments.host, arguments.insecure)
-    from . import web  # takes a second: what is wrong is told before
+    from . import web  # takes a second, and so comes after the checks
 
     web.serve(arguments.host, arguments.port, token, arguments.state_dir, arguments.certfile, arguments.keyfile)
 

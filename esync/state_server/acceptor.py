@@ -1,8 +1,8 @@
-"""Accept connections, and hand them to the HTTP server once their first byte has come.
+"""Accept connections, and hand each to the HTTP server when its first byte has come.
 
-A silent connection costs a socket and a small object; what HTTP and TLS need for one is made when
-its first byte has come. A connection that comes while thousands of others do is accepted in turn
-with the requests under way, so that these are answered meanwhile.
+A silent connection costs a socket and a small object. The objects that HTTP and TLS need for it are
+made when its first byte has come. Where thousands of connections come at once, they are accepted in
+turn with the requests that have arrived, so that these are answered meanwhile.
 """
 
 import asyncio
@@ -18,16 +18,16 @@ from .responses import AtMost
 logger = logging.getLogger("esync.state_server.acceptor")
 logger.addFilter(AtMost(lines=1, seconds=60.0))
 
-#: Connections that are taken, or dropped, before requests that have arrived get their turn.
+#: Connections to accept, or to drop, before requests that have arrived get their turn.
 AT_ONCE = 4
-#: Seconds between two looks for strangers whose time is over.
+#: Seconds between two looks for strangers whose time is over; see `connection_limits`.
 LOOK_EVERY = 0.1
-#: Seconds without accepting where the process, or the machine, has no files left.
+#: Seconds without accepting if the process, or the machine, has no file descriptors left.
 PAUSE = 0.05
 
 
 class ClientConnection:
-    """A connection, from its arrival to its end; a `connection_limits.TrackedConnection`."""
+    """A connection from its arrival to its end; a `connection_limits.TrackedConnection`."""
 
     def __init__(self, acceptor: "ConnectionAcceptor", connected: socket.socket) -> None:
         self._acceptor = acceptor
@@ -36,12 +36,12 @@ class ClientConnection:
         self.transport: asyncio.Transport | None = None  # of HTTP
 
     def wait(self) -> None:
-        """Wait for its first byte."""
+        """Have `_enter` called when its first byte has come."""
         if self._socket is not None:
             self._acceptor.loop.add_reader(self._socket.fileno(), self._enter)
 
     def welcome(self) -> None:
-        """Note a complete request that was let in."""
+        """Note that a complete request has been let in."""
         self._acceptor.connections.welcome(self)
 
     def left(self) -> None:
@@ -79,7 +79,7 @@ class ClientConnection:
             self._entering = self._acceptor.loop.create_task(self._give(connected))
 
     async def _give(self, connected: socket.socket) -> None:
-        """Give it to HTTP, over TLS where that is wanted."""
+        """Hand it to the HTTP protocol, over TLS where that is configured."""
         try:
             await self._acceptor.give(self, connected)
         except (OSError, asyncio.CancelledError):  # no TLS, gone, or dropped meanwhile
@@ -93,14 +93,14 @@ class ClientConnection:
 
 
 class ConnectionAcceptor:
-    """Accepts on one listening socket, until it is closed.
+    """Accepts connections on one listening socket until it is closed.
 
     Args:
         listening: the socket.
-        connections: who is connected.
-        protocol: makes the protocol that talks to a connection.
+        connections: the table of all connections.
+        protocol: makes the protocol object for a connection.
         tls: certificate and key; None speaks plain HTTP.
-        patience: seconds that TLS has to be agreed upon.
+        patience: time limit of the TLS handshake, in seconds.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class ConnectionAcceptor:
                 connected, _ = self._listening.accept()
             except (BlockingIOError, ConnectionAbortedError):
                 return
-            except OSError as error:  # no files left; whoever waits is taken later
+            except OSError as error:  # no file descriptors left; those who wait are accepted later
                 logger.error("cannot accept a connection: %s; a silent one is dropped for it", error.strerror)
                 self.connections.drop_one_stranger()
                 self.loop.remove_reader(self._listening.fileno())

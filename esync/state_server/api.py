@@ -15,8 +15,10 @@ from .responses import NotFoundError, Response, UnavailableError
 from .service import Service
 
 Model = TypeVar("Model", bound=BaseModel)
-MOST_AFTER = 2**63 - 1  # what a database counts to
+MOST_AFTER = 2**63 - 1  # largest id in a database
+MOST_RUNS = 20  # of a report
 RUN = re.compile(r"[0-9a-f]{32}")
+PAGE = "text/html"
 
 
 def begin(service: Service, call: Call) -> Response:
@@ -39,7 +41,7 @@ def query(service: Service, call: Call) -> Response:
 
 
 def steps(service: Service, call: Call) -> Response:
-    """Take how long a worker's steps have taken; answer what the policy against stragglers wants."""
+    """Take the duration of a worker's steps; answer what the policy against stragglers wants."""
     told = _body(schema.Steps, call)
     job = service.jobs.get(call.job)
     directive = job.tell(told.rank, told.since, told.steps, told.seconds, job.clock.at(call.arrived))
@@ -47,7 +49,7 @@ def steps(service: Service, call: Call) -> Response:
 
 
 def reset(service: Service, call: Call) -> Response:
-    """Take RESET."""
+    """Take the report that a worker has begun a round (RESET)."""
     told = _body(schema.Reset, call)
     job = service.jobs.get(call.job)
     now = job.clock.at(call.arrived)
@@ -56,7 +58,7 @@ def reset(service: Service, call: Call) -> Response:
 
 
 def report(service: Service, call: Call) -> Response:
-    """Take a worker's account of a finished round."""
+    """Take a worker's report of a finished round."""
     told = _body(schema.Report, call)
     job = service.jobs.get(call.job)
     job.report(told, job.clock.at(call.arrived))
@@ -126,12 +128,34 @@ def runs(service: Service, call: Call) -> Response:
     return responses.data({"runs": history_reader.runs(job, limit)})
 
 
+def report_page(service: Service, call: Call) -> Response:
+    """Show finished runs on one page, as a file to keep or to send."""
+    keys = call.text_option("runs").split(",")
+    if len(keys) > MOST_RUNS or not all(RUN.fullmatch(key) for key in keys):
+        raise InvalidError(
+            f"runs must be 1 to {MOST_RUNS} ids of runs with commas between them, as GET /api/v1/runs has them, not "
+            f"{call.text_option('runs')[:40]!r}"
+        )
+    _need_database(service)
+    from . import history_report
+
+    headers = (
+        ("Content-Type", f"{PAGE}; charset=utf-8"),
+        ("Content-Security-Policy", f"{history_report.content_security_policy()}; frame-ancestors 'none'"),
+        ("Content-Disposition", 'inline; filename="report.html"'),
+        ("Cache-Control", "no-store"),
+        ("X-Content-Type-Options", "nosniff"),
+        ("Referrer-Policy", "no-referrer"),
+    )
+    return Response(200, history_report.page(keys).encode(), common=headers)
+
+
 def _page(call: Call) -> tuple[int, int]:
     return call.option("after", 0, 0, MOST_AFTER), call.option("limit", config.HISTORY_PAGE, 1, config.HISTORY_PAGE)
 
 
 def _run(service: Service, call: Call) -> int:
-    """Return the primary key of the run that is meant: the one named, or the newest under the job's name."""
+    """Return the primary key of the run that a call names, or of the job's newest run."""
     from . import history_reader
 
     job = service.jobs.find(call.job)
@@ -154,7 +178,11 @@ def _need_database(service: Service) -> None:
 
 
 def _body(kind: type[Model], call: Call) -> Model:
-    """Return the request's body. Raises `InvalidError` naming what is wrong with it."""
+    """Return the request's body.
+
+    Raises:
+        InvalidError: the body does not fit its schema; the message names what is wrong.
+    """
     if call.content_type != JSON:
         raise InvalidError(f"send the body as JSON (Content-Type: {JSON}), not {call.content_type[:80]!r}")
     try:

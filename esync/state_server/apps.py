@@ -1,4 +1,4 @@
-"""Name of the app for Django."""
+"""The app, as Django knows it."""
 
 from django.apps import AppConfig
 

@@ -1,12 +1,12 @@
 """ASGI application: the path from a request to its answer.
 
-Access control decides first, then the body is read, then the operation answers. Operations that
-touch a job are answered one after the other in the thread of the event loop, so no lock is ever
-waited for. Those that read the database run in threads beside it.
+Access control decides first, then the body is read, then the operation answers. Operations on a job
+run one after the other in the thread of the event loop, so that they never wait for a lock. Those
+that read the database run in threads beside it.
 
-Django is here for the database and for `manage.py`; its handling of requests is not used. In one
-run, with the median of five turns each on two cores, its ASGI handler answered a worker's query in
-3.5 ms, and 295 queries a second of 100 callers; this application took 0.53 ms, and answered 4,450.
+Django is used for the database and for `manage.py`, but not to handle requests. In one measurement
+(two cores, median of five turns each) its ASGI handler answered a worker's query in 3.5 ms, and 295
+queries a second of 100 callers; this application took 0.53 ms, and answered 4,450 a second.
 """
 
 import asyncio
@@ -23,10 +23,9 @@ from .request import Call
 from .responses import JSON_HEADERS, Response
 from .service import Service
 
-#: Under this name, a request's state has what is to be called when it is complete and let in.
+#: Key in a request's state: the function to call when the request is complete and has been let in.
 WELCOME = "welcome"
-#: Statuses of requests that made sense: where there is no token, they show that the caller belongs
-#: here.
+#: Statuses of requests that made sense. Without a token, they show that the caller belongs here.
 _MEANT = (200, 404, 409)
 
 Message = dict[str, Any]
@@ -38,18 +37,18 @@ _JSON_HEADERS = [(name.lower().encode(), value.encode()) for name, value in JSON
 
 
 def _nothing() -> None:
-    """Another web server than ours does not ask."""
+    """Do nothing; used where another web server than ours sets no `WELCOME`."""
 
 
 class _Gone(Exception):  # noqa: N818 - no error
-    """The caller has disconnected before its request was complete."""
+    """Raised when the caller has disconnected before its request was complete."""
 
 
 class StateServerApplication:
-    """The application.
+    """The ASGI application of the state server.
 
     Args:
-        service: what the calls are about.
+        service: the jobs, the history and the access control.
     """
 
     def __init__(self, service: Service) -> None:
@@ -93,7 +92,7 @@ class StateServerApplication:
 
 
 def _read_database(operation: Operation, service: Service, call: Call) -> Response:
-    """Answer in a thread of its own, whose connection to the database ends with the answer."""
+    """Answer in this thread, whose connection to the database ends with the answer."""
     try:
         return operation.run(service, call)
     finally:

@@ -1,6 +1,7 @@
-"""Access control: known host names, no foreign web pages, and the token where there is one.
+"""Access control: known host names, no foreign web pages, and a token where there is one.
 
-A server may be started without a token only where nobody but this machine reaches it.
+Without a token, a server starts only where it cannot be reached from other machines, or with
+--insecure.
 """
 
 import base64
@@ -22,17 +23,17 @@ _CHALLENGE = 'Basic realm="ESync state server: any name, the token as password"'
 
 
 class AccessControl:
-    """Decides about each request before its content is read.
+    """Decides about each request before its body is read.
 
     A web page can point a name of its own at 127.0.0.1 and have a browser talk to servers there
-    (DNS rebinding). It cannot do so with an address, so these are always accepted; names must be
-    known. It can also have a browser send forms to any address: browsers say where such a request
-    comes from, and what comes from elsewhere is refused.
+    (DNS rebinding). It cannot do so with an address. Therefore addresses are always accepted, while
+    names must be known. A page can also have a browser send forms to any address. Browsers say
+    where such a request comes from, and those from elsewhere are refused.
 
     Args:
-        token: what callers have to send as `Authorization: Bearer TOKEN`; "" lets everybody in. A
-            browser may send it as the password of `Authorization: Basic` instead, but only to read:
-            it sends that along by itself.
+        token: token that callers have to send as `Authorization: Bearer TOKEN`; "" lets everybody
+            in. A browser may send it as the password of `Authorization: Basic` instead, but only to
+            read, because browsers add that header to every request by themselves.
         names: host names that this server answers to.
     """
 
@@ -43,12 +44,12 @@ class AccessControl:
         self._is_known: Callable[[bytes], bool] = lru_cache(maxsize=256)(self._check_host)
 
     def refuse(self, method: str, headers: Mapping[bytes, bytes], public: bool = False) -> Response | None:
-        """Return why a request is not let in, or None if it is.
+        """Return the response that refuses a request, or None if the request is let in.
 
         Args:
-            method: of HTTP.
-            headers: by lower-case names.
-            public: what it asks for needs no token.
+            method: the HTTP method.
+            headers: the headers, by lower-case names.
+            public: whether the resource needs no token.
         """
         host = headers.get(b"host", b"")
         if not self._is_known(host):
@@ -72,7 +73,7 @@ class AccessControl:
 
     @property
     def knows_callers(self) -> bool:
-        """Whether there is a token, so that whoever is let in belongs here."""
+        """Whether there is a token, so that everybody who is let in belongs here."""
         return bool(self._bearer)
 
     def _knows_token(self, method: str, authorization: bytes) -> bool:
@@ -120,18 +121,18 @@ _TOKEN = re.compile(r"[!-~]{8,200}")
 
 
 class TokenRequiredError(ExpectedError):
-    """The server would accept calls from other machines without a token."""
+    """Raised when a server without a token would accept calls from other machines."""
 
 
 def token(host: str, insecure: bool) -> str:
-    """Return the token that callers have to send, "" where none is needed.
+    """Return the token that callers have to send, or "" where none is needed.
 
     Args:
         host: address to listen on.
-        insecure: none is needed anywhere.
+        insecure: whether a token is not needed at any address.
 
     Raises:
-        TokenRequiredError: one is needed, and ESYNC_TOKEN does not say it.
+        TokenRequiredError: a token is needed, but ESYNC_TOKEN is not set or has a wrong form.
     """
     given = os.environ.get(VARIABLE, "")
     if given and not _TOKEN.fullmatch(given):
@@ -146,7 +147,7 @@ def token(host: str, insecure: bool) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether only this machine reaches a server that listens on that address or name."""
+    """Return whether a server that listens on that address or name is reached from here only."""
     try:
         found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):

@@ -1,9 +1,9 @@
-"""Limit connections: strangers have little time, callers have shown that they may make requests.
+"""Limits on connections: strangers have little time, callers have proved that they may call.
 
-Anybody can open connections. A connection counts as a caller's only after a complete request that
-was let in; until then it takes nothing from the workers, because strangers have a few seconds and
-places of their own. Where either kind has no place left, the connection that has been silent
-longest is dropped.
+Anybody can open connections. A connection belongs to a *stranger* until a complete request has been
+let in over it, and then to a *caller*. Strangers take nothing from the workers, because they have
+only a few seconds, and places of their own. Where either kind has no place left, the connection
+that has been silent longest is dropped.
 """
 
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from typing import Protocol
 
 
 class TrackedConnection(Protocol):
-    """A connection."""
+    """A connection in the table."""
 
     def drop(self) -> None:
         """Close the connection at once."""
@@ -23,8 +23,8 @@ class ConnectionTable:
     """All connections of one server, for use in one thread.
 
     Args:
-        callers: most callers at the same time.
-        strangers: most strangers at the same time.
+        callers: largest number of callers at the same time.
+        strangers: largest number of strangers at the same time.
         patience: seconds that a stranger has.
     """
 
@@ -34,7 +34,7 @@ class ConnectionTable:
         self._callers: dict[TrackedConnection, None] = {}  # the one that has been silent longest first
 
     def __iter__(self) -> Iterator[TrackedConnection]:
-        """Go through all connections that there are now."""
+        """Iterate over all present connections."""
         return iter([*self._strangers, *self._callers])
 
     def arrive(self, connection: TrackedConnection, now: float) -> None:
@@ -44,7 +44,7 @@ class ConnectionTable:
         self._strangers[connection] = now + self._patience
 
     def welcome(self, connection: TrackedConnection) -> None:
-        """Note a complete request that was let in: the connection is a caller's from now on."""
+        """Note a complete request that was let in: the connection is now a caller's."""
         if connection in self._callers:
             del self._callers[connection]
         elif self._strangers.pop(connection, None) is None:
@@ -59,7 +59,7 @@ class ConnectionTable:
         self._callers.pop(connection, None)
 
     def expire(self, now: float, most: int) -> bool:
-        """Drop strangers whose time is over, at most so many; tell whether there may be more of them."""
+        """Drop at most `most` strangers whose time is over; return whether there may be more."""
         over = [connection for connection, end in islice(self._strangers.items(), most) if end <= now]
         for connection in over:
             del self._strangers[connection]
@@ -67,7 +67,7 @@ class ConnectionTable:
         return len(over) == most
 
     def drop_one_stranger(self) -> None:
-        """Make room where the process has no files left."""
+        """Make room where the process has no file descriptors left."""
         if self._strangers:
             self._drop(self._strangers)
 

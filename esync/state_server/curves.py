@@ -1,4 +1,4 @@
-"""Curves over a whole run in a limited number of points; the database adds the rounds up."""
+"""Curves over a whole run in a limited number of points; the database sums up the rounds."""
 
 import math
 from collections import defaultdict
@@ -14,28 +14,29 @@ _RATES = ("samples", "bytes_sent", "bytes_received")
 
 
 def curves(run: int, points: int) -> dict[str, Any]:
-    """Return throughput, traffic and accuracy over time, which is in seconds since the run began.
+    """Return throughput, traffic and the metric over time, in seconds since the run began.
 
     Args:
-        run: its primary key.
-        points: how many there may be of each curve.
+        run: the run's primary key.
+        points: largest number of points in each curve.
     """
-    began = Run.objects.values_list("started", flat=True).get(pk=run)
+    about = Run.objects.values("started", "metric", "goal").get(pk=run)
+    began = about["started"]
     rounds = Round.objects.filter(run=run)
     extent = rounds.aggregate(last=Max("finished"), longest=Max("seconds"), workers=Max("rank"))
     if extent["last"] is None:
-        return {"started": began, "at": [], **{name: [] for name in _RATES}, "accuracy": []}
+        return {**about, "at": [], **{name: [] for name in _RATES}, "accuracy": []}
     most = max(2, min(points, config.CURVE_CELLS // (extent["workers"] + 1)))
     whole = extent["last"] - began
     width = max(whole / most, min(extent["longest"] / 2, whole), 1e-3)
-    return {"started": began, **_rates(rounds, began, width), "accuracy": _accuracy(rounds, began, points)}
+    return {**about, **_rates(rounds, began, width), "accuracy": _accuracy(rounds, began, points)}
 
 
 def _rates(rounds: Any, began: float, width: float) -> dict[str, list[float]]:
-    """Samples and bytes per second of all workers together.
+    """Return samples and bytes per second of all workers together.
 
-    A worker's rate is known only on average over each of its rounds: in a stretch of time without
-    an end of a round, its rate is that of the round that ends next.
+    A worker's rate is known only on average over each of its rounds. In a period in which none of
+    its rounds ends, its rate is that of the round that ends next.
     """
     cells = (
         rounds.annotate(bin=Floor(Cast((F("finished") - began) / width, FloatField())))
@@ -54,8 +55,8 @@ def _rates(rounds: Any, began: float, width: float) -> dict[str, list[float]]:
     sums = [[0.0] * len(_RATES) for _ in range(last + 1)]
     for rank, steps in of_rank.items():
         begin = first
-        # In the round under way, which it has not reported yet, it is taken to be as fast as in the
-        # last one.
+        # In its current round, which it has not reported yet, a worker is assumed to be as fast as
+        # in the last one.
         steps.append((min(last, steps[-1][0] + math.ceil(longest[rank] / width)), steps[-1][1]))
         for bin_, rates in steps:
             for place in range(max(begin, 0), bin_ + 1):
@@ -70,7 +71,7 @@ def _rates(rounds: Any, began: float, width: float) -> dict[str, list[float]]:
 
 
 def _accuracy(rounds: Any, began: float, points: int) -> list[dict[str, float]]:
-    """Each evaluation at the end of the round whose weights were evaluated, thinned out to so many."""
+    """Return at most `points` evaluations, each at the end of the round whose weights it is of."""
     found = list(
         rounds.exclude(accuracy=None)
         .values("rank", "accuracy_round", "accuracy")

@@ -1,8 +1,8 @@
 """Write the history to the database in the background: a bounded queue and one thread.
 
-Nobody who answers a worker ever waits for the database. Where it is slow or gone, the queue fills
-up, and what does not fit is dropped and counted. The thread also brings the database's tables up to
-date, when it first reaches it.
+The answers to workers never wait for the database. Where it is slow or cannot be reached, the queue
+fills up, and entries that do not fit are dropped and counted. The thread also migrates the
+database's tables when it first reaches it.
 """
 
 import logging
@@ -19,15 +19,15 @@ logger = logging.getLogger("esync.state_server")
 
 
 class History:
-    """Queue of history entries, and the thread that writes them.
+    """The queue of history entries, and the thread that writes them.
 
     Args:
-        limit: entries that may wait.
+        limit: largest number of entries in the queue.
         interval: seconds between two batches.
 
     Attributes:
-        dropped: entries that did not get into the database.
-        ready: set when the database's tables are there.
+        dropped: number of entries that did not get into the database.
+        ready: event that is set when the database's tables are there.
     """
 
     def __init__(self, limit: int = config.HISTORY_QUEUE, interval: float = config.HISTORY_INTERVAL) -> None:
@@ -42,7 +42,7 @@ class History:
     # --- never wait -------------------------------------------------------------------------------
 
     def report(self, info: RunRecord, report: Report, at: float) -> None:
-        """Record a worker's round."""
+        """Record a worker's report of a round."""
         self._put(HistoryEntry("report", info, {"finished": at, **report.model_dump()}))
 
     def end(self, info: RunRecord, at: float, reason: str) -> None:
@@ -69,7 +69,7 @@ class History:
         self._thread.start()
 
     def stop(self, seconds: float = config.STATE_SERVER_FAREWELL) -> None:
-        """Write the queue for at most `seconds`, and end the thread."""
+        """Write the rest of the queue, within `seconds` at most, and end the thread."""
         self._deadline = time.monotonic() + seconds
         self._stop.set()
         if self._thread is not None:
@@ -94,7 +94,10 @@ class History:
             self.dropped += len(batch) - (written or 0)
 
     def _until_done(self, action: Any) -> int | None:
-        """Repeat a call while the database is away; return None if the server ends before it succeeds."""
+        """Repeat an action while the database cannot be reached.
+
+        Returns None if the server ends before the action succeeds.
+        """
         from django.db import Error
 
         from . import history_writer
@@ -106,9 +109,9 @@ class History:
             except Error as error:
                 history_writer.disconnect()
                 if not said:
-                    logger.error("the database of the history is away, trying on: %s", str(error).strip())
+                    logger.error("the database of the history cannot be reached, trying again: %s", str(error).strip())
                     said = True
-            except Exception:  # a defect here must not end the history for good
+            except Exception:  # a bug here must not end the history for good
                 logger.exception("an entry of the history could not be written")
                 return 0
             else:

@@ -1,4 +1,4 @@
-"""Entries of the history, on their way from the jobs to the database."""
+"""Entries of the history on their way from the jobs to the database."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -19,7 +19,7 @@ class RunRecord:
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """One entry: its kind, its run and its fields."""
+    """An entry: its kind, its run and its fields."""
 
     kind: str  # report, end or event
     info: RunRecord

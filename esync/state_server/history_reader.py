@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.db.models import Max, Sum
+from django.db.models import F, Max, Min, QuerySet, Sum
 
 from .models import Event, Round, Run
 
@@ -15,7 +15,10 @@ _SUMS = ("samples", "bytes_sent", "bytes_received", "compute", "wait", "exchange
 
 
 def find(job: str, key: str = "") -> int | None:
-    """Return the primary key of a run of this job: the one with that key, or the newest; None if there is none."""
+    """Return the primary key of a job's run: the one with that key, or the newest.
+
+    Returns None if there is none.
+    """
     runs = Run.objects.filter(job=job)
     if key:
         runs = runs.filter(key=key)
@@ -23,22 +26,27 @@ def find(job: str, key: str = "") -> int | None:
 
 
 def rounds(run: int, after: int, limit: int) -> list[dict[str, Any]]:
-    """Return rounds in the order of their arrival, behind the one whose id is `after`."""
-    return list(Round.objects.filter(run=run, pk__gt=after).order_by("pk").values(*_ROUND)[:limit])
+    """Return the rounds after the one whose id is `after`, in the order of their arrival."""
+    return list(_rounds(run).filter(pk__gt=after).order_by("pk")[:limit])
 
 
 def newest_rounds(run: int, limit: int) -> list[dict[str, Any]]:
     """Return the rounds that arrived last, in the order of their arrival."""
-    return list(Round.objects.filter(run=run).order_by("-pk").values(*_ROUND)[:limit])[::-1]
+    return list(_rounds(run).order_by("-pk")[:limit])[::-1]
+
+
+def _rounds(run: int) -> QuerySet[Round, dict[str, Any]]:
+    """Return the rounds of a run, each with the run's metric."""
+    return Round.objects.filter(run=run).values(*_ROUND, metric=F("run__metric"), goal=F("run__goal"))
 
 
 def events(run: int, after: int, limit: int) -> list[dict[str, Any]]:
-    """Return events in the order of their arrival, behind the one whose id is `after`."""
+    """Return the events after the one whose id is `after`, in the order of their arrival."""
     return list(Event.objects.filter(run=run, pk__gt=after).order_by("pk").values(*_EVENT)[:limit])
 
 
 def runs(job: str, limit: int) -> list[dict[str, Any]]:
-    """Return runs with their totals, the newest first; of all jobs where `job` is empty."""
+    """Return runs with their totals, the newest first; of all jobs if `job` is empty."""
     found = Run.objects.filter(job=job) if job else Run.objects.all()
     rows = found.order_by("-started", "-pk")[:limit]
     totals = {
@@ -48,7 +56,8 @@ def runs(job: str, limit: int) -> list[dict[str, Any]]:
         .annotate(
             rounds=Max("round"),
             last=Max("finished"),
-            best_accuracy=Max("accuracy"),
+            highest=Max("accuracy"),
+            lowest=Min("accuracy"),
             **{f"sum_{name}": Sum(name) for name in _SUMS},
         )
     }
@@ -60,10 +69,21 @@ def _run(row: Run, totals: dict[str, Any]) -> dict[str, Any]:
         "id": row.key,
         **{
             name: getattr(row, name)
-            for name in ("job", "run", "started", "ended", "reason", "num_workers", "epsilon", "slowest_iterations")
+            for name in (
+                "job",
+                "run",
+                "started",
+                "ended",
+                "reason",
+                "num_workers",
+                "epsilon",
+                "slowest_iterations",
+                "metric",
+                "goal",
+            )
         },
         "rounds": totals.get("rounds", 0),
         "seconds": max(0.0, totals.get("last", row.started) - row.started),
         **{name: totals.get(f"sum_{name}") or 0 for name in _SUMS},
-        "best_accuracy": totals.get("best_accuracy"),
+        "best_accuracy": totals.get("highest" if row.goal == "max" else "lowest"),
     }

@@ -1,4 +1,7 @@
-"""Write batches of the history to the database; entries that come twice (after a restart) are kept once."""
+"""Write batches of the history to the database.
+
+Entries that come twice, as after a restart, are stored once.
+"""
 
 import logging
 from collections.abc import Sequence
@@ -8,6 +11,7 @@ from django.core.management import call_command
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
 
 from .. import config
+from ..runtime.metric import ACCURACY
 from .history_entries import HistoryEntry, RunRecord
 from .models import Event, Round, Run, Worker
 
@@ -15,7 +19,7 @@ logger = logging.getLogger("esync.state_server")
 
 
 def prepare() -> int:
-    """Apply migrations to the tables."""
+    """Migrate the tables; return 0, the number of entries written."""
     call_command("migrate", verbosity=0, interactive=False)
     return 0
 
@@ -26,10 +30,10 @@ def disconnect() -> None:
 
 
 def write(items: Sequence[HistoryEntry]) -> int:
-    """Write a batch in one transaction; return how many entries got in.
+    """Write a batch in one transaction; return how many of its entries were written.
 
     Raises:
-        OperationalError, InterfaceError: the database is away.
+        OperationalError, InterfaceError: the database cannot be reached.
     """
     try:
         with transaction.atomic():
@@ -41,7 +45,7 @@ def write(items: Sequence[HistoryEntry]) -> int:
         if len(items) == 1:
             logger.error("the database refuses an entry of the history: %s", str(error).strip())
             return 0
-    return sum(write([item]) for item in items)  # all but the one that it refuses
+    return sum(write([item]) for item in items)  # all but the ones that it refuses
 
 
 def _write(items: Sequence[HistoryEntry]) -> None:
@@ -49,18 +53,23 @@ def _write(items: Sequence[HistoryEntry]) -> None:
     rounds: dict[tuple[int, int, int], Round] = {}
     workers: dict[tuple[int, int], Worker] = {}
     events: list[Event] = []
+    metrics: dict[int, dict[str, str]] = {}
     for item in items:
         run = runs[item.info.key]
         if item.kind == "report":
-            rounds[run, item.fields["rank"], item.fields["round"]] = Round(run_id=run, **item.fields)
-            workers[run, item.fields["rank"]] = _worker(run, item.fields)
+            fields = dict(item.fields)
+            metric = {name: fields.pop(name) for name in ("metric", "goal")}
+            rounds[run, fields["rank"], fields["round"]] = Round(run_id=run, **fields)
+            workers[run, fields["rank"]] = _worker(run, fields)
+            if metric["metric"] != ACCURACY:
+                metrics[run] = metric
         elif item.kind == "event":
             events.append(Event(run_id=run, **item.fields))
         else:
             Run.objects.filter(pk=run, ended=None).update(**item.fields)
     Round.objects.bulk_create(
         rounds.values(),
-        update_conflicts=True,  # a report that comes again may bring the accuracy, which takes longer
+        update_conflicts=True,  # a report that comes again may have the accuracy, which takes longer
         unique_fields=["run", "rank", "round"],
         update_fields=["accuracy", "accuracy_round"],
     )
@@ -71,6 +80,8 @@ def _write(items: Sequence[HistoryEntry]) -> None:
         update_fields=["device", "host", "last_seen", "last_round"],
     )
     Event.objects.bulk_create(events)
+    for run, metric in metrics.items():
+        Run.objects.filter(pk=run).exclude(**metric).update(**metric)
 
 
 def _worker(run: int, fields: dict[str, Any]) -> Worker:
@@ -85,7 +96,7 @@ def _worker(run: int, fields: dict[str, Any]) -> Worker:
 
 
 def _runs(infos: dict[str, RunRecord]) -> dict[str, int]:
-    """Return the primary keys of the runs, which are created where they are new."""
+    """Return the primary keys of the runs, which are created if they are new."""
     known = dict(Run.objects.filter(key__in=infos).values_list("key", "pk"))
     new = [info for key, info in infos.items() if key not in known]
     if new:
@@ -96,7 +107,7 @@ def _runs(infos: dict[str, RunRecord]) -> dict[str, int]:
 
 
 def _prune() -> None:
-    """Delete the oldest of too many finished runs."""
+    """Delete the oldest finished runs if there are too many."""
     old = Run.objects.exclude(ended=None).order_by("-started").values_list("pk", flat=True)[config.HISTORY_RUNS :]
     if pks := list(old):
         Run.objects.filter(pk__in=pks).delete()

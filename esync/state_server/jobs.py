@@ -1,7 +1,7 @@
-"""A training job that this server coordinates: its coordinator, the reports of its workers, and its journal.
+"""A training job that this server coordinates: its coordinator, reports and journal.
 
-Like the coordinator, a job is given the time and can be tested without waiting: `now` is always the
-job's clock.
+Like the coordinator, a job is told the time, and so can be tested without waiting. `now` is always
+a time of the job's clock.
 """
 
 import json
@@ -19,32 +19,31 @@ from ..coordination.straggler_policies import OnlinePolicy, PolicyDirective
 from . import journal, saved
 from .history import History
 from .history_entries import RunRecord
-from .lifecycle import PersistentClock, SignsOfLife
+from .lifecycle import LivenessTracker, PersistentClock
 from .schema import Report
 
 logger = logging.getLogger("esync.state_server")
 
 
 class Job:
-    """A training job; methods may be called by several threads.
+    """A training job, whose methods may be called by several threads.
 
     Args:
-        name: of the job.
-        coordinator: decides.
-        run: a text that only this training uses, "" if its client sends none.
-        history: gets what is worth keeping.
-        clock: of this job.
-        key: tells this run from others of the same name.
-        started: seconds since 1970.
-        watch: looks for stragglers; None where nobody wants that.
+        name: the job's name.
+        coordinator: decides when its workers exchange.
+        run: a text that only this training uses; "" if its client sends none.
+        history: records its rounds and events; None records nothing.
+        clock: the job's clock; None makes a new one.
+        key: id that tells this run from others of the same name; "" makes a new one.
+        started: when it began, in seconds since 1970; None stands for now.
+        watch: looks for stragglers; None where that is not wanted.
 
     Attributes:
-        heard: per rank, when it was heard last; None before that.
-        reports: per rank, its newest report.
+        heard: by rank, when a worker was last heard of; None before that.
+        reports: rank → newest report.
         ended: when the job ended (seconds since 1970), None while it goes on.
         reason: why it ended.
-        slowest: rank of the slowest worker when the present round began, None while it is not
-            known.
+        slowest: rank of the slowest worker when the current round began, None while unknown.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class Job:
         self.reason = ""
         self.slowest: int | None = None
         self._round = 1
-        self._life = SignsOfLife()
+        self._liveness = LivenessTracker()
         self._history = history
         self._journal: journal.Journal | None = None
         self._replaying = False
@@ -78,7 +77,7 @@ class Job:
     # --- what workers tell ------------------------------------------------------------------------
 
     def apply(self, rank: int, iteration: int, capability: float, now: float, te: float, round: int | None) -> bool:
-        """Answer a published question; see `Coordinator.apply`."""
+        """Answer a query of the published API; see `Coordinator.apply`."""
         with self._lock:
             ready = self.coordinator.apply(rank, iteration, capability, now, te, round)
             self._took("a", rank, now, iteration, capability, te, round)
@@ -87,7 +86,7 @@ class Job:
     def query(
         self, rank: int, round: int, iteration: int, capability: float, now: float, round_trip: float | None = None
     ) -> ExchangeDecision:
-        """Answer a question; see `Coordinator.query`."""
+        """Answer a query; see `Coordinator.query`."""
         with self._lock:
             decision = self.coordinator.query(rank, round, iteration, capability, now, round_trip)
             self._took("q", rank, now, round, iteration, capability, round_trip)
@@ -102,7 +101,7 @@ class Job:
         rejoin: bool = False,
         members: list[int] | None = None,
     ) -> None:
-        """Take RESET; see `Coordinator.reset`."""
+        """Take the report that a worker has begun a round; see `Coordinator.reset`."""
         with self._lock:
             before = self.coordinator.absent
             self.coordinator.reset(rank, round, now, te, rejoin, members)
@@ -116,19 +115,19 @@ class Job:
                 self._name_slowest()
 
     def tell(self, rank: int, since: int, steps: int, seconds: float, now: float) -> PolicyDirective:
-        """Take how long a worker's steps have taken; see `OnlinePolicy.tell`.
+        """Take the duration of a worker's steps; see `OnlinePolicy.tell`.
 
         Raises:
-            InvalidError: unknown rank.
-            ConflictError: this job looks for no stragglers.
+            InvalidError: the job does not have that rank.
+            ConflictError: the job does not look for stragglers.
         """
         with self._lock:
             if self.watch is None:
-                raise ConflictError(f"job {self.name!r} was begun without looking for stragglers")
+                raise ConflictError(f"job {self.name!r} was begun without a search for stragglers")
             self._check_rank(rank)
             before = self.watch.stragglers
             directive = self.watch.tell(rank, since, steps, seconds)
-            self._life.steps(rank, since, steps, seconds, now)
+            self._liveness.steps(rank, since, steps, seconds, now)
             self._took("s", rank, now, since, steps, seconds)
             for slow in sorted(self.watch.stragglers - before):
                 self._tell("straggler", f"it is slow (policy {self.watch.watching.policy})", slow)
@@ -137,22 +136,25 @@ class Job:
             return directive
 
     def report(self, report: Report, now: float, at: float | None = None) -> None:
-        """Take a worker's account of a finished round. `at` is when it came, in seconds since 1970.
+        """Take a worker's report of a finished round, which came at `at` (seconds since 1970).
 
         Raises:
-            InvalidError: unknown rank.
+            InvalidError: the job does not have that rank.
         """
         at = time.time() if at is None else at
         with self._lock:
             self._check_rank(report.rank)
             self.reports[report.rank] = report
-            self._life.report(report, now)
+            self._liveness.report(report, now)
             self._took("p", report.rank, now, at, report.model_dump(exclude={"rank"}))
             if self._history is not None:
                 self._history.report(self.info, report, at)
 
     def end(self, reason: str, now: float, at: float | None = None) -> None:
-        """Take the end of the training; questions of stragglers are still answered. Repeating it changes nothing."""
+        """Note the end of the training; a second call changes nothing.
+
+        Queries of workers that are late are still answered.
+        """
         with self._lock:
             if self.ended is not None:
                 return
@@ -166,50 +168,54 @@ class Job:
 
     @property
     def info(self) -> RunRecord:
-        """Return what the history has to know about the run."""
+        """What the history has to know about the run."""
         job = self.coordinator
         return RunRecord(
             self.key, self.name, self.run, self.started, job.num_workers, job.epsilon, job.slowest_iterations
         )
 
     def last_heard(self) -> float | None:
-        """Return when any worker was last heard of, by the job's clock."""
+        """Return when any worker was last heard of, by the job's clock; None if none was."""
         return max((moment for moment in self.heard if moment is not None), default=None)
 
     def alive_for(self, now: float) -> float:
         """Return for how many more seconds another run may not take this one's place.
 
-        Another run may if no worker has reported anything new for some time (see
-        `SignsOfLife.left`). Published clients send no name of their run, so only what is *new*
-        counts: the first queries of a training whose /init/ is still on its way (k = 0, 1, …) look
-        like repetitions in the records of the training before it.
+        Another run may do so if no worker has reported anything new for some time (see
+        `LivenessTracker.seconds_left`). Clients of the published API do not send a name of their
+        run, so that only *new* information counts: the first queries (k = 0, 1, …) of a training
+        whose /init/ is still on its way look like repetitions of queries in the training before it.
         """
         if self.ended is not None:
             return 0.0
-        return self._life.left(now, self.coordinator.last_progress, self.coordinator.slowest_capability)
+        return self._liveness.seconds_left(now, self.coordinator.last_progress, self.coordinator.slowest_capability)
 
     def idle(self, wall: float) -> float:
-        """Return the seconds without news, `wall` being the seconds since 1970."""
+        """Return the seconds since the last news, where `wall` is now in seconds since 1970."""
         heard = self.last_heard()
         return (wall - self.started) if heard is None else self.clock.now() - heard
 
     # --- the journal ------------------------------------------------------------------------------
 
     def begin(self, path: Path | None) -> None:
-        """Begin: with an empty journal at `path`, if one is to be kept. Raises OSError where it cannot be written."""
+        """Begin the job, with an empty journal at `path` unless that is None.
+
+        Raises:
+            OSError: the journal cannot be written.
+        """
         with self._lock:
             if self.run:  # only workers say which run they begin
-                self._life.sign(self.clock.now())
+                self._liveness.touch(self.clock.now())
             if path is not None:
                 self._journal = journal.Journal(path, self._head)
                 self._journal.begin()
             self._tell("begin", f"{self.coordinator.num_workers} workers")
 
     def take_over(self, present: "Job", path: Path | None) -> None:
-        """Begin in the place of `present`, whose journal at `path` this one's replaces.
+        """Begin in the place of `present`, whose journal at `path` is replaced.
 
-        From then on that one writes no more: its next line might begin its journal anew (it does so
-        when it is long, or was broken by a full disk) and put the old head over this job's.
+        `present` writes no more from then on. Its next line might begin its journal anew (as it
+        does when it is long, or was broken by a full disk) and overwrite this job's head.
 
         Raises:
             OSError: the journal cannot be written; `present` goes on.
@@ -221,15 +227,15 @@ class Job:
 
     @classmethod
     def restore(cls, path: Path, history: History | None = None) -> "Job":
-        """Return the job whose journal this is, in the state in which the process that wrote it ended.
+        """Return the job that a journal describes, as it was when the server ended.
 
         Raises:
-            DamagedJournalError: there is not even a head, or it is no job's.
-            Exception: messages that no job has taken.
+            DamagedJournalError: its head cannot be read, or is not a job's.
+            Exception: it has messages that no job can have taken.
             OSError: the file cannot be read or written.
         """
         contents = journal.read(path)
-        head = saved.checked(contents.head, path.stem)
+        head = saved.check_head(contents.head, path.stem)
         latest = max((entry[1] for entry in contents.entries), default=0.0)
         clock = PersistentClock.resumed(head["clock"], latest)
         job = cls(
@@ -248,12 +254,12 @@ class Job:
         if head.get("watch") is not None:  # journals of earlier versions have none
             job.watch = OnlinePolicy.from_state(head["watch"])
         if head.get("life") is not None:
-            job._life = SignsOfLife.from_state(head["life"])
+            job._liveness = LivenessTracker.from_state(head["life"])
         job._replaying = True
         for entry in contents.entries:
             job._replay(entry)
         job._replaying = False
-        saved.checked(json.loads(json.dumps(job._head())), job.name)
+        saved.check_head(json.loads(json.dumps(job._head())), job.name)
         if contents.damage:
             logger.error("the journal %s is damaged: %s and what follows are ignored", path, contents.damage)
         job._journal = journal.Journal(path, job._head)
@@ -263,12 +269,12 @@ class Job:
             job._journal.resume(contents)
         if job.ended is None:
             if job.last_heard() is not None:
-                job._life.sign(clock.now())  # nobody could be heard while there was no server
+                job._liveness.touch(clock.now())  # nobody could be heard while there was no server
             job._tell("restart", f"the state server has been restarted; {len(contents.entries)} messages were read")
         return job
 
     def close(self, delete: bool = False) -> None:
-        """Stop keeping the journal, and delete it where the job is to be forgotten."""
+        """Stop writing the journal, and delete it if the job is to be forgotten."""
         with self._lock:
             if self._journal is not None:
                 self._journal.close(delete)
@@ -289,7 +295,7 @@ class Job:
             "slowest": self.slowest,
             "round": self._round,
             "watch": None if self.watch is None else self.watch.state(),
-            "life": self._life.state(),
+            "life": self._liveness.state(),
         }
 
     def _check_rank(self, rank: int) -> None:
@@ -303,7 +309,7 @@ class Job:
             self._journal.append([kind, now, rank, *details])
 
     def _replay(self, entry: journal.Entry) -> None:
-        """Replay a message of the journal."""
+        """Take a message of the journal again."""
         kind, now, rank, *details = entry
         try:
             if kind == "q":
@@ -324,7 +330,7 @@ class Job:
             elif kind == "e":
                 reason, at = details
                 self.end(reason, now, at)
-        except RefusedError as reason:  # only where this program decides otherwise than the one that wrote it
+        except RefusedError as reason:  # only if another version of this program, which took it, wrote it
             logger.error("the journal of job %s has a message that is refused now: %s", self.name, reason)
 
     # --- for display ------------------------------------------------------------------------------
@@ -342,7 +348,11 @@ class Job:
 
 
 def must_exist(job: Job | None, name: str) -> Job:
-    """Return the job. Raises `ConflictError` before it is begun: a worker may be earlier than rank 0."""
+    """Return the job if it exists.
+
+    Raises:
+        ConflictError: it has not begun yet, since a worker may come before rank 0.
+    """
     if job is None:
         first = "call /init/ first" if name == config.JOB else "begin it"
         raise ConflictError(f"no training has been begun as job {name!r}: rank 0 has to {first}", retry_after=1.0)

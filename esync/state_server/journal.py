@@ -1,10 +1,10 @@
-"""Journal of a job: a line with a checksum for each message, in a file that outlives the process.
+"""Journal of a job: a file with one line per message, each with a checksum.
 
-A line is eight hexadecimal digits (CRC-32 of the rest), a blank, and JSON without blanks. The first
-one, the head, holds the job's whole state; the others are messages in the order in which they were
-taken. A line is written with one plain write before its message is answered, so the end of the
-process, kill -9 included, loses nothing. There is no fsync: that would guard against the end of the
-*machine*, and cost every answer milliseconds.
+A line has eight hexadecimal digits (CRC-32 of the rest), a blank, and JSON without blanks. The
+first line, the head, has the job's whole state. The others are messages in the order in which they
+were taken. Each is written by a single write before its message is answered, so that the end of the
+process, by kill -9 as well, loses nothing. There is no fsync: it would guard against a crash of the
+*machine*, and cost milliseconds in every answer.
 """
 
 import json
@@ -26,7 +26,7 @@ _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 class DamagedJournalError(ValueError):
-    """The head of a journal cannot be read."""
+    """Raised when the head of a journal cannot be read."""
 
 
 @dataclass
@@ -34,12 +34,12 @@ class Contents:
     """The readable content of a journal.
 
     Attributes:
-        head: the state that the messages start from.
-        head_length: bytes of its line.
-        entries: the messages, as far as they are whole.
+        head: the job's state before the messages.
+        head_length: bytes of the head's line.
+        entries: the messages, as far as they can be read.
         length: bytes of the file up to there.
-        damage: what is wrong with the rest, "" if there is none; a line that the end of the process
-            cut off is not damage: nobody was answered.
+        damage: what is wrong with the rest; "" if nothing is. A last line that is incomplete is not
+            damage, because its message was not answered.
     """
 
     head: dict[str, Any]
@@ -50,23 +50,27 @@ class Contents:
 
 
 def encode(entry: Any) -> bytes:
-    """Return `entry` as a line."""
+    """Return an entry as a line of the journal."""
     text = _encode(entry).encode()
     return b"%08x %s\n" % (zlib.crc32(text), text)
 
 
 def decode(line: bytes) -> Any:
-    """Return what `encode` was given. Raises ValueError where the line is not whole."""
+    """Return the entry that a line of the journal holds.
+
+    Raises:
+        ValueError: the line is incomplete or damaged.
+    """
     if line[-1:] != b"\n" or line[8:9] != b" " or int(line[:8], 16) != zlib.crc32(line[9:-1]):
         raise ValueError("not a whole line")
     return json.loads(line[9:-1])
 
 
 def read(path: Path) -> Contents:
-    """Read a journal as far as it is whole.
+    """Read a journal as far as it is intact.
 
     Raises:
-        DamagedJournalError: not even its head is.
+        DamagedJournalError: its head cannot be read.
         OSError: the file cannot be read.
     """
     lines = path.read_bytes().splitlines(keepends=True)
@@ -89,12 +93,12 @@ def read(path: Path) -> Contents:
 
 
 class Journal:
-    """Writes the journal of one job. Not safe for several threads: the job's lock is held.
+    """Writes the journal of one job; not thread-safe, because the job holds its lock.
 
     Args:
-        path: its file.
+        path: the journal's file.
         head: returns the job's state; called when the file is begun anew.
-        limit: bytes at which that is done.
+        limit: size in bytes at which it is.
     """
 
     def __init__(self, path: Path, head: Callable[[], dict[str, Any]], limit: int = config.JOURNAL_BYTES) -> None:
@@ -105,7 +109,11 @@ class Journal:
         self._broken, self._retry_at = False, 0.0
 
     def begin(self) -> None:
-        """Write the head into a new file, which takes the old one's place. Raises OSError where it cannot."""
+        """Write the head to a new file, which replaces the old one.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
         line = encode(self._head())
         beside = self.path.with_name(self.path.name + ".new")
         file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
@@ -119,7 +127,11 @@ class Journal:
         self._take(file, len(line), len(line))
 
     def resume(self, contents: Contents) -> None:
-        """Go on behind what could be read of the file that is there. Raises OSError where it cannot."""
+        """Continue the existing file after the part that could be read.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
         file = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         try:
             os.ftruncate(file, contents.length)
@@ -129,10 +141,10 @@ class Journal:
         self._take(file, contents.length, contents.head_length)
 
     def append(self, entry: Entry) -> None:
-        """Write one message that the job's state has taken in already.
+        """Write a message whose effect is already in the job's state.
 
-        A disk that is full does not stop the training: the error is logged, and from time to time
-        the whole state is tried to be written anew, so that nothing is missing once there is room
+        A full disk does not stop the training: the error is logged, and from time to time the
+        journal tries to write the whole state anew, so that nothing is missing once there is space
         again.
         """
         if self._file is None:
@@ -153,7 +165,7 @@ class Journal:
             logger.error("cannot write the journal %s: %s; a restart now would lose the job", self.path, error.strerror)
 
     def close(self, delete: bool = False) -> None:
-        """Stop writing; `delete` the file as well, where nobody will need it."""
+        """Stop writing, and delete the file if it is no longer needed."""
         if self._file is not None:
             os.close(self._file)
             self._file = None

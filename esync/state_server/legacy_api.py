@@ -1,8 +1,8 @@
-"""Handlers of the published calls: GET /, POST /init/, /apply/ and /reset/.
+"""Handlers of the published API: GET /, POST /init/, /apply/ and /reset/.
 
-Fields and answers are those of the public ESync code. The calls mean the job `default`. Fields
-beyond the published ones are optional: `slowest_iterations` and `run` with /init/, the round `t`
-with /apply/, `rejoin` and `members` with /reset/.
+Fields and answers are those of the public ESync code. The calls concern the job `default`. Further
+fields are optional: `slowest_iterations` and `run` in /init/, the round `t` in /apply/, `rejoin`
+and `members` in /reset/.
 """
 
 import re

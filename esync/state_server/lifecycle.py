@@ -1,7 +1,7 @@
-"""Tell whether a training is still going on, by a clock that survives restarts.
+"""Whether a training is still going on, by a clock that survives restarts.
 
-A process's monotonic clock is the machine's: another process reads the same one until the machine
-is restarted. Only after that does the wall clock say how much time has passed.
+All processes of a machine read the same monotonic clock until the machine is restarted. Only then
+the wall clock has to tell how much time has passed.
 """
 
 import math
@@ -24,42 +24,49 @@ def _boot() -> str:
 
 
 class PersistentClock:
-    """Seconds that never go back. `monotonic` and `wall` are this process's clocks; tests give their own."""
+    """A clock in seconds that never goes back, even when the server is restarted.
+
+    Its time is that of the machine's monotonic clock plus `offset`.
+    """
 
     def __init__(self, offset: float = 0.0) -> None:
         self.offset = offset
 
     def at(self, monotonic: float) -> float:
-        """Return this clock's time at a moment of the process's monotonic clock."""
+        """Return this clock's time at a time of the process's monotonic clock."""
         return monotonic + self.offset
 
     def now(self) -> float:
-        """Return the time."""
+        """Return the present time."""
         return self.at(time.monotonic())
 
     def mark(self) -> dict[str, Any]:
-        """Return what `resumed` needs, as JSON can hold it."""
+        """Return the clock's state for `resumed`, as JSON."""
         return {"boot": _boot(), "time": self.now(), "wall": time.time(), "offset": self.offset}
 
     @classmethod
     def resumed(cls, mark: dict[str, Any], latest: float = 0.0) -> "PersistentClock":
-        """Return the clock that left this mark; it is `latest` at the least, the last time that it was seen to show."""
+        """Return the clock whose state is `mark`.
+
+        It does not go back behind `latest`, the newest time that it is known to have shown.
+        """
         if mark["boot"] and mark["boot"] == _boot():
             return cls(mark["offset"])
         passed = max(0.0, time.time() - mark["wall"])
         return cls(max(mark["time"] + passed, latest) - time.monotonic())
 
 
-class SignsOfLife:
-    """The signs of life of one job, beside the questions that its coordinator counts itself.
+class LivenessTracker:
+    """Signs of life of one job, apart from the queries, which its coordinator counts.
 
-    Reports and steps are numbered by the process that sends them. A number seen before is a message
-    that came twice. A number that goes back comes from another process: a replacement, or a worker
-    of the next training whose begin is still on its way. The latter must not keep this job alive,
-    so that process counts only once a worker that was here before has told something new.
+    Reports and steps are numbered by the process that sends them. The same number again is a
+    message that came twice. A smaller number comes from another process: a replacement, or a worker
+    of the next training, whose begin is still on its way. The latter must not keep this job alive,
+    so that such a sender counts again only after news from another one, whose numbers have not gone
+    back.
 
     Attributes:
-        heard: the job's time of the newest sign; None before the first.
+        heard: time of the newest sign by the job's clock; None before the first.
     """
 
     def __init__(self) -> None:
@@ -68,12 +75,12 @@ class SignsOfLife:
         self._others: set[str] = set()  # senders whose numbers went back
         self._seconds: dict[str, float] = {}  # sender → what one round or step took, by its newest message
 
-    def sign(self, now: float) -> None:
-        """Take a sign of life that needs no comparison: a worker began this job."""
+    def touch(self, now: float) -> None:
+        """Note a sign of life that needs no comparison: a worker has begun this job."""
         self.heard = now
 
     def report(self, report: Report, now: float) -> None:
-        """Take a worker's account of its rounds."""
+        """Note a worker's report of a round."""
         sender = f"reports of rank {report.rank}"
         rounds = report.round - self._numbers.get(sender, report.round - 1)
         if rounds > 0:  # a report may cover several rounds
@@ -81,20 +88,23 @@ class SignsOfLife:
         self._count(sender, report.round, now)
 
     def steps(self, rank: int, since: int, steps: int, seconds: float, now: float) -> None:
-        """Take a message about so many steps; `since` is how many the worker's process had told before."""
+        """Note a message about a number of steps.
+
+        `since` is the number of steps in the earlier messages of the worker's process.
+        """
         sender = f"steps of rank {rank}"
         self._seconds[sender] = seconds / steps
         self._count(sender, since, now)
 
-    def left(self, now: float, progress: float | None, slowest: float) -> float:
+    def seconds_left(self, now: float, progress: float | None, slowest: float) -> float:
         """Return for how many more seconds the job counts as going on.
 
-        A silence is normal for config.JOB_ALIVE seconds, or for config.JOB_ALIVE_ITERATIONS of what
-        the slowest worker takes for an iteration or for a round, where that is longer.
+        Silence is normal for config.JOB_ALIVE seconds, or for config.JOB_ALIVE_ITERATIONS times the
+        slowest worker's iteration or round, if that is longer.
 
         Args:
-            now: the job's time.
-            progress: when a question last told something new; None before that.
+            now: the time by the job's clock.
+            progress: when a query last had new information; None before that.
             slowest: seconds of the slowest worker's iteration; 0 while unknown.
         """
         heard = max(-math.inf if progress is None else progress, -math.inf if self.heard is None else self.heard)
@@ -114,7 +124,7 @@ class SignsOfLife:
             self._others.clear()
 
     def state(self) -> dict[str, Any]:
-        """Return all of this, as JSON can hold it."""
+        """Return the state for `from_state`, as JSON."""
         return {
             "heard": self.heard,
             "numbers": self._numbers,
@@ -123,8 +133,8 @@ class SignsOfLife:
         }
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any]) -> "SignsOfLife":
-        """Return what `state` was taken from."""
+    def from_state(cls, state: Mapping[str, Any]) -> "LivenessTracker":
+        """Return the signs of life whose state this is."""
         self = cls()
         self.heard, self._numbers, self._others = state["heard"], dict(state["numbers"]), set(state["others"])
         self._seconds = dict(state["seconds"])

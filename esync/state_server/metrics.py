@@ -1,4 +1,4 @@
-"""Figures of a job from the newest report of each worker: who is slowest, and what waiting for it costs."""
+"""Figures of a job from each worker's newest report: who is slowest, and what that costs."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ _MOST = 1e15  # samples per second: more is no measurement
 
 @dataclass(frozen=True, slots=True)
 class WorkerSpeed:
-    """Speed of a worker.
+    """The speed of a worker.
 
     Attributes:
-        seconds: of one iteration; 0 while unknown.
-        speed: samples per second while it computes: what it would reach if it never waited, by its
-            newest report; 0 while unknown.
+        seconds: seconds of one iteration; 0 while unknown.
+        speed: samples per second while it computes, by its newest report. It would reach this
+            throughput if it never waited; 0 while unknown.
     """
 
     seconds: float = 0.0
@@ -23,7 +23,7 @@ class WorkerSpeed:
 
 
 def _per(amount: float, seconds: float) -> float:
-    """Divide, with 0 for what is no rate: a worker may report a round of no time at all."""
+    """Return a rate; 0 if it is none, because a worker may report a round of no duration."""
     rate = amount / seconds if seconds > 0 else 0.0
     return rate if rate < _MOST else 0.0
 
@@ -32,9 +32,9 @@ def pace(capability: float, report: Report | None) -> WorkerSpeed:
     """Return the speed of a worker.
 
     Args:
-        capability: smoothed seconds per iteration as the coordinator knows them; 0 for unknown:
-            then the report tells.
-        report: its newest.
+        capability: smoothed seconds per iteration as the coordinator knows them; 0 if unknown, in
+            which case the report tells.
+        report: its newest report; None before the first.
     """
     if report is None or not report.local_iterations or not report.compute:
         return WorkerSpeed(capability)
@@ -42,13 +42,13 @@ def pace(capability: float, report: Report | None) -> WorkerSpeed:
 
 
 def slowest(paces: Mapping[int, WorkerSpeed]) -> int | None:
-    """Return the rank that takes longest for an iteration; None where nothing is known, or there is only one."""
+    """Return the rank whose iterations take longest; None if unknown or if there is only one."""
     known = [(pace.seconds, -rank) for rank, pace in paces.items() if pace.seconds]
     return -max(known)[1] if len(known) > 1 else None
 
 
 def totals(paces: Mapping[int, WorkerSpeed], reports: Iterable[Report]) -> Totals | None:
-    """Return the figures of all workers that have reported a round; None before the first."""
+    """Return the totals of all workers that have reported a round; None before the first."""
     shown = [report for report in reports if report.seconds > 0]
     if not shown:
         return None
@@ -56,6 +56,7 @@ def totals(paces: Mapping[int, WorkerSpeed], reports: Iterable[Report]) -> Total
     throughput = sum(_per(report.samples, report.seconds) for report in shown)
     evaluated = [report for report in shown if report.accuracy is not None]
     newest = max(evaluated, key=lambda report: (report.accuracy_round or 0, report.round), default=None)
+    of_metric = newest or shown[0]
     return Totals(
         workers=len(shown),
         speed_limit=limit,
@@ -65,4 +66,6 @@ def totals(paces: Mapping[int, WorkerSpeed], reports: Iterable[Report]) -> Total
         lost_exchanging=sum(_per(paces[report.rank].speed * report.exchange, report.seconds) for report in shown),
         accuracy=newest.accuracy if newest else None,
         accuracy_round=newest.accuracy_round if newest else None,
+        metric=of_metric.metric,
+        goal=of_metric.goal,
     )

@@ -1,6 +1,6 @@
-"""Database models of the history: runs, their workers, what each did in each round, and events.
+"""Database models of the history: runs, their workers, their rounds, and events.
 
-Written by `history`, in batches, and never read for a decision. Moments are seconds since 1970,
+`history` writes them in batches. No decision depends on them. Times are seconds since 1970,
 durations seconds.
 """
 
@@ -21,10 +21,12 @@ class Run(models.Model):
     num_workers = models.IntegerField()
     epsilon = models.FloatField(null=True)
     slowest_iterations = models.IntegerField()
+    metric = models.CharField(max_length=60, default="accuracy")  # that the accuracies of its rounds are values of
+    goal = models.CharField(max_length=3, default="max")  # or min
 
 
 class Worker(models.Model):
-    """A rank of a run: where it runs, as its newest report says."""
+    """A rank of a run, with the device and host in its newest report."""
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="workers")
     rank = models.IntegerField()
@@ -40,7 +42,7 @@ class Worker(models.Model):
 
 
 class Round(models.Model):
-    """What one worker did in one round: a report."""
+    """A worker's report of one round."""
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="rounds")
     rank = models.IntegerField()
@@ -60,13 +62,13 @@ class Round(models.Model):
     accuracy_round = models.IntegerField(null=True)
 
     class Meta:
-        """A report that comes twice is one report."""
+        """One row per worker and round, even if a report comes twice."""
 
         constraints: ClassVar = [models.UniqueConstraint(fields=["run", "rank", "round"], name="one_report_per_round")]
 
 
 class Event(models.Model):
-    """Something worth telling: a begin, an end, a restart, a replacement, another slowest worker."""
+    """An event such as a begin, an end, a restart, a replacement, or another slowest worker."""
 
     run = models.ForeignKey(Run, models.CASCADE, related_name="events")
     at = models.FloatField()

@@ -1,4 +1,4 @@
-"""OpenAPI description of the JSON API, made from the table of calls and the classes of their bodies."""
+"""OpenAPI description of the JSON API, made from the table of calls and their schemas."""
 
 import json
 from functools import cache
@@ -9,32 +9,41 @@ from pydantic.json_schema import models_json_schema
 from .. import config
 from ..version import __version__
 from . import schema
-from .api import MOST_AFTER, RUN
+from .api import MOST_AFTER, MOST_RUNS, RUN
 from .operation import Operation
 from .registry import NAME
 
-#: Where the description is served.
+#: Path at which the description is served.
 PATH = "/api/v1/openapi.json"
 _REFUSALS = {
     400: "The request makes no sense; the text names what was expected.",
     401: "The token is missing or wrong.",
     404: "There is no such job.",
-    409: "It does not fit what the job is doing. With Retry-After: not yet.",
+    409: "The request does not fit the job's state. With Retry-After: it may later.",
     413: "The body is too large.",
     503: "The database of the history cannot be reached.",
 }
 _NAME = {"type": "string", "pattern": f"^{NAME.pattern}$"}
 _OPTIONS = {
-    "after": ("only what came after the row of this id", {"type": "integer", "minimum": 0, "maximum": MOST_AFTER}),
-    "limit": ("rows of the answer at most", {"type": "integer", "minimum": 1, "maximum": config.HISTORY_PAGE}),
+    "after": ("only rows after the one of this id", {"type": "integer", "minimum": 0, "maximum": MOST_AFTER}),
+    "limit": ("largest number of rows", {"type": "integer", "minimum": 1, "maximum": config.HISTORY_PAGE}),
     "newest": (
-        "so many of those that came last, instead; 0: no",
+        "number of the newest rows to return instead of a page; 0: return a page",
         {"type": "integer", "minimum": 0, "maximum": config.HISTORY_PAGE},
     ),
-    "points": ("of a curve at most", {"type": "integer", "minimum": 2, "maximum": config.HISTORY_PAGE}),
-    "run": ("id of a run; without it the newest", {"type": "string", "pattern": f"^{RUN.pattern}$"}),
+    "points": (
+        "largest number of points of a curve",
+        {"type": "integer", "minimum": 2, "maximum": config.HISTORY_PAGE},
+    ),
+    "run": ("id of a run; the newest run without it", {"type": "string", "pattern": f"^{RUN.pattern}$"}),
+    "runs": (
+        f"ids of runs, separated by commas; at most {MOST_RUNS}",
+        {"type": "string", "pattern": f"^{RUN.pattern}(,{RUN.pattern}){{0,{MOST_RUNS - 1}}}$"},
+    ),
     "job": ("only runs of this job", _NAME),
 }
+#: Names of options without which a call means nothing.
+_REQUIRED = {"runs"}
 _JOB = {
     "name": "job",
     "in": "path",
@@ -46,8 +55,9 @@ _JOB = {
 
 @cache
 def description(operations: tuple[Operation, ...]) -> bytes:
-    """Return the description of these calls as JSON."""
-    models = {model for operation in operations for model in (operation.body, operation.answer) if model is not None}
+    """Return the description of these calls, as JSON."""
+    named = {model for operation in operations for model in (operation.body, operation.answer)}
+    models = {model for model in named if model is not None and not isinstance(model, str)}
     models.add(schema.Problem)
     modes = [(model, "validation") for model in sorted(models, key=lambda model: model.__name__)]
     _, definitions = models_json_schema(modes, ref_template="#/components/schemas/{model}")  # type: ignore[arg-type]
@@ -75,7 +85,9 @@ def description(operations: tuple[Operation, ...]) -> bytes:
 
 def _operation(operation: Operation) -> dict[str, Any]:
     success: dict[str, Any] = {"description": "Done."}
-    if operation.answer is not None:
+    if isinstance(operation.answer, str):
+        success["content"] = {operation.answer: {"schema": {"type": "string"}}}
+    elif operation.answer is not None:
         success["content"] = _content(operation.answer.__name__)
     elif operation.path == PATH:
         success["content"] = {"application/json": {"schema": {"type": "object"}}}
@@ -93,7 +105,8 @@ def _operation(operation: Operation) -> dict[str, Any]:
     parameters: list[dict[str, Any]] = [_JOB] if "{job}" in operation.path else []
     for name in operation.options:
         meaning, kind = _OPTIONS[name]
-        parameters.append({"name": name, "in": "query", "description": meaning, "schema": kind})
+        needed = {"required": True} if name in _REQUIRED else {}
+        parameters.append({"name": name, "in": "query", **needed, "description": meaning, "schema": kind})
     if parameters:
         described["parameters"] = parameters
     if operation.body is not None:

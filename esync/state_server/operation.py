@@ -20,29 +20,30 @@ class Operation:
     """An API call.
 
     Attributes:
-        method: of HTTP.
-        path: with {job} where a job's name stands.
-        handler: answers it.
-        body: what is sent, if anything.
-        answer: what comes back with status 200.
+        method: the HTTP method.
+        path: the path, with {job} in the place of a job's name.
+        handler: returns the answer.
+        body: schema of the request's body; None without one.
+        answer: schema of the answer with status 200, or the media type of one that is not JSON;
+            None without one.
         refusals: statuses, beside 400 and 401, with which it may be refused.
-        options: names behind the question mark.
-        database: it reads the database, and so may take its time.
-        public: it tells nothing about jobs, and needs no token.
+        options: names of the query parameters.
+        database: whether it reads the database, and so may take some time.
+        public: whether it needs no token, because it tells nothing about jobs.
     """
 
     method: str
     path: str
     handler: Callable[[Service, Call], Response]
     body: type[BaseModel] | None = None
-    answer: type[BaseModel] | None = None
+    answer: type[BaseModel] | str | None = None
     refusals: tuple[int, ...] = ()
     options: tuple[str, ...] = ()
     database: bool = False
     public: bool = False
 
     def run(self, service: Service, call: Call) -> Response:
-        """Answer a request, whatever happens."""
+        """Return the answer to a request; no exception leaves this method."""
         try:
             return self.handler(service, call)
         except RefusedError as reason:

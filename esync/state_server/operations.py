@@ -1,4 +1,4 @@
-"""Table of API calls, for the web server and for the OpenAPI description."""
+"""The table of API calls, for the web server and for the OpenAPI description."""
 
 from . import api, legacy_api, openapi, schema, static
 from .operation import Operation
@@ -11,7 +11,7 @@ _JOBS = PREFIX + "jobs/"
 
 
 def _describe(service: Service, call: Call) -> Response:
-    """Describe the API."""
+    """Describe the API (this document)."""
     return Response(200, openapi.description(API))
 
 
@@ -38,6 +38,7 @@ API = (
     Operation("GET", _JOBS + "{job}/curves", api.curves, None, schema.Curves, (404, 503), _CURVES, database=True),
     Operation("GET", _JOBS + "{job}/events", api.events, None, schema.Events, (404, 503), options=_PAGE, database=True),
     Operation("GET", PREFIX + "runs", api.runs, None, schema.Runs, (503,), ("job", "limit"), database=True),
+    Operation("GET", PREFIX + "report", api.report_page, None, api.PAGE, (404, 503), ("runs",), database=True),
     Operation("GET", openapi.PATH, _describe),
 )
 
@@ -58,9 +59,11 @@ for _operation in PUBLISHED + API + PAGES:
 
 
 def find(path: str, accept: bytes = b"") -> tuple[Methods, str] | None:
-    """Return the calls of a path by method, and the job that it names; None for an unknown path.
+    """Return the calls of a path by method, and the job that it names.
 
-    A browser that opens / is sent to the dashboard: `accept` is the header of that name.
+    Returns None for an unknown path.
+
+    A browser that opens / is sent to the dashboard; `accept` is the header Accept.
     """
     if path == "/" and static.wants_page(accept):
         path = static.HOME.rstrip("/")

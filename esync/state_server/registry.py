@@ -1,4 +1,4 @@
-"""Registry of jobs by name; they survive the server's end in the journals of its state folder."""
+"""Registry of jobs by name; their journals in the state folder survive the server's end."""
 
 import logging
 import re
@@ -21,21 +21,25 @@ SUFFIX = ".journal"
 
 
 def check_name(name: str) -> str:
-    """Return a job's name, which is a file's name, too. Raises `InvalidError`."""
+    """Return a job's name, which is also that of a file.
+
+    Raises:
+        InvalidError: a job cannot have that name.
+    """
     if not NAME.fullmatch(name):
         raise InvalidError(
-            f"{name[:80]!r} is no name of a job: up to 64 letters, digits, dots, hyphens and underscores, the first "
+            f"{name[:80]!r} is not a name of a job: up to 64 letters, digits, dots, hyphens and underscores, the first "
             "one a letter or digit"
         )
     return name
 
 
 class JobRegistry:
-    """All jobs of a state server; methods may be called by several threads.
+    """All jobs of a state server; its methods may be called by several threads.
 
     Args:
-        folder: of the journals; None keeps none (tests).
-        history: gets what is worth keeping; None keeps nothing.
+        folder: folder of the journals; None keeps none (for tests).
+        history: records rounds and events; None records nothing.
     """
 
     def __init__(self, folder: Path | None = None, history: History | None = None) -> None:
@@ -44,7 +48,11 @@ class JobRegistry:
         self._lock = RLock()
 
     def restore(self) -> None:
-        """Take up the jobs whose journals are in the folder. Raises OSError where it cannot be read or written."""
+        """Restore the jobs whose journals are in the folder.
+
+        Raises:
+            OSError: the folder cannot be read or written.
+        """
         if self._folder is None:
             return
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -73,10 +81,12 @@ class JobRegistry:
         run: str = "",
         watching: OnlinePolicySettings | None = None,
     ) -> Job:
-        """Begin a training under this name, unless another one is going on there; see `Coordinator` for the arguments.
+        """Begin a training under this name, unless another one is going on there.
 
-        `watching`: look for stragglers.
-        A repeated call of the same run (its answer may have been lost) changes nothing.
+        See `Coordinator` for `num_workers`, `epsilon` and `slowest_iterations`. `watching` says how
+        to look for stragglers; with None nobody does.
+
+        A repeated call of the same run, whose answer may have been lost, changes nothing.
 
         Raises:
             InvalidError: an argument is out of range.
@@ -115,14 +125,22 @@ class JobRegistry:
             return job
 
     def find(self, name: str) -> Job | None:
-        """Return a job, or None. Raises `InvalidError` where that can be no job's name."""
+        """Return a job, or None if there is none of that name.
+
+        Raises:
+            InvalidError: a job cannot have that name.
+        """
         job = self._jobs.get(name)
         if job is None:
             check_name(name)
         return job
 
     def get(self, name: str) -> Job:
-        """Return a job. Raises `ConflictError`, with a time to try again, before it is begun."""
+        """Return a job.
+
+        Raises:
+            ConflictError: it has not begun yet; the error says when to try again.
+        """
         return self._jobs.get(name) or must_exist(self.find(name), name)
 
     def all(self) -> list[Job]:
@@ -145,7 +163,7 @@ class JobRegistry:
                 job.close()
 
     def _make_room(self) -> None:
-        """Have room for one more job, at the cost of the one that ended first."""
+        """Make room for one more job, by forgetting the one that ended first if necessary."""
         self.sweep()
         if len(self._jobs) < config.MAX_JOBS:
             return

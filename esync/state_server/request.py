@@ -1,6 +1,6 @@
 """Requests as their handlers see them, and the fields of forms.
 
-Text becomes numbers here; whether they make sense, the coordinator checks.
+Text is turned into numbers here. The coordinator checks whether they make sense.
 """
 
 import re
@@ -18,11 +18,11 @@ class Call:
     """A request that has been read.
 
     Attributes:
-        arrived: seconds of this process's monotonic clock.
-        body: at most config.STATE_SERVER_MAX_BODY bytes.
-        headers: by lower-case names.
-        job: the name in the path; "" where the path has none.
-        query: what stands behind the question mark.
+        arrived: when it arrived, in seconds of this process's monotonic clock.
+        body: its body, at most config.STATE_SERVER_MAX_BODY bytes.
+        headers: its headers, by lower-case names.
+        job: the job's name in the path; "" if the path has none.
+        query: the query string, without the question mark.
     """
 
     arrived: float
@@ -32,16 +32,20 @@ class Call:
     query: str = ""
 
     def header(self, name: bytes) -> str:
-        """Return a header's text, or ""."""
+        """Return the text of a header, or "" if it is missing."""
         return self.headers.get(name, b"").decode("latin-1")
 
     @property
     def content_type(self) -> str:
-        """The kind of body, without parameters, in lower case."""
+        """The media type of the body in lower case, without parameters."""
         return self.header(b"content-type").partition(";")[0].strip().lower()
 
     def option(self, name: str, default: int, least: int, most: int) -> int:
-        """Return a whole number behind the question mark. Raises `InvalidError` where it is none, or out of range."""
+        """Return an integer from the query string.
+
+        Raises:
+            InvalidError: it is not an integer, or out of range.
+        """
         text = self.text_option(name)
         if not text:
             return default
@@ -50,11 +54,11 @@ class Call:
         return int(text)
 
     def text_option(self, name: str) -> str:
-        """Return a text behind the question mark, or ""."""
+        """Return a text from the query string, or "" if it is missing."""
         try:
             return dict(parse_qsl(self.query, max_num_fields=50)).get(name, "")
         except ValueError as error:
-            raise InvalidError(f"what stands behind the question mark cannot be read: {error}") from None
+            raise InvalidError(f"the query string cannot be read: {error}") from None
 
 
 FORM = "application/x-www-form-urlencoded"
@@ -63,10 +67,10 @@ _TEXT = re.compile(r"[ -~]*")
 
 
 class FormFields:
-    """Fields of a form-encoded POST.
+    """The fields of a form-encoded POST.
 
-    Each reader raises `InvalidError` naming the field where it is malformed, or missing and without
-    default.
+    Each method raises `InvalidError`, which names the field, if the field is malformed, or missing
+    and without a default.
     """
 
     def __init__(self, call: Call) -> None:
@@ -81,7 +85,7 @@ class FormFields:
             raise InvalidError("a field was given twice")
 
     def whole(self, name: str, default: int | None = None) -> int:
-        """Return a whole number, 0 or more, of at most nine digits."""
+        """Return an integer, 0 or more, of at most nine digits."""
         if name not in self._values and default is not None:
             return default
         text = self._given(name)
@@ -90,11 +94,11 @@ class FormFields:
         return int(text)
 
     def whole_if_given(self, name: str) -> int | None:
-        """Return a whole number, or None if the field is missing."""
+        """Return an integer, or None if the field is missing."""
         return self.whole(name) if name in self._values else None
 
     def number(self, name: str, default: float | None = None) -> float:
-        """Return a number (NaN and infinities included)."""
+        """Return a number, which may be NaN or infinite."""
         if name not in self._values and default is not None:
             return default
         text = self._given(name)
@@ -104,7 +108,7 @@ class FormFields:
             raise InvalidError(f"{name} must be a number, not {text[:40]!r}") from None
 
     def text(self, name: str, default: str, most: int = 64) -> str:
-        """Return a text of at most that many printable ASCII characters."""
+        """Return a text of at most `most` printable ASCII characters."""
         text = self._values.get(name, default)
         if len(text) > most or not _TEXT.fullmatch(text):
             raise InvalidError(f"{name} must be at most {most} printable ASCII characters, not {text[:80]!r}")

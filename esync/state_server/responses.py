@@ -1,4 +1,4 @@
-"""Answers in JSON, errors included: {"error": "what was expected"}."""
+"""Answers in JSON, including errors: {"error": "what was expected"}."""
 
 import json
 import logging
@@ -12,7 +12,7 @@ from .. import config
 from ..coordination.coordinator import ConflictError, RefusedError
 from ..runtime.output import RateLimit, printable
 
-#: With every JSON answer: it is data, nobody's page, and as old as it is.
+#: Headers of every JSON answer: browsers must neither cache it nor show it as a page.
 JSON_HEADERS = (
     ("Content-Type", "application/json"),
     ("Cache-Control", "no-store"),
@@ -21,20 +21,20 @@ JSON_HEADERS = (
 
 
 class NotFoundError(RefusedError):
-    """There is no such job."""
+    """Raised when there is no such job."""
 
 
 class UnavailableError(RefusedError):
-    """Not now: the database is away, or the disk is full."""
+    """Raised when a call cannot be answered now: the database is away, or the disk is full."""
 
 
 class TooLargeError(RefusedError):
-    """The body is larger than any honest request."""
+    """Raised when a body is larger than that of any genuine request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Status, body, the headers of this answer, and those that all answers of its kind have."""
+    """Status, body, the headers of this answer, and those of all answers of its kind."""
 
     status: int = 200
     body: bytes = b""
@@ -49,14 +49,17 @@ EMPTY = Response()
 
 
 class AtMost(logging.Filter):
-    """Lets `lines` through in every `seconds`: a worker that errs may do so a hundred times a second."""
+    """A log filter that lets `lines` lines through in every `seconds`.
+
+    A faulty worker may cause a line a hundred times a second.
+    """
 
     def __init__(self, lines: int, seconds: float) -> None:
         super().__init__()
         self._limit = RateLimit(lines, seconds)
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Tell whether the line is to be written."""
+        """Return whether the line is to be written."""
         left_out = self._limit.admit(record.created)
         if left_out:
             record.msg = f"{record.getMessage()} (and {left_out} lines before, not shown)"
@@ -69,12 +72,12 @@ logger.addFilter(AtMost(lines=20, seconds=config.ANNOUNCE_AFTER))
 
 
 def data(content: dict[str, Any]) -> Response:
-    """Return `content` as JSON."""
+    """Return an answer with this content as JSON."""
     return Response(200, _encode(content).encode())
 
 
 def model(content: BaseModel) -> Response:
-    """Return `content` as JSON."""
+    """Return an answer with this model as JSON."""
     return Response(200, content.model_dump_json().encode())
 
 
@@ -85,7 +88,11 @@ def error(status: int, message: str, *headers: tuple[str, str]) -> Response:
 
 
 def refused(reason: RefusedError) -> Response:
-    """Return 400, or 409 where the request did not fit the job's state; with Retry-After where trying again helps."""
+    """Return the answer to a refused request.
+
+    Its status is 400, unless the error's class has another one: 409 if the request did not fit the
+    job's state, 404, 413 or 503. It has Retry-After where trying again helps.
+    """
     if isinstance(reason, NotFoundError):
         return error(404, str(reason))
     if isinstance(reason, TooLargeError):
@@ -100,22 +107,25 @@ def refused(reason: RefusedError) -> Response:
 
 
 def too_large() -> Response:
-    """Return 413."""
+    """Return the answer to a body that is too large, with status 413."""
     return refused(TooLargeError(f"the body is larger than {config.STATE_SERVER_MAX_BODY} bytes"))
 
 
 def wrong_method(path: str, allowed: str) -> Response:
-    """Return 405."""
+    """Return the answer to a method that a path does not have, with status 405."""
     return error(405, f"{path[:80]} takes {allowed} only", ("Allow", allowed))
 
 
 def not_found(path: str) -> Response:
-    """Answer an unknown path."""
+    """Return the answer to an unknown path, with status 404."""
     return error(
         404, f"no such path: {path[:80]!r}; there are /, /init/, /apply/, /reset/ and what /api/v1/openapi.json lists"
     )
 
 
 def failed() -> Response:
-    """Answer an unexpected exception, which has been logged with its traceback, without telling details."""
+    """Return the answer to a request that raised an unexpected exception, with status 500.
+
+    The exception has been logged with its traceback; the answer tells no details.
+    """
     return error(500, "the state server failed on this request; its log tells why")

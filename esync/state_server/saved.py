@@ -1,7 +1,7 @@
-"""What a journal's head has to look like before a job is made from it.
+"""Schema of a journal's head, checked before a job is made from it.
 
-Its checksum says that it is what was written, not by which program: another version, or somebody
-with an editor, may have written it.
+Its checksum shows that it is intact, not who wrote it: that may have been another version of this
+program, or somebody with an editor.
 """
 
 from typing import Annotated, Any
@@ -16,13 +16,13 @@ Moment = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Saved(BaseModel):
-    """A saved part of a job; what other versions have added is theirs."""
+    """A saved part of a job; fields that other versions have added are ignored."""
 
     model_config = ConfigDict(strict=True, extra="ignore")
 
 
 class Mark(Saved):
-    """See `lifecycle.PersistentClock.mark`."""
+    """State of a clock; see `lifecycle.PersistentClock.mark`."""
 
     boot: str
     time: Moment
@@ -31,7 +31,7 @@ class Mark(Saved):
 
 
 class SavedRecord(Saved):
-    """See `records.Record`."""
+    """Record of a worker; see `records.Record`."""
 
     rank: Rank
     round: int = 1
@@ -49,7 +49,7 @@ class SavedRecord(Saved):
 
 
 class SavedCoordinator(Saved):
-    """See `Coordinator.state`."""
+    """State of a coordinator; see `Coordinator.state`."""
 
     num_workers: Workers
     epsilon: float | None
@@ -62,7 +62,7 @@ class SavedCoordinator(Saved):
 
 
 class Head(Saved):
-    """See `Job._head`."""
+    """Head of a journal; see `Job._head`."""
 
     job: str
     run: str
@@ -78,15 +78,15 @@ class Head(Saved):
     round: Annotated[int, Field(ge=1)]
 
 
-def checked(head: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return a journal's head.
+def check_head(head: dict[str, Any], name: str) -> dict[str, Any]:
+    """Return a journal's head if it is valid.
 
     Args:
-        head: of the journal.
-        name: of the job whose journal it is.
+        head: the journal's head.
+        name: name of the job whose journal it is.
 
     Raises:
-        DamagedJournalError: it is no job's, or another one's; the text names what is wrong.
+        DamagedJournalError: it is not a job's, or another job's; the message says what is wrong.
     """
     try:
         known = Head.model_validate(head)
@@ -101,5 +101,5 @@ def checked(head: dict[str, Any], name: str) -> dict[str, Any]:
     if ranks != list(range(workers)) or len(known.heard) != workers:
         raise DamagedJournalError(f"its head is not that of {workers} workers")
     if any(one.rank >= workers for one in known.reports) or any(one >= workers for one in known.coordinator.absent):
-        raise DamagedJournalError("its head names ranks that the job has not")
+        raise DamagedJournalError("its head names ranks that the job does not have")
     return head

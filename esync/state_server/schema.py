@@ -1,6 +1,6 @@
-"""The bodies of the JSON API, checked on arrival; the OpenAPI description is made from these classes, too.
+"""Bodies of the JSON API, checked on arrival and described by OpenAPI.
 
-Durations are seconds; moments are seconds since 1970 by the state server's clock.
+Durations are in seconds, times in seconds since 1970 by the state server's clock.
 """
 
 from typing import Annotated, Any, Literal
@@ -9,10 +9,12 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from .. import config
 from ..coordination.client import from_text
+from ..runtime.metric import ACCURACY, Goal, Metric
+from ..runtime.output import LABEL_LENGTH
 
 
 def _whole(value: Any) -> Any:
-    """JSON knows one kind of number: 3.0 is the whole number 3."""
+    """Return 3.0 as the integer 3, because JSON has only one kind of number."""
     return int(value) if type(value) is float and value.is_integer() else value
 
 
@@ -25,7 +27,7 @@ Large = Annotated[int, Field(ge=0, le=10**15), _WHOLE]  # few enough to be added
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 Duration = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]  # seconds, few enough to be added up
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
-#: What commands a terminal, ends a line or turns the direction of reading has no place in a name.
+#: Names must not have characters that control a terminal, end a line or change the text direction.
 _PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$"
 Text = Annotated[str, Field(max_length=200, pattern=_PRINTABLE)]
 State = Literal["waiting for workers", "running", "silent", "ended"]
@@ -33,7 +35,7 @@ WorkerState = Literal["not seen", "computing", "waiting", "exchanging", "dropped
 
 
 class Body(BaseModel):
-    """What a caller sends: nothing but the fields named, and of their types."""
+    """The body of a request; it has no other fields than those named."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -43,39 +45,41 @@ class Watching(Body):
 
     policy: Literal["elastic", "greedy"]
     window: Positive = Field(
-        config.STRAGGLER_WINDOW, le=config.STRAGGLER_WINDOW_MOST, description="steps whose throughput is looked at"
+        config.STRAGGLER_WINDOW, le=config.STRAGGLER_WINDOW_MOST, description="steps over which throughput is measured"
     )
-    stride: Positive = Field(config.STRAGGLER_STRIDE, description="steps from one look to the next")
-    raise_after: Positive = Field(config.STRAGGLER_RAISE_AFTER, description="slow looks in a row that make a straggler")
-    clear_after: Positive = Field(config.STRAGGLER_CLEAR_AFTER, description="looks in a row after which it is none")
+    stride: Positive = Field(config.STRAGGLER_STRIDE, description="steps between two measurements")
+    raise_after: Positive = Field(
+        config.STRAGGLER_RAISE_AFTER, description="slow measurements in a row that make a straggler"
+    )
+    clear_after: Positive = Field(config.STRAGGLER_CLEAR_AFTER, description="other measurements in a row that end it")
     sigmas: Seconds = Field(config.STRAGGLER_SIGMAS, description="standard deviations below the mean throughput")
     floor: Share = Field(config.STRAGGLER_FLOOR, gt=0, description="share of the mean throughput")
 
 
 class Begin(Body):
-    """Begins a job, or, with the same `run`, finds it begun already."""
+    """Begins a job; with the `run` of a job that has begun, changes nothing."""
 
     num_workers: Workers
     epsilon: Seconds | None = Field(None, description="seconds that guard READY; null: chosen from what is measured")
     slowest_iterations: Positive = config.SLOWEST_ITERATIONS
-    run: str = Field("", max_length=64, pattern=r"^[ -~]*$", description="a text that only this training uses")
-    watching: Watching | None = Field(None, description="look for stragglers; null: nobody tells steps")
+    run: str = Field("", max_length=64, pattern=r"^[ -~]*$", description="text that only this training uses")
+    watching: Watching | None = Field(None, description="how to look for stragglers; null: not at all")
 
 
 class Steps(Body):
-    """How long a worker's newest steps have taken, without waiting for the others."""
+    """The duration of a worker's newest steps, without waits for other workers."""
 
     rank: Rank
-    since: Count = Field(description="steps that this process had told before; 0 in the first message of a process")
-    steps: Positive = Field(description="told with this message")
-    seconds: Duration = Field(description="of these steps together")
+    since: Count = Field(description="steps in earlier messages of this process; 0 in its first message")
+    steps: Positive = Field(description="steps in this message")
+    seconds: Duration = Field(description="duration of these steps together")
 
 
 class Directive(BaseModel):
-    """What the policy wants now, while the schedule says synchronous."""
+    """What the policy against stragglers wants now, while the schedule is synchronous."""
 
-    apart: list[int] = Field(description="ranks that the rounds are not to wait for")
-    asynchronous: bool = Field(description="train asynchronously meanwhile")
+    apart: list[int] = Field(description="ranks that rounds must not wait for")
+    asynchronous: bool = Field(description="whether to train asynchronously meanwhile")
 
 
 class Query(Body):
@@ -83,26 +87,26 @@ class Query(Body):
 
     rank: Rank
     round: Count
-    iteration: Count = Field(description="local iterations done in this round; 0 never gets READY")
+    iteration: Count = Field(description="local iterations done in this round; with 0 a worker is never READY")
     capability: Seconds = Field(description="seconds of the newest iteration, not smoothed; 0 for unknown")
     round_trip: Seconds | None = Field(None, description="seconds that the last query took, as the worker saw it")
 
 
 class Decision(BaseModel):
-    """READY or not."""
+    """Whether the worker is READY to exchange."""
 
     ready: bool
     lease: float = Field(description="seconds for which the caller need not ask again")
 
 
 class Reset(Body):
-    """A worker holds the model of `round` and begins it."""
+    """A worker has the model of `round` and begins that round."""
 
     rank: Rank
     round: Count
     rejoin: bool = Field(False, description="this worker takes the place of one that died")
     members: Annotated[list[Rank], Field(max_length=config.MAX_WORKERS)] | None = Field(
-        None, description="ranks that take part from now on; null: no news"
+        None, description="ranks that take part from now on; null: unchanged"
     )
     present: Annotated[str, Field(pattern=r"^[0-9a-f]+$", max_length=config.MAX_WORKERS // 4)] | None = Field(
         None, description="the same as a hexadecimal number whose bit r is set where rank r takes part, for large jobs"
@@ -115,12 +119,12 @@ class Reset(Body):
         return self
 
     def taking_part(self) -> list[int] | None:
-        """Return the ranks that take part from now on; None: no news."""
+        """Return the ranks that take part from now on; None if that has not changed."""
         return self.members if self.present is None else from_text(self.present)
 
 
 class Report(Body):
-    """What one worker did in one finished round; for people, never for decisions."""
+    """What one worker did in a finished round; shown to people, and never used for decisions."""
 
     rank: Rank
     round: Count
@@ -128,41 +132,54 @@ class Report(Body):
     host: Text
     local_iterations: Count
     samples: Large
-    seconds: Duration = Field(description="of the whole round")
+    seconds: Duration = Field(description="duration of the whole round")
     compute: Duration
     wait: Duration
     exchange: Duration
     bytes_sent: Large
     bytes_received: Large
-    accuracy: Share | None = None
+    accuracy: Annotated[float, Field(allow_inf_nan=False)] | None = Field(
+        None, description="test accuracy, 0 to 1; where another metric is named, its value"
+    )
     accuracy_round: Count | None = Field(None, description="the round whose weights have that accuracy")
+    metric: Annotated[Text, Field(min_length=1, max_length=LABEL_LENGTH)] = Field(
+        ACCURACY, description="what the training's evaluations compute; not the name of another value of a round"
+    )
+    goal: Goal = Field("max", description="whether high or low values of the metric are good")
+
+    @model_validator(mode="after")
+    def _possible(self) -> "Report":
+        metric = Metric(self.metric, self.goal)
+        if self.accuracy is not None and not metric.possible(self.accuracy):
+            raise ValueError(f"{metric.name} is {self.accuracy!r}, expected {metric.expected()}")
+        return self
 
 
 class End(Body):
-    """Ends a job: another one may begin under its name at once."""
+    """Ends a job, so that another one may begin under its name at once."""
 
     reason: Text = "done"
 
 
 class Nothing(BaseModel):
-    """The call has nothing to tell."""
+    """An empty answer."""
 
 
 class Problem(BaseModel):
-    """Why a request was refused."""
+    """The reason why a request was refused."""
 
     error: str
 
 
 class JobSummary(BaseModel):
-    """One job in a list."""
+    """A job in a list."""
 
     name: str
-    id: str = Field(description="of this run; another run under the same name has another one")
+    id: str = Field(description="id of this run, which no other run under the same name has")
     run: str
     state: State
     started: float
-    heard: float | None = Field(description="when a worker last told something new")
+    heard: float | None = Field(description="when a worker last reported something new")
     ended: float | None
     reason: str
     num_workers: int
@@ -175,39 +192,47 @@ class JobSummary(BaseModel):
 
 
 class JobList(BaseModel):
-    """The jobs that this server coordinates, the newest first; whether the database of the history is open yet."""
+    """The jobs that this server coordinates, the newest first.
+
+    `history` says whether the database of the history is available yet.
+    """
 
     jobs: list[JobSummary]
     history: bool
 
 
 class WorkerView(BaseModel):
-    """A worker as it is now."""
+    """The present state of a worker."""
 
     rank: int
     state: WorkerState
     round: int
-    local_iterations: int = Field(description="done in this round")
+    local_iterations: int = Field(description="local iterations done in this round")
     ready: bool
     capability: float = Field(description="seconds of an iteration, smoothed; 0 while unknown")
     epsilon: float = Field(description="seconds that guard READY for this worker")
     heard: float | None
-    seconds_per_iteration: float = Field(description="as the queries tell or, without any, the reports; 0: unknown")
+    seconds_per_iteration: float = Field(description="from the queries or, without any, the reports; 0: unknown")
     speed: float = Field(description="samples per second while it computes; 0 while unknown")
     last_report: Report | None
 
 
 class Totals(BaseModel):
-    """All workers together, each in the last round that it has reported; speeds in samples per second."""
+    """Totals of all workers, each in the last round that it has reported.
 
-    workers: int = Field(description="that have reported")
-    speed_limit: float = Field(description="sum of their speeds: what they would reach if nobody ever waited")
-    throughput: float = Field(description="what they reach")
+    Speeds are in samples per second.
+    """
+
+    workers: int = Field(description="number of workers that have reported")
+    speed_limit: float = Field(description="sum of their speeds: the throughput if nobody ever waited")
+    throughput: float = Field(description="sum of the throughputs that they reach")
     efficiency: float | None = Field(description="throughput ÷ speed_limit")
-    lost_waiting: float = Field(description="what waiting for the slowest costs")
+    lost_waiting: float = Field(description="throughput lost by waiting for the slowest")
     lost_exchanging: float
-    accuracy: float | None = Field(description="the newest")
+    accuracy: float | None = Field(description="the newest accuracy, or value of the metric")
     accuracy_round: int | None
+    metric: str
+    goal: Goal
 
 
 class JobView(JobSummary):
@@ -242,7 +267,10 @@ class CurvePoint(BaseModel):
 
 
 class Curves(BaseModel):
-    """A whole run over time: lists of the same length, values per second of all workers together."""
+    """A whole run over time: lists of the same length.
+
+    Values are sums over all workers, per second.
+    """
 
     started: float
     at: list[float]
@@ -250,10 +278,12 @@ class Curves(BaseModel):
     bytes_sent: list[float]
     bytes_received: list[float]
     accuracy: list[CurvePoint]
+    metric: str = Field(description="what `accuracy` holds values of")
+    goal: Goal
 
 
 class EventRow(BaseModel):
-    """Something worth telling about a job."""
+    """An event of a job, such as a restart or a replacement."""
 
     id: int
     at: float
@@ -271,7 +301,7 @@ class Events(BaseModel):
 
 
 class RunRow(BaseModel):
-    """One run in the history, with its totals."""
+    """A run in the history, with its totals."""
 
     id: str
     job: str
@@ -287,13 +317,15 @@ class RunRow(BaseModel):
     samples: int
     bytes_sent: int
     bytes_received: int
-    compute: float = Field(description="of all workers")
+    compute: float = Field(description="sum over all workers")
     wait: float
     exchange: float
-    best_accuracy: float | None
+    best_accuracy: float | None = Field(description="best accuracy, or value of the metric by its goal")
+    metric: str
+    goal: Goal
 
 
 class Runs(BaseModel):
-    """Runs, the newest first."""
+    """Runs in the history, the newest first."""
 
     runs: list[RunRow]

@@ -1,4 +1,4 @@
-"""Parts of a running state server: its jobs, its history, and its access control."""
+"""The parts of a running state server: its jobs, its history, and its access control."""
 
 import os
 from pathlib import Path
@@ -11,13 +11,13 @@ from .state_folder import StateFolder, StateFolderError
 
 
 class Service:
-    """Parts of a state server, as the handlers of calls get them.
+    """The parts of a state server, which the handlers of calls get.
 
     Args:
         jobs: the jobs.
         history: the history.
         access: decides which requests are let in.
-        folder: the state folder, if there is one.
+        folder: the state folder, which is closed with the service; None if there is none.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class Service:
         self.jobs, self.history, self.access, self.folder = jobs, history, access, folder
 
     def close(self) -> None:
-        """Write what the history still holds, and close the files."""
+        """Write the rest of the history, and close all files."""
         self.jobs.close()
         self.history.stop()
         if self.folder is not None:
@@ -38,14 +38,14 @@ HISTORY_FILE = "history.sqlite3"
 
 
 def start(state_dir: Path, token: str) -> Service:
-    """Restore the jobs in the state folder and start the history.
+    """Restore the jobs in the state folder, and start the history.
 
     Args:
         state_dir: see `state_folder`.
         token: see `AccessControl`.
 
     Raises:
-        ExpectedError: the folder cannot be used, or the database's settings make no sense.
+        ExpectedError: the folder cannot be used, or the database's settings are wrong.
     """
     os.environ["DJANGO_SETTINGS_MODULE"] = "esync.state_server.settings"
     import django
@@ -69,7 +69,10 @@ def start(state_dir: Path, token: str) -> Service:
 
 
 def _choose_database(folder: Path) -> None:
-    """Put the history into the state folder, unless DATABASE_URL names another place; load the driver."""
+    """Put the history into the state folder, unless DATABASE_URL names another place.
+
+    The driver of the database is loaded, too.
+    """
     from django.core.exceptions import ImproperlyConfigured
     from django.db import connections
 

@@ -1,10 +1,11 @@
 """Settings of Django, which is used for the database of the history; `asgi` answers requests.
 
-From the environment:
-ESYNC_ALLOWED_HOSTS  further names (separated by commas) under which this server is reached. Addresses like 10.0.0.5 and
-                     this machine's own name need not be listed.
-DATABASE_URL         the database of the history, for instance postgres://user:password@host/name; without it a SQLite
-                     file in the state folder.
+They are read from the environment:
+ESYNC_ALLOWED_HOSTS  further names (separated by commas) under which this server is reached.
+                     Addresses like 10.0.0.5 and this machine's own name need not be listed.
+DATABASE_URL         the database of the history, for instance
+                     postgres://user:password@host/name; by default a SQLite file in the state
+                     folder.
 ESYNC_STATE_DIR      the state folder.
 """
 
@@ -50,8 +51,8 @@ def _database() -> dict[str, Any]:
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": folder / "history.sqlite3",
         "OPTIONS": {
-            # One writes while others read; a crash of the machine may cost the last batches, never
-            # the file.
+            # One writes while others read. A crash of the machine may cost the last batches, but
+            # never the file.
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,

@@ -9,13 +9,15 @@ from .jobs import Job
 from .metrics import WorkerSpeed
 from .schema import JobSummary, JobView, State, WorkerState, WorkerView
 
-#: A worker that says nothing for longer than so many of the slowest's iterations is shown as
-#: silent.
+#: A worker counts as silent after this many iterations of the slowest worker without news.
 _PATIENCE = 3
 
 
 class CoordinatorSnapshot:
-    """A job's coordinator as it is now, looked at once: with a thousand workers, looking takes its time."""
+    """A snapshot of a job's coordinator, taken only once.
+
+    With a thousand workers it takes some time.
+    """
 
     def __init__(self, job: Job) -> None:
         self.job = job
@@ -49,7 +51,10 @@ def summary(moment: CoordinatorSnapshot) -> dict[str, Any]:
 
 
 def view(job: Job, dropped: int) -> JobView:
-    """Return the job with its workers; `dropped`: entries that the history has lost."""
+    """Return the job with its workers.
+
+    `dropped` is the number of entries that the history has lost.
+    """
     moment = CoordinatorSnapshot(job)
     return JobView(
         **summary(moment),
@@ -61,18 +66,18 @@ def view(job: Job, dropped: int) -> JobView:
 
 
 def summaries(jobs: list[Job]) -> list[JobSummary]:
-    """Return the jobs for a list."""
+    """Return the summaries of several jobs."""
     return [JobSummary(**summary(CoordinatorSnapshot(job))) for job in jobs]
 
 
 def workers(moment: CoordinatorSnapshot) -> list[WorkerView]:
-    """Return the workers by rank."""
+    """Return the workers in the order of their ranks."""
     job, shown, paces = moment.job, moment.coordinator, moment.paces
     now = job.clock.now()
     records = shown["records"]
     absent = job.coordinator.absent
     all_ready = all(record[4] for record in records if record[0] not in absent)
-    # Whoever waits for the slowest says nothing meanwhile.
+    # A worker that waits for the slowest is silent meanwhile.
     patience = max(config.ANNOUNCE_AFTER, _PATIENCE * max(pace.seconds for pace in paces.values()))
     views = []
     for rank, done, capability, _, ready, round in records:
@@ -116,5 +121,5 @@ def _state(job: Job, heard: float | None) -> State:
 
 
 def _moment(job: Job, now: float | None) -> float | None:
-    """Turn the job's time into seconds since 1970."""
+    """Return a time of the job's clock in seconds since 1970."""
     return None if now is None else time.time() - (job.clock.now() - now)

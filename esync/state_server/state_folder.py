@@ -1,8 +1,8 @@
-"""State folder of a server: journals, and the history where that is SQLite.
+"""State folder of a server: the journals, and the history if that is in SQLite.
 
-STATE/jobs/NAME.journal     one per job
+STATE/jobs/NAME.journal     journal of a job
 STATE/history.sqlite3       the history, unless DATABASE_URL names another database
-STATE/lock                  held by the server that uses the folder
+STATE/lock                  locked by the server that uses the folder
 """
 
 import fcntl
@@ -15,11 +15,11 @@ VARIABLE = "ESYNC_STATE_DIR"
 
 
 class StateFolderError(ExpectedError):
-    """The folder cannot be used; the message says why and what to do."""
+    """Raised when the folder cannot be used; the message says why and what to do."""
 
 
 def default(port: int) -> Path:
-    """Return this user's folder for the server on that port."""
+    """Return this user's state folder for the server on that port."""
     base = os.environ.get("XDG_STATE_HOME", "")
     try:
         root = Path(base) if base else Path.home() / ".local" / "state"
@@ -29,10 +29,10 @@ def default(port: int) -> Path:
 
 
 class StateFolder:
-    """A state folder that this process alone uses, until it is closed.
+    """A state folder that only this process uses, until it is closed.
 
     Raises:
-        StateFolderError: it cannot be made or written, or another server uses it.
+        StateFolderError: the folder cannot be made or written, or another server uses it.
     """
 
     def __init__(self, path: Path) -> None:

@@ -1,7 +1,7 @@
-"""Serve the dashboard's files from memory; they hold no data, so they need no token.
+"""Serve the dashboard's files from memory, without a token, since they hold no data.
 
-What they show, they ask the JSON API for, with the token. Nothing is loaded from elsewhere, which
-the Content-Security-Policy also forbids.
+They query the JSON API for what they show, with the token. Nothing is loaded from elsewhere, and
+the Content-Security-Policy forbids it.
 """
 
 import hashlib
@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
+from .. import web
 from .request import Call
 from .responses import Response
 from .service import Service
@@ -46,10 +47,10 @@ class Asset:
 
 @cache
 def assets() -> dict[str, Asset]:
-    """Return the files by path; they are read once."""
+    """Return the files by path; they are read only once."""
     folder = files(__package__) / "dashboard"
     found = {}
-    for place in (folder, folder / "uplot"):
+    for place in (files(web), folder, folder / "uplot"):
         for file in place.iterdir():
             kind = _KINDS.get(file.name.rpartition(".")[2])
             if kind is None or not file.is_file():
@@ -66,7 +67,7 @@ def _asset(body: bytes, kind: str) -> Asset:
 
 
 def show(path: str) -> Callable[[Service, Call], Response]:
-    """Return what answers a request for that file."""
+    """Return a handler that sends that file."""
 
     def handler(service: Service, call: Call) -> Response:
         asset = assets()[path]
@@ -82,5 +83,8 @@ def redirect(service: Service, call: Call) -> Response:
 
 
 def wants_page(headers_accept: bytes) -> bool:
-    """Tell whether somebody who accepts this is a browser that opens a page: programs say */* or nothing."""
+    """Return whether a request with this header Accept comes from a browser that opens a page.
+
+    Programs send */* or nothing.
+    """
     return b"text/html" in headers_accept

@@ -23,12 +23,12 @@ from .connection_limits import ConnectionTable
 
 
 class Protocol(HttpToolsProtocol):
-    """uvicorn's HTTP with a limit on the headers, which it would collect without end.
+    """Uvicorn's HTTP protocol with a limit on the headers, which it would collect without end.
 
     Args:
         connection: the connection; the application calls its `welcome` for every request that is
             let in.
-        named: what uvicorn's own has.
+        named: keyword arguments of uvicorn's protocol.
     """
 
     _header_bytes = 0
@@ -38,12 +38,12 @@ class Protocol(HttpToolsProtocol):
         self._connection = connection
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin."""
+        """Tell the connection that HTTP has begun."""
         super().connection_made(transport)
         self._connection.transport = transport
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Tell the connection that it has ended."""
         self._connection.left()
         super().connection_lost(exc)
 
@@ -54,7 +54,7 @@ class Protocol(HttpToolsProtocol):
         self.scope["state"][WELCOME] = self._connection.welcome
 
     def on_url(self, url: bytes) -> None:
-        """Take a piece of the path."""
+        """Take a part of the path."""
         self._count(len(url))
         super().on_url(url)
 
@@ -64,7 +64,10 @@ class Protocol(HttpToolsProtocol):
         super().on_header(name, value)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP, in JSON like everything else; uvicorn's own answer is plain text."""
+        """Refuse a request that is not HTTP, in JSON like every error.
+
+        Uvicorn's own answer would be plain text.
+        """
         answer = responses.error(400, f"the request could not be read: {msg}")
         length = ("Content-Length", str(len(answer.body)))
         headers = (*answer.common, length, ("Connection", "close"))
@@ -103,7 +106,10 @@ class WebServer(uvicorn.Server):
         self.connections = ConnectionTable(*connection_places(), config.STATE_SERVER_STRANGER_PATIENCE)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to accept: at acceptors of ours, where uvicorn's would take in whoever comes."""
+        """Begin to accept connections, by `ConnectionAcceptor`, which limits them.
+
+        Uvicorn itself would accept everybody.
+        """
         await self.lifespan.startup()
         acceptors: list[Any] = [  # to uvicorn they are asyncio's servers
             ConnectionAcceptor(
@@ -123,14 +129,17 @@ class WebServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """End on a signal without raising it again: it was meant, and has been obeyed."""
+        """End on a signal without raising it again.
+
+        The signal has been obeyed when the server ends.
+        """
         with super().capture_signals():
             yield
             self._captured_signals.clear()
 
 
 def connection_places() -> tuple[int, int]:
-    """Return how many callers and how many strangers this process has files for at the same time."""
+    """Return how many callers and strangers this process has file descriptors for."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return config.STATE_SERVER_CONNECTIONS, config.STATE_SERVER_STRANGERS
@@ -140,7 +149,11 @@ def connection_places() -> tuple[int, int]:
 
 
 def listen(host: str, port: int) -> list[socket.socket]:
-    """Return sockets that listen on all addresses of that name; port 0 takes a free one. Raises OSError."""
+    """Return sockets that listen on all addresses of that name; port 0 takes a free one.
+
+    Raises:
+        OSError: an address cannot be used.
+    """
     found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     sockets: list[socket.socket] = []
     try:
@@ -171,10 +184,10 @@ def _listen(family: int, address: tuple[Any, ...]) -> socket.socket:
 def create(
     running: service.Service, sockets: list[socket.socket], cert: Path | None = None, key: Path | None = None
 ) -> WebServer:
-    """Return the web server.
+    """Return the web server, which is not running yet.
 
     Raises:
-        ExpectedError: certificate and key cannot be used.
+        ExpectedError: the certificate and its key cannot be used.
     """
     tls = {} if cert is None else {"ssl_certfile": str(cert), "ssl_keyfile": str(key) if key else None}
     server = WebServer(StateServerApplication(running), sockets, **tls)
@@ -193,19 +206,19 @@ def serve(
     cert: Path | None = None,
     key: Path | None = None,
 ) -> None:
-    """Listen, say so in a line on standard output, and answer until a signal comes.
+    """Serve until a signal comes; say on standard output, in one line, where.
 
     Args:
         host: address to listen on.
         port: port to listen on; 0 takes a free one.
         token: what callers have to send; see `auth.AccessControl`.
-        state_dir: state folder; None takes the one of this port, with port 0 one that is removed at
-            the end.
+        state_dir: state folder; None takes the one of this port or, with port 0, one that is
+            removed at the end.
         cert: certificate (PEM); None speaks plain HTTP.
-        key: its key (PEM), where that is not in the same file.
+        key: its key (PEM), if that is not in the same file.
 
     Raises:
-        ExpectedError: address, folder, certificate or database cannot be used.
+        ExpectedError: the address, folder, certificate or database cannot be used.
     """
     sys.setswitchinterval(config.STATE_SERVER_SWITCH_INTERVAL)
     raise_file_limit()

@@ -1,8 +1,8 @@
 """Show the status of a state server's jobs in the terminal: `python -m esync.status`.
 
-    python -m esync.status                           the state server on this machine, or the one of ESYNC_STATE_SERVER
-    python -m esync.status --watch cloud2:10010      goes on, until Ctrl-C
-    python -m esync.status --job resnet --json       for programs
+    python -m esync.status                        # the server of ESYNC_STATE_SERVER, or here
+    python -m esync.status --watch cloud2:10010   # go on until Ctrl-C
+    python -m esync.status --job resnet --json    # for programs
 
 MXNet is not needed. Where the state server wants a token, it is read from ESYNC_TOKEN.
 """
@@ -26,7 +26,7 @@ from ..runtime.output import all_printable
 from .client import Client, UnreachableError
 from .view import job_list, job_view
 
-#: Seconds between two looks with --watch.
+#: Seconds between two queries with --watch.
 EVERY = 1.0
 
 
@@ -49,7 +49,7 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """Show the status; return the exit code: 0 done, 1 failed, 2 bad usage."""
+    """Show the status and return the exit code: 0 done, 1 failed, 2 bad usage."""
     options = parse_arguments(words)
     try:
         with Client(options.address) as client:
@@ -74,12 +74,13 @@ def show(client: Client, name: str | None) -> Group:
     """Return the status as it is now.
 
     Raises:
-        ExpectedError: nobody answers, the token is missing, or there is no such job.
+        ExpectedError: no server answers, the token is missing, or there is no such job.
     """
     summaries = all_printable(client.summaries())
     if not summaries and name is None:
         return Group(
-            Text(f"no job yet at {client.address}; start one, for instance"),
+            Text(f"no job yet at {client.address}: no worker has reported; start programs that know it, for instance"),
+            Text(f"    ESYNC_STATE_SERVER={client.address} python train.py …", style="bold"),
             Text(f"    python -m esync.worker -m esync -ip {client.host} -port {client.port} …", style="bold"),
         )
     jobs = all_printable(client.jobs(name))

@@ -1,4 +1,7 @@
-"""Query the JSON API of a state server. A user reads the answers, so failed queries are not repeated."""
+"""Query the JSON API of a state server.
+
+A user reads the answers, so that failed queries are not repeated.
+"""
 
 import contextlib
 from types import TracebackType
@@ -12,17 +15,17 @@ from ..runtime.errors import ExpectedError
 
 
 class UnreachableError(ExpectedError):
-    """No state server answers at that address."""
+    """Raised when no state server answers at that address."""
 
 
 class Client:
-    """One connection to a state server.
+    """A connection to a state server.
 
     Args:
-        address: host:port.
+        address: the server's address, host:port.
 
     Raises:
-        EnvironmentProblemError: that is no address.
+        EnvironmentProblemError: the address is malformed.
     """
 
     def __init__(self, address: str) -> None:
@@ -36,7 +39,9 @@ class Client:
         return found
 
     def jobs(self, name: str | None = None) -> list[dict[str, Any]]:
-        """Return the job of that name with its workers; without a name those that are running, or else the newest one.
+        """Return the job of that name with its workers.
+
+        Without a name, return all jobs that are running or, if none is, the newest.
 
         Raises:
             ExpectedError: there is no job of that name.
@@ -63,7 +68,7 @@ class Client:
                 if isinstance(content, dict):
                     return content
         raise ExpectedError(
-            f"what answers at {self.address} is no state server of this version: status {answer.status} for {path}"
+            f"what answers at {self.address} is not a state server of this version: status {answer.status} for {path}"
         )
 
     def close(self) -> None:

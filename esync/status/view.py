@@ -8,9 +8,10 @@ from rich.console import Group
 from rich.table import Column
 from rich.text import Text
 
+from ..runtime.metric import ACCURACY, Metric
 from ..runtime.terminal import TerminalTable, clock, right
 
-#: Workers that are shown, the slowest ones where there are more.
+#: Largest number of workers shown; if there are more, the slowest ones are.
 ROWS = 40
 BAR = 10  # characters
 PARTS = (("compute", "blue", "█"), ("wait", "yellow", "─"), ("exchange", "green", "▒"))
@@ -18,12 +19,12 @@ STATES = {"computing": "blue", "waiting": "yellow", "exchanging": "green", "sile
 
 
 def job_view(job: dict[str, Any]) -> Group:
-    """One job: a line of figures, its workers, who is the slowest and what that costs."""
+    """Return the view of a job: its figures, its workers, and what the slowest of them costs."""
     return Group(_headline(job), _workers(job), _verdict(job), Text())
 
 
 def job_list(jobs: Sequence[dict[str, Any]]) -> TerminalTable:
-    """Other jobs, a line each."""
+    """Return a table of other jobs, one row each."""
     table = TerminalTable("also here", "state", right("round"), right("workers"), "begun")
     for job in jobs:
         begun = time.strftime("%Y-%m-%d %H:%M", time.localtime(job["started"]))
@@ -44,7 +45,8 @@ def _headline(job: dict[str, Any]) -> Text:
         if totals["efficiency"] is not None:
             words.append(f", {totals['efficiency']:.0%} of the workers' speed")
         if totals["accuracy"] is not None:
-            words.append(f", accuracy {totals['accuracy']:.3f} (round {totals['accuracy_round']})")
+            metric = Metric(totals.get("metric", ACCURACY))  # an older state server does not name it
+            words.append(f", {metric.name} {metric.text(totals['accuracy'])} (round {totals['accuracy_round']})")
     return words
 
 
@@ -86,7 +88,7 @@ def _workers(job: dict[str, Any]) -> TerminalTable:
 
 
 def _bar(report: dict[str, Any] | None) -> Text:
-    """Shares of computing, waiting and exchanging in the last round."""
+    """Return a bar with the shares of computing, waiting and exchanging in the last round."""
     bar, done, until = Text(), 0, 0.0
     for part, style, character in PARTS if report else ():
         until += _share(report, part)

@@ -1,7 +1,9 @@
-"""Find the smallest share of BSP that is as accurate as BSP: `python -m esync.sync_switch search FILE`.
+"""Find the smallest share of BSP that is as accurate as BSP alone.
 
-Every flag of the worker may be given; the trials run with them.
-An interrupted search is resumed when it is started again.
+    python -m esync.sync_switch search FILE
+
+Every flag of the worker may be given; the trials run with them. An interrupted search is resumed
+when it is started again.
 """
 
 import argparse
@@ -35,13 +37,13 @@ def build_parser() -> argparse.ArgumentParser:
     add("--beta", type=float, default=config.SEARCH_BETA, help="accuracy that may be lost (default: %(default)s)")
     add("--repeats", type=arguments.count, default=config.SEARCH_REPEATS, help="runs per share (default: %(default)s)")
     add("--settings", type=arguments.count, default=config.SEARCH_SETTINGS, help="shares tried (default: %(default)s)")
-    add("--first-seed", type=int, default=0, help="of the runs of each share (default: %(default)s)")
-    add("--bsp-accuracy", type=float, help="of a recurring job, where it is known (default: runs of BSP tell)")
+    add("--first-seed", type=int, default=0, help="first seed of each share's runs (default: %(default)s)")
+    add("--bsp-accuracy", type=float, help="accuracy of BSP, if known (default: measured by runs of BSP)")
     return parser
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run the search; return exit code 0 found, 1 failed, 2 bad usage."""
+    """Run the search and return its exit code: 0 found, 1 failed, 2 bad usage."""
     parser = build_parser()
     options, flags = parser.parse_known_args(sys.argv[1:] if words is None else words)
     if not 0 <= options.beta < 1:
@@ -74,7 +76,7 @@ def main(words: list[str] | None = None) -> int:
         print(f"error: {error.filename or options.out}: {error.strerror or error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print(f"interrupted: what has been run is kept in {options.out}; the same command goes on", file=sys.stderr)
+        print(f"interrupted: finished runs are kept in {options.out}; the same command goes on", file=sys.stderr)
         return 1
     print(text)
     return 0

@@ -38,8 +38,8 @@ def as_text(found: Found, core_seconds: float) -> str:
     if found.speedup is not None:
         lines.append(f"Speedup over BSP: {found.speedup:.2f}.")
     if found.cost is not None:
-        paid = f"they have paid after {found.break_even:.0f} runs" if found.break_even is not None else "they never pay"
-        lines.append(f"The trials cost {found.cost:.1f} runs of BSP; {paid} of this job.")
+        paid = f"they pay after {found.break_even:.0f} runs" if found.break_even is not None else "they never pay"
+        lines.append(f"The trials cost {found.cost:.1f} runs of BSP; {paid}.")
     lines.append(f"Processor time of the trials: {core_seconds / 3600:.2f} core-hours.")
     return "\n".join(lines)
 

@@ -1,10 +1,11 @@
-"""The offline timing policy: a binary search for the smallest share of BSP that costs no accuracy.
+"""The offline timing policy: a binary search for the smallest share of BSP that suffices.
 
-Pure decisions; `trials` makes the runs. A reconstruction of the timing policy of Sync-Switch (Li,
-Mangoubi, Xu, Guo, ICDCS 2021): the authors' repository has the measurements of its trials, at 50,
-25, 12.5 and 6.25 %, but not the search itself; the rule of acceptance and how diverged runs count
-were chosen here. Between all ASP, taken to be not good enough, and all BSP, known to be good, half
-of what is left is tried next, and whether it is accepted decides the half that is left then.
+This module only decides; `trials` makes the runs. It reconstructs the timing policy of Sync-Switch
+(Li, Mangoubi, Xu, Guo, ICDCS 2021). The authors' repository has the measurements of their trials,
+at 50, 25, 12.5 and 6.25 %, but not the search itself; the rule of acceptance and the treatment of
+diverged runs were chosen here. The search begins with the interval from ASP alone, which is assumed
+not to be good enough, to BSP alone, which is. It tries the middle of the interval, and goes on with
+the half that the outcome leaves.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,9 +18,9 @@ class TrialOutcome:
     """Result of one trial run.
 
     Attributes:
-        accuracy: of its last evaluation; 0 where it has diverged.
-        seconds: that the training took.
-        diverged: whether its loss became infinite or no number.
+        accuracy: accuracy of its last evaluation; 0 if it has diverged.
+        seconds: seconds that the training took.
+        diverged: whether its loss became infinite or NaN.
     """
 
     accuracy: float
@@ -29,35 +30,35 @@ class TrialOutcome:
 
 @dataclass(frozen=True)
 class Measured:
-    """Runs of one share of BSP."""
+    """The runs of one share of BSP."""
 
     share: float
     outcomes: tuple[TrialOutcome, ...]
 
     @property
     def accuracy(self) -> float:
-        """Return the mean accuracy; diverged runs count with 0."""
+        """Mean accuracy, with 0 for diverged runs."""
         return fmean(each.accuracy for each in self.outcomes)
 
     @property
     def deviation(self) -> float:
-        """Return the standard deviation of the population."""
+        """Standard deviation of the accuracy (of the population)."""
         return pstdev(each.accuracy for each in self.outcomes)
 
     @property
     def seconds(self) -> float:
-        """Mean of the runs that went to their end; of all where none did."""
+        """Mean seconds of the completed runs, or of all runs if none was completed."""
         whole = [each.seconds for each in self.outcomes if not each.diverged]
         return fmean(whole or [each.seconds for each in self.outcomes])
 
     @property
     def spent(self) -> float:
-        """Seconds of all of them together."""
+        """Seconds of all runs together."""
         return sum(each.seconds for each in self.outcomes)
 
     @property
     def diverged(self) -> int:
-        """How many of them have diverged."""
+        """Number of runs that have diverged."""
         return sum(each.diverged for each in self.outcomes)
 
 
@@ -66,11 +67,11 @@ class Found:
     """Result of a search.
 
     Attributes:
-        share: the smallest share that was accepted; 1: stay with BSP.
+        share: the smallest share that was accepted; 1 means to stay with BSP.
         target: accuracy that BSP reaches.
-        beta: by how much less is accepted.
-        tried: in the order of the search.
-        bsp: the runs that the target is the mean of; None where the target was known.
+        beta: loss of accuracy that is accepted.
+        tried: the shares tried, in the order of the search.
+        bsp: the runs of BSP whose mean the target is; None if the target was known.
     """
 
     share: float
@@ -80,38 +81,38 @@ class Found:
     bsp: Measured | None
 
     def accepted(self, measured: Measured) -> bool:
-        """Return whether it is as accurate as BSP, but for beta."""
+        """Return whether a share is as accurate as BSP, except for beta."""
         return accepted(measured, self.target, self.beta)
 
     @property
     def chosen(self) -> Measured | None:
-        """The runs of the share that was found; None where it is BSP and nobody has run that."""
+        """The runs of the share that was found; None if it is BSP, of which there were no runs."""
         return next((each for each in self.tried if each.share == self.share), self.bsp)
 
     @property
     def speedup(self) -> float | None:
-        """BSP's time ÷ that of the share that was found."""
+        """BSP's time ÷ that of the share that was found; None if unknown."""
         if self.bsp is None or self.chosen is None or not self.chosen.seconds:
             return None
         return self.bsp.seconds / self.chosen.seconds
 
     @property
     def cost(self) -> float | None:
-        """Of all trials, in runs of BSP."""
+        """Time of all trials ÷ that of a run of BSP; None if unknown."""
         if self.bsp is None or not self.bsp.seconds:
             return None
         return (sum(each.spent for each in self.tried) + self.bsp.spent) / self.bsp.seconds
 
     @property
     def break_even(self) -> float | None:
-        """How often the job has to recur until the trials have paid; None where they never do."""
+        """How often the job must recur before the trials have paid off; None if they never do."""
         if self.cost is None or self.speedup is None or self.speedup <= 1:
             return None
         return self.cost / (1 - 1 / self.speedup)
 
 
 def accepted(measured: Measured, target: float, beta: float) -> bool:
-    """One-sided: more accurate than BSP is fine."""
+    """Return whether a share is accurate enough; more accurate than BSP is fine."""
     return target - measured.accuracy <= beta
 
 
@@ -121,11 +122,11 @@ def search(
     """Search for the smallest share of BSP that is accepted.
 
     Args:
-        measure: runs one share of BSP as often as is wanted.
-        beta: by how much less accuracy is accepted.
-        settings: how many shares are tried; 4 gives 50, 25, 12.5 and 6.25 % where all are accepted.
-        target: accuracy of BSP; None: runs of BSP tell.
-        quantum: share that a single round of BSP makes up: below that nothing is told apart.
+        measure: runs one share of BSP as often as necessary, and returns the runs.
+        beta: loss of accuracy that is accepted.
+        settings: number of shares to try; 4 gives 50, 25, 12.5 and 6.25 % if all are accepted.
+        target: accuracy of BSP; None measures it by runs of BSP.
+        quantum: share of a single round of BSP, below which shares do not differ.
     """
     bsp = measure(1.0) if target is None else None
     goal = target if bsp is None else bsp.accuracy

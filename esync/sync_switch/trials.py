@@ -1,6 +1,6 @@
 """Trial runs of a search, on real processes or in the simulator; results are kept in a file.
 
-What has been run is not run again, so a search that was interrupted goes on where it was.
+No trial is run twice, so that an interrupted search goes on where it was.
 """
 
 import json
@@ -25,7 +25,7 @@ ENGINES = {"simulate": "esync.simulate", "launch": "esync.launch"}
 
 
 class TrialError(ExpectedError):
-    """A trial has failed, for another reason than that the training diverged."""
+    """Raised when a trial has failed for another reason than diverged training."""
 
 
 @dataclass
@@ -33,16 +33,16 @@ class Trials:
     """Runs of one job with different shares of BSP.
 
     Args:
-        folder: where results and logs are kept.
+        folder: folder of results and logs.
         file: description of the cluster and the training.
-        flags: of the worker, on top of it.
+        flags: flags of the worker that override the description's.
         repeats: runs of each share, with seeds from `seed` on.
         engine: a key of ENGINES.
-        seed: of the first run.
-        say: told before each run.
+        seed: seed of the first run.
+        say: called with a message before each run.
 
     Attributes:
-        core_seconds: of processor time that all trials in the folder have taken.
+        core_seconds: processor time of all trials in the folder, in seconds.
     """
 
     folder: Path
@@ -62,13 +62,13 @@ class Trials:
         """Return all runs of one share.
 
         Raises:
-            TrialError: one of them has failed.
-            OSError: its result cannot be written.
+            TrialError: a run has failed.
+            OSError: a result cannot be written.
         """
         return Measured(share, tuple(self._outcome(share, self.seed + number) for number in range(self.repeats)))
 
     def _agree(self) -> None:
-        """A folder holds the trials of one job only."""
+        """Check that the folder holds trials of this job only."""
         terms = {"engine": self.engine, "flags": list(self.flags), "description": self.file.read_text(encoding="utf-8")}
         place = self.folder / "job.json"
         if place.exists():
@@ -105,7 +105,7 @@ class Trials:
         )
         try:
             output, _ = process.communicate()
-        except BaseException:  # Ctrl-C: the trial's own processes end with it
+        except BaseException:  # Ctrl-C: the trial's own processes end, too
             process.terminate()
             process.wait()
             raise

@@ -1,7 +1,9 @@
-"""The training loop of the worker program, its callbacks, logs and evaluations.
+"""The records of a training program, and the loop of the built-in one.
 
-`loop` trains, `worker_setup` builds trainer, limits and callbacks from the flags, `round_callbacks`
-calls the callbacks after each round, `checkpoint_evaluator` evaluates the checkpoints of a run from
-outside. May import `algorithms`, `arguments`, `checkpoints`, `config`, `coordination`, `data`,
-`exchange`, `membership`, `models`, `runtime`, `trainer` and `version`.
+`run` is `esync.Run`, the records of any program; `loop` trains the built-in worker, which
+`worker_setup` builds from its flags; `round_callbacks` calls the callbacks after each round;
+`evaluation_process` evaluates in the background, `checkpoint_evaluator` from outside;
+`estimator_handler` is for Gluon's Estimator. May import `algorithms`, `arguments`, `checkpoints`,
+`config`, `coordination`, `data`, `exchange`, `gluon`, `membership`, `models`, `runtime`, `trainer`
+and `version`.
 """

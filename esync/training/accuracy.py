@@ -1,27 +1,41 @@
 """Compute the test accuracy of a network."""
 
+import math
+from typing import Any
+
 import numpy as np
 
 from .. import config
-from ..data import as_floats
+from ..data import Dataset, as_floats
 from ..models.networks import resize
 from ..runtime.mxnet_import import mx
+from .batch_norm import reestimate_statistics
 
-#: Images of one forward pass are fewer where they are large, by this many pixels in all.
+#: Largest number of pixels in one forward pass; there are fewer images in it if they are large.
 MOST_PIXELS = config.EVAL_BATCH_SIZE * 28 * 28
 
 
-def spread(images: np.ndarray, labels: np.ndarray, count: int | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return that many of the images and labels, evenly spread; None, or more than there are: all."""
-    if count is None or count >= len(images):
-        return images, labels
-    chosen = np.arange(count) * len(images) // count
-    return images[chosen], labels[chosen]
+def spread(values: np.ndarray, count: int | None) -> np.ndarray:
+    """Return `count` of the images or labels, evenly spread.
+
+    Returns all of them if `count` is None or larger than their number.
+    """
+    if count is None or count >= len(values):
+        return values
+    return values[np.arange(count) * len(values) // count]
 
 
-def accuracy(net: object, images: np.ndarray, labels: np.ndarray, size: int, context: object) -> float:
-    """Return the share of images (uint8) that `net` classifies as their labels say."""
-    batch = max(1, MOST_PIXELS // size**2)
+def accuracy(net: object, images: np.ndarray, labels: np.ndarray, size: int | None, context: object) -> float:
+    """Return the share of images that `net` classifies as their labels say.
+
+    Args:
+        net: the network.
+        images: images as in `data.Dataset`.
+        labels: labels of the images.
+        size: height and width of the network's input; None stands for those of the images.
+        context: the MXNet device.
+    """
+    batch = max(1, MOST_PIXELS // (size**2 if size is not None else math.prod(images.shape[1:][-2:])))
     right = 0
     for start in range(0, len(images), batch):
         inputs = resize(mx.nd.array(as_floats(images[start : start + batch]), ctx=context), size)
@@ -29,3 +43,41 @@ def accuracy(net: object, images: np.ndarray, labels: np.ndarray, size: int, con
         scores = outputs[0] if isinstance(outputs, (list, tuple)) else outputs
         right += int((scores.asnumpy().argmax(axis=1) == labels[start : start + batch]).sum())
     return right / len(images)
+
+
+class AccuracyEvaluator:
+    """Evaluates a network on a data set's test images, as often as it is called.
+
+    Args:
+        net: the network.
+        dataset: the data set.
+        size: height and width of the network's input; None stands for those of the images.
+        context: the MXNet device.
+        test_images: how many of the test images to evaluate; None: all of them.
+        estimated: training images that batch norm's statistics are estimated from before every
+            evaluation; None: they stay.
+    """
+
+    def __init__(
+        self,
+        net: Any,
+        dataset: Dataset,
+        size: int | None,
+        context: Any,
+        test_images: int | None = None,
+        estimated: int | None = None,
+    ) -> None:
+        self._net, self._size, self._context = net, size, context
+        self._all = dataset.test_images, dataset.test_labels
+        self._some = spread(self._all[0], test_images), spread(self._all[1], test_images)
+        self._estimated = None if estimated is None else spread(dataset.train_images, estimated)
+
+    def __call__(self, every_sample: bool = True) -> float:
+        """Return the accuracy of the network as it is now.
+
+        Args:
+            every_sample: evaluate all test images, not only `test_images` of them.
+        """
+        if self._estimated is not None:
+            reestimate_statistics(self._net, self._estimated, self._size, self._context)
+        return accuracy(self._net, *(self._all if every_sample else self._some), self._size, self._context)

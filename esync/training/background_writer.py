@@ -1,4 +1,4 @@
-"""Write files in a thread, so that training does not wait for a slow disk; the queue in memory is bounded."""
+"""Write files in a thread, so that training does not wait for a slow disk."""
 
 import logging
 import threading
@@ -13,16 +13,16 @@ from ..runtime.output import DISK_FULL
 
 log = logging.getLogger(__name__)
 
-#: A path, and what to write there: the content, or a function that makes it from what the file
-#: contains.
+#: A path, and what to write there: the content, or a function that makes it from the present
+#: content.
 _File = tuple[Path, bytes | Callable[[bytes], bytes]]
 
 
 class BackgroundWriter:
-    """Writes files in a thread, in the order in which they are given; each is there as a whole or not at all.
+    """Writes files in a thread, in the order in which they are given, and each as a whole.
 
-    What waits for the disk is kept in memory, up to `config.LOG_BACKLOG` bytes. A call that gives
-    more waits until the disk has caught up, and a warning says so. To be used from one thread.
+    Files that wait for the disk are kept in memory, up to `config.LOG_BACKLOG` bytes. A call beyond
+    that limit waits until the disk has caught up, and a warning says so. Use it from one thread.
 
     Args:
         what: the files, in words, for messages.
@@ -32,7 +32,7 @@ class BackgroundWriter:
         self._what = what
         self._changed = threading.Condition()
         self._waiting: deque[_File] = deque()  # the first one is being written
-        self._bytes = 0  # that those take in memory
+        self._bytes = 0  # that these take in memory
         self._late = False  # whether a warning has said that the disk does not keep up, or is full
         self._closing = False
         self._failure: Exception | None = None
@@ -48,7 +48,9 @@ class BackgroundWriter:
         self._put((path, content))
 
     def update(self, path: Path, change: Callable[[bytes], bytes]) -> None:
-        """Replace the content of a file by what `change` makes of it; does nothing where there is no such file.
+        """Replace the content of a file by the result of `change`.
+
+        Does nothing if there is no such file.
 
         Raises:
             OSError: see `write`.
@@ -159,5 +161,8 @@ class BackgroundWriter:
 
 
 def _size(file: _File) -> int:
-    """Return about how many bytes a file takes in memory while it waits: its content, its path, its place."""
+    """Return about how many bytes a file takes in memory while it waits.
+
+    That is its content, its path, and its place in the queue.
+    """
     return 500 + (0 if callable(file[1]) else len(file[1]))

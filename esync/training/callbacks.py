@@ -1,30 +1,36 @@
 """Callbacks of a worker's rounds, and those that write logs, curves, reports and progress.
 
-`round_callbacks.RoundCallbacks` tells them, on a real worker and in simulations.
+`round_callbacks.RoundCallbacks` calls them, on real workers and in simulations.
 """
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ..exchange import Result
+from ..runtime.metric import TEST_ACCURACY, Metric
 from ..runtime.progress import Progress, ProgressReporter
+from ..runtime.tensorboard import round_scalars
 from .csv_curves import CsvCurves
 from .round_log import RoundLog
 
 if TYPE_CHECKING:
-    from ..coordination.reports import RoundReporter
+    from ..algorithms import Algorithm
+    from ..coordination.round_reporter import RoundReporter
+    from ..runtime.tensorboard import EventFile
 
 
 @dataclass(frozen=True)
 class Evaluated:
-    """Test accuracy of the common weights at the end of a round.
+    """An evaluation of the common weights at the end of a round.
 
     Attributes:
         round: number of the round.
-        accuracy: share of the test images that are classified correctly.
-        elapsed: seconds from the beginning of the run to the evaluation's.
+        accuracy: value of the metric; by default the share of the test images that are classified
+            correctly.
+        elapsed: seconds from the beginning of the run to that of the evaluation.
         step: changes of the common model by then.
-        samples: of all workers by then.
+        samples: samples that all workers had used by then.
+        metric: what was evaluated.
     """
 
     round: int
@@ -32,6 +38,7 @@ class Evaluated:
     elapsed: float
     step: int
     samples: int
+    metric: Metric = TEST_ACCURACY
 
 
 @dataclass(frozen=True)
@@ -39,13 +46,13 @@ class FinishedRound:
     """A round that has ended.
 
     Attributes:
-        number: counts from 1.
-        entry: what its log file says.
-        seconds: since the end of the round before.
-        local_iterations: of this worker in it.
-        result: how its exchange went; None where workers do not exchange.
-        loss: of this worker's last batch; None where it is not known.
-        evaluated: the newest evaluation that has ended; None before the first.
+        number: its number, from 1.
+        entry: the content of its log file.
+        seconds: seconds since the end of the round before.
+        local_iterations: this worker's local iterations in it.
+        result: the result of its exchange; None if workers do not exchange.
+        loss: mean loss of this worker's last batch; None if unknown.
+        evaluated: the newest completed evaluation; None before the first.
     """
 
     number: int
@@ -58,24 +65,28 @@ class FinishedRound:
 
 
 class Callback:
-    """Base class of callbacks. A subclass overrides the methods that it needs; the others do nothing.
+    """Base class of callbacks, whose methods do nothing.
 
-    All methods are called by the training loop's thread, between iterations, and must not wait for
-    anything but a disk that does not keep up.
+    A subclass overrides those that it needs.
+
+    All methods are called in the training loop's thread, between iterations. They must not wait for
+    anything except a disk that does not keep up.
     """
 
     def save(self, facts: dict[str, Any]) -> None:
-        """Write what has been kept in memory; called at the beginning, now and then, and at the end of the run.
+        """Write what is kept in memory.
+
+        Called at the beginning, now and then, and at the end of the run.
 
         Args:
-            facts: what is true of the whole run so far, for run.json.
+            facts: facts about the whole run so far, for run.json.
         """
 
     def round(self, ended: FinishedRound) -> None:
         """Take a round that has ended."""
 
     def accuracy(self, evaluated: Evaluated) -> None:
-        """Take an accuracy that has arrived, some rounds after the one that it is of."""
+        """Take an accuracy, which arrives some rounds after the one whose weights it is of."""
 
     def say(self, text: str) -> None:
         """Take a message for the user."""
@@ -84,10 +95,10 @@ class Callback:
         """Write everything taken so far to the disk before returning."""
 
     def diverged(self) -> None:
-        """Note that the run ends because the loss of some worker is not a number."""
+        """Note that the run ends because the loss of a worker is not a number."""
 
     def close(self) -> None:
-        """End; called however the run has ended."""
+        """Release everything; called at the end of the run, however it has ended."""
 
 
 class CurveFiles(Callback):
@@ -97,24 +108,24 @@ class CurveFiles(Callback):
         self._curves = curves
 
     def save(self, facts: dict[str, Any]) -> None:
-        """Bring the files up to date."""
+        """Update the files."""
         self._curves.write()
 
     def round(self, ended: FinishedRound) -> None:
-        """Keep the loss."""
+        """Record the loss."""
         if ended.result is not None and ended.loss is not None:
             self._curves.round(ended.entry["total_time"], ended.result, ended.loss)
 
     def accuracy(self, evaluated: Evaluated) -> None:
-        """Keep the accuracy."""
+        """Record the accuracy."""
         self._curves.accuracy(evaluated.elapsed, evaluated.step, evaluated.samples, evaluated.accuracy)
 
     def diverged(self) -> None:
-        """Keep a loss that is no number."""
+        """Record a loss that is not a number."""
         self._curves.diverged()
 
     def close(self) -> None:
-        """Bring the files up to date."""
+        """Update the files."""
         self._curves.write()
 
 
@@ -122,7 +133,7 @@ class LogFiles(Callback):
     """Writes run.json, and a file for each round.
 
     Args:
-        logs: where to.
+        logs: the log files of this worker.
     """
 
     def __init__(self, logs: RoundLog) -> None:
@@ -137,15 +148,15 @@ class LogFiles(Callback):
         self._logs.round(ended.number, ended.entry)
 
     def accuracy(self, evaluated: Evaluated) -> None:
-        """Write the accuracy into the round's file."""
-        self._logs.accuracy(evaluated.round, evaluated.accuracy)
+        """Add the accuracy to the round's file."""
+        self._logs.accuracy(evaluated.round, evaluated.accuracy, evaluated.metric.name)
 
     def flush(self) -> None:
         """Wait until everything is on the disk."""
         self._logs.flush()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write what is left, and close the logs."""
         self._logs.close()
 
 
@@ -164,12 +175,56 @@ class StateServerReports(Callback):
         self._reports.accuracy(evaluated.round, evaluated.accuracy)
 
 
+class TensorBoardScalars(Callback):
+    """Writes the scalars of each round and the metric of each evaluation.
+
+    Args:
+        events: where to write them.
+        started: when the run began, in seconds since 1970.
+    """
+
+    def __init__(self, events: "EventFile", started: float) -> None:
+        self._events, self._started = events, started
+
+    def save(self, facts: dict[str, Any]) -> None:
+        """Have everything written so far."""
+        self._events.flush()
+
+    def round(self, ended: FinishedRound) -> None:
+        """Write the round's scalars."""
+        entry = ended.entry
+        scalars = round_scalars(
+            samples=entry["num_samples"],
+            seconds=ended.seconds,
+            local_iterations=ended.local_iterations,
+            wait=entry["wait"],
+            transfer=entry["transfer"],
+            bytes_sent=entry["bytes_sent"],
+            bytes_received=entry["bytes_received"],
+            loss=ended.loss,
+        )
+        self._events.write(ended.number, self._started + entry["total_time"], scalars)
+
+    def accuracy(self, evaluated: Evaluated) -> None:
+        """Write the metric of the weights at the end of a round, at the time of that round."""
+        at = self._started + evaluated.elapsed
+        self._events.write(evaluated.round, at, {evaluated.metric.name: evaluated.accuracy})
+
+    def flush(self) -> None:
+        """Have everything written so far."""
+        self._events.flush()
+
+    def close(self) -> None:
+        """Write the rest."""
+        self._events.close()
+
+
 class ProgressLines(Callback):
     """Prints a line for each round and each accuracy.
 
     Args:
-        reporter: prints.
-        rank: of this worker.
+        reporter: prints the lines.
+        rank: this worker's rank.
     """
 
     def __init__(self, reporter: ProgressReporter, rank: int) -> None:
@@ -188,13 +243,49 @@ class ProgressLines(Callback):
                 elapsed=ended.entry["total_time"],
                 accuracy=None if evaluated is None else evaluated.accuracy,
                 accuracy_round=None if evaluated is None else evaluated.round,
+                **({} if evaluated is None else {"metric": evaluated.metric.name}),
             )
         )
 
     def accuracy(self, evaluated: Evaluated) -> None:
         """Print the accuracy."""
-        self._reporter.accuracy(evaluated.round, evaluated.accuracy)
+        self._reporter.accuracy(evaluated.round, evaluated.accuracy, evaluated.metric.name)
 
     def say(self, text: str) -> None:
-        """Print the line."""
+        """Print the message."""
         self._reporter.say(text)
+
+
+def make_callbacks(
+    algorithm: "Algorithm",
+    rank: int,
+    reporter: ProgressReporter,
+    logs: RoundLog | None = None,
+    reports: "RoundReporter | None" = None,
+    started: float = 0.0,
+    step: int = 0,
+    events: "EventFile | None" = None,
+) -> list[Callback]:
+    """Return the callbacks of a worker's rounds.
+
+    Args:
+        algorithm: the run's algorithm. Runs that switch to asynchronous training have acc.csv and
+            loss.csv beside the log files of rank 0.
+        rank: this worker's rank.
+        reporter: prints progress.
+        logs: the log files of this worker; None writes none.
+        reports: reports rounds to the state server; None if there is none.
+        started: when the run began, in seconds since 1970; 0 in virtual time.
+        step: the last step that is in the logs already, if the run continues them.
+        events: the worker's event file for TensorBoard; None writes none.
+    """
+    callbacks: list[Callback] = []
+    if logs is not None:
+        if algorithm.switches_synchrony and rank == 0:
+            callbacks.append(CurveFiles(CsvCurves(logs, started, step)))
+        callbacks.append(LogFiles(logs))
+    if reports is not None:
+        callbacks.append(StateServerReports(reports))
+    if events is not None:
+        callbacks.append(TensorBoardScalars(events, started))
+    return [*callbacks, ProgressLines(reporter, rank)]

@@ -1,8 +1,8 @@
-"""Follow a run's checkpoints from any machine that sees them, and record the accuracy of each.
+"""Follow a run's checkpoints from any machine that sees them, and record their accuracies.
 
-It only reads: a folder that the workers write to, or a copy that something (rsync, for instance)
-keeps up to date. Of a checkpoint it needs rank 0's part, which says what network and data set it is
-of. `python -m esync.evaluate --checkpoint-dir DIR` is this program.
+This program, `python -m esync.evaluate --checkpoint-dir DIR`, only reads. The folder is the one
+that the workers write to, or a copy that is kept up to date, for instance by rsync. The program
+needs rank 0's part of a checkpoint, which names the network and the data set.
 """
 
 import argparse
@@ -16,24 +16,26 @@ from .. import config
 from ..arguments import count
 from ..arguments.flag_types import index, positive
 from ..checkpoints.store import CheckpointStore, Part
-from ..data import find_data_dir, load
-from ..models.networks import MODELS, build
-from ..runtime import program
+from ..data import FORMS, REGISTRY, load, short_dataset_name
+from ..models.names import is_network
+from ..models.networks import build, input_size
+from ..runtime import program, user_functions
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded, write_atomically
 from ..runtime.mxnet_import import mx
+from ..runtime.user_functions import short_name
 from ..runtime.watchdog import Watchdog
 from ..version import __version__
-from .accuracy import accuracy
+from .accuracy import AccuracyEvaluator
 
-#: The file in the folder of the output, and its columns: those of acc.csv and the round.
+#: Name of the output file, and its columns: those of acc.csv and the round.
 FILE, HEADING = "evaluations.csv", "Wall time,Time,Step,Samples,Value,Round"
-#: Seconds between two looks for another checkpoint.
+#: Seconds between two looks for a new checkpoint.
 LOOK_EVERY = 1.0
 
 
 class EvaluatorError(ExpectedError):
-    """There are no checkpoints to follow, or they cannot be read."""
+    """Raised when there are no checkpoints to follow, or they cannot be read."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -45,11 +47,24 @@ def build_parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--version", action="version", version=f"%(prog)s {__version__}")
     add = parser.add_argument
-    add("--checkpoint-dir", type=expanded, required=True, help="of the run, or a copy of it that is kept up to date")
+    add(
+        "--checkpoint-dir",
+        type=expanded,
+        required=True,
+        help="folder of the run's checkpoints, or a copy that is kept up to date",
+    )
     add("--out", type=expanded, help=f"folder for {FILE} (default: the current one)", default=Path())
+    add("-n", "--network", help=f"a network of your own: {user_functions.FORMS}; others are named by the checkpoint")
+    add("-d", "--dataset", help=f"a data set of your own: {FORMS}; others are named by the checkpoint")
     add("-dd", "--data-dir", help=f"holds the data set's folder (default: the first of {', '.join(config.DATA_DIRS)})")
     add("-g", "--gpu", type=index, help="id of the GPU (default: the CPU)")
-    add("--once", action="store_true", help="evaluate what is there, and end")
+    add(
+        "--reestimate-statistics",
+        type=count,
+        metavar="N",
+        help="estimate the statistics of batch norm from N training images before (default: those of the checkpoint)",
+    )
+    add("--once", action="store_true", help="evaluate the checkpoints that there are, and end")
     add("--until-round", type=count, help="end after a checkpoint of that round or a later one")
     add(
         "--patience",
@@ -61,23 +76,34 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 class CheckpointEvaluator:
-    """Evaluates parts of checkpoints; the network is built when the first one names it.
+    """Evaluates parts of checkpoints, with a network that is built when the first part names it.
 
     Args:
-        data_dir: as the flag says.
+        data_dir: folder of the data sets; None searches the usual ones.
         context: the MXNet device.
+        network: the user's own, where the run is of one: what a checkpoint names is not imported.
+        dataset: likewise.
+        estimated: training images that batch norm's statistics are estimated from; None: they stay.
     """
 
-    def __init__(self, data_dir: str | None, context: Any) -> None:
-        self._data_dir, self._context = data_dir, context
+    def __init__(
+        self,
+        data_dir: str | None,
+        context: Any,
+        network: str | None = None,
+        dataset: str | None = None,
+        estimated: int | None = None,
+    ) -> None:
+        self._estimated = estimated
+        self._data_dir, self._context, self._own_network, self._own_dataset = data_dir, context, network, dataset
         self._of: tuple[str, str] | None = None
 
     def accuracy(self, part: Part) -> float:
         """Return the test accuracy of a checkpoint's model.
 
         Raises:
-            EvaluatorError: it is of no network or data set of this package, or its model does not
-                fit.
+            EvaluatorError: this package does not have its network or data set, or its model does
+                not fit.
         """
         agreement = part.facts["agreement"]
         of = agreement.get("network"), agreement.get("data set")
@@ -87,52 +113,76 @@ class CheckpointEvaluator:
         if path is None:
             raise EvaluatorError(f"{part.folder} has no model")
         saved = mx.nd.load(str(path))
-        # By name, or in order where another prefix has been given to the same network.
+        # By name, or in order if the network has been given another prefix.
         names = sorted(self._parameters) if set(self._parameters) == set(saved) else list(saved)
         shapes = [saved[name].shape for name in names]
         if shapes != [parameter.shape for _, parameter in sorted(self._parameters.items())]:
-            raise EvaluatorError(f"{path} is no model of {of[0]}")
+            raise EvaluatorError(f"{path} is not a model of {of[0]}")
         for (_, parameter), name in zip(sorted(self._parameters.items()), names, strict=True):
             parameter.set_data(saved[name])
-        images, labels = self._dataset.test_images, self._dataset.test_labels
-        return accuracy(self._net, images, labels, MODELS[str(of[0])].size, self._context)
+        return self._evaluate()
 
     def _prepare(self, network: str | None, dataset: str | None) -> None:
-        if network not in MODELS or dataset is None:
+        if network is None or dataset is None:
             raise EvaluatorError(
                 f"the checkpoint is of network {network} and data set {dataset}: only runs of python -m esync.worker "
-                "say what they are of"
+                "record them"
             )
-        self._dataset = load(dataset, find_data_dir(self._data_dir, dataset))
-        self._net = build(network, self._dataset.classes, self._context, seed=0, channels=self._dataset.channels)
-        self._parameters: dict[str, Any] = dict(self._net.collect_params().items())
+        typed = _typed("network", network, self._own_network, short_name, is_network)
+        loaded = load(
+            _typed("dataset", dataset, self._own_dataset, short_dataset_name, REGISTRY.__contains__), self._data_dir
+        )
+        net = build(typed, loaded.classes, self._context, seed=0, shape=loaded.shape)
+        self._parameters: dict[str, Any] = dict(net.collect_params().items())
+        self._evaluate = AccuracyEvaluator(net, loaded, input_size(typed), self._context, estimated=self._estimated)
         self._of = network, dataset
+
+
+def _typed(what: str, name: str, own: str | None, naming: Callable[[str], str], known: Callable[[str], bool]) -> str:
+    """Return the text that names what a checkpoint is of.
+
+    Only for this package's own networks and data sets, that is the name in the checkpoint.
+
+    Args:
+        what: name of the flag, such as "network".
+        name: the name in the checkpoint.
+        own: the text that was typed for the evaluator; None if none was.
+        naming: turns what was typed into the name that a checkpoint has.
+        known: returns whether a name is one of this package's own.
+    """
+    if own is not None and naming(own) != name:
+        raise EvaluatorError(f"the checkpoint is of {what} {name}, not of --{what} {own}")
+    if own is None and not known(name):
+        raise EvaluatorError(
+            f"the checkpoint is of {what} {name}, which is none of this package's own: say where it is, with --{what}"
+        )
+    return own or name
 
 
 class AccuracyFile:
     """File of accuracies, which is continued when the evaluator is started again.
 
     Args:
-        folder: where it is.
+        folder: the folder of the file.
     """
 
     def __init__(self, folder: Path) -> None:
         self._place = folder / FILE
         heading, *rows = (self._place.read_text(encoding="utf-8") if self._place.exists() else HEADING).splitlines()
         if heading != HEADING:
-            raise EvaluatorError(f"{self._place} is no file of this program; choose another folder with --out")
+            raise EvaluatorError(f"{self._place} is not a file of this program; choose another folder with --out")
         self._rows = rows
 
     @property
     def newest(self) -> int:
-        """Return the last round in the file; −1 if there is none."""
+        """The last round in the file; −1 if there is none."""
         return int(self._rows[-1].rpartition(",")[2]) if self._rows else -1
 
     def add(self, part: Part, value: float) -> None:
         """Append an accuracy."""
-        books = part.facts["books"]
+        progress = part.facts["books"]
         self._rows.append(
-            f"{time.time():.6f},{books['elapsed']:.6f},{books['step']},{books['samples']},{value:.8g},{part.round}"
+            f"{time.time():.6f},{progress['elapsed']:.6f},{progress['step']},{progress['samples']},{value:.8g},{part.round}"
         )
         write_atomically(self._place, "\n".join([HEADING, *self._rows, ""]).encode())
 
@@ -140,13 +190,13 @@ class AccuracyFile:
 def follow(
     options: argparse.Namespace, evaluate: Callable[[Part], float], evaluations: AccuracyFile, watchdog: Watchdog
 ) -> int:
-    """Evaluate every checkpoint that is newer than the evaluated ones; return how many there were.
+    """Evaluate every checkpoint newer than the evaluated ones; return their number.
 
     Args:
         options: the flags.
-        evaluate: evaluates one.
-        evaluations: where the accuracies go.
-        watchdog: says what is waited for.
+        evaluate: returns the accuracy of a checkpoint's part.
+        evaluations: the file of the accuracies.
+        watchdog: announces waits.
     """
     store, done, newest = CheckpointStore(options.checkpoint_dir, 0), 0, evaluations.newest
     while True:
@@ -171,10 +221,11 @@ def follow(
 
 
 def run(arguments: list[str], watchdog: Watchdog) -> int:
-    """Run the evaluator as the command line says; return the exit code."""
+    """Run the evaluator with a command line, and return the exit code."""
     options = build_parser().parse_args(arguments)
     context = mx.cpu() if options.gpu is None else mx.gpu(options.gpu)
-    evaluate = CheckpointEvaluator(options.data_dir, context)
+    estimated = options.reestimate_statistics
+    evaluate = CheckpointEvaluator(options.data_dir, context, options.network, options.dataset, estimated)
     options.out.mkdir(parents=True, exist_ok=True)
     evaluations = AccuracyFile(options.out)
     if not follow(options, evaluate.accuracy, evaluations, watchdog) and evaluations.newest < 0:

@@ -1,4 +1,4 @@
-"""Write acc.csv and loss.csv beside rank 0's round files: a run step by step, for Sync-Switch's reports.
+"""Write acc.csv and loss.csv beside rank 0's round files, for Sync-Switch's reports.
 
 `Step` counts the changes of the common model (one per round of synchronous training, one per commit
 used at once), `Time` is in seconds since the run began, `Samples` are those of all workers.
@@ -16,7 +16,7 @@ FILES = (ACCURACY_FILE, LOSS_FILE)
 
 
 class Files(Protocol):
-    """Where the files are kept; see `round_log.RoundLog`."""
+    """The folder of the files; see `round_log.RoundLog`."""
 
     def text(self, name: str) -> str:
         """Return the content of a file; "" if there is none."""
@@ -29,10 +29,9 @@ class CsvCurves:
     """Curves of accuracy and loss of one run.
 
     Args:
-        files: where they are kept.
-        started: wall clock when the run began, seconds since 1970; 0 in virtual time.
-        step: the last one that is known already: what earlier files say about later ones is left
-            out.
+        files: the folder of the files.
+        started: when the run began, in seconds since 1970; 0 in virtual time.
+        step: the last step to keep of earlier files; their later steps are left out.
     """
 
     def __init__(self, files: Files, started: float, step: int = 0) -> None:
@@ -42,18 +41,21 @@ class CsvCurves:
         self._last = (0.0, 0, 0)  # time, step, samples
 
     def round(self, time: float, result: Result, loss: float) -> None:
-        """A round of rank 0 is over, `time` seconds after the beginning; `loss` is of its last batch."""
+        """Take a round of rank 0, which ended `time` seconds after the beginning of the run.
+
+        `loss` is that of its last batch.
+        """
         self._last = (time, result.step, result.samples)
         self._rounds += 1
         if self._rounds == 1 or self._rounds % config.LOSS_EVERY == 0 or result.finished:
             self._add(LOSS_FILE, *self._last, loss)
 
     def accuracy(self, time: float, step: int, samples: int, accuracy: float) -> None:
-        """The weights of that moment have been evaluated."""
+        """Take the accuracy of the weights at that time and step."""
         self._add(ACCURACY_FILE, time, step, samples, accuracy)
 
     def diverged(self) -> None:
-        """The loss is no number any more, here or at another worker."""
+        """Note that the loss, of this or another worker, is no longer a number."""
         self._add(LOSS_FILE, *self._last, math.nan)
 
     def write(self) -> None:

@@ -11,18 +11,17 @@ from ..runtime.errors import ExpectedError
 from ..runtime.phase_timer import COMPUTE, GET_BATCH, PhaseTimer
 
 if TYPE_CHECKING:  # the loop itself needs no MXNet: a simulation without gradients runs it too
-    from ..checkpoints.checkpoints import Checkpoints
     from ..trainer import Trainer
 
 log = logging.getLogger(__name__)
 
 
-#: Stands in the reason for which a diverged run ends, on all workers.
+#: Part of the reason that all workers give for the end of a diverged run.
 DIVERGED = "the training has diverged"
 
 
 class DivergedError(ExpectedError):
-    """The loss is no longer a number."""
+    """Raised when the loss is no longer a finite number."""
 
 
 class RoundObserver(Protocol):
@@ -32,25 +31,27 @@ class RoundObserver(Protocol):
         """Take a round that is over."""
 
     def poll(self, trainer: "Trainer") -> None:
-        """Do what is due between iterations; must not wait."""
+        """Do what is due between iterations, without waiting."""
 
     def end(self, trainer: "Trainer") -> None:
         """Take the end of the run."""
 
 
 class Iteration:
-    """One iteration: a batch, forward and backward; the gradients will be found in the network's parameters.
+    """One iteration: load a batch, run forward and backward.
+
+    The gradients are then in the network's parameters.
 
     Args:
         net: the network.
         loss: a Gluon loss of (outputs, labels), one value per sample.
         batches: the stream of this worker's batches.
-        size: height and width of the network's input.
+        size: height and width of the network's input; None: those of the images.
         context: the MXNet device.
-        begin: called before each iteration; seeds the random numbers that it draws, for instance.
+        begin: called before each iteration, for instance to seed its random numbers.
 
     Attributes:
-        batches: as given; may be exchanged for another stream between iterations.
+        batches: the stream of batches, which may be replaced between iterations.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Iteration:
         net: Any,
         loss: Callable[[Any, Any], Any],
         batches: Batches,
-        size: int,
+        size: int | None,
         context: Any,
         begin: Callable[[], None] | None = None,
     ) -> None:
@@ -85,7 +86,7 @@ class Iteration:
         with recorder.phase(COMPUTE):
             with mx.autograd.record():
                 outputs = self._net(inputs)
-                # Inception has auxiliary classifiers behind its first output.
+                # Inception has outputs of auxiliary classifiers after the first one.
                 losses = self._loss(outputs[0] if isinstance(outputs, (list, tuple)) else outputs, targets)
             losses.backward()
             values = losses.asnumpy()  # is there before the backward pass is done, which goes on meanwhile
@@ -97,8 +98,8 @@ class Iteration:
         recorder.loss = float(values.mean())
         return len(labels)
 
-    def give_back(self) -> None:
-        """Put back the batch of the last `run`, which has not been used; the next iteration gets it."""
+    def put_back_batch(self) -> None:
+        """Put back the unused batch of the last `run`, so that the next iteration gets it."""
         self.batches.restore(self._before)
 
     def state(self) -> dict[str, int]:
@@ -106,15 +107,18 @@ class Iteration:
         return {**self.batches.state(), "samples": self.batches.samples}
 
     def restore(self, state: Mapping[str, int]) -> None:
-        """Restore a position; with a share of another size, the batches begin anew."""
+        """Restore a position; if the share has another size, the batches begin anew."""
         if state["samples"] == self.batches.samples:
             self.batches.restore(state)
         else:
-            log.warning("the share of this worker was another one at the checkpoint: its batches begin anew")
+            log.warning("this worker's share was different at the checkpoint: its batches begin anew")
 
 
 def warm_up(trainer: "Trainer", iteration: Iteration) -> None:
-    """Build the network's graph, then measure one iteration; model and optimizer stay as they were."""
+    """Build the network's graph, then measure one iteration, without changing the model.
+
+    The optimizer's state stays the same, too.
+    """
     for _ in range(2):
         with trainer.trial():
             trainer.step(iteration.run(trainer.world.recorder))
@@ -124,37 +128,35 @@ def warm_up(trainer: "Trainer", iteration: Iteration) -> None:
 def train(
     trainer: "Trainer",
     iteration: Iteration,
-    rounds: RoundObserver,
+    rounds: RoundObserver | None = None,
     batches: Callable[[tuple[int, ...]], Batches] | None = None,
-    checkpoints: "Checkpoints | None" = None,
 ) -> None:
-    """Train until the run is over on all workers; the trainer has been started.
+    """Train with a started trainer until the run is over on all workers.
 
     Args:
-        trainer: of this worker.
-        iteration: what is done again and again.
-        rounds: what is done about finished rounds.
-        batches: this worker's batches, given the ranks that are there, where they depend on those.
-        checkpoints: those of the trainer, where there are any.
+        trainer: this worker's trainer.
+        iteration: the iteration to repeat.
+        rounds: observes finished rounds; None if the trainer has a `Run` that does.
+        batches: returns this worker's batches, given the ranks that are present; None if the
+            batches do not depend on these.
 
     Raises:
         DivergedError: see `Iteration.run`.
         JobAbortedError: another worker has ended the run because it failed.
     """
     recorder, members = trainer.world.recorder, trainer.members
-    trainer.world.device.begin_iteration()  # setting up logs and evaluation since the start was no part of it
+    trainer.world.device.begin_iteration()  # dealing the data since the start was no part of it
     while not trainer.finished:
         trainer.step(iteration.run(recorder))
         if trainer.abandoned:
-            iteration.give_back()
+            iteration.put_back_batch()
         if trainer.exchanged:
-            rounds.done(trainer)
-            if checkpoints is not None:
-                checkpoints.save_if_due()
+            if rounds is not None:
+                rounds.done(trainer)
             if batches is not None and trainer.members != members:
                 members = trainer.members
                 iteration.batches = batches(members)
-        rounds.poll(trainer)
-    if checkpoints is not None:
-        checkpoints.save()  # the run can be made longer later
-    rounds.end(trainer)
+        if rounds is not None:
+            rounds.poll(trainer)
+    if rounds is not None:
+        rounds.end(trainer)

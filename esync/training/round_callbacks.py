@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from ..membership.connections import TrafficMeter
 from ..runtime.futures import Handle
+from ..runtime.metric import TEST_ACCURACY, Metric
 from .callbacks import Callback, Evaluated, FinishedRound
 
 if TYPE_CHECKING:
@@ -20,16 +21,16 @@ FACTS_EVERY = 10.0
 
 
 class Evaluator(Protocol):
-    """Interface of the evaluation; see `evaluate.EvaluationProcess`."""
+    """Interface of the evaluation; see `evaluation_process.EvaluationProcess`."""
 
-    def start(self, weights: Any, statistics: Any, every_image: bool = False) -> Handle[float] | None:
-        """Start evaluating these values (flat arrays, opened); None while an evaluation is under way.
+    def start(self, weights: Any, statistics: Any, every_sample: bool = False) -> Handle[float] | None:
+        """Start to evaluate these values (flat arrays, opened); return None during an evaluation.
 
-        On as many test images as it is set to, or on every one of them.
+        `every_sample` says whether to use all test samples instead of the configured number.
         """
 
     def close(self) -> None:
-        """End evaluating."""
+        """End the evaluation."""
 
 
 class Traffic(Protocol):
@@ -44,9 +45,9 @@ class LogClock:
     """The clock of a worker's logs.
 
     Attributes:
-        now: seconds, from whatever moment on.
-        round: the last round that is over, where this worker comes into a running job.
-        elapsed: seconds that the job has lasted by now.
+        now: returns the time in seconds; only differences are meaningful.
+        round: the last round that is over, if this worker joins a running job.
+        elapsed: seconds that the job has lasted so far.
     """
 
     now: Callable[[], float] = time.perf_counter
@@ -58,28 +59,31 @@ class PeriodicEvaluation:
     """Evaluates the common weights of some rounds, one evaluation at a time.
 
     Args:
-        evaluator: evaluates.
-        every: rounds between two evaluations, where the algorithm does not say how many steps.
-        target: test accuracy that ends the run; None for none.
+        evaluator: evaluates the weights.
+        every: rounds between two evaluations, unless the algorithm has a number of steps.
+        target: value of the metric that ends the run; None if there is none.
+        metric: the metric that is evaluated.
 
     Attributes:
-        newest: the newest one that has ended; None before the first.
+        newest: the newest completed evaluation; None before the first.
     """
 
-    def __init__(self, evaluator: Evaluator, every: int = 1, target: float | None = None) -> None:
-        self._evaluator, self._every, self._target = evaluator, every, target
+    def __init__(
+        self, evaluator: Evaluator, every: int = 1, target: float | None = None, metric: Metric = TEST_ACCURACY
+    ) -> None:
+        self._evaluator, self._every, self._target, self._metric = evaluator, every, target, metric
         self._pending: tuple[Evaluated, Handle[float]] | None = None
         self._begun = Evaluated(0, 0.0, 0.0, 0, 0)  # the last one that was begun, but for the accuracy
-        self._stopping = False  # the target is reached: what matters now is the final model
+        self._stopping = False  # whether the target is reached, so that only the final model matters
         self.newest: Evaluated | None = None
 
     @property
     def under_way(self) -> bool:
-        """Return whether an evaluation is in progress."""
+        """Whether an evaluation is in progress."""
         return self._pending is not None
 
     def begin(self, trainer: "Trainer", round: int, elapsed: Callable[[], float]) -> None:
-        """Start an evaluation where it is the round's turn; the final weights always are, in the end."""
+        """Start an evaluation if it is the round's turn; the final weights are always evaluated."""
         if self._begun.round == round:
             return
         result = trainer.algorithm.result
@@ -100,30 +104,32 @@ class PeriodicEvaluation:
             self._pending = self._begun, evaluation
 
     def arrived(self) -> Evaluated | None:
-        """Return the evaluation that has ended since the last call, without waiting; None if there is none."""
+        """Return the evaluation that has ended since the last call, without waiting, or None."""
         if self._pending is None or not self._pending[1].done():
             return None
         (begun, evaluation), self._pending = self._pending, None
-        self.newest = Evaluated(begun.round, evaluation.result(), begun.elapsed, begun.step, begun.samples)
+        value = evaluation.result()
+        self.newest = Evaluated(begun.round, value, begun.elapsed, begun.step, begun.samples, self._metric)
         return self.newest
 
     def wait(self) -> None:
-        """Wait for the evaluation under way."""
+        """Wait for the evaluation in progress."""
         if self._pending is not None:
             self._pending[1].wait()
 
     def reach_target(self, trainer: "Trainer", evaluated: Evaluated) -> str:
-        """End the run where that accuracy reaches the target; return what there is to say about it, or ""."""
-        if self._target is None or evaluated.accuracy < self._target or trainer.finished:
+        """End the run if an evaluation reaches the target; return a message about it, or ""."""
+        if self._target is None or trainer.finished or not self._metric.reached(evaluated.accuracy, self._target):
             return ""
         trainer.stop()
         self._stopping = True
         return (
-            f"accuracy {evaluated.accuracy:.3f} of round {evaluated.round} reaches the target {self._target}: stopping"
+            f"{self._metric.name} {self._metric.text(evaluated.accuracy)} of round {evaluated.round} reaches the "
+            f"target {self._target}: stopping"
         )
 
     def close(self) -> None:
-        """End evaluating."""
+        """End the evaluation."""
         self._evaluator.close()
 
 
@@ -131,11 +137,11 @@ class RoundCallbacks:
     """Calls the callbacks of one worker; the clock of the logs starts when this is made.
 
     Args:
-        callbacks: are told, in this order.
-        facts: what is true of the whole run, for run.json.
-        clock: of the logs.
-        evaluations: of the common weights; None on workers that do not evaluate.
-        traffic: counts the bytes of this worker; None: all TCP connections of this process.
+        callbacks: the callbacks, which are called in this order.
+        facts: facts about the whole run, for run.json.
+        clock: the clock of the logs; None begins a new one.
+        evaluations: evaluations of the common weights; None on workers that do not evaluate.
+        traffic: counts this worker's bytes; None counts all TCP connections of this process.
     """
 
     def __init__(
@@ -149,9 +155,10 @@ class RoundCallbacks:
         clock = clock or LogClock()
         self._callbacks, self._facts = callbacks, facts
         self._evaluations, self._meter = evaluations, traffic or TrafficMeter()
-        self._round = clock.round  # the last one that callbacks were told of
+        self._round = clock.round  # the last one that callbacks have taken
         self._now = clock.now
         self._ended = self._saved = self._now()
+        self._batch_size: int | None = None  # as the newest round tells
         self._began = self._ended - clock.elapsed
         for each in callbacks:
             each.save({**facts, "rounds": clock.round, "finished": False})
@@ -173,6 +180,7 @@ class RoundCallbacks:
             "transfer": result.transfer if result else 0.0,
         }
         self._round = trainer.round
+        self._batch_size = round(entry["num_samples"] / max(1, trainer.local_iterations)) or None
         evaluated = self._evaluations.newest if self._evaluations is not None else None
         ended = FinishedRound(self._round, entry, lasted, trainer.local_iterations, result, recorder.loss, evaluated)
         for each in self._callbacks:
@@ -198,7 +206,7 @@ class RoundCallbacks:
                 each.say(text)
 
     def end(self, trainer: "Trainer") -> None:
-        """Wait for the accuracy of the final weights, and have everything written down."""
+        """Wait for the accuracy of the final weights, and have everything written."""
         self._evaluate(trainer)
         while self._evaluations is not None and self._evaluations.under_way:
             self._evaluations.wait()
@@ -207,12 +215,12 @@ class RoundCallbacks:
         self._save(trainer, finished=True)
 
     def diverged(self) -> None:
-        """Report that the run has ended because the loss of some worker is not a number."""
+        """Report that the run has ended because the loss of a worker is not a number."""
         for each in self._callbacks:
             each.diverged()
 
     def close(self) -> None:
-        """End the evaluation and write out the logs, however the run has ended."""
+        """End the evaluation and write the rest of the logs, however the run has ended."""
         for each in self._callbacks:
             each.close()
         if self._evaluations is not None:
@@ -226,7 +234,8 @@ class RoundCallbacks:
         device = trainer.world.device
         self._saved = self._now()
         facts = {
-            **trainer.algorithm.facts,  # first: what is the same for all algorithms keeps its meaning
+            **trainer.algorithm.facts,  # first, so that they do not replace those of all algorithms
+            "batch_size": self._batch_size,
             **self._facts,
             "iterations": getattr(device, "iterations", None),
             "overruns": getattr(device, "overruns", None),

@@ -1,4 +1,4 @@
-"""Log files of one worker: `{log_dir}/{device}/iter-N.txt`, one per round, and `run.json` beside them.
+"""Log files of one worker: `{log_dir}/{device}/iter-N.txt` for each round, and `run.json`.
 
 A thread writes them; every file is complete as soon as it has its name.
 """
@@ -23,16 +23,16 @@ LOCK_FILE = ".lock"
 
 
 class LogDirectoryError(ExpectedError):
-    """The log directory cannot be used; the message names it and says why."""
+    """Raised when the log directory cannot be used; the message names it and says why."""
 
 
 def claim(log_dir: Path, device: str, overwrite: bool, rounds: int = 0, rank: int = -1) -> tuple[Path, TextIO]:
     """Return a folder for this process's logs, and the lock that reserves it while it is open.
 
-    `device` is the name of the folder, "-1", "-2" … behind it where another process of this host
-    has taken it. Logs of an earlier run are moved into a folder `earlier-TIME` inside, or deleted
-    where `overwrite` is true. Where this process goes on with a run after so many `rounds`, their
-    logs stay; it looks for the folder of its `rank`.
+    The folder's name is `device`, followed by "-1", "-2" … if other processes of this host have
+    taken it. Logs of an earlier run are moved to a folder `earlier-TIME` inside, or deleted if
+    `overwrite` is true. If this process continues a run after a number of `rounds`, their logs
+    stay, and it takes the folder of its `rank`.
 
     Raises:
         LogDirectoryError: the folder cannot be made or written.
@@ -97,12 +97,11 @@ class RoundLog:
         log_dir: base folder.
         device: cpu, gpu0, gpu1 …
         overwrite: delete an earlier run's logs instead of moving them aside.
-        rounds: of this run that have been logged already, by a process that has died; 0 where it
-            begins.
-        rank: of this worker, to find its folder again.
+        rounds: rounds of this run that a process before this one has logged; 0 at the beginning.
+        rank: this worker's rank, to find its folder again.
 
     Attributes:
-        folder: where the files are.
+        folder: the folder of the files.
     """
 
     def __init__(
@@ -112,23 +111,23 @@ class RoundLog:
         self._writer = BackgroundWriter(f"the logs in {self.folder}")
 
     def run(self, facts: dict[str, Any]) -> None:
-        """Write the facts of the run (run.json); may be called again to update them."""
+        """Write the facts of the run (run.json); call it again to update them."""
         self._write(RUN_FILE, _encoded(facts))
 
     def round(self, number: int, entry: dict[str, Any]) -> None:
-        """Write a round."""
+        """Write the file of a round."""
         self._write(f"iter-{number}.txt", _encoded(entry))
 
-    def accuracy(self, number: int, accuracy: float) -> None:
-        """The accuracy of the weights that round `number` has ended with has arrived: write that round again.
+    def accuracy(self, number: int, accuracy: float, metric: str = "accuracy") -> None:
+        """Add the accuracy, or another metric, of the weights at the end of a round to its file.
 
-        A round that this process has not logged, nor a process before it, is left out.
+        Does nothing if neither this process nor one before it has logged that round.
         """
 
         def with_accuracy(content: bytes) -> bytes:
             try:
                 entry = json.loads(content)
-                return _encoded({**entry, "accuracy": accuracy})
+                return _encoded({**entry, metric: accuracy})
             except (ValueError, TypeError):  # not of this program
                 return content
 
@@ -136,7 +135,7 @@ class RoundLog:
             self._writer.update(self.folder / f"iter-{number}.txt", with_accuracy)
 
     def text(self, name: str) -> str:
-        """Return what a file beside the rounds holds; "" if it does not exist."""
+        """Return the content of a file beside the rounds; "" if it does not exist."""
         try:
             return (self.folder / name).read_text(encoding="utf-8")
         except (OSError, UnicodeDecodeError):
@@ -147,12 +146,20 @@ class RoundLog:
         self._write(name, text.encode())
 
     def flush(self) -> None:
-        """Wait until everything so far is written; raises LogDirectoryError if something could not be."""
+        """Wait until everything so far is written.
+
+        Raises:
+            LogDirectoryError: something could not be written.
+        """
         with self._failures_named():
             self._writer.flush()
 
     def close(self) -> None:
-        """Wait until everything is written; raises LogDirectoryError if something could not be."""
+        """Wait until everything is written, and release the folder.
+
+        Raises:
+            LogDirectoryError: something could not be written.
+        """
         with self._failures_named(), self._lock:
             self._writer.close()
 
@@ -173,7 +180,11 @@ def _encoded(content: dict[str, Any]) -> bytes:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy's numbers and arrays as JSON can hold them; TypeError for anything else."""
+    """Return NumPy's numbers and arrays in a form for JSON.
+
+    Raises:
+        TypeError: the value is something else.
+    """
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f"{value!r} cannot be written to a log file: it should be what JSON can hold, or NumPy's")

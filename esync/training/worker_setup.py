@@ -1,50 +1,43 @@
-"""Build from the worker's flags: device, algorithm, trainer, limits, checkpoints, callbacks.
+"""Build from the worker's flags: device, checkpoints, limits, trainer, facts for run.json.
 
-The worker program puts itself together from these, and so does a simulation.
+The worker program and the simulator are made from these parts.
 """
 
 import argparse
-import functools
 import math
-import os
-import platform
-import socket
-import time
-from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from .. import config
-from ..algorithms.loading import digest, source
 from ..algorithms.registry import flags_of
-from ..arguments import choose_algorithm, effective, given_state_server
-from ..runtime.environment import state_server_address
+from ..arguments import choose_algorithm, effective
+from ..data.user_data import short_dataset_name
+from ..runtime import user_functions
 from ..runtime.errors import ExpectedError
-from ..version import __version__
+from ..runtime.mxnet_device import find_device
+from ..runtime.user_functions import short_name
+from .run_facts import PER_WORKER
 
 if TYPE_CHECKING:
     from ..algorithms import Algorithm, World
     from ..checkpoints.checkpoints import Checkpoints
-    from ..coordination.reports import RoundReporter
     from ..exchange.protocol.round_state import Limits
-    from ..runtime.progress import ProgressReporter
     from ..trainer import Trainer
-    from .callbacks import Callback
-    from .round_log import RoundLog
+    from .run import Run
 
-#: Gluon's optimizers whose step is proportional to the gradient, so that a rate may multiply its
-#: sum or its mean.
+#: Gluon's optimizers whose step is proportional to the gradient, so that a learning rate may
+#: multiply the sum or the mean.
 PROPORTIONAL = frozenset({"sgd", "ccsgd", "nag", "lbsgd", "dcasgd", "sgld"})
 
 
-#: Flags of all modes that run.json names beside its "options", as it always has.
+#: Flags of all modes that run.json has both in its "options" and beside them.
 FACTS = (
     *("network", "dataset", "batch_size", "seed", "partition", "optimizer", "momentum", "weight_decay", "step_time"),
     "test_images",
 )
 
 
-class NoSuchDeviceError(ExpectedError):
-    """The requested device does not exist."""
+#: Flags that may name something of the user's → what messages call it.
+TERMS = {"network": "network", "dataset": "data set"}
 
 
 def choose_device(options: argparse.Namespace) -> tuple[Any, str]:
@@ -52,55 +45,12 @@ def choose_device(options: argparse.Namespace) -> tuple[Any, str]:
 
     Without -g and -c the first GPU is taken, or the CPU where there is none.
     """
-    from ..runtime.mxnet_import import mx
-
-    gpus = mx.context.num_gpus()
-    if options.cpu or (options.gpu is None and not gpus):
-        return mx.cpu(), "cpu"
-    gpu = config.DEFAULT_GPU_ID if options.gpu is None else options.gpu
-    if gpu >= gpus:
-        raise NoSuchDeviceError(
-            f"--gpu {gpu}: this machine and this build of MXNet have {gpus} GPU(s); -c 1 is the CPU"
-        )
-    return mx.gpu(gpu), f"gpu{gpu}"
-
-
-def make_callbacks(
-    options: argparse.Namespace,
-    rank: int,
-    reporter: "ProgressReporter",
-    logs: "RoundLog | None" = None,
-    reports: "RoundReporter | None" = None,
-    started: float = 0.0,
-    step: int = 0,
-) -> "list[Callback]":
-    """Make the callbacks of a worker's rounds.
-
-    Args:
-        options: the flags.
-        rank: of this worker.
-        reporter: prints progress.
-        logs: the log files of this worker; None writes none. Runs that switch to asynchronous
-            training have acc.csv and loss.csv beside those of rank 0.
-        reports: to the state server; None where there are none.
-        started: wall clock when the run began, seconds since 1970; 0 in virtual time.
-        step: the last step that is known already, where the run goes on with its logs.
-    """
-    from .callbacks import CurveFiles, LogFiles, ProgressLines, StateServerReports
-    from .csv_curves import CsvCurves
-
-    callbacks: list[Callback] = []
-    if logs is not None:
-        if options.algorithm.switches_synchrony and rank == 0:
-            callbacks.append(CurveFiles(CsvCurves(logs, started, step)))
-        callbacks.append(LogFiles(logs))
-    if reports is not None:
-        callbacks.append(StateServerReports(reports))
-    return [*callbacks, ProgressLines(reporter, rank)]
+    device = "cpu" if options.cpu else None if options.gpu is None else f"gpu{options.gpu}"
+    return find_device(device, f"--gpu {options.gpu}", "-c 1")
 
 
 def choose_checkpoints(options: argparse.Namespace) -> "Checkpoints | None":
-    """Make the checkpoints that the flags ask for; None where they ask for none."""
+    """Make the checkpoints that the flags ask for; return None if they ask for none."""
     from ..checkpoints.checkpoints import Checkpoints
 
     if not options.checkpoint_dir:
@@ -126,9 +76,25 @@ def make_limits(options: argparse.Namespace, samples: int) -> "Limits":
 
 
 def make_trainer(
-    net: Any, options: argparse.Namespace, world: "World", samples: int, checkpoints: "Checkpoints | None" = None
+    net: Any,
+    options: argparse.Namespace,
+    world: "World",
+    samples: int,
+    checkpoints: "Checkpoints | None" = None,
+    run: "Run | None" = None,
+    data_digest: str = "",
 ) -> "Trainer":
-    """Make the trainer that the flags describe; `samples` is the size of the training set."""
+    """Make the trainer that the flags describe.
+
+    Args:
+        net: the network.
+        options: the flags.
+        world: the interfaces to the cluster.
+        samples: size of the training set.
+        checkpoints: the checkpoints of the run, if there is no `run`.
+        run: records the run.
+        data_digest: digest of a data set of the user's; "" if it is not one.
+    """
     from ..runtime.mxnet_import import mx
     from ..trainer import Trainer
 
@@ -142,8 +108,8 @@ def make_trainer(
     if options.momentum is not None:
         settings["momentum"] = options.momentum
     agreement = {
-        "network": options.network,
-        "data set": options.dataset,
+        "network": short_name(options.network),
+        "data set": short_dataset_name(options.dataset),
         "partition": options.partition,
         "seed": options.seed,
         # Checkpoints of earlier versions name it in all modes.
@@ -162,112 +128,73 @@ def make_trainer(
             world=world,
             checkpoints=checkpoints,
             gradient_scale=gradient_scale(options),
+            run=run,
+            sources={
+                f"digest of {TERMS[name]} {short_dataset_name(each['source'])}": each["digest"]
+                for name, each in sources(options, data_digest).items()
+            },
         )
     except (ValueError, TypeError) as error:  # TypeError: MXNet's optimizer does not know an option
         raise ExpectedError(str(error)) from None
 
 
+def sources(options: argparse.Namespace, data_digest: str = "") -> dict[str, dict[str, str]]:
+    """Return network and data set with their digests, if they are the user's own.
+
+    They are named as they were typed.
+    """
+    digests = {"network": user_functions.digest, "dataset": lambda text: data_digest}
+    typed = {name: getattr(options, name) for name in digests}
+    return {name: {"source": text, "digest": digests[name](text)} for name, text in typed.items() if ":" in text}
+
+
 def _learning_rate(options: argparse.Namespace) -> float:
-    """Return the learning rate of the optimizer, wherever that runs."""
+    """Return the learning rate of the optimizer, on the worker or on the servers."""
     return float(options.local_lr if options.algorithm.sends == "updates" else options.learning_rate)
 
 
 def gradient_scale(options: argparse.Namespace) -> float:
-    """Return how many times the mean gradient of a batch the learning rates of the command line multiply.
+    """Return by what the mean gradient is multiplied before the learning rate is applied.
 
-    The batch size, hence the sum over the batch, where a step is proportional to the gradient.
-    Optimizers that divide by the gradient's own size (Adam, Adagrad, LARS, …) step as far for the
-    sum as for the mean: they get the mean, for which their other constants are meant, and their
-    rate is their own.
+    This is the batch size, which gives the sum over the batch, if a step is proportional to the
+    gradient. Optimizers that divide by the gradient's own size (Adam, Adagrad, LARS, …) step as far
+    with the sum as with the mean. They get the mean, for which their other constants are meant, and
+    have learning rates of their own.
     """
     return options.batch_size if _multiply_the_sum(options) else 1.0
 
 
 def _multiply_the_sum(options: argparse.Namespace) -> bool:
-    """Return whether the learning rates multiply the gradient summed over the batch, not its mean."""
+    """Return whether learning rates multiply the gradient summed over the batch, not its mean."""
     return options.optimizer.lower() in PROPORTIONAL
 
 
-def make_reports(options: argparse.Namespace, trainer: "Trainer", device: str) -> "RoundReporter | None":
-    """Make what reports to the state server's dashboard; None where no state server is known."""
-    from ..coordination.reports import RoundReporter
+def flag_facts(options: argparse.Namespace, algorithm: "Algorithm", data_digest: str = "") -> dict[str, Any]:
+    """Return the facts about the flags in run.json, beside those of `run_facts.trainer_facts`.
 
-    given = given_state_server(options)
-    if not given and not os.environ.get("ESYNC_STATE_SERVER"):
-        return None
-    host, port = state_server_address(given)
-    first = trainer.rank == 0
-    begin = trainer.workers if first and not trainer.algorithm.asks_state_server and not trainer.replacement else None
-    return RoundReporter(host, port, options.job, trainer.rank, device, begin, ends=first)
-
-
-def run_facts(options: argparse.Namespace, trainer: "Trainer") -> dict[str, Any]:
-    """Return what run.json says about the run."""
-    algorithm = trainer.algorithm
-    plan = getattr(algorithm, "plan", None)
-    flags = effective(options)
+    Args:
+        options: the flags.
+        algorithm: the algorithm.
+        data_digest: digest of a data set of the user's; "" if it is not one.
+    """
+    in_effect = _effective_options(options, algorithm)
     return {
         **dict.fromkeys(("global_lr", "slowest_iterations", "query_mode")),  # in modes that have none
-        **{dest: flags[dest] for dest in flags_of(type(algorithm))},
+        **{dest: in_effect[dest] for dest in flags_of(type(algorithm)) if dest in in_effect},
         **{flag: getattr(options, flag) for flag in FACTS},
-        "version": __version__,
-        "versions": versions(),
-        "host": socket.gethostname(),
-        "rank": trainer.rank,
-        "workers": trainer.workers,
-        "mode": algorithm.name,
-        "algorithm": algorithm_facts(type(algorithm)),
-        "options": _effective_options(options, algorithm),
+        "network": short_name(options.network),
+        "dataset": short_dataset_name(options.dataset),
+        **({"sources": own} if (own := sources(options, data_digest)) else {}),
+        "options": in_effect,
         "learning_rate": _learning_rate(options),
         "learning_rate_multiplies": "sum" if _multiply_the_sum(options) else "mean",
-        "own_rates": algorithm.own_rates,
         "collective": options.collective if algorithm.sends != "nothing" else None,
-        "parameters": trainer.replica.size,
-        "model_bytes": 4 * trainer.replica.size,
-        "started": time.time(),
-        **({"switch_order": plan.order, "bsp_share": plan.bsp_share} if plan is not None else {}),
     }
 
 
 def _effective_options(options: argparse.Namespace, algorithm: "Algorithm") -> dict[str, Any]:
-    """Return the value of every flag that counts in this run, whether it was given or is a default."""
+    """Return the value of every flag that has an effect in this run, given or default."""
     momentum = config.MOMENTUM if options.momentum is None else options.momentum
     flags = {**effective(options), "momentum": momentum}
     own = algorithm.effective_options
-    return {**flags, **{name: value for name, value in own.items() if name not in ("state_server", "job")}}
-
-
-def algorithm_facts(algorithm: "type[Algorithm]") -> dict[str, Any]:
-    """Return what the log tools have to know of an algorithm, so that they need not import it."""
-    return {
-        "name": algorithm.name,
-        "label": algorithm.label,
-        "folder": algorithm.name,
-        "summary": algorithm.summary,
-        "style": asdict(algorithm.style),
-        **({"source": source(algorithm), "digest": digest(algorithm)} if source(algorithm) else {}),
-    }
-
-
-@functools.cache  # a simulation asks for every worker
-def versions() -> dict[str, str]:
-    """Return the versions of what the results depend on: this package, Python, and the libraries that compute."""
-    from importlib.metadata import PackageNotFoundError, version
-
-    found = {"esync": __version__, "python": platform.python_version()}
-    for name in (
-        "mxnet",
-        "mxnet-cu101",
-        "mxnet-cu112",
-        "mxnet-cu117",
-        "gluoncv",
-        "numpy",
-        "numba",
-        "pydantic",
-        "mpi4py",
-    ):
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found
+    return {**flags, **{name: value for name, value in own.items() if name not in PER_WORKER}}

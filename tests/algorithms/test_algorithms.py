@@ -1,4 +1,4 @@
-"""One worker's algorithm in a world whose other workers, and whose state server, are scripted."""
+"""Every algorithm on one worker, with scripted exchanges, state server and clock."""
 
 import subprocess
 import sys
@@ -40,24 +40,24 @@ def fixed() -> ESync:
 @pytest.mark.parametrize(
     ("name", "kind"), [("esync", ESync), ("sync", SSGD), ("async", ASGD), ("dcasgd", DCASGD), ("local", Local)]
 )
-def test_algorithms_by_name(name, kind):
+def test_make_with_name_returns_the_algorithm_of_that_name(name, kind):
     assert type(make(name)) is kind
     assert kind.name == name
     assert name in ALGORITHMS
 
 
-def test_an_algorithm_object_is_taken_as_it_is():
+def test_make_with_algorithm_object_returns_it():
     mine = ESync(global_lr=0.5)
     assert make(mine) is mine
 
 
-def test_an_unknown_name_is_refused():
+def test_make_with_unknown_name_is_refused():
     with pytest.raises(ValueError, match=r"unknown algorithm 'ssgd'.*sync"):
         make("ssgd")
 
 
-def test_algorithms_and_protocol_need_no_mxnet():
-    """They also run in the simulator and in tests; nothing of what they import may load the engine."""
+def test_algorithms_and_protocol_import_without_mxnet():
+    """They also run in the simulator, so nothing they import may load the engine."""
     modules = (
         "algorithms",
         "exchange.protocol.parameter_server",
@@ -101,7 +101,7 @@ def test_algorithms_and_protocol_need_no_mxnet():
         (DiLoCo(weighting="samples"), Specification("outer_nesterov", synchronous=True, weighting="samples")),
     ],
 )
-def test_what_the_servers_are_asked_for(algorithm, specification):
+def test_algorithm_start_asks_the_servers_for_its_specification(algorithm, specification):
     world = World(limits=Limits(rounds=9))
     world.start(algorithm)
     assert world.made.specification == specification
@@ -112,7 +112,7 @@ def test_what_the_servers_are_asked_for(algorithm, specification):
 
 
 @pytest.mark.parametrize("kind", [SSGD, ASGD, DCASGD, fixed])
-def test_all_begin_with_the_common_model(kind):
+def test_algorithm_start_takes_over_the_common_model(kind):
     algorithm = kind()
     world = World()
     world.start(algorithm)
@@ -122,7 +122,7 @@ def test_all_begin_with_the_common_model(kind):
 
 
 @pytest.mark.parametrize("kind", [SSGD, ASGD, DCASGD, fixed, ESync])
-def test_a_replacement_goes_on_counting_where_its_slot_is(kind):
+def test_algorithm_of_a_replacement_continues_the_counters_of_its_slot(kind):
     algorithm = kind()
 
     def replaced(exchange: ScriptedExchange) -> None:
@@ -136,7 +136,7 @@ def test_a_replacement_goes_on_counting_where_its_slot_is(kind):
 
 
 @pytest.mark.parametrize("kind", [SSGD, ASGD, DCASGD, fixed])
-def test_a_run_that_is_over_already_is_finished_at_once(kind):
+def test_algorithm_started_in_a_finished_run_is_finished(kind):
     algorithm = kind()
 
     class Over(ScriptedExchange):
@@ -150,7 +150,7 @@ def test_a_run_that_is_over_already_is_finished_at_once(kind):
 
 
 @pytest.mark.parametrize("kind", [SSGD, ASGD, DCASGD, fixed])
-def test_stop_abort_and_close_are_passed_on(kind):
+def test_algorithm_passes_stop_abort_and_close_to_the_exchange(kind):
     algorithm = kind()
     for early in (algorithm.stop, algorithm.close):
         early()  # before the start there is nobody to tell
@@ -165,7 +165,7 @@ def test_stop_abort_and_close_are_passed_on(kind):
     assert world.made.log[3:] == (["no more questions"] if kind is ESync else [])
 
 
-def test_ssgd_sends_the_mean_gradient_and_the_statistics():
+def test_ssgd_sends_mean_gradient_and_statistics():
     world, algorithm = World(answers=[([3, 4], False, True), ([5, 6], True, True)]), SSGD()
     world.start(algorithm)
     world.hyper = [Hyper(0.1, 0.9, 0.01, 2.0), Hyper(0.05, 0.8, 0.0, 1.0)]
@@ -181,7 +181,7 @@ def test_ssgd_sends_the_mean_gradient_and_the_statistics():
 
 @pytest.mark.parametrize("rank", [0, 1])
 @pytest.mark.parametrize("kind", [ASGD, DCASGD, SSP])
-def test_asynchronous_workers_send_their_statistics_and_rank_0_is_sent_the_mean_beside_its_own(kind, rank):
+def test_asynchronous_algorithm_sends_statistics_and_rank_0_receives_their_mean(kind, rank):
     algorithm = kind()
     world = World(rank, answers=[([3, 4], False, True)])
     world.start(algorithm)
@@ -192,7 +192,7 @@ def test_asynchronous_workers_send_their_statistics_and_rank_0_is_sent_the_mean_
 
 
 @pytest.mark.parametrize("kind", [ASGD, DCASGD, SSP])
-def test_the_published_way_leaves_statistics_where_they_are(kind):
+def test_asynchronous_algorithm_with_statistics_rank0_sends_none(kind):
     algorithm = kind(statistics="rank0")
     world = World(answers=[([3, 4], False, True)])
     world.start(algorithm)
@@ -202,13 +202,13 @@ def test_the_published_way_leaves_statistics_where_they_are(kind):
 
 
 @pytest.mark.parametrize("kind", [ASGD, DCASGD, SSP, DyLU, SyncSwitch])
-def test_unknown_statistics_are_refused(kind):
+def test_asynchronous_algorithm_with_unknown_statistics_option_is_refused(kind):
     with pytest.raises(ValueError, match="statistics is 'rank1', but should be one of mean, rank0"):
         kind(statistics="rank1")
 
 
 @pytest.mark.parametrize("kind", [SSGD, ASGD, DCASGD])
-def test_every_iteration_is_a_round(kind):
+def test_gradient_algorithms_count_every_iteration_as_a_round(kind):
     algorithm = kind()
     world = World(answers=[([0, 0], False, True), ([0, 0], False, True), ([0, 0], True, True)])
     world.start(algorithm)
@@ -222,7 +222,7 @@ def test_every_iteration_is_a_round(kind):
 
 
 @pytest.mark.parametrize("kind", [ASGD, DCASGD, fixed])
-def test_what_came_after_the_end_does_not_count(kind):
+def test_algorithm_ignores_an_answer_that_comes_after_the_end(kind):
     algorithm = kind()
     world = World(answers=[([0, 0], False, True), ([0, 0], True, False)])
     world.start(algorithm)
@@ -231,15 +231,15 @@ def test_what_came_after_the_end_does_not_count(kind):
     assert (algorithm.round, algorithm.exchanged, algorithm.finished) == (1, False, True)
 
 
-def test_the_phases_of_an_iteration_with_exchange():
+def test_ssgd_records_the_phases_of_an_iteration():
     world, algorithm = World(answers=[([0, 0], False, True)]), SSGD()
     world.start(algorithm)
     world.step(algorithm, [1, 1])
     assert world.recorder.take()["time"] == {"0": {"forward and backward": 2.0, "global aggregate": 0.0}}
 
 
-def test_checkpoints_of_sync_switch_hold_what_a_plan_is_made_of_and_no_more():
-    """Those of earlier versions hold these names; with another one they could not be resumed."""
+def test_sync_switch_checkpoint_terms_are_those_of_earlier_versions():
+    """Checkpoints of earlier versions hold these names; with others they could not be resumed."""
     algorithm = SyncSwitch(Schedule(train_steps=(4, 12)), batch_size=4, decay=[(0.5, 0.1)])
     assert algorithm.checkpoint_terms == {
         "batch size": 4,
@@ -250,20 +250,34 @@ def test_checkpoints_of_sync_switch_hold_what_a_plan_is_made_of_and_no_more():
     assert algorithm.terms == {**algorithm.checkpoint_terms, "evaluated statistics": "mean"}
 
 
+def test_sync_switch_checkpoint_terms_name_the_momentum_only_where_it_changes():
+    schedule = Schedule(train_steps=(4, 12))
+    usual = SyncSwitch(schedule, 4).checkpoint_terms.items()
+    assert dict(SyncSwitch(schedule, 4, switch_momentum="reset").checkpoint_terms.items() - usual) == {
+        "momentum at the switch": "reset"
+    }
+    assert dict(SyncSwitch(schedule, 4, switch_momentum="linear").checkpoint_terms.items() - usual) == {
+        "momentum at the switch": "linear",
+        "momentum ramp": config.MOMENTUM_RAMP,
+    }
+
+
 @pytest.mark.parametrize(("told", "expected"), [(None, 24), (12, 12)])
-def test_sync_switch_goes_on_from_a_checkpoint_that_does_not_tell_what_was_synchronous(told, expected):
-    """Checkpoints of earlier versions do not; then the schedule does: 24 samples of 96 in rounds."""
+def test_sync_switch_resumes_from_checkpoint_without_samples_together(told, expected):
+    """Checkpoints of earlier versions lack this number; the schedule gives it: 24 of 96 samples."""
     resumed: list[ResumeState] = []
-    books = RunProgress(round=9, version=20, samples=60, elapsed=1.0, step=9, synchronous=False, samples_together=told)
+    progress = RunProgress(
+        round=9, version=20, samples=60, elapsed=1.0, step=9, synchronous=False, samples_together=told
+    )
 
     class Past(NoCheckpoints):
         def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> ResumeState:
-            return ResumeState(3, books)
+            return ResumeState(3, progress)
 
     world = World(limits=Limits(samples=96), prepare=lambda exchange: setattr(exchange, "resume", resumed.append))
     algorithm = SyncSwitch(Schedule(bsp_share=0.25), batch_size=4)
     algorithm.start(
         AlgorithmContext(world.replica, world, world.hyper.pop, lambda: 0.0, world.limits, checkpoints=Past())  # type: ignore[arg-type]
     )
-    assert resumed[0].books is not None
-    assert resumed[0].books.samples_together == expected
+    assert resumed[0].progress is not None
+    assert resumed[0].progress.samples_together == expected

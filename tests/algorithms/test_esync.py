@@ -1,4 +1,7 @@
-"""One worker's ESync, waiting for answers or not; other workers and the state server are scripted."""
+"""ESync on one worker, with blocking and delayed queries.
+
+Exchange and state server are scripted.
+"""
 
 import pytest
 
@@ -8,8 +11,10 @@ from esync.algorithms import ESync
 from ..support.scripted_world import ScriptedExchange, Sent, World
 
 
-def test_local_iterations_until_ready():
-    """Three iterations in the first round, one in the second, two in the third, as the state server wants it."""
+def test_esync_takes_local_iterations_until_ready():
+    """The state server asks for three iterations in the first round, one in the second, two in the
+    third.
+    """
     ready = [False, False, True, True, False, True]
     world = World(ready=ready, answers=[([0, 0], False, True), ([0, 0], False, True), ([0, 0], True, True)])
     algorithm = ESync()
@@ -22,8 +27,10 @@ def test_local_iterations_until_ready():
     assert world.replica.steps == [4] * 6
 
 
-def test_the_calls_of_a_training_in_their_order():
-    """ESync paper, Algorithm 1; the last round is not followed by a RESET, for nobody begins another one."""
+def test_esync_calls_the_state_server_in_the_order_of_algorithm_1():
+    """Algorithm 1 of the ESync paper. No RESET follows the last round, because no round begins
+    after it.
+    """
     world = World(ready=[False, True, True], answers=[([0, 0], False, True), ([0, 0], True, True)])
     algorithm = ESync(epsilon=0.125)
     world.start(algorithm)
@@ -42,7 +49,7 @@ def test_the_calls_of_a_training_in_their_order():
     ]
 
 
-def test_init_comes_before_anybody_can_begin_and_from_rank_0_only():
+def test_esync_sends_init_from_rank_0_only_before_the_start():
     for rank, replacement, expected in ((0, False, 1), (1, False, 0), (0, True, 0), (2, True, 0)):
         world = World(rank=rank, prepare=lambda exchange, value=replacement: setattr(exchange, "replacement", value))
         world.start(ESync())
@@ -52,7 +59,7 @@ def test_init_comes_before_anybody_can_begin_and_from_rank_0_only():
             assert names.index("init") < names.index("begin")
 
 
-def test_a_replacement_asks_in_the_round_of_its_slot():
+def test_esync_replacement_queries_in_the_round_of_its_slot():
     world = World(
         prepare=lambda exchange: setattr(exchange, "exchanges", 4), ready=[True], answers=[([0, 0], False, True)]
     )
@@ -69,12 +76,12 @@ def test_a_replacement_asks_in_the_round_of_its_slot():
 @pytest.mark.parametrize(
     ("options", "named"), [({"epsilon": "some"}, "epsilon is 'some'"), ({"query_mode": "push"}, "query_mode is 'push'")]
 )
-def test_options_that_make_no_sense(options, named):
+def test_esync_with_invalid_option_names_it(options, named):
     with pytest.raises(ValueError, match=named):
         ESync(**options)
 
 
-def test_options_for_the_state_server_are_passed_on():
+def test_esync_passes_its_options_to_the_state_server():
     world = World(rank=2)
     world.start(ESync(state_server="here:1", query_mode="delayed-ack", job="mine"))
     assert world.addresses == [("here:1", 2, "mine", True)]
@@ -83,8 +90,10 @@ def test_options_for_the_state_server_are_passed_on():
     assert ("init", 3, 0.5, 4) in world.made.log
 
 
-def test_a_lease_is_not_interrupted_by_questions():
-    """An iteration takes about 2 s: a lease of 5.5 s, counted from the question at 2 s, is over after the fourth."""
+def test_esync_with_lease_does_not_query_until_it_is_over():
+    """An iteration takes about 2 s, so a lease of 5.5 s granted at 2 s expires after the fourth
+    iteration.
+    """
     world = World(ready=[5.5, True], answers=[([0, 0], True, True)])
     algorithm = ESync()
     world.start(algorithm)
@@ -108,8 +117,11 @@ def delayed(round_trip: float, ready: list, rounds: int = 1, **options) -> tuple
     return world, algorithm
 
 
-def test_training_goes_on_until_ready_arrives_and_the_iteration_in_flight_is_given_up():
-    """The paper's 1 … k + δ − 1: READY for k = 1 is 5 s on its way, an iteration takes 2 s, so δ is 3."""
+def test_esync_delayed_trains_on_until_ready_and_abandons_the_current_iteration():
+    """The paper's iterations 1 … k + δ − 1.
+
+    READY for k = 1 takes 5 s, an iteration 2 s, so that δ is 3.
+    """
     world, algorithm = delayed(5.0, [True])
     for _ in range(3):
         world.step(algorithm, [1, 2])
@@ -122,7 +134,7 @@ def test_training_goes_on_until_ready_arrives_and_the_iteration_in_flight_is_giv
     assert [entry[:3] for entry in world.made.log if entry[0] == "ask"] == [("ask", 1, 0), ("ask", 1, 1)]
 
 
-def test_ready_that_arrives_between_iterations_costs_none():
+def test_esync_delayed_with_ready_between_iterations_abandons_none():
     world, algorithm = delayed(1.5, [True])
     world.step(algorithm, [1, 2])
     assert not algorithm.exchanged
@@ -130,7 +142,7 @@ def test_ready_that_arrives_between_iterations_costs_none():
     assert (algorithm.exchanged, algorithm.abandoned, algorithm.local_iterations) == (True, False, 2)
 
 
-def test_one_question_at_a_time_and_capability_covers_all_iterations():
+def test_esync_delayed_has_one_query_in_flight_with_mean_iteration_time():
     world, algorithm = delayed(5.0, [False, False, True])
     for seconds in (2.0, 1.0, 3.0, 2.0, 2.0, 2.0):
         world.device.seconds = seconds
@@ -141,8 +153,8 @@ def test_one_question_at_a_time_and_capability_covers_all_iterations():
     ]
 
 
-def test_a_slow_device_waits_for_the_ready_that_it_expects():
-    """To begin an iteration of 2 s, when READY is to come in 0.5 s, would make everybody wait."""
+def test_esync_delayed_on_slow_device_waits_for_an_expected_ready():
+    """Starting an iteration of 2 s when READY is due in 0.5 s would make everybody wait."""
     world, algorithm = delayed(0.5, [True, True, False, True], rounds=3)
     seen = []
     while not algorithm.finished:
@@ -158,14 +170,14 @@ def test_a_slow_device_waits_for_the_ready_that_it_expects():
     assert world.device.time == 2 * 5 + 3 * 0.5
 
 
-def test_a_fast_device_never_waits_for_answers():
+def test_esync_delayed_on_fast_device_never_waits_for_answers():
     world, algorithm = delayed(5.0, [True, True], rounds=2)
     while not algorithm.finished:
         world.step(algorithm, [1, 1])
     assert world.device.time == 2 * world.replica.steps.count(4)
 
 
-def test_blocking_mode_gives_nothing_up():
+def test_esync_blocking_abandons_no_iteration():
     world = World(ready=[False, True], answers=[([0, 0], True, True)])
     algorithm = ESync()
     world.start(algorithm)
@@ -174,7 +186,7 @@ def test_blocking_mode_gives_nothing_up():
         assert not algorithm.abandoned
 
 
-def test_a_replacement_tells_the_state_server_and_never_starts_it():
+def test_esync_replacement_registers_with_the_state_server_without_init():
     def replaced(exchange: ScriptedExchange) -> None:
         exchange.replacement, exchange.exchanges = True, 4
 
@@ -187,7 +199,7 @@ def test_a_replacement_tells_the_state_server_and_never_starts_it():
     ]
 
 
-def test_the_state_server_hears_of_members_while_some_are_missing():
+def test_esync_tells_the_state_server_the_members_while_some_are_missing():
     world = World(ready=[True] * 4, answers=[([0, 0], False, True)] * 4)
     algorithm = ESync()
     world.start(algorithm)
@@ -202,7 +214,7 @@ def test_the_state_server_hears_of_members_while_some_are_missing():
     ]
 
 
-def test_what_is_sent_is_the_update_since_the_last_exchange():
+def test_esync_sends_the_update_since_the_last_exchange():
     world = World(ready=[False, True, False, True], answers=[([10, 20], False, True), ([0, 0], False, True)])
     algorithm = ESync(global_lr=0.75)
     world.start(algorithm)
@@ -218,7 +230,7 @@ def test_what_is_sent_is_the_update_since_the_last_exchange():
 
 
 @pytest.mark.parametrize("count", [1, 3])
-def test_a_fixed_number_of_local_iterations_asks_nobody(count):
+def test_esync_with_fixed_local_iterations_queries_no_state_server(count):
     world = World(answers=[([0, 0], False, True)] * 2)
     algorithm = ESync(local_iterations=count)
     world.start(algorithm)
@@ -233,19 +245,19 @@ def test_a_fixed_number_of_local_iterations_asks_nobody(count):
 
 
 @pytest.mark.parametrize("count", [0, -1])
-def test_a_fixed_number_is_1_or_more(count):
+def test_esync_with_local_iterations_below_1_is_refused(count):
     with pytest.raises(ValueError, match=f"local_iterations is {count}"):
         ESync(local_iterations=count)
 
 
 @pytest.mark.parametrize("address", ["10.1.1.34:10010", None])
-def test_the_state_servers_address_is_passed_on(address):
+def test_esync_passes_the_state_server_address(address):
     world = World()
     world.start(ESync(state_server=address))
     assert world.addresses == [(address, 0, config.JOB, False)]
 
 
-def test_defaults_of_esync_come_from_the_configuration():
+def test_esync_defaults_come_from_the_configuration():
     world = World(ready=[True], answers=[([0, 0], False, True)])
     algorithm = ESync()
     world.start(algorithm)
@@ -254,7 +266,7 @@ def test_defaults_of_esync_come_from_the_configuration():
     assert world.made.sent[0].learning_rate == config.LEARNING_RATE_GLOBAL
 
 
-def test_the_phases_of_a_round_of_local_iterations():
+def test_esync_records_the_phases_of_each_local_iteration():
     world, algorithm = World(ready=[False, True], answers=[([0, 0], False, True)]), ESync()
     world.start(algorithm)
     for _ in range(2):

@@ -1,4 +1,4 @@
-"""FedProx against formulas, on a real network in a scripted world; on clusters in tests/cluster/test_fedprox.py."""
+"""FedProx on a real network and a scripted exchange; on clusters: tests/cluster/test_fedprox.py."""
 
 import numpy as np
 import pytest
@@ -40,8 +40,8 @@ class Line:
 
 @pytest.mark.parametrize("scale", [1.0, 4.0])
 @pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_three_local_iterations_and_their_update_twice(scale, momentum):
-    """Algorithm 2's local problem by SGD: g + μ·(w − w₀), where w₀ is what the last exchange has brought."""
+def test_fedprox_update_equals_algorithm_2_in_numpy(scale, momentum):
+    """The local problem by SGD: g + μ·(w − w₀), where w₀ is the model of the last exchange."""
     line = Line()
     world = World(
         answers=[(answer, False, True) for answer in ANSWERS],
@@ -65,7 +65,7 @@ def test_three_local_iterations_and_their_update_twice(scale, momentum):
 
 
 @pytest.mark.parametrize(("optimizer", "settings"), OPTIMIZERS)
-def test_without_the_proximal_term_it_is_local_sgd_to_the_last_bit(optimizer, settings):
+def test_fedprox_with_prox_mu_0_equals_local_sgd_bit_for_bit(optimizer, settings):
     nets = make_net(), make_net(), make_net()
     for net, algorithm in zip(nets, (LocalSGD(4), FedProx(4, prox_mu=0), FedProx(4, prox_mu=0.5)), strict=True):
         begin = flat(net)
@@ -83,8 +83,8 @@ def test_without_the_proximal_term_it_is_local_sgd_to_the_last_bit(optimizer, se
     assert values(nets[2]) != values(nets[0])
 
 
-def test_a_scaled_loss_makes_no_difference():
-    """Nor do gradients that have overflowed: the step is left out."""
+def test_fedprox_with_scaled_loss_gives_the_same_update():
+    """A step whose gradients have overflowed is skipped."""
     nets = make_net(), make_net()
     for net, amp in zip(nets, (False, True), strict=True):
         trainer = make_trainer(net, FedProx(9, prox_mu=1.0))
@@ -106,7 +106,7 @@ def test_a_scaled_loss_makes_no_difference():
 # --- the command line -----------------------------------------------------------------------------
 
 
-def test_its_flags():
+def test_fedprox_flags_have_their_defaults():
     chosen = read("worker", "", ["-m", "fedprox"])
     assert (chosen.prox_mu, chosen.local_iterations) == (config.FEDPROX_MU, config.LOCAL_ITERATIONS)
     assert read("worker", "", ["-m", "fedprox", "--prox-mu", "0", "--overlap"]).prox_mu == 0
@@ -120,7 +120,7 @@ def test_its_flags():
         (["-m", "local-sgd", "--prox-mu", "1"], "--prox-mu makes no sense with --mode local-sgd"),
     ],
 )
-def test_what_makes_no_sense_is_refused(capsys, words, said):
+def test_fedprox_with_invalid_prox_mu_is_refused(capsys, words, said):
     with pytest.raises(SystemExit) as error:
         read("worker", "", words)
     assert error.value.code == 2
@@ -130,6 +130,6 @@ def test_what_makes_no_sense_is_refused(capsys, words, said):
             FedProx(prox_mu=float(words[-1]))
 
 
-def test_its_strength_is_agreed_on_and_in_checkpoints():
+def test_fedprox_prox_mu_is_agreed_on_and_in_checkpoints():
     assert FedProx(prox_mu=0.1).terms["--prox-mu"] == 0.1
     assert FedProx(prox_mu=0.1).options.fixed == {"--prox-mu": 0.1}

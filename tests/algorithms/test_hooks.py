@@ -1,4 +1,6 @@
-"""Hooks of an algorithm around a real network: what they see, what becomes of what they change, and when."""
+"""An algorithm's hooks on a real network: what they see, when they run, and what becomes of their
+changes.
+"""
 
 import math
 from itertools import pairwise
@@ -50,7 +52,10 @@ def _method(hook):
 
 
 def make_trainer(net, algorithm, answers=(), settings=None, **more):
-    """A trainer in a world that begins with the network's own weights; an answer is added to those."""
+    """Make a trainer in a world that begins with the network's own weights.
+
+    An answer is added to those.
+    """
     begin = np.float32(flat(net))
     world = more.pop("world", None) or World(
         answers=[((begin + each).tolist(), False, True) for each in answers],
@@ -70,7 +75,10 @@ def local_sgd(before=None, after=None, iterations=100, **options):
 
 
 def mean_gradient(net, number) -> np.ndarray:
-    """Of batch `number`, as Gluon computes it of the mean loss; the network's own gradients are lost."""
+    """Return the gradient of batch `number` that Gluon computes from the mean loss.
+
+    The network's own gradients are lost.
+    """
     data, label = batch(number)
     with mx.autograd.record():
         loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label).mean()
@@ -96,7 +104,7 @@ def amp_backward(net, trainer, number, factor=1.0) -> None:
 @pytest.mark.parametrize("algorithm", [Local, LocalSGD, DyLU, *SENDS_GRADIENTS, *SPARSE])
 @pytest.mark.parametrize("scale", [1.0, 3.0])
 @pytest.mark.parametrize("amp", [False, True])
-def test_the_gradient_is_the_mean_of_the_batch(algorithm, scale, amp):
+def test_hook_gradient_is_the_mean_of_the_batch(algorithm, scale, amp):
     net, seen = make_net(), []
     kind = hooked(algorithm, before=lambda model: seen.append((model.gradient, model.batch_size)))
     expected = mean_gradient(make_net(), 0)
@@ -113,7 +121,7 @@ def test_the_gradient_is_the_mean_of_the_batch(algorithm, scale, amp):
     np.testing.assert_allclose(gradient, expected, rtol=1e-4, atol=1e-7)
 
 
-def test_a_rescaling_of_the_optimizer_is_part_of_the_gradient_as_weight_decay_has_it():
+def test_hook_gradient_includes_rescale_grad_like_weight_decay():
     net, seen = make_net(), []
     trainer = make_trainer(net, local_sgd(lambda model: seen.append(model.gradient)), settings={"rescale_grad": 0.5})
     expected = 0.5 * mean_gradient(make_net(), 0)
@@ -122,7 +130,7 @@ def test_a_rescaling_of_the_optimizer_is_part_of_the_gradient_as_weight_decay_ha
     np.testing.assert_allclose(seen[0], expected, rtol=1e-4, atol=1e-7)
 
 
-def test_weights_anchor_and_statistics():
+def test_hook_sees_weights_anchor_and_statistics():
     net, seen = make_net(), []
     trainer = make_trainer(
         net, local_sgd(lambda model: seen.append((model.weights, model.anchor, model.statistics)), iterations=2), [1.0]
@@ -142,7 +150,7 @@ def test_weights_anchor_and_statistics():
 
 
 @pytest.mark.parametrize("algorithm", [Local, SSGD, DGS])
-def test_where_no_updates_are_sent_there_is_no_anchor(algorithm):
+def test_hook_anchor_without_updates_sent_raises(algorithm):
     net = make_net()
     trainer = make_trainer(net, hooked(algorithm, before=lambda model: model.anchor)(), answers=[0.0])
     backward(net, 0)
@@ -150,7 +158,7 @@ def test_where_no_updates_are_sent_there_is_no_anchor(algorithm):
         trainer.step(BATCH)
 
 
-def test_there_is_no_gradient_after_an_exchange():
+def test_hook_gradient_after_an_exchange_raises():
     for use in (lambda model: model.gradient, lambda model: setattr(model, "gradient", np.zeros(3))):
         net = make_net()
         trainer = make_trainer(net, local_sgd(after=use, iterations=1), [0.0])
@@ -187,8 +195,8 @@ def assigned(name, change):
 @pytest.mark.parametrize("way", [in_place, augmented, assigned])
 @pytest.mark.parametrize("scale", [1.0, 3.0])
 @pytest.mark.parametrize("amp", [False, True])
-def test_a_changed_gradient_is_used(way, scale, amp):
-    """Scaled as the one it takes the place of: a change of 1 moves a weight by learning rate times gradient scale."""
+def test_hook_changed_gradient_is_used_by_the_local_step(way, scale, amp):
+    """A change of 1 moves a weight by learning rate times gradient scale."""
     moved = []
     for change in (0.0, 1.0):
         net = make_net()
@@ -204,7 +212,7 @@ def test_a_changed_gradient_is_used(way, scale, amp):
 
 
 @pytest.mark.parametrize("algorithm", SENDS_GRADIENTS)
-def test_a_changed_gradient_is_sent(algorithm):
+def test_hook_changed_gradient_is_sent(algorithm):
     def hook(model):
         model.gradient = np.arange(model.gradient.size)
 
@@ -216,7 +224,7 @@ def test_a_changed_gradient_is_sent(algorithm):
     np.testing.assert_allclose(sent.values, 3.0 * np.arange(len(sent.values)), rtol=1e-6)
 
 
-def test_a_changed_gradient_is_sent_sparsely():
+def test_hook_changed_gradient_is_sent_sparsely():
     def hook(model):
         model.gradient = np.arange(model.gradient.size)
 
@@ -230,7 +238,7 @@ def test_a_changed_gradient_is_sent_sparsely():
 
 @pytest.mark.parametrize("way", [in_place, augmented, assigned])
 @pytest.mark.parametrize("name", ["weights", "statistics"])
-def test_changed_weights_and_statistics_are_taken_over(way, name):
+def test_hook_changed_weights_and_statistics_are_kept(way, name):
     plain, net = make_net(), make_net()
     for each, algorithm in ((plain, local_sgd()), (net, local_sgd(way(name, 2.0)))):
         trainer = make_trainer(each, algorithm)
@@ -241,8 +249,8 @@ def test_changed_weights_and_statistics_are_taken_over(way, name):
         np.testing.assert_allclose(other.data().asnumpy() - one.data().asnumpy(), 2.0 * changed, atol=1e-6)
 
 
-def test_what_is_left_alone_keeps_every_bit():
-    """Scaled by 7/8/3 and back, a gradient would not be the same; nor would one that is changed elsewhere."""
+def test_hook_that_changes_nothing_keeps_every_bit():
+    """Scaling a gradient by 7/8/3 and back would change it; so does changing another value."""
 
     def touch(model):
         for each in (model.weights, model.statistics, model.gradient):
@@ -267,7 +275,7 @@ def test_what_is_left_alone_keeps_every_bit():
     assert values(other) != values(plain)
 
 
-def test_an_assigned_array_stays_the_hooks_own():
+def test_hook_assigned_array_is_copied():
     kept = []
 
     def hook(model):
@@ -283,7 +291,7 @@ def test_an_assigned_array_stays_the_hooks_own():
 
 
 @pytest.mark.parametrize("name", ["weights", "gradient", "statistics"])
-def test_an_array_of_another_shape_is_refused(name):
+def test_hook_assigned_array_of_wrong_shape_is_refused(name):
     net = make_net()
     trainer = make_trainer(net, local_sgd(lambda model: setattr(model, name, np.ones((2, 2)))))
     backward(net, 0)
@@ -291,7 +299,7 @@ def test_an_array_of_another_shape_is_refused(name):
         trainer.step(BATCH)
 
 
-def test_the_anchor_is_read_only():
+def test_hook_anchor_is_read_only():
     def hook(model):
         model.anchor[0] = 1
 
@@ -303,7 +311,7 @@ def test_the_anchor_is_read_only():
 
 
 @pytest.mark.parametrize("algorithm", SPARSE)
-def test_sparse_exchanges_reckon_with_the_weights(algorithm):
+def test_hook_weights_are_read_only_with_sparse_exchange(algorithm):
     for hook, error in (
         (in_place("weights", 1), ValueError),
         (lambda model: setattr(model, "weights", model.gradient), RuntimeError),
@@ -315,7 +323,7 @@ def test_sparse_exchanges_reckon_with_the_weights(algorithm):
             trainer.step(BATCH)
 
 
-def test_a_hook_that_fails_changes_nothing():
+def test_hook_that_raises_changes_nothing():
     def hook(model):
         model.gradient += 1
         model.weights += 1
@@ -339,7 +347,7 @@ def blocks_of_seven(monkeypatch):
 
 
 @pytest.mark.parametrize("scale", [1.0, 3.0])
-def test_blocks_are_the_whole_model(blocks_of_seven, scale):
+def test_hook_blocks_cover_the_whole_model(blocks_of_seven, scale):
     seen = []
 
     def whole(model):
@@ -365,8 +373,8 @@ def test_blocks_are_the_whole_model(blocks_of_seven, scale):
     assert seen == [[7] * 9 + [6]] * 3
 
 
-def test_whole_arrays_before_and_after_the_blocks(blocks_of_seven):
-    """A norm first; and what was changed in a whole array is not lost, nor brought back."""
+def test_hook_whole_arrays_before_and_after_blocks_keep_changes(blocks_of_seven):
+    """The hook takes a norm of the whole array before it changes the blocks."""
     seen = []
 
     def hook(model):
@@ -387,7 +395,7 @@ def test_whole_arrays_before_and_after_the_blocks(blocks_of_seven):
     np.testing.assert_allclose(np.linalg.norm((begin - flat(net)) / (3 * RATE)), 2.0, rtol=1e-5)
 
 
-def test_a_loop_that_is_left_early_has_changed_the_blocks_so_far(blocks_of_seven):
+def test_hook_block_loop_left_early_keeps_the_changes_so_far(blocks_of_seven):
     def hook(model):
         for number, block in enumerate(model.blocks()):
             block.weights += 1
@@ -403,7 +411,7 @@ def test_a_loop_that_is_left_early_has_changed_the_blocks_so_far(blocks_of_seven
     np.testing.assert_allclose(flat(net) - begin, [1.0] * 14 + [0.0] * (begin.size - 14), atol=1e-6)
 
 
-def test_within_the_loop_there_are_only_blocks(blocks_of_seven):
+def test_hook_whole_arrays_within_block_loop_raise(blocks_of_seven):
     def whole(model):
         for _ in model.blocks():
             model.weights += 1
@@ -426,8 +434,8 @@ def test_within_the_loop_there_are_only_blocks(blocks_of_seven):
 
 
 @pytest.mark.parametrize("multi_precision", [False, True])
-def test_float16(multi_precision):
-    """With multi_precision the weights are the optimizer's float32 copies: they keep what float16 cannot."""
+def test_hook_with_float16_sees_float32_master_weights(multi_precision):
+    """With multi_precision the weights are the optimizer's float32 copies."""
     seen, small = [], 2.0**-14
 
     def hook(model):
@@ -454,7 +462,7 @@ def test_float16(multi_precision):
     assert weight.data().asnumpy().tolist() == (1 - 2 * step + 2 * small).astype(np.float16).tolist()
 
 
-def test_gradients_that_have_overflowed_stay_so_and_the_step_is_left_out():
+def test_hook_with_overflowed_gradients_keeps_them_and_skips_the_step():
     net = make_net()
     trainer = make_trainer(net, local_sgd(in_place("gradient", 1.0)))
     scaled(trainer)
@@ -469,7 +477,7 @@ def test_gradients_that_have_overflowed_stay_so_and_the_step_is_left_out():
 # --- when -----------------------------------------------------------------------------------------
 
 
-def test_before_each_local_step_and_after_each_exchange():
+def test_hooks_run_before_each_local_step_and_after_each_exchange():
     log = []
     algorithm = local_sgd(
         lambda model: log.append(("before", flat(net))), lambda model: log.append(("after", model.weights[0])), 2
@@ -495,7 +503,7 @@ def test_before_each_local_step_and_after_each_exchange():
 
 
 @pytest.mark.parametrize("algorithm", [*SENDS_GRADIENTS, *SPARSE])
-def test_before_gradients_are_sent_and_after_the_answer(algorithm):
+def test_hooks_run_before_gradients_are_sent_and_after_the_answer(algorithm):
     log = []
     kind = hooked(algorithm, lambda model: log.append("before"), lambda model: log.append("after"))
     net = make_net()
@@ -509,7 +517,7 @@ def test_before_gradients_are_sent_and_after_the_answer(algorithm):
     assert set(phases) == {"local update", "forward and backward", "global aggregate"}
 
 
-def test_what_is_changed_after_an_exchange_is_part_of_the_next_update():
+def test_hook_change_after_exchange_is_part_of_the_next_update():
     net = make_net()
     trainer = make_trainer(net, local_sgd(after=in_place("weights", 0.5), iterations=1), [0.0, 0.0])
     trainer.set_learning_rate(0.0)
@@ -519,8 +527,10 @@ def test_what_is_changed_after_an_exchange_is_part_of_the_next_update():
     np.testing.assert_allclose([sent.values[0] for sent in trainer.world.made.sent], [0.0, 0.5], atol=1e-6)
 
 
-def test_with_overlap_after_the_landing():
-    """Pushed after the second step, there after the third, whose progress is on top of the model that has come."""
+def test_hook_with_overlap_runs_after_the_merge():
+    """The update is pushed after the second step and merged after the third, with its progress on
+    top.
+    """
     net, seen = make_net(), []
     begin = np.float32(flat(net))
     world = World()
@@ -550,7 +560,7 @@ def test_with_overlap_after_the_landing():
     np.testing.assert_allclose(seen[-1][2], 11, atol=1e-5)
 
 
-def test_a_trial_calls_no_hook():
+def test_hooks_are_not_called_in_a_trial():
     calls = []
     net = make_net()
     trainer = make_trainer(net, local_sgd(calls.append))
@@ -560,7 +570,7 @@ def test_a_trial_calls_no_hook():
     assert calls == []
 
 
-def test_a_simulation_without_numerics_calls_no_hook():
+def test_hooks_are_not_called_in_simulation_without_numerics():
     calls = []
     TimedReplica().call_hook(calls.append, BATCH)
     assert calls == []
@@ -569,7 +579,7 @@ def test_a_simulation_without_numerics_calls_no_hook():
 # --- what cannot be used --------------------------------------------------------------------------
 
 
-def test_what_a_hook_returns_is_refused_instead_of_lost():
+def test_hook_that_returns_a_value_is_refused():
     net = make_net()
     trainer = make_trainer(net, local_sgd(lambda model: model.gradient / 2))
     backward(net, 0)
@@ -580,7 +590,7 @@ def test_what_a_hook_returns_is_refused_instead_of_lost():
 
 
 @pytest.mark.parametrize("planned", [0, -1, 2.5, None, "3", math.nan])
-def test_planned_iterations_that_are_no_number_of_iterations_are_refused(planned):
+def test_planned_iterations_that_is_no_number_is_refused(planned):
     net = make_net()
     kind = type("Odd", (LocalSGD,), {"planned_iterations": planned})
     trainer = make_trainer(net, kind())
@@ -598,7 +608,10 @@ def test_planned_iterations_that_are_no_number_of_iterations_are_refused(planned
 
 @pytest.fixture
 def reads(monkeypatch):
-    """What is copied for hooks: (size of the vector, first value, last value), and how many hooks are called."""
+    """Record what is copied for hooks, and how many hooks are called.
+
+    A record is (size of the vector, first value, last value).
+    """
     seen, lent = [], []
     times, call_hook = FlatArrays.times, Replica.call_hook
 
@@ -616,7 +629,7 @@ def reads(monkeypatch):
 
 
 @pytest.mark.parametrize("algorithm", [LocalSGD, DyLU, SSGD, DGS])
-def test_an_algorithm_without_hooks_pays_nothing(reads, algorithm):
+def test_algorithm_without_hooks_copies_no_arrays(reads, algorithm):
     net = make_net()
     options = {"local_iterations": 1} if algorithm in (LocalSGD, DyLU) else {}
     trainer = make_trainer(net, algorithm(**options), [0.0])
@@ -626,7 +639,7 @@ def test_an_algorithm_without_hooks_pays_nothing(reads, algorithm):
     assert reads == ([], [])
 
 
-def test_only_what_is_touched_is_copied_and_once(reads):
+def test_hook_copies_only_touched_arrays_once(reads):
     net = make_net()
     size = len(flat(net))
     statistics = sum(p.data().size for p in net.collect_params().values()) - size

@@ -24,6 +24,7 @@ from esync.algorithms.loading import (
     source,
 )
 from esync.algorithms.registry import ALGORITHMS
+from esync.runtime import user_code
 from esync.runtime.errors import ExpectedError
 
 ROOT = Path(__file__).parents[2]
@@ -53,7 +54,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     names, modules = dict(ALGORITHMS), dict(sys.modules)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setattr(loading, "_files", {})
+    monkeypatch.setattr(user_code, "_files", {})
     monkeypatch.setattr(loading, "_sources", {})
     yield tmp_path
     ALGORITHMS.clear()
@@ -100,7 +101,7 @@ def python(program: str, folder: Path) -> str:
     return done.stdout.strip()
 
 
-def test_a_class_in_a_file(folder):
+def test_load_from_file_returns_a_named_algorithm(folder):
     write(folder / "mine.py", algorithm("FedProx"))
     found = load("mine.py:FedProx")
     assert (found.name, found.label) == ("fed-prox", "FedProx")
@@ -114,12 +115,12 @@ def test_a_class_in_a_file(folder):
     ("name", "expected"),
     [("ASGD2", "asgd2"), ("DGCAsyncOwn", "dgc-async-own"), ("Fed_Prox", "fed_prox"), ("_Private", "private")],
 )
-def test_names_made_of_class_names(folder, name, expected):
+def test_load_makes_the_mode_name_from_the_class_name(folder, name, expected):
     write(folder / "mine.py", algorithm(name))
     assert load(f"mine.py:{name}").name == expected
 
 
-def test_an_own_name_and_a_registered_one(folder):
+def test_load_uses_own_or_registered_name(folder):
     decorated = algorithm("Two").replace("class Two", "@register('second', label='The second')\nclass Two")
     write(folder / "first.py", algorithm("One", "name = 'the-first'"))
     write(folder / "second.py", "from esync.algorithms.registry import register\n" + decorated)
@@ -129,7 +130,7 @@ def test_an_own_name_and_a_registered_one(folder):
     assert load("second.py:Two") is two
 
 
-def test_a_name_is_not_inherited(folder):
+def test_load_of_subclass_does_not_inherit_the_name(folder):
     write(folder / "base.py", algorithm("Base", "name = 'base'"))
     write(folder / "child.py", "from base import Base\nclass Child(Base):\n    pass\n")
     child = load("child.py:Child")
@@ -137,7 +138,7 @@ def test_a_name_is_not_inherited(folder):
     assert child.__mro__[1].name == "base"
 
 
-def test_a_module_of_a_package_in_the_current_folder(folder):
+def test_load_from_package_in_the_current_folder(folder):
     write(folder / "mypackage" / "__init__.py", "")
     write(folder / "mypackage" / "core.py", "from .helper import LINE\n" + algorithm())
     write(folder / "mypackage" / "helper.py", "LINE = 1\n")
@@ -146,7 +147,7 @@ def test_a_module_of_a_package_in_the_current_folder(folder):
     assert source(found) == "mypackage.core:Mine"
 
 
-def test_an_installed_module_goes_first_and_that_is_told(folder, caplog):
+def test_load_prefers_installed_module_and_says_so(folder, caplog):
     write(folder / "site" / "mypackage" / "__init__.py", "")
     write(folder / "site" / "mypackage" / "core.py", algorithm())
     write(folder / "mypackage" / "core.py", algorithm("Mine", "sends = 'updates'"))
@@ -155,21 +156,21 @@ def test_an_installed_module_goes_first_and_that_is_told(folder, caplog):
     assert f"mypackage.core is {folder}/site/mypackage/core.py, not the one in {folder}" in caplog.text
 
 
-def test_a_file_of_a_package_that_wants_to_be_a_module(folder):
+def test_load_from_file_with_relative_import_suggests_module_form(folder):
     write(folder / "mypackage" / "core.py", "from .helper import LINE\n" + algorithm())
     message = refused("mypackage/core.py:Mine")
     assert "mypackage/core.py, line 1" in message
-    assert "package.module:Class" in message
+    assert "package.module:NAME" in message
 
 
-def test_a_nested_class(folder):
+def test_load_finds_a_nested_class(folder):
     head, body = algorithm("Inner").split("\n\n", 1)
     write(folder / "mine.py", f"{head}\nclass Outer:\n{textwrap.indent(body, '    ')}")
     found = load("mine.py:Outer.Inner")
     assert (found.name, found.__qualname__) == ("inner", "Outer.Inner")
 
 
-def test_a_file_is_imported_once(folder, monkeypatch):
+def test_load_imports_a_file_once(folder, monkeypatch):
     write(
         folder / "sub" / "mine.py",
         f"import builtins\nbuiltins.imports = getattr(builtins, 'imports', 0) + 1\n{algorithm()}",
@@ -192,7 +193,7 @@ def test_a_file_is_imported_once(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("file", ["my algorithm.py", "fed-prox.py", "2bit.py", "a.b.py", "lambda.py", "für.py"])
-def test_files_that_no_import_statement_could_name(folder, file):
+def test_load_from_file_whose_name_is_no_identifier(folder, file):
     write(folder / file, algorithm())
     found = load(f"{file}:Mine")
     assert sys.modules[found.__module__].__file__ == str(folder / file)
@@ -200,7 +201,7 @@ def test_files_that_no_import_statement_could_name(folder, file):
 
 
 @pytest.mark.parametrize("file", ["random.py", "json.py", "esync.py", "numpy.py", "wave.py"])
-def test_files_called_like_other_modules(folder, file):
+def test_load_from_file_named_like_another_module_leaves_that_module_alone(folder, file):
     stem = file.removesuffix(".py")
     before = sys.modules.get(stem)
     write(folder / file, algorithm())
@@ -211,8 +212,8 @@ def test_files_called_like_other_modules(folder, file):
     assert pickle.loads(pickle.dumps(found)) is found
 
 
-def test_a_folder_of_files_called_like_other_modules_breaks_nothing(folder):
-    """Modules of Python that are imported later, too."""
+def test_load_from_folder_with_files_named_like_modules_breaks_no_import(folder):
+    """This includes modules of the standard library that are imported later."""
     write(folder / "algorithms" / "json.py", algorithm())
     write(folder / "algorithms" / "wave.py", "raise ValueError('not this one')\n")
     program = (
@@ -221,8 +222,8 @@ def test_a_folder_of_files_called_like_other_modules_breaks_nothing(folder):
     assert not python(program, folder).startswith(str(folder))
 
 
-def test_the_current_folder_takes_no_module_s_place(folder):
-    """`python -m` would look there first."""
+def test_current_folder_replaces_no_module(folder):
+    """`python -m` searches the current folder first."""
     for name in ("random", "copy", "json", "queue", "typing", "numpy", "pydantic", "yaml"):
         write(folder / f"{name}.py", "raise ValueError('not this one')\n")
     done = subprocess.run(
@@ -235,13 +236,13 @@ def test_the_current_folder_takes_no_module_s_place(folder):
     assert done.returncode == 0, done.stderr
 
 
-def test_helpers_beside_a_file(folder):
+def test_load_from_file_finds_helpers_beside_it(folder):
     write(folder / "mine" / "helper_of_mine.py", "NAME = 'helped'\n")
     write(folder / "mine" / "main.py", "from helper_of_mine import NAME\n" + algorithm("Mine", "name = NAME"))
     assert load("mine/main.py:Mine").name == "helped"
 
 
-def test_dataclasses_and_options_with_late_annotations(folder):
+def test_load_supports_dataclasses_and_postponed_annotations(folder):
     text = algorithm().replace("pass", "mu: Strength = 0.1")
     late = "from __future__ import annotations\nfrom dataclasses import dataclass, KW_ONLY\nStrength = float\n"
     write(folder / "my-own.py", f"{late}@dataclass\nclass Data:\n    _: KW_ONLY\n    a: Strength = 1.0\n{text}")
@@ -249,7 +250,7 @@ def test_dataclasses_and_options_with_late_annotations(folder):
     assert found.Options.of(mu=0.5).mu == 0.5
 
 
-def test_a_class_that_inherits_from_another_file(folder):
+def test_load_of_class_that_inherits_from_another_file(folder):
     write(folder / "base.py", algorithm("Base"))
     write(folder / "child.py", "from base import Base\nclass Child(Base):\n    sends = 'updates'\n")
     child, base = load("child.py:Child"), load("base.py:Base")
@@ -258,14 +259,14 @@ def test_a_class_that_inherits_from_another_file(folder):
     assert digest(child) != digest(base)
 
 
-def test_a_module_with_two_algorithms(folder):
+def test_load_from_module_with_two_algorithms(folder):
     both = algorithm("One") + algorithm("Two")
     write(folder / "both.py", both)
     assert [load(f"both.py:{name}").name for name in ("One", "Two")] == ["one", "two"]
     assert digest(load("both.py:One")) == digest(load("both.py:Two"))
 
 
-def test_a_module_that_registers_two_algorithms(folder):
+def test_load_from_module_that_registers_two_algorithms(folder):
     both = algorithm("One") + algorithm("Two")
     both = both.replace("class One", "@register('uno')\nclass One").replace("class Two", "@register('due')\nclass Two")
     write(folder / "both.py", "from esync.algorithms.registry import register\n" + both)
@@ -276,7 +277,7 @@ def test_a_module_that_registers_two_algorithms(folder):
     assert source(two) == "both:Two"  # it was registered beside the one that was named
 
 
-def test_names_that_are_taken(folder):
+def test_load_with_taken_name_is_refused(folder):
     write(folder / "one.py", algorithm())
     write(folder / "two.py", algorithm())
     load("one.py:Mine")
@@ -293,7 +294,7 @@ def test_names_that_are_taken(folder):
     assert "'four'" in refused("four.py:Four")
 
 
-def test_what_is_no_algorithm(folder):
+def test_load_of_object_that_is_no_algorithm_is_refused(folder):
     write(
         folder / "wrong.py",
         f"{algorithm()}\nclass Other:\n    pass\ndef function():\n    pass\n"
@@ -309,7 +310,7 @@ def test_what_is_no_algorithm(folder):
     assert "there is no algorithm there" in refused("empty.py:Mine")
 
 
-def test_what_names_nothing(folder):
+def test_load_of_missing_name_is_refused_with_the_nearest(folder):
     write(folder / "fedprox.py", algorithm("FedProx"))
     for text in (":Mine", "mine.py:", "mine.py:1", "mine.py:a b"):
         assert "package.module:Class or file.py:Class" in refused(text)
@@ -351,7 +352,7 @@ def test_what_names_nothing(folder):
     ],
 )
 @pytest.mark.parametrize("form", ["wrong.py:Mine", "wrong:Mine"])
-def test_files_that_cannot_be_imported(folder, monkeypatch, line, expected, form):
+def test_load_of_file_that_fails_to_import_names_the_line(folder, monkeypatch, line, expected, form):
     monkeypatch.setitem(sys.modules, "mxnet", None)
     monkeypatch.delitem(sys.modules, "esync.runtime.mxnet_import", raising=False)
     head = "from esync.algorithms import Algorithm\nfrom esync.algorithms.registry import register\n"
@@ -365,7 +366,7 @@ def test_files_that_cannot_be_imported(folder, monkeypatch, line, expected, form
     assert "wrong" not in sys.modules
 
 
-def test_a_file_that_was_corrected_can_be_loaded(folder):
+def test_load_of_corrected_file_succeeds(folder):
     registered = algorithm().replace("class Mine", "@register('mine')\nclass Mine")
     text = "from esync.algorithms.registry import register\n" + registered
     write(folder / "mine.py", f"{text}\n1 / 0\n")
@@ -375,7 +376,7 @@ def test_a_file_that_was_corrected_can_be_loaded(folder):
     assert load("mine.py:Mine").name == "mine"
 
 
-def test_the_digest_follows_the_source_and_nothing_else(folder):
+def test_digest_depends_on_the_source_only(folder):
     write(folder / "one" / "mine.py", algorithm())
     write(folder / "two" / "same algorithm.py", algorithm())
     write(folder / "three" / "mine.py", algorithm("Mine", "sends = 'updates'"))
@@ -393,7 +394,7 @@ def test_the_digest_follows_the_source_and_nothing_else(folder):
     assert same[1] == "two/same algorithm.py:Mine"
 
 
-def test_the_digest_covers_inherited_files(folder):
+def test_digest_covers_inherited_files(folder):
     write(folder / "child.py", "from base import Base\nclass Child(Base):\n    pass\n")
     program = "from esync.algorithms.loading import digest, load\nprint(digest(load('child.py:Child')))"
     digests = []
@@ -403,7 +404,7 @@ def test_the_digest_covers_inherited_files(folder):
     assert digests[0] != digests[1]
 
 
-def test_the_digest_is_of_what_was_imported(folder):
+def test_digest_is_of_the_imported_source(folder):
     file = write(folder / "mine.py", algorithm())
     mine = load("mine.py:Mine")
     file.write_text(algorithm("Mine", "sends = 'updates'"))
@@ -413,11 +414,11 @@ def test_the_digest_is_of_what_was_imported(folder):
     assert python(program, folder) == digest(mine)
 
 
-def test_this_package_has_neither_digest_nor_source():
+def test_digest_and_source_of_built_in_algorithm_are_empty():
     assert (digest(LocalSGD), source(LocalSGD)) == ("", "")
 
 
-def test_a_class_without_a_file_has_no_digest():
+def test_digest_of_class_without_a_file_is_empty():
     space: dict[str, object] = {"__name__": "notebook"}
     exec(algorithm(), space)
     mine = space["Mine"]
@@ -425,8 +426,7 @@ def test_a_class_without_a_file_has_no_digest():
     assert source(mine) == "notebook:Mine"
 
 
-def test_a_class_in_the_program_itself(folder):
-    """The file that runs is not run again."""
+def test_load_of_class_in_the_running_program_does_not_run_it_again(folder):
     lines = "from esync.algorithms.loading import *\nmine = load('program.py:Mine')\n"
     write(folder / "program.py", f"{algorithm()}{lines}print(mine is Mine, len(digest(mine)), agreed_source(mine))\n")
     assert python("program.py", folder) == "True 12 {}"  # programs may differ from machine to machine
@@ -436,7 +436,7 @@ def test_a_class_in_the_program_itself(folder):
     assert agreed_source(LocalSGD) == {}
 
 
-def test_an_entry_point(folder):
+def test_load_from_entry_point_of_an_installed_package(folder):
     site = folder / "site"
     write(site / "plugin" / "__init__.py", "")
     write(site / "plugin" / "core.py", algorithm("FedDyn"))
@@ -451,7 +451,7 @@ def test_an_entry_point(folder):
     assert find("feddyn") is found
 
 
-def test_broken_entry_points_break_nobody_else(folder):
+def test_broken_entry_point_leaves_others_usable(folder):
     site = folder / "site"
     write(site / "plugin.py", algorithm("Good"))
     write(site / "failing.py", "1 / 0\n")
@@ -469,7 +469,7 @@ def test_broken_entry_points_break_nobody_else(folder):
     assert "that class calls itself 'named'" in refused("other-name")
 
 
-def test_two_packages_with_the_same_entry_point(folder):
+def test_entry_point_of_two_packages_is_refused(folder):
     site = folder / "site"
     write(site / "one.py", algorithm())
     for package in ("one", "two"):
@@ -480,7 +480,7 @@ def test_two_packages_with_the_same_entry_point(folder):
     assert load("one:Mine").name == "mine"
 
 
-def test_an_entry_point_does_not_replace_a_built_in_algorithm(folder, caplog):
+def test_entry_point_does_not_replace_a_built_in_algorithm(folder, caplog):
     site = folder / "site"
     write(site / "plugin.py", "1 / 0\n")
     entry_point(site, "[esync.algorithms]\nlocal-sgd = plugin:Mine\n")
@@ -502,7 +502,7 @@ def test_an_entry_point_does_not_replace_a_built_in_algorithm(folder, caplog):
         ("super().heed()", False),  # the base class has failed, not what calls it
     ],
 )
-def test_whether_the_code_of_an_algorithm_is_at_fault(folder, monkeypatch, line, fault):
+def test_is_at_fault_is_true_for_errors_in_the_algorithms_code(folder, monkeypatch, line, fault):
     def heed(self):
         raise RuntimeError("not mine")
 

@@ -2,7 +2,7 @@ import argparse
 import enum
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 import pytest
 from pydantic import AfterValidator, Field, ValidationError
@@ -12,6 +12,7 @@ from esync.algorithms import ALGORITHMS, ASGD, DCASGD, DGS, SSGD, SSP, DiLoCo, D
 from esync.algorithms.base import OwnStatisticsOptions, Style
 from esync.algorithms.options import Options, inherited, option
 from esync.algorithms.registry import options_of, register
+from esync.algorithms.switch_schedule import MOMENTUM_AT_SWITCH
 from esync.arguments import choose_algorithm, effective, read
 
 
@@ -46,7 +47,7 @@ def parser() -> argparse.ArgumentParser:
     return parser
 
 
-def test_every_kind_of_option_is_a_flag_with_its_default():
+def test_options_of_every_kind_become_flags_with_defaults():
     found = vars(parser().parse_args([]))
     assert found == {
         **{"count": 3, "rate_of_it": 0.5, "kind": "one", "wait": "auto", "on": False, "steps": (), "word": "A"},
@@ -54,7 +55,7 @@ def test_every_kind_of_option_is_a_flag_with_its_default():
     }
 
 
-def test_flags_give_values_of_the_fields_types():
+def test_flags_convert_to_the_types_of_the_options():
     words = ["--count", "2", "-r", "0.25", "--kind", "two", "--wait", "1.5", "--on"]
     words += ["--steps", "1", "20", "--word", "B", "--limit", "0"]
     found = parser().parse_args(words)
@@ -81,13 +82,13 @@ def test_flags_give_values_of_the_fields_types():
         ("--batch 3", "unrecognized arguments"),
     ],
 )
-def test_a_bad_value_is_named_with_what_was_expected(words, message, capsys):
+def test_flag_with_bad_value_names_it_and_what_was_expected(words, message, capsys):
     with pytest.raises(SystemExit):
         parser().parse_args(words.split())
     assert message in capsys.readouterr().err
 
 
-def test_the_help_tells_defaults_also_where_they_are_0():
+def test_help_shows_defaults_of_0():
     class Quiet(Options):
         level: float = option(0.0, help="100% loud")
 
@@ -111,13 +112,13 @@ def test_the_help_tells_defaults_also_where_they_are_0():
         ({"count": 0, "kind": 3}, "count is 0.*; kind is 3"),
     ],
 )
-def test_in_python_a_bad_value_is_named_too(settings, message):
+def test_options_in_python_with_bad_value_name_it(settings, message):
     with pytest.raises(ValueError, match=message) as error:
         Many.of(**settings)
     assert not isinstance(error.value, ValidationError)
 
 
-def test_in_python_what_is_no_option_is_named():
+def test_options_in_python_with_unknown_name_are_refused():
     with pytest.raises(TypeError, match="SSP has no option 'stale'; it has statistics, staleness"):
         SSP(stale=3)
     with pytest.raises(TypeError, match="SSP was given staleness twice"):
@@ -126,20 +127,22 @@ def test_in_python_what_is_no_option_is_named():
         SSP(1, "mean", 3)
 
 
-def test_options_can_be_given_as_an_object():
+def test_options_may_be_given_as_an_object():
     options = SSP.Options(staleness=5)
     assert SSP(options).options is options
 
 
-def test_options_of_another_class_are_refused():
-    """Also a subclass's: ASGD would heed no staleness, and run.json would tell it."""
+def test_options_object_of_another_class_is_refused():
+    """A subclass's options are refused, too: ASGD would ignore the staleness, but run.json would
+    list it.
+    """
     with pytest.raises(TypeError, match=r"ASGD was given SSP\.Options; give it ASGD\.Options"):
         ASGD(SSP.Options(staleness=9))
     with pytest.raises(TypeError, match=r"SSP was given ASGD\.Options; give it SSP\.Options"):
         SSP(ASGD.Options())
 
 
-def test_a_class_is_no_algorithm_with_its_options():
+def test_make_with_algorithm_class_instead_of_object_is_refused():
     with pytest.raises(TypeError, match=r"ASGD.*should be a name or an object, such as ASGD\(\)"):
         make(ASGD)  # type: ignore[arg-type]
 
@@ -156,12 +159,12 @@ def test_a_class_is_no_algorithm_with_its_options():
         (lambda: ESync(run_ahead=0), {"overlap": False}),
     ],
 )
-def test_constructors_take_what_they_took(made, expected):
+def test_algorithm_constructors_take_the_published_arguments(made, expected):
     options = made().options.model_dump()
     assert {name: options[name] for name in expected} == expected
 
 
-def test_a_wrong_default_in_the_configuration_is_named():
+def test_option_with_invalid_default_is_named():
     class Wrong(Options):
         count: int = option(0, ge=1)
 
@@ -169,7 +172,7 @@ def test_a_wrong_default_in_the_configuration_is_named():
         Wrong.of()
 
 
-def test_an_inherited_option_keeps_its_meaning():
+def test_inherited_option_keeps_its_meaning_with_another_default():
     class Fewer(Many):
         count: int = inherited(Many, "count", 2)
 
@@ -180,7 +183,7 @@ def test_an_inherited_option_keeps_its_meaning():
         Fewer.of(count=0)
 
 
-def test_what_workers_and_checkpoints_must_agree_on():
+def test_options_agreed_and_fixed_list_what_workers_and_checkpoints_compare():
     options = Many()
     assert options.agreed == {
         **{"--count": 3, "--rate-of-it": 0.5, "--kind": "one", "--wait": "auto", "--on": False, "--steps": []},
@@ -189,7 +192,7 @@ def test_what_workers_and_checkpoints_must_agree_on():
     assert options.fixed == {"what is kept": 2.0}
 
 
-def test_diloco_is_local_sgd_with_other_defaults():
+def test_diloco_options_are_those_of_local_sgd_with_other_defaults():
     assert DiLoCo().options.model_dump() == {
         **LocalSGD().options.model_dump(),
         "global_lr": config.DILOCO_GLOBAL_LR,
@@ -208,7 +211,7 @@ def registry():
     ALGORITHMS.update(before)
 
 
-def test_a_registered_class_has_what_figures_and_folders_need(registry):
+def test_register_gives_a_style_and_a_name(registry):
     @register("my-own.1", label="My own (α)")
     class Own(SSGD):
         pass
@@ -220,12 +223,12 @@ def test_a_registered_class_has_what_figures_and_folders_need(registry):
 
 
 @pytest.mark.parametrize("name", ["", "Upper", "with space", "../x", "-x", ".x", "x-niid", "x" * 65, "x/y", "é"])
-def test_a_name_that_names_no_folder_is_refused(name):
+def test_register_with_name_that_is_no_folder_name_is_refused(name):
     with pytest.raises(ValueError, match="should be of lower-case letters"):
         register(name)
 
 
-def test_a_name_that_is_taken_is_refused(registry):
+def test_register_with_taken_name_is_refused(registry):
     with pytest.raises(ValueError, match=r"Own cannot be called 'sync', as esync\.algorithms\.ssgd\.SSGD is"):
 
         @register("sync")
@@ -242,7 +245,7 @@ def test_a_name_that_is_taken_is_refused(registry):
         lambda: option(3, ge=1, help="iterations that a worker may be ahead of the slowest"),
     ],
 )
-def test_two_algorithms_share_a_flag_only_with_equal_type_and_meaning(registry, changed):
+def test_register_with_shared_flag_of_another_meaning_is_refused(registry, changed):
     class Own(SSGD):
         class Options(SSGD.Options):
             staleness: int = changed()
@@ -252,7 +255,7 @@ def test_two_algorithms_share_a_flag_only_with_equal_type_and_meaning(registry, 
     assert "own" not in registry
 
 
-def test_a_flag_may_be_shared_with_another_default(registry):
+def test_register_with_shared_flag_of_another_default_is_accepted(registry):
     @register("own")
     class Own(SSGD):
         class Options(SSGD.Options):
@@ -262,7 +265,7 @@ def test_a_flag_may_be_shared_with_another_default(registry):
     assert read("worker", "", ["-m", "ssp"]).staleness == config.STALENESS
 
 
-def test_an_algorithm_that_is_registered_is_a_mode_with_its_flags(registry, capsys):
+def test_register_makes_a_mode_with_its_flags(registry, capsys):
     @register("own", label="Own")
     class Own(SSGD):
         class Options(SSGD.Options):
@@ -284,7 +287,7 @@ class Colour(enum.Enum):
     RED = "red"
 
 
-def test_effective_options_are_what_json_can_hold(registry):
+def test_effective_options_are_serializable_as_json(registry):
     @register("own")
     class Own(SSGD):
         class Options(SSGD.Options):
@@ -297,7 +300,7 @@ def test_effective_options_are_what_json_can_hold(registry):
     assert Own().effective_options == {"compression": "none", "colour": "red", "place": "/tmp", "several": []}
 
 
-def test_a_switch_that_is_on_by_default_can_be_turned_off(registry):
+def test_option_switch_on_by_default_can_be_turned_off(registry):
     @register("own")
     class Own(SSGD):
         class Options(SSGD.Options):
@@ -311,7 +314,7 @@ def test_a_switch_that_is_on_by_default_can_be_turned_off(registry):
     assert not given("--no-nesterov")
 
 
-def test_a_flag_of_all_modes_cannot_be_an_options(registry, capsys):
+def test_option_with_flag_of_all_modes_is_refused(registry, capsys):
     @register("own")
     class Own(SSGD):
         class Options(SSGD.Options):
@@ -324,8 +327,8 @@ def test_a_flag_of_all_modes_cannot_be_an_options(registry, capsys):
     assert "--seed" in message
 
 
-def test_an_option_for_python_alone_cannot_hide_a_flag_of_all_modes(registry, capsys):
-    """In run.json both would be called seed."""
+def test_option_for_python_only_with_name_of_a_flag_of_all_modes_is_refused(registry, capsys):
+    """Both would be called seed in run.json."""
 
     @register("own")
     class Own(SSGD):
@@ -339,7 +342,7 @@ def test_an_option_for_python_alone_cannot_hide_a_flag_of_all_modes(registry, ca
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_flags_describe_the_same_algorithm_as_python(name):
+def test_flags_and_python_give_the_same_default_options(name):
     needed = ["--epochs", "1"] if name == "sync-switch" else []
     algorithm = choose_algorithm(read("worker", "", ["--mode", name, *needed]))
     expected = ALGORITHMS[name]().options.model_dump()
@@ -347,19 +350,19 @@ def test_flags_describe_the_same_algorithm_as_python(name):
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_every_option_of_a_built_in_has_help(name):
+def test_options_of_built_in_algorithms_have_help(name):
     for each in options_of(ALGORITHMS[name]):
         assert each.help or not each.flags, each.name
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_asynchronous_modes_have_the_option_for_statistics(name):
+def test_asynchronous_algorithms_have_the_statistics_option(name):
     algorithm = ALGORITHMS[name]
     asynchronous = algorithm.switches_synchrony or not algorithm.synchronous
     assert asynchronous == issubclass(algorithm.Options, OwnStatisticsOptions)
 
 
-def test_sync_switch_takes_objects_or_flat_options():
+def test_sync_switch_accepts_objects_or_flat_options():
     from esync.algorithms import Schedule
 
     by_object = SyncSwitch(Schedule("10", [5, 9], hparams=["momentum=0.5", "-"]), 4, [(0.5, 0.1)])
@@ -370,7 +373,28 @@ def test_sync_switch_takes_objects_or_flat_options():
     assert by_object.terms == flat.terms
 
 
-def test_the_registry_needs_no_mxnet():
+def test_sync_switch_options_name_every_momentum_at_the_switch():
+    kinds = get_args(SyncSwitch.Options.model_fields["switch_momentum"].annotation)
+    assert kinds == tuple(MOMENTUM_AT_SWITCH)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--switch-momentum", "half"], "one of keep, reset, zero, scale, linear, doubling"),
+        (["--switch-momentum", "zero", "--switch-order", "01"], "switch order 01 has none"),
+        (["--switch-momentum", "zero", "--momentum-ramp", "0.1"], "--momentum-ramp needs --switch-momentum linear or"),
+        (["--switch-momentum", "linear", "--momentum-ramp", "0"], "above 0"),
+    ],
+)
+def test_sync_switch_momentum_flags_that_do_not_fit_are_refused(words, message, capsys):
+    with pytest.raises(SystemExit) as end:
+        read("worker", "", ["--mode", "sync-switch", "--epochs", "1", *words])
+    assert end.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_registry_and_arguments_import_without_mxnet():
     import subprocess
 
     program = "import sys; sys.modules['mxnet'] = None; from esync.arguments import read; read('w', '', ['-m', 'dgs'])"

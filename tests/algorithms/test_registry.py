@@ -1,10 +1,11 @@
-"""What an algorithm may be called: its name and its summary are files' names, its label is shown."""
+"""Registration of an algorithm: its name, label, style and options."""
 
 import pytest
 
 from esync.algorithms import ASGD, LocalSGD
 from esync.algorithms.options import Options, option
-from esync.algorithms.registry import ALGORITHMS, is_label, is_stem, register, stem_of
+from esync.algorithms.registry import ALGORITHMS, is_stem, register, stem_of
+from esync.runtime.output import is_label
 
 
 class Mine(ASGD):
@@ -28,7 +29,7 @@ class Mine(ASGD):
         ({"summary": "Run"}, "none of run, speedup"),
     ],
 )
-def test_what_cannot_be_shown_or_be_a_file_is_refused(settings: dict, problem: str) -> None:
+def test_register_with_unusable_name_or_label_is_refused(settings: dict, problem: str) -> None:
     with pytest.raises(ValueError, match=problem):
         register(**{"name": "mine"} | settings)
     assert "mine" not in ALGORITHMS
@@ -47,7 +48,7 @@ def test_what_cannot_be_shown_or_be_a_file_is_refused(settings: dict, problem: s
         (("…",), "summary"),
     ],
 )
-def test_the_stem_of_a_summary_is_made_of_the_label_or_else_the_name(texts: tuple[str, ...], stem: str) -> None:
+def test_stem_of_is_made_of_the_label_or_else_the_name(texts: tuple[str, ...], stem: str) -> None:
     assert stem_of(*texts) == stem
     assert is_stem(stem)
 
@@ -66,7 +67,7 @@ def test_the_stem_of_a_summary_is_made_of_the_label_or_else_the_name(texts: tupl
         ),
     ],
 )
-def test_options_without_those_of_the_base_class_or_without_a_default_are_refused(options: type, problem: str) -> None:
+def test_register_with_options_not_derived_or_without_default_is_refused(options: type, problem: str) -> None:
     algorithm = type("Mine", (LocalSGD,), {"Options": options})
     with pytest.raises(TypeError, match=problem):
         register("mine")(algorithm)
@@ -86,7 +87,7 @@ def test_options_without_those_of_the_base_class_or_without_a_default_are_refuse
         ("own", {"flag": "--other"}, "other and own have the same flag --other"),
     ],
 )
-def test_options_that_parsed_flags_could_not_hold_are_refused(name: str, settings: dict, problem: str) -> None:
+def test_register_with_options_that_flags_cannot_hold_is_refused(name: str, settings: dict, problem: str) -> None:
     space = {"__annotations__": {"other": int, name: int}, "other": option(1), name: option(2, **settings)}
     algorithm = type("Mine", (LocalSGD,), {"Options": type("Options", (LocalSGD.Options,), space)})
     with pytest.raises(ValueError, match=f"Mine.Options: .*{problem}"):
@@ -104,14 +105,14 @@ def test_options_that_parsed_flags_could_not_hold_are_refused(name: str, setting
         ({"__annotations__": {"clip": int}, "clip": option("x")}, "clip is 'x', but should be a whole number"),
     ],
 )
-def test_defaults_that_cannot_be_used_are_refused_as_such(space: dict, problem: str) -> None:
+def test_register_with_unusable_default_is_refused(space: dict, problem: str) -> None:
     algorithm = type("Mine", (LocalSGD,), {"Options": type("Options", (LocalSGD.Options,), space)})
     with pytest.raises(ValueError, match=f"the defaults of Mine.Options cannot be used: {problem}"):
         register("mine")(algorithm)
     assert "mine" not in ALGORITHMS
 
 
-def test_a_style_that_is_none_is_refused() -> None:
+def test_register_with_invalid_style_is_refused() -> None:
     with pytest.raises(
         TypeError, match=r"the style of 'mine' is '#AA3377', but should be Style\(color, line, marker\)"
     ):
@@ -119,14 +120,14 @@ def test_a_style_that_is_none_is_refused() -> None:
     assert "mine" not in ALGORITHMS
 
 
-def test_what_the_classes_say_themselves_can_be_shown_and_stored() -> None:
+def test_built_in_algorithms_have_valid_labels_and_summaries() -> None:
     for algorithm in ALGORITHMS.values():
         assert is_label(algorithm.label)
         assert is_stem(algorithm.summary)
 
 
 @pytest.mark.parametrize("kind", [list[int], tuple[int, int], dict[str, int], set[str], list[int] | None])
-def test_an_option_that_no_flag_can_set_is_refused(kind: object) -> None:
+def test_register_with_option_type_that_no_flag_can_set_is_refused(kind: object) -> None:
     class Own(ASGD):
         class Options(ASGD.Options):
             several: kind = option(None, help="several")
@@ -137,7 +138,7 @@ def test_an_option_that_no_flag_can_set_is_refused(kind: object) -> None:
         register("own")(Own)
 
 
-def test_a_constructor_that_takes_no_options_is_refused() -> None:
+def test_register_with_constructor_without_options_is_refused() -> None:
     class Own(ASGD):
         def __init__(self) -> None:
             super().__init__()
@@ -146,7 +147,7 @@ def test_a_constructor_that_takes_no_options_is_refused() -> None:
         register("own")(Own)
 
 
-def test_what_an_exchange_carries_is_checked() -> None:
+def test_register_with_unknown_sends_is_refused() -> None:
     class Own(ASGD):
         sends = "weird"
 

@@ -1,4 +1,6 @@
-"""SCAFFOLD against its paper's Algorithm 1 in NumPy, on real exchanges in virtual time; see tests/cluster as well."""
+"""SCAFFOLD against Algorithm 1 in NumPy, over simulated exchanges; on clusters:
+tests/cluster/test_scaffold.py.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -61,7 +63,10 @@ class World:
 
 @dataclass
 class Cluster:
-    """Three workers that minimize their own losses, and what they had at the end of each of their rounds."""
+    """Three workers that minimize their own losses.
+
+    It records what they had at the end of each of their rounds.
+    """
 
     way: str = "ps"
     settings: dict[str, Any] = field(default_factory=lambda: {"learning_rate": 0.1})
@@ -140,7 +145,11 @@ class Reference:
         self.own = np.zeros((3, SIZE))
 
     def round(self, rates: dict[int, Sequence[float]], believed_complete: bool = False) -> None:
-        """`rates`: of each participant → of its local steps; `believed_complete`: they take all for there."""
+        """Compute a round.
+
+        `rates` has each participant's learning rates, one per local step. With `believed_complete`
+        the participants take all workers for present.
+        """
         updates, changes = [], []
         for rank, own in rates.items():
             y = self.x.copy()
@@ -167,8 +176,8 @@ class Reference:
 
 @pytest.mark.parametrize("way", ["ps", "ring"])
 @pytest.mark.parametrize(("scale", "weight_decay"), [(1.0, 0.0), (4.0, 0.0), (4.0, 0.3)])
-def test_every_round_is_that_of_algorithm_1(way: str, scale: float, weight_decay: float) -> None:
-    """With as many local iterations on every worker as it likes, whatever the learning rate multiplies."""
+def test_scaffold_round_equals_algorithm_1(way: str, scale: float, weight_decay: float) -> None:
+    """Holds for any number of local iterations per worker and any gradient scale."""
     cluster = Cluster(way, {"learning_rate": 0.1 / scale, "wd": weight_decay}, scale)
     counts = {0: 3, 1: 1, 2: 5}
     cluster.train([SCAFFOLD(count, global_lr=0.8) for count in counts.values()], 4)
@@ -179,7 +188,7 @@ def test_every_round_is_that_of_algorithm_1(way: str, scale: float, weight_decay
         np.testing.assert_allclose(reference.c, reference.own.mean(0), rtol=1e-9)
 
 
-def test_with_a_schedule_the_rates_that_were_used_count() -> None:
+def test_scaffold_with_lr_schedule_uses_the_rates_of_the_steps() -> None:
     cluster = Cluster(settings={"lr_scheduler": lambda: mx.lr_scheduler.FactorScheduler(2, 0.5), "learning_rate": 0.2})
     cluster.train([SCAFFOLD(3) for _ in range(3)], 2)
     reference = Reference()
@@ -189,7 +198,7 @@ def test_with_a_schedule_the_rates_that_were_used_count() -> None:
         reference.check(cluster, number)
 
 
-def test_it_converges_to_the_common_optimum_from_which_local_sgd_drifts() -> None:
+def test_scaffold_converges_to_the_optimum_where_local_sgd_drifts() -> None:
     ends = {}
     for kind in (SCAFFOLD, LocalSGD):
         cluster = Cluster(settings={"learning_rate": 0.3})
@@ -199,8 +208,8 @@ def test_it_converges_to_the_common_optimum_from_which_local_sgd_drifts() -> Non
     assert ends[LocalSGD] > 0.1
 
 
-def test_with_one_local_iteration_it_is_synchronous_sgd() -> None:
-    """With the learning rate ε·η; each control variate is its worker's last gradient, and c their mean."""
+def test_scaffold_with_one_local_iteration_equals_synchronous_sgd() -> None:
+    """The rate is ε·η; each control variate is its worker's last gradient, and c is their mean."""
     scaffold, sync = Cluster(settings={"learning_rate": 0.2}), Cluster(settings={"learning_rate": 0.1})
     scaffold.train([SCAFFOLD(1, global_lr=0.5) for _ in range(3)], 5)
     sync.train([find("sync")() for _ in range(3)], 5)
@@ -218,14 +227,14 @@ def test_with_one_local_iteration_it_is_synchronous_sgd() -> None:
 # --- who is missing, and who comes anew -----------------------------------------------------------
 
 
-def test_absent_members_count_with_a_change_of_nothing() -> None:
+def test_add_participants_share_counts_absent_members_as_unchanged() -> None:
     vector, change = np.array([1.0, 2.0]), np.array([3.0, 6.0])
     changed, state = add_participants_share(vector, change, None, Step(0.01, count=2, workers=3))
     np.testing.assert_allclose(changed, [3.0, 6.0])
     assert state is None
 
 
-def test_a_worker_that_has_left_keeps_its_share_of_the_control_variate() -> None:
+def test_scaffold_keeps_the_control_variate_share_of_a_worker_that_left() -> None:
     cluster = Cluster()
     cluster.train([SCAFFOLD(2) for _ in range(3)], 6, {2: 2})
     reference = Reference()
@@ -241,7 +250,7 @@ def test_a_worker_that_has_left_keeps_its_share_of_the_control_variate() -> None
     assert len(cluster.rounds[2]) == 2
 
 
-def test_a_replacements_first_round_makes_the_mean_of_the_control_variates_right_again() -> None:
+def test_scaffold_replacement_corrects_the_mean_control_variate_in_its_first_round() -> None:
     cluster = Cluster()
 
     def live(rank: int) -> None:
@@ -264,7 +273,7 @@ def test_a_replacements_first_round_makes_the_mean_of_the_control_variates_right
 # --- on a real network ----------------------------------------------------------------------------
 
 
-def test_steps_that_were_left_out_after_an_overflow_do_not_count() -> None:
+def test_scaffold_ignores_steps_skipped_after_overflow() -> None:
     net = make_net()
     trainer = make_trainer(net, SCAFFOLD(9))
     scaled(trainer)
@@ -289,12 +298,12 @@ def test_steps_that_were_left_out_after_an_overflow_do_not_count() -> None:
         ("sgd", {"clip_gradient": 1.0}, "leave clip_gradient out, or use 'local-sgd'"),
     ],
 )
-def test_other_optimizers_are_refused(optimizer: str, settings: dict[str, float], said: str) -> None:
+def test_scaffold_with_other_optimizer_is_refused(optimizer: str, settings: dict[str, float], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         esync.Trainer(make_net().collect_params(), optimizer, settings, algorithm="scaffold")
 
 
-def test_so_are_learning_rates_of_single_parameters() -> None:
+def test_scaffold_with_lr_mult_is_refused() -> None:
     net = make_net()
     parameter = next(iter(net.collect_params().values()))
     parameter.lr_mult = 0.5
@@ -302,7 +311,7 @@ def test_so_are_learning_rates_of_single_parameters() -> None:
         esync.Trainer(net.collect_params(), "sgd", {}, algorithm="scaffold")
 
 
-def test_so_is_leaving_parameters_out() -> None:
+def test_scaffold_with_ignore_stale_grad_is_refused() -> None:
     net = make_net()
     trainer = make_trainer(net, SCAFFOLD(2))
     backward(net, 1)
@@ -311,14 +320,14 @@ def test_so_is_leaving_parameters_out() -> None:
 
 
 @pytest.mark.parametrize("flag", ["--weighting=samples", "--overlap", "--run-ahead=2", "--momentum=0.9"])
-def test_flags_that_do_not_fit_are_refused(capsys: pytest.CaptureFixture[str], flag: str) -> None:
+def test_scaffold_with_unsupported_flag_is_refused(capsys: pytest.CaptureFixture[str], flag: str) -> None:
     with pytest.raises(SystemExit):
         read("worker", "", ["-m", "scaffold", flag])
     assert f"{flag.partition('=')[0]} makes no sense with --mode scaffold" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("option", [{"weighting": "samples"}, {"overlap": True}, {"run_ahead": 2}])
-def test_so_are_options(option: dict[str, Any]) -> None:
+def test_scaffold_with_unsupported_option_is_refused(option: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"weighting is 'samples'.*uniform|overlap is True.*False"):
         SCAFFOLD(**option)
 
@@ -326,7 +335,7 @@ def test_so_are_options(option: dict[str, Any]) -> None:
 # --- further vectors, for any algorithm -----------------------------------------------------------
 
 
-def test_vectors_are_checked_and_named() -> None:
+def test_algorithm_vectors_with_reserved_or_unknown_name_are_refused() -> None:
     class Wrong(LocalSGD):
         vectors: ClassVar = {"weights": "add_mean_update"}
 
@@ -348,8 +357,8 @@ def test_vectors_are_checked_and_named() -> None:
 
 
 @pytest.mark.parametrize("way", ["ps", "ring"])
-def test_any_algorithm_can_have_them(way: str) -> None:
-    """Also one that sends gradients; what is common is read-only, and what is contributed stays."""
+def test_algorithm_with_own_vectors_exchanges_them(way: str) -> None:
+    """An algorithm that sends gradients can have them, too. The common value is read-only."""
 
     class Counting(find("sync")):  # type: ignore[misc]
         name, vectors = "counting", {"count": "add_mean_update", CONTROL: "mean"}

@@ -104,12 +104,12 @@ def refused(capsys, *arguments: str) -> str:
 
 
 @pytest.mark.parametrize("mode", OWN_DEFAULTS)
-def test_defaults_come_from_the_configuration(mode):
+def test_arguments_defaults_come_from_the_configuration(mode):
     found = vars(options("--mode", mode))
     assert found == {**found, **DEFAULTS, "mode": mode, **OWN_DEFAULTS[mode]}
 
 
-def test_a_mode_has_no_flags_of_others():
+def test_arguments_of_a_mode_lack_the_flags_of_others():
     assert not {"staleness", "epsilon", "dcasgd_lambda"} & vars(options("--mode", "sync")).keys()
 
 
@@ -120,7 +120,7 @@ def test_published_flags_keep_their_names(short, long, text, value, mode):
         assert getattr(given, long[2:].replace("-", "_")) == value
 
 
-def test_the_published_command_line():
+def test_published_command_line_is_understood():
     given = options(
         "-g", "0", "-m", "esync", "-n", "resnet18-v1", "-ll", "0.0005", "-gl", "1.0", "-b", "64", "-ip", "a"
     )
@@ -130,12 +130,19 @@ def test_the_published_command_line():
 @pytest.mark.parametrize(
     "network", ["alexnet", "resnet18-v1", "resnet50-v1", "resnet50-v2", "mobilenet-v1", "mobilenet-v2", "inception-v3"]
 )
-def test_published_networks(network):
+def test_published_network_names_are_understood(network):
     assert options("-n", network).network == network
 
 
+def test_normalization_is_a_part_of_the_name_of_the_network():
+    assert options("-n", "resnet18-v1x0.25", "--normalization", "group").network == "resnet18-v1x0.25-groupnorm"
+    assert options("-n", "resnet18-v1-groupnorm").network == "resnet18-v1-groupnorm"
+    assert options("-n", "resnet18-v1-groupnorm", "--normalization", "group").network == "resnet18-v1-groupnorm"
+    assert options("-n", "lenet", "--normalization", "batch").network == "lenet"
+
+
 @pytest.mark.parametrize("mode", ["esync", "sync", "async", "local"])
-def test_published_modes(mode):
+def test_published_mode_names_are_understood(mode):
     assert options("-m", mode).mode == mode
 
 
@@ -144,6 +151,13 @@ def test_published_modes(mode):
     [
         (["-m", "fast"], ["--mode", "'fast'", "esync"]),
         (["-n", "vgg"], ["--network", "'vgg'"]),
+        (["-n", "lenet", "--normalization", "group"], ["lenet has no batch norm"]),
+        (["-n", "resnet18-v1-groupnorm", "--normalization", "batch"], ["contradicts --network resnet18-v1-groupnorm"]),
+        (["-n", "lenet", "--reestimate-statistics", "100"], ["network lenet has no batch norm"]),
+        (["-n", "resnet18-v1-groupnorm", "--reestimate-statistics", "100"], ["has no batch norm"]),
+        (["--reestimate-statistics", "9", "--no-evaluation", "--no-export"], ["--reestimate-statistics has no effect"]),
+        (["--reestimate-statistics", "0"], ["--reestimate-statistics", "'0'"]),
+        (["--normalization", "layer"], ["--normalization", "'layer'"]),
         (["-b", "0"], ["--batch-size", "'0'", "whole number of 1 or more"]),
         (["-b", "1.5"], ["--batch-size", "'1.5'"]),
         (["-b", "many"], ["--batch-size", "'many'"]),
@@ -184,7 +198,7 @@ def test_published_modes(mode):
         (["-b"], ["--batch-size"]),
     ],
 )
-def test_a_bad_value_is_named_with_what_was_expected(capsys, arguments, said):
+def test_flag_with_bad_value_names_it_and_what_was_expected(capsys, arguments, said):
     message = refused(capsys, *arguments)
     for part in said:
         assert part in message
@@ -229,7 +243,7 @@ OF_SOME_MODES = [
 @pytest.mark.parametrize(
     "mode", ["esync", "diloco", "dylu", "ssp", "sync", "async", "local", "dgs", "dgc-async", "gd-async"]
 )
-def test_a_flag_that_makes_no_sense_with_the_mode_is_an_error(capsys, arguments, modes, mode):
+def test_flag_of_another_mode_is_refused(capsys, arguments, modes, mode):
     more = ["--use-dcasgd", "1"] if "dcasgd" in arguments[0] and mode == "async" else []
     if mode in modes:
         assert options("--mode", mode, *arguments, *more).mode == mode
@@ -240,11 +254,11 @@ def test_a_flag_that_makes_no_sense_with_the_mode_is_an_error(capsys, arguments,
 
 
 @pytest.mark.parametrize("mode", ["esync", "sync", "dgs"])
-def test_a_training_of_any_mode_may_have_a_name(mode):
+def test_job_flag_is_accepted_in_every_mode(mode):
     assert options("--mode", mode, "--job", "mine").job == "mine"
 
 
-def test_modes_with_defaults_of_their_own():
+def test_local_sgd_and_diloco_have_their_own_defaults():
     assert options("--mode", "local-sgd").local_iterations == config.LOCAL_ITERATIONS
     diloco = options("--mode", "diloco", "--local-iterations", "7")
     assert (diloco.local_iterations, diloco.global_lr, diloco.outer_momentum) == (
@@ -256,7 +270,7 @@ def test_modes_with_defaults_of_their_own():
     assert options("--mode", "esync").local_iterations is None
 
 
-def test_a_default_value_that_was_typed_counts_as_given(capsys):
+def test_flag_with_its_default_value_counts_as_given(capsys):
     message = refused(capsys, "--mode", "sync", "--global-lr", str(config.LEARNING_RATE_GLOBAL))
     assert "--global-lr makes no sense with --mode sync" in message
 
@@ -283,7 +297,7 @@ def test_a_default_value_that_was_typed_counts_as_given(capsys):
         (["--checkpoint-dir", "x", "--resume", "--overwrite"], ["--resume", "--overwrite"]),
     ],
 )
-def test_flags_that_contradict_each_other(capsys, arguments, said):
+def test_contradictory_flags_are_refused(capsys, arguments, said):
     message = refused(capsys, *arguments)
     for part in said:
         assert part in message
@@ -300,7 +314,7 @@ def test_flags_that_contradict_each_other(capsys, arguments, said):
         (["--partition", "contiguous"], "contiguous"),
     ],
 )
-def test_partitions(arguments, partition):
+def test_partition_flags_choose_the_partition(arguments, partition):
     assert options(*arguments).partition == partition
 
 
@@ -313,7 +327,7 @@ def test_help_names_every_flag(capsys):
         assert f"--{name.replace('_', '-')}" in text
 
 
-def test_version(capsys):
+def test_version_flag_prints_the_version(capsys):
     from esync import __version__
 
     with pytest.raises(SystemExit) as error:
@@ -333,20 +347,20 @@ def test_version(capsys):
         ("-m sync-switch --epochs 1 --elastic", "--elastic makes no sense with --mode sync-switch"),
     ],
 )
-def test_flags_of_sync_switch_that_do_not_fit(words, message, capsys):
+def test_sync_switch_with_inconsistent_flags_is_refused(words, message, capsys):
     with pytest.raises(SystemExit):
         read("worker", "", words.split())
     assert message in capsys.readouterr().err
 
 
-def test_the_schedule_of_sync_switch():
+def test_sync_switch_flags_make_a_schedule():
     options = read("worker", "", ["-m", "sync-switch", "--train-steps", "400", "61200", "--lr-decay", "0.5:0.1"])
     algorithm = choose_algorithm(options)
     assert algorithm.options.schedule.train_steps == (400, 61_200)
     assert algorithm.terms["decay of the learning rate"] == "((0.5, 0.1),)"
 
 
-def test_the_help_of_a_mode_names_its_own_flags_alone(capsys):
+def test_help_of_a_mode_names_only_its_flags(capsys):
     with pytest.raises(SystemExit):
         options("--mode", "ssp", "--help")
     text = capsys.readouterr().out
@@ -354,14 +368,14 @@ def test_the_help_of_a_mode_names_its_own_flags_alone(capsys):
     assert "--epsilon" not in text
 
 
-def test_dcasgd_is_a_mode_and_the_published_flag():
+def test_dcasgd_mode_equals_the_published_flag():
     published, plain = options("-m", "async", "-dcasgd", "1"), options("-m", "dcasgd")
     assert published.algorithm is plain.algorithm
     assert (published.mode, published.algorithm.name) == ("async", "dcasgd")
     assert options("-m", "async").algorithm.name == "async"
 
 
-def test_dcasgd_without_dcasgd_is_a_contradiction(capsys):
+def test_dcasgd_mode_with_use_dcasgd_0_is_refused(capsys):
     with pytest.raises(SystemExit):
         options("-m", "dcasgd", "-dcasgd", "0")
     assert "--mode dcasgd is DC-ASGD, --use-dcasgd 0 asks to do without" in capsys.readouterr().err

@@ -1,7 +1,8 @@
-"""Every program of benchmarks/ starts, and uses what is there as it is."""
+"""The programs of benchmarks/ start, and use only names that exist."""
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,9 @@ from ..data import tiny_dataset
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = sorted((ROOT / "benchmarks").glob("*.py"))
+
+#: Modules of the tests, which `harness.program` makes known.
+PARTS_OF_TESTS = re.compile(r"^(from|import) (launching|machine_jobs|namespaces|tiny_dataset)\b", re.MULTILINE)
 
 #: Asks the programs whose paths it is given for their help, one after the other; prints what each
 #: has said.
@@ -35,7 +39,7 @@ print(json.dumps(said))
 """
 
 
-def test_every_benchmark_starts_and_says_what_it_measures():
+def test_benchmark_help_starts_and_shows_how_it_is_called():
     assert len(PROGRAMS) > 25
     paths = [str(path) for path in PROGRAMS]
     asked = subprocess.run(
@@ -48,8 +52,14 @@ def test_every_benchmark_starts_and_says_what_it_measures():
         assert f"benchmarks/{Path(path).name}" in text, f"{path}: the help does not say how it is called"
 
 
+@pytest.mark.parametrize("path", [path for path in PROGRAMS if PARTS_OF_TESTS.search(path.read_text())])
+def test_benchmark_that_uses_parts_of_tests_finds_them_by_itself(path: Path):
+    """The test above runs all of them in one process, where an earlier one has made them known."""
+    subprocess.run([sys.executable, str(path), "--help"], cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+
+
 @pytest.mark.timeout(900)
-def test_benchmarks_use_nothing_that_has_been_renamed_or_taken_away():
+def test_benchmarks_use_only_names_that_exist():
     paths = [ROOT / "benchmarks", ROOT, *(ROOT / "tests" / folder for folder in ("data", "launch"))]
     files = [*PROGRAMS, *sorted((ROOT / "benchmarks" / "harness").glob("*.py"))]
     checked = subprocess.run(
@@ -73,11 +83,12 @@ def test_benchmarks_use_nothing_that_has_been_renamed_or_taken_away():
     [
         "simulate_scale.py --workers 50 --rounds 3 --json runs.json",
         "beyond_paper.py --network mlp --variants esync sync --only timing --here --out .",
+        "beyond_paper.py --network mlp --minutes 1 --tune --variants sync --only=-iid --here --out .",
         "sparse_accuracy.py --seeds 1 --workers 2 --epochs 2 --batch-size 4 --methods ASGD DGS --json runs.json",
     ],
-    ids=lambda command: command.split()[0],
+    ids=lambda command: command.split()[0] + ("-tune" if "--tune" in command else ""),
 )
-def test_simulating_benchmarks_measure_and_write_figures(tmp_path, command):
+def test_benchmark_that_simulates_writes_its_figures(tmp_path, command):
     tiny_dataset.write(tmp_path / "data")
     (tmp_path / "clusters").symlink_to(ROOT / "clusters")
     program, *words = command.split()

@@ -1,4 +1,4 @@
-"""The harness of the benchmarks: ways that take turns, figures, and processes that nobody has to look for."""
+"""The harness of the benchmarks: timing, figures, clusters, and processes that never outlive it."""
 
 import importlib
 import json
@@ -6,10 +6,11 @@ import math
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
+
+from ..support.child import alive, ends
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
@@ -19,14 +20,7 @@ clusters, figures, jobs, timing = (
 sys.path.remove(str(BENCHMARKS))
 
 
-def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def test_ways_take_turns_and_the_warm_up_does_not_count():
+def test_in_turns_alternates_and_drops_the_warm_up():
     taken = []
 
     def way(name):
@@ -38,28 +32,28 @@ def test_ways_take_turns_and_the_warm_up_does_not_count():
     assert timing.medians(found) == {"one": 4, "other": 5}
 
 
-def test_the_first_call_does_not_count_for_the_median():
+def test_median_of_drops_the_first_call():
     clock = iter([0.0, 100.0, 100.0, 101.0, 101.0, 104.0, 104.0, 106.0])
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(timing.seconds_of, "__defaults__", (lambda: next(clock),))
         assert timing.median_of(lambda: None, 3) == 2.0
 
 
-def test_a_confidence_interval_is_students():
+def test_interval_is_a_students_confidence_interval():
     mean, half = figures.interval([0.90, 0.92, 0.91])
     assert (round(mean, 4), round(half, 4)) == (0.91, 0.0248)
     assert math.isnan(figures.interval([0.9])[1])
     assert figures.interval([0.9] * 30) == (pytest.approx(0.9), pytest.approx(0.0))
 
 
-def test_figures_are_written_only_where_a_file_is_named(tmp_path):
+def test_write_figures_without_a_file_writes_nothing(tmp_path):
     figures.write_figures(None, {"seconds": 1})
     assert figures.read_figures(None) == figures.read_figures(tmp_path / "none.json") == {}
     figures.write_figures(tmp_path / "one.json", {"seconds": 1})
     assert figures.read_figures(tmp_path / "one.json") == {"seconds": 1}
 
 
-def test_what_workers_print_last_is_their_result():
+def test_cluster_results_are_the_last_lines_of_the_workers():
     with clusters.Cluster(2) as cluster:
         for number in range(2):
             told = f"print('warm'); print(json.dumps([{number}, os.environ['DMLC_ROLE']]))"
@@ -67,14 +61,14 @@ def test_what_workers_print_last_is_their_result():
         assert cluster.results() == [[0, "worker"], [1, "worker"]]
 
 
-def test_a_worker_that_fails_is_named_with_what_it_said():
+def test_cluster_worker_that_fails_is_named_with_its_output():
     with clusters.Cluster(1) as cluster:
         cluster.start_worker("-c", "import sys; print('this is why', file=sys.stderr); sys.exit(3)")
         with pytest.raises(RuntimeError, match="worker-0 has failed, exit code 3:\nthis is why"):
             cluster.results()
 
 
-def test_a_worker_that_hangs_is_named(monkeypatch):
+def test_cluster_worker_that_hangs_is_named(monkeypatch):
     monkeypatch.setattr(clusters, "PATIENCE", 0.5)
     with clusters.Cluster(1) as cluster:
         cluster.start_worker("-c", "import time; time.sleep(600)")
@@ -82,7 +76,7 @@ def test_a_worker_that_hangs_is_named(monkeypatch):
             cluster.results()
 
 
-def test_nothing_that_a_cluster_has_started_outlives_it():
+def test_cluster_exit_ends_all_its_processes():
     child = (
         "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).pid)"
     )
@@ -93,11 +87,10 @@ def test_nothing_that_a_cluster_has_started_outlives_it():
         assert alive(worker.pid)
         assert alive(grandchild)
     assert not alive(worker.pid)
-    while alive(grandchild):  # it has been killed, which takes effect in its own time
-        time.sleep(0.01)
+    assert ends(grandchild)  # it has been killed, which takes effect in its own time
 
 
-def test_a_program_that_is_ended_takes_what_it_started_with_it(tmp_path):
+def test_benchmark_that_is_terminated_ends_its_processes(tmp_path):
     program = f"""
 import sys, time
 sys.path.insert(0, {str(BENCHMARKS)!r})
@@ -118,13 +111,13 @@ program.run(main)
     assert not alive(worker)
 
 
-def test_a_job_that_fails_is_told_with_its_output(tmp_path):
+def test_launch_that_fails_raises_with_its_output(tmp_path):
     description = jobs.describe([0.1], mode="esync", network="no such network")
     with pytest.raises(RuntimeError, match=r"(?s)launch has failed, exit code 2:.*no such network"):
         jobs.launch(description, tmp_path)
 
 
-def test_logs_are_read_by_rank_and_round(tmp_path):
+def test_log_entries_are_read_by_rank_and_round(tmp_path):
     for rank, device in ((1, "a"), (0, "b")):
         folder = tmp_path / "logs" / "lenet" / "esync" / "h0" / device
         folder.mkdir(parents=True)

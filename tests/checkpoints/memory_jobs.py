@@ -1,4 +1,7 @@
-"""Jobs of real trainers and real checkpoints, with servers in memory, whose workers die at chosen moments."""
+"""Jobs of real trainers and real checkpoints, whose workers die at chosen moments.
+
+The servers are in memory.
+"""
 
 import math
 import random
@@ -173,7 +176,10 @@ class Job:
 
 
 def dies(rank: int, moment: str, *rounds: int) -> Fate:
-    """The first holder of a slot dies at that moment of the first of these rounds, the next one of the next round."""
+    """Have the holders of a slot die at that moment of these rounds.
+
+    The first holder dies in the first of the rounds, the next one in the next round.
+    """
 
     def fate(life: Life, at: str, round_: int) -> None:
         if life.rank == rank and at == moment and rounds[life.number : life.number + 1] == (round_,):

@@ -1,4 +1,6 @@
-"""What an algorithm remembers across a resume, around a trainer of one device; with servers in test_resume.py."""
+"""An algorithm's own state in checkpoints, with a trainer of one device; on clusters:
+tests/cluster/test_resume.py.
+"""
 
 import json
 from pathlib import Path
@@ -19,7 +21,7 @@ class Plain(Local):
 
 
 class Remembering(Local):
-    """Has a running mean of the gradients, which moves the weights, and things of every other kind."""
+    """Has a running mean of gradients, which moves the weights, and every other kind of state."""
 
     restored: dict | None = None
 
@@ -72,7 +74,7 @@ def facts(directory: Path, round_: int) -> dict:
     return json.loads((directory / f"round-{round_}" / "worker-0.json").read_text())
 
 
-def test_it_goes_on_as_if_nothing_had_been(tmp_path, caplog):
+def test_algorithm_state_resumes_as_if_uninterrupted(tmp_path, caplog):
     whole = Run(tmp_path / "a", Remembering()).go(8)
     Run(tmp_path / "b", Remembering()).go(5)
     resumed = Run(tmp_path / "b", Remembering(), resume=True)
@@ -88,7 +90,7 @@ def test_it_goes_on_as_if_nothing_had_been(tmp_path, caplog):
     assert "state" not in caplog.text
 
 
-def test_without_a_state_nothing_is_written(tmp_path):
+def test_algorithm_state_that_is_empty_is_not_written(tmp_path):
     class Empty(Remembering):
         def state(self):
             return {}
@@ -101,7 +103,7 @@ def test_without_a_state_nothing_is_written(tmp_path):
         assert set(ours) == {f"array-{number}" for number in range(6)}  # the optimizer's momentum
 
 
-def test_a_checkpoint_of_an_algorithm_without_state(tmp_path, caplog):
+def test_algorithm_state_missing_from_checkpoint_begins_anew(tmp_path, caplog):
     Run(tmp_path, Plain()).go(3)
     run = Run(tmp_path, Remembering(), resume=True)
     assert "there is no state of algorithm 'local' to go on from: on this worker it begins anew" in caplog.text
@@ -110,7 +112,7 @@ def test_a_checkpoint_of_an_algorithm_without_state(tmp_path, caplog):
     run.go(4)
 
 
-def test_an_algorithm_without_state_refuses_one(tmp_path):
+def test_algorithm_state_for_algorithm_without_restore_is_refused(tmp_path):
     Run(tmp_path, Remembering()).go(3)
     with pytest.raises(
         CheckpointError,
@@ -122,7 +124,7 @@ def test_an_algorithm_without_state_refuses_one(tmp_path):
 @pytest.mark.parametrize(
     ("state", "said"), [({"steps": 101}, "it has taken 100 steps at most"), ({"other": 1}, "there is no 'steps'")]
 )
-def test_what_does_not_fit_is_named(tmp_path, state, said):
+def test_algorithm_state_that_does_not_fit_names_the_mismatch(tmp_path, state, said):
     class Other(Remembering):
         def state(self):
             return state
@@ -140,7 +142,7 @@ def test_what_does_not_fit_is_named(tmp_path, state, said):
         ([1], r"state\(\) should return a dict, but has returned list"),
     ],
 )
-def test_what_cannot_be_stored_is_said_at_the_start(tmp_path, state, said):
+def test_algorithm_state_that_cannot_be_stored_raises_at_the_start(tmp_path, state, said):
     class Wrong(Remembering):
         def state(self):
             return state
@@ -150,13 +152,13 @@ def test_what_cannot_be_stored_is_said_at_the_start(tmp_path, state, said):
 
 
 @pytest.mark.parametrize("name", ["state", "restore"])
-def test_one_method_without_the_other_is_refused(tmp_path, name):
+def test_algorithm_with_state_but_without_restore_is_refused(tmp_path, name):
     half = type("Half", (Local,), {name: getattr(Remembering, name)})
     with pytest.raises(CheckpointError, match="'local' has only one of the methods state and restore"):
         Run(tmp_path, half())
 
 
-def test_a_replacement_takes_the_dead_workers_state_of_this_job(tmp_path, caplog):
+def test_algorithm_state_of_dead_worker_is_taken_by_its_replacement_in_the_same_job(tmp_path, caplog):
     dead = Run(tmp_path, Remembering()).go(4)
     job = dead.checkpoints._job
     for ours in (True, False):
@@ -181,7 +183,7 @@ class Tuned(Local):
         free: float = option(1.0, help="may change")
 
 
-def test_a_resumed_run_must_have_what_is_fixed(tmp_path):
+def test_algorithm_option_fixed_in_checkpoint_must_match(tmp_path):
     Run(tmp_path, Tuned(kept=2.0)).go(3)
     with pytest.raises(ExchangeError, match=r"does not fit: --kept 2\.0 instead of 1\.0"):
         Run(tmp_path, Tuned(), resume=True)

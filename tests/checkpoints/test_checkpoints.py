@@ -1,4 +1,4 @@
-"""esync.Checkpoints around a trainer of one device; several workers are in tests/cluster/test_resume.py."""
+"""esync.Checkpoints with a trainer of one device; several workers: tests/cluster/test_resume.py."""
 
 import json
 from pathlib import Path
@@ -37,7 +37,10 @@ class Place:
 
 
 class Run:
-    """A run of algorithm local: two samples a step, of the batches with the numbers that `place` says."""
+    """A run of algorithm local with two samples a step.
+
+    `place` says the numbers of its batches.
+    """
 
     def __init__(self, directory: Path, prefix: str = "net_", rounds: float = 100, agreement=None, **options) -> None:
         self.net = make_net(prefix)
@@ -68,17 +71,17 @@ def folders(directory: Path) -> set[str]:
     return {path.name for path in directory.iterdir() if not path.name.startswith(".")}
 
 
-def test_a_run_goes_on_as_if_nothing_had_been(tmp_path):
+def test_resume_continues_as_if_uninterrupted(tmp_path):
     whole = Run(tmp_path / "a").go(10)
     Run(tmp_path / "b").go(8)
     resumed = Run(tmp_path / "b", resume=True)
     assert (resumed.checkpoints.resumed, resumed.trainer.round, resumed.place.at) == (6, 6, 6)
     resumed.go(4)
     assert values(resumed.net) == values(whole.net)
-    assert resumed.trainer.algorithm.result.books.samples == 20
+    assert resumed.trainer.algorithm.result.progress.samples == 20
 
 
-def test_one_that_would_miss_an_exchange_under_way_is_refused(tmp_path, monkeypatch):
+def test_save_during_an_exchange_is_refused(tmp_path, monkeypatch):
     run = Run(tmp_path).go(1)
     monkeypatch.setattr(type(run.trainer.algorithm), "in_flight", True)
     with pytest.raises(CheckpointError, match=r"round 1: an exchange is under way.*call save_if_due after every step"):
@@ -86,14 +89,14 @@ def test_one_that_would_miss_an_exchange_under_way_is_refused(tmp_path, monkeypa
     assert not folders(tmp_path)
 
 
-def test_two_are_kept_once_the_newest_is_safe(tmp_path):
+def test_checkpoints_keep_two_once_the_newest_is_whole(tmp_path):
     run = Run(tmp_path).go(9)
     assert folders(tmp_path) == {"round-3", "round-6", "round-9"}
     run.go(1)
     assert folders(tmp_path) == {"round-6", "round-9"}
 
 
-def test_limits_are_those_of_the_whole_run(tmp_path):
+def test_resume_counts_limits_from_the_beginning_of_the_run(tmp_path):
     Run(tmp_path).go(6)
     run = Run(tmp_path, resume=True, rounds=8).go(1)
     assert not run.trainer.finished
@@ -101,13 +104,13 @@ def test_limits_are_those_of_the_whole_run(tmp_path):
     assert Run(tmp_path, resume=True, rounds=6).trainer.finished
 
 
-def test_without_a_checkpoint_it_begins_from_the_beginning(tmp_path):
+def test_resume_without_checkpoint_begins_anew(tmp_path):
     Run(tmp_path).go(2)
     run = Run(tmp_path, resume=True)
     assert (run.checkpoints.resumed, run.trainer.round) == (None, 0)
 
 
-def test_one_that_is_being_written_when_everything_ends_is_passed_over(tmp_path):
+def test_resume_ignores_a_checkpoint_that_was_being_written(tmp_path):
     Run(tmp_path).go(6)
     (tmp_path / "round-6" / "worker-0.json").unlink()
     (tmp_path / "round-6" / ".worker-0.json.77").write_text("half")
@@ -116,7 +119,7 @@ def test_one_that_is_being_written_when_everything_ends_is_passed_over(tmp_path)
     assert folders(tmp_path) == {"round-3"}  # a later one would be another run's, once this one comes there
 
 
-def test_an_earlier_run_is_not_forgotten_by_mistake(tmp_path):
+def test_checkpoints_of_an_earlier_run_are_refused_without_overwrite(tmp_path):
     Run(tmp_path).go(6)
     with pytest.raises(ExchangeError, match=r"holds checkpoints of an earlier run \(round 6\): go on with --resume"):
         Run(tmp_path)
@@ -125,14 +128,14 @@ def test_an_earlier_run_is_not_forgotten_by_mistake(tmp_path):
     assert folders(tmp_path) == set()
 
 
-def test_what_does_not_fit_is_named(tmp_path):
+def test_resume_with_other_settings_names_them(tmp_path):
     Run(tmp_path, agreement={"seed": 0}).go(3)
     with pytest.raises(ExchangeError, match=r"network small instead of big; seed 0 instead of 1; begin anew"):
         Run(tmp_path, agreement={"network": "big", "seed": 1}, resume=True)
     assert folders(tmp_path) == {"round-3"}
 
 
-def test_another_optimizer_algorithm_or_number_of_workers_does_not_fit(tmp_path):
+def test_resume_with_other_optimizer_algorithm_or_workers_is_refused(tmp_path):
     run = Run(tmp_path).go(3)
     run.checkpoints._agreement |= {"optimizer": "sgd", "algorithm": "sync", "workers": 2}
     run.go(3)
@@ -141,7 +144,7 @@ def test_another_optimizer_algorithm_or_number_of_workers_does_not_fit(tmp_path)
         Run(tmp_path, resume=True)
 
 
-def test_what_is_tracked_may_refuse(tmp_path):
+def test_resume_refused_by_a_tracked_object_raises(tmp_path):
     run = Run(tmp_path).go(2)
     run.place.state = lambda: {"at": -1}
     run.go(1)
@@ -149,12 +152,12 @@ def test_what_is_tracked_may_refuse(tmp_path):
         Run(tmp_path, resume=True)
 
 
-def test_the_same_network_under_another_prefix_fits(tmp_path):
+def test_resume_with_another_parameter_prefix_succeeds(tmp_path):
     first = Run(tmp_path).go(3)
     assert values(Run(tmp_path, prefix="other_", resume=True).net) == values(first.net)
 
 
-def test_the_model_is_one_that_gluon_loads(tmp_path):
+def test_checkpoint_model_loads_in_gluon(tmp_path):
     run = Run(tmp_path).go(3)
     net = make_net()
     net.initialize(mx.init.Zero(), force_reinit=True)
@@ -162,13 +165,13 @@ def test_the_model_is_one_that_gluon_loads(tmp_path):
     assert values(net) == values(run.net)
 
 
-def test_saving_without_a_step_is_a_mistake(tmp_path):
+def test_save_before_start_is_refused(tmp_path):
     with pytest.raises(RuntimeError, match="has not been started"):
         Run(tmp_path).checkpoints.save()
 
 
 @pytest.mark.parametrize("option", [{"every": 0}, {"keep": 0}])
-def test_numbers_that_make_no_sense(tmp_path, option):
+def test_checkpoints_with_every_or_keep_of_0_are_refused(tmp_path, option):
     with pytest.raises(ValueError, match="both should be 1 or more"):
         esync.Checkpoints(tmp_path, **option)
 
@@ -187,7 +190,7 @@ def second_worker(directory: Path, job: int, resume: bool = True, workers: int =
     return run, [(part.round, part.job) for part in offers.parts]
 
 
-def test_a_replacement_takes_the_dead_workers_part_of_this_job(tmp_path):
+def test_replacement_takes_the_part_of_the_dead_worker_in_the_same_job(tmp_path):
     dead, offers = second_worker(tmp_path, job=5)
     assert offers == []
     dead.trainer.algorithm.exchange = World(rank=1).exchange(Specification("add_mean_update", True))
@@ -205,30 +208,33 @@ def test_a_replacement_takes_the_dead_workers_part_of_this_job(tmp_path):
         assert values(replacement.net) == before  # the model is the running job's
 
 
-def test_a_worker_without_a_part_of_an_asynchronous_run_begins_its_batches_anew(tmp_path, caplog):
+def test_resume_of_asynchronous_worker_without_part_begins_its_batches_anew(tmp_path, caplog):
     late, _ = second_worker(tmp_path, job=5)
-    progress = late.checkpoints.settle(1, 5, resume_at=40, replacement=False)
-    assert (progress.exchanges, progress.books) == (40, None)  # about as many as everybody's
+    state = late.checkpoints.settle(1, 5, resume_at=40, replacement=False)
+    assert (state.exchanges, state.progress) == (40, None)  # about as many as everybody's
     assert "no part of the checkpoint of round 40" in caplog.text
 
 
-def test_only_rank_0_brings_the_books_back(tmp_path):
+def test_resume_restores_the_round_counters_on_rank_0_only(tmp_path):
     run = Run(tmp_path).go(3)
     again = esync.Checkpoints(tmp_path, resume=True)
     again.bind(run.trainer, {"algorithm": "local", **run.trainer._agreement})
     again._agreement = {**run.checkpoints._agreement}
     assert [part.round for part in again.offers(0, 1).parts] == [3]
-    progress = again.settle(0, 1, 3, replacement=False)
-    assert progress.exchanges == 3
-    assert isinstance(progress.books, RunProgress)
-    assert (progress.books.round, progress.books.version, progress.books.samples) == (3, 3, 6)
+    state = again.settle(0, 1, 3, replacement=False)
+    assert state.exchanges == 3
+    assert isinstance(state.progress, RunProgress)
+    assert (state.progress.round, state.progress.version, state.progress.samples) == (3, 3, 6)
 
 
 # --- checkpoints of versions in which the sum over the batch reached more than the learning rate --
 
 
 def by_flags(directory: Path, optimizer: str, *words: str) -> esync.Trainer:
-    """What the worker program makes of its flags, in mode local and after an iteration; a checkpoint every round."""
+    """Return what the worker program makes of its flags, in mode local and after an iteration.
+
+    There is a checkpoint every round.
+    """
     net = make_net()
     options = read("worker", "", ["-m", "local", "-b", "8", "--optimizer", optimizer, *words])
     checkpoints = esync.Checkpoints(directory, every=1, resume=options.resume)
@@ -250,7 +256,7 @@ def as_formerly(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("decay", "said"), [("0", False), ("0.01", True)])
-def test_a_former_versions_weight_decay_is_mentioned(tmp_path, caplog, decay, said):
+def test_resume_from_former_version_warns_of_the_stronger_weight_decay(tmp_path, caplog, decay, said):
     words = "sgd", "--momentum", "0.9", "--weight-decay", decay
     by_flags(tmp_path, *words)
     as_formerly(tmp_path / "round-1")
@@ -262,7 +268,7 @@ def test_a_former_versions_weight_decay_is_mentioned(tmp_path, caplog, decay, sa
     assert not caplog.text
 
 
-def test_a_former_versions_delay_compensation_goes_on_as_it_was_or_not_at_all(tmp_path):
+def test_resume_from_former_version_checks_delay_compensation(tmp_path):
     def offered(*words: str) -> str:
         """What is wrong with the checkpoint for a worker with these flags; none: one is written."""
         options = read("worker", "", ["-m", "async", "-dcasgd", "1", "-b", "8", *words])
@@ -283,7 +289,7 @@ def test_a_former_versions_delay_compensation_goes_on_as_it_was_or_not_at_all(tm
     assert not offered("--resume", "--checkpoint-dir", "x", "--dcasgd-lambda-on", "sum")
 
 
-def test_a_former_versions_state_of_an_optimizer_that_normalizes_the_gradient_is_refused(tmp_path):
+def test_resume_from_former_version_refuses_state_of_normalizing_optimizer(tmp_path):
     by_flags(tmp_path, "adam")
     by_flags(tmp_path, "adam", "--resume", "--checkpoint-dir", "x")
     for folder in tmp_path.glob("round-*"):
@@ -294,7 +300,7 @@ def test_a_former_versions_state_of_an_optimizer_that_normalizes_the_gradient_is
         by_flags(tmp_path, "adam", "--resume", "--checkpoint-dir", "x")
 
 
-def test_a_model_without_its_last_page_does_not_pass_for_whole(small_disk):
+def test_save_model_on_full_disk_raises(small_disk):
     run = Run(small_disk / "kept")
     fill(small_disk)
     with pytest.raises(OSError, match="No space left on device"):

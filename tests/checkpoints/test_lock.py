@@ -1,4 +1,4 @@
-"""Two runs in one directory of checkpoints: the second one is refused, and a dead one never stands in the way."""
+"""The lock of a checkpoint directory: it refuses a second run, and a dead run never holds it."""
 
 import errno
 import fcntl
@@ -57,7 +57,7 @@ def held(directory: Path, rank: int = 0, job: int = 0, *how: str):
 
 
 @pytest.mark.parametrize("options", [{"resume": True}, {"overwrite": True}, {}])
-def test_a_second_run_is_refused_and_touches_nothing(tmp_path, options):
+def test_lock_refuses_a_second_run_that_then_changes_nothing(tmp_path, options):
     with child.started("-c", TRAIN, str(tmp_path)) as other:
         half_written = tmp_path / "round-3" / f".worker-0.npz.{other.pid}"
         half_written.touch()
@@ -72,15 +72,15 @@ def test_a_second_run_is_refused_and_touches_nothing(tmp_path, options):
         assert Run(tmp_path, resume=True).checkpoints.resumed == 3
 
 
-def test_a_run_that_was_killed_is_gone_on_with_at_once(tmp_path):
+def test_lock_of_a_killed_run_is_free(tmp_path):
     with child.started("-c", TRAIN, str(tmp_path)) as other:
         other.send_signal(signal.SIGKILL)
         other.wait()
         assert Run(tmp_path, resume=True).checkpoints.resumed == 3
 
 
-def test_what_a_dead_worker_has_forked_does_not_keep_the_directory(tmp_path):
-    """The processes of a data loader, for instance."""
+def test_lock_is_not_kept_by_forked_processes_of_a_dead_worker(tmp_path):
+    """Processes of a data loader are an example."""
     with held(tmp_path, 0, 5, "fork") as other:
         with pytest.raises(CheckpointError, match="another run"):
             RankLock(tmp_path, 0).acquire()
@@ -89,7 +89,7 @@ def test_what_a_dead_worker_has_forked_does_not_keep_the_directory(tmp_path):
         RankLock(tmp_path, 0).acquire()
 
 
-def test_a_run_that_is_just_ending_is_waited_for(tmp_path, monkeypatch, caplog):
+def test_lock_of_a_run_that_is_ending_is_waited_for(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(config, "CHECKPOINTS_IN_USE", 60.0)
     with held(tmp_path, 0, 5) as other:
 
@@ -103,7 +103,7 @@ def test_a_run_that_is_just_ending_is_waited_for(tmp_path, monkeypatch, caplog):
 
 
 @pytest.mark.parametrize("theirs", [5, 0])
-def test_a_replacement_is_not_held_up_by_its_predecessor_that_hangs(tmp_path, caplog, theirs):
+def test_lock_of_a_hung_predecessor_does_not_stop_its_replacement(tmp_path, caplog, theirs):
     with held(tmp_path, 1, theirs) as other:
         os.kill(other.pid, signal.SIGSTOP)
         replacement, _ = second_worker(tmp_path, job=5, resume=False)
@@ -114,19 +114,19 @@ def test_a_replacement_is_not_held_up_by_its_predecessor_that_hangs(tmp_path, ca
         assert "this worker writes in its place" in caplog.text
 
 
-def test_a_replacement_does_not_write_where_another_job_has_begun(tmp_path):
+def test_lock_of_another_job_stops_a_replacement(tmp_path):
     with held(tmp_path, 1, 6):
         replacement, _ = second_worker(tmp_path, job=5, resume=False)
         with pytest.raises(CheckpointError, match="another run writes its checkpoints to"):
             replacement.checkpoints.settle(1, 5, resume_at=-1, replacement=True)
 
 
-def test_other_ranks_have_locks_of_their_own(tmp_path):
+def test_lock_is_one_per_rank(tmp_path):
     with held(tmp_path, 1, 5):
         RankLock(tmp_path, 0).acquire()
 
 
-def test_several_in_one_process_share_the_lock(tmp_path):
+def test_lock_is_shared_within_a_process(tmp_path):
     mine, again = RankLock(tmp_path, 0), RankLock(tmp_path, 0)
     mine.acquire()
     again.acquire()
@@ -143,11 +143,11 @@ def taken_elsewhere(directory: Path) -> bool:
     return bool(ended.returncode)
 
 
-def test_a_file_system_without_locks_is_used_all_the_same(tmp_path, monkeypatch, caplog):
+def test_lock_on_file_system_without_locks_warns_and_continues(tmp_path, monkeypatch, caplog):
     def unsupported(*_: object) -> None:
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     monkeypatch.setattr(fcntl, "lockf", unsupported)
     Run(tmp_path).go(4)
     assert folders(tmp_path) == {"round-3"}
-    assert f"{tmp_path}/.rank-0.lock cannot be locked (No locks available): see to it yourself" in caplog.text
+    assert f"{tmp_path}/.rank-0.lock cannot be locked (No locks available): make sure yourself" in caplog.text

@@ -1,4 +1,4 @@
-"""What is on the disk when the power fails: a checkpoint that was said to be there is there."""
+"""Checkpoints after a power failure: one that was announced is on the disk."""
 
 import random
 from collections.abc import Callable
@@ -21,7 +21,10 @@ CHANCES: dict[str, Callable[[], Choose]] = {
 
 
 class PowerLostError(BaseException):
-    """The power is gone; raised in whoever goes on to change the disk. Like KeyboardInterrupt it is no Exception."""
+    """Raised when a process goes on to change the disk after the power has failed.
+
+    Like KeyboardInterrupt, it is not an Exception.
+    """
 
 
 def lasts(steps: int) -> Callable[[], None]:
@@ -45,7 +48,7 @@ def write(store: CheckpointStore, round_: int) -> None:
 
 
 def job(directory: Path, done: list[int]) -> None:
-    """Writes checkpoints and keeps one; `done` are the rounds of those that others have been told of."""
+    """Write checkpoints and keep one; `done` are the rounds of those that others know of."""
     store = CheckpointStore(directory, 0)
     store.prepare()
     for round_ in range(1, ROUNDS + 1):
@@ -55,7 +58,7 @@ def job(directory: Path, done: list[int]) -> None:
 
 
 def after_a_cut(tmp_path: Path, steps: int, chance: str) -> tuple[list[int], CheckpointStore, bool]:
-    """The rounds that were said to be there, what is left, and whether the power has failed at all."""
+    """Return the rounds of known checkpoints, what is left, and whether the power has failed."""
     done, failed = list[int](), False
     with VolatileDisk(tmp_path, lasts(steps)) as disk:
         try:
@@ -68,7 +71,7 @@ def after_a_cut(tmp_path: Path, steps: int, chance: str) -> tuple[list[int], Che
 
 
 @pytest.mark.parametrize("chance", CHANCES)
-def test_a_checkpoint_that_others_were_told_of_outlives_the_power_at_every_step(tmp_path, chance, caplog):
+def test_announced_checkpoint_survives_power_loss_at_every_step(tmp_path, chance, caplog):
     failed, steps = True, 0
     while failed:
         (tmp_path / str(steps)).mkdir()
@@ -86,7 +89,7 @@ def test_a_checkpoint_that_others_were_told_of_outlives_the_power_at_every_step(
 
 
 @pytest.mark.parametrize("chance", CHANCES)
-def test_a_part_that_is_written_again_is_at_no_step_a_mixture(tmp_path, chance, caplog):
+def test_rewritten_part_is_never_a_mixture_after_power_loss(tmp_path, chance, caplog):
     failed, steps = True, 0
     while failed:
         root = tmp_path / str(steps)
@@ -110,8 +113,8 @@ def test_a_part_that_is_written_again_is_at_no_step_a_mixture(tmp_path, chance, 
 
 
 @pytest.mark.parametrize("chance", CHANCES)
-def test_what_was_deleted_to_begin_anew_does_not_come_back(tmp_path, chance):
-    """--overwrite: else a later --resume would go on with the old run."""
+def test_overwritten_run_does_not_return_after_power_loss(tmp_path, chance):
+    """With --overwrite; otherwise a later --resume would continue the old run."""
     mine, others = CheckpointStore(tmp_path, 0), CheckpointStore(tmp_path, 1)
     for round_ in (10, 20):
         write(mine, round_)

@@ -32,13 +32,13 @@ def there_and_back(value):
         {"a": {1: (0.1,)}},
     ],
 )
-def test_plain_values(value):
+def test_encode_round_trips_plain_values(value):
     back = there_and_back(value)
     assert back == value
     assert type(back) is type(value)
 
 
-def test_arrays_of_every_kind():
+def test_encode_round_trips_arrays_of_every_kind():
     value = {0: (mx.nd.array([[1, 2]], dtype="float16"), None), 1: np.array([1.5]), "n": np.float64(0.1)}
     back = there_and_back(value)
     assert isinstance(back[0][0], mx.nd.NDArray)
@@ -49,7 +49,7 @@ def test_arrays_of_every_kind():
 
 
 @pytest.mark.parametrize("value", [object(), print, [lambda: 0], {1: make_net}])
-def test_what_is_no_state(value):
+def test_encode_of_value_that_is_no_state_raises(value):
     with pytest.raises(NotStorableError):
         encode(value, {})
 
@@ -79,7 +79,7 @@ def gluon_trainer(net, optimizer: str, **options):
 
 
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
-def test_an_optimizer_goes_on_bit_for_bit(optimizer):
+def test_optimizer_state_resumes_bit_for_bit(optimizer):
     def schedule():
         return mx.lr_scheduler.FactorScheduler(step=2, factor=0.5, base_lr=0.1)
 
@@ -102,7 +102,7 @@ def test_an_optimizer_goes_on_bit_for_bit(optimizer):
     assert resumed.learning_rate == trainer.learning_rate
 
 
-def test_what_the_loop_has_set_is_kept_and_what_the_user_says_now_counts():
+def test_optimizer_state_keeps_rates_set_in_the_loop_unless_the_user_changes_them():
     net = make_net()
     trainer = gluon_trainer(net, "sgd", learning_rate=0.1, momentum=0.9)
     state = OptimizerState(trainer)

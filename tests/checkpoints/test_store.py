@@ -26,7 +26,7 @@ def names(directory: Path) -> set[str]:
     return {str(path.relative_to(directory)) for path in directory.rglob("*") if path.is_file()}
 
 
-def test_a_part_is_found_as_it_was_written(tmp_path):
+def test_store_finds_a_part_as_it_was_written(tmp_path):
     store = made(tmp_path / "new", 3)
     store.write(7, {"worker-3.npz": lambda path: path.write_text("arrays")}, {"job": 2**62, "state": [1.5, None]})
     (part,) = CheckpointStore(tmp_path / "new", 3).parts()
@@ -35,7 +35,7 @@ def test_a_part_is_found_as_it_was_written(tmp_path):
     assert part.file("server.npz") is None
 
 
-def test_the_newest_comes_first(tmp_path):
+def test_store_lists_the_newest_round_first(tmp_path):
     store = made(tmp_path, 0)
     for round_ in (9, 100, 10):
         write(store, round_)
@@ -45,7 +45,7 @@ def test_the_newest_comes_first(tmp_path):
 @pytest.mark.parametrize(
     ("whole", "kept"), [(5, [5, 4]), (4, [5, 4, 3]), (3, [5, 4, 3, 2]), (1, [5, 4, 3, 2, 1]), (0, [5, 4, 3, 2, 1])]
 )
-def test_only_what_is_older_than_a_whole_checkpoint_is_deleted(tmp_path, whole, kept):
+def test_store_keep_deletes_only_what_is_older_than_a_whole_checkpoint(tmp_path, whole, kept):
     store = made(tmp_path, 0)
     for round_ in range(1, 6):
         write(store, round_, **{"model.params": "m", "server.npz": "s"})
@@ -54,7 +54,7 @@ def test_only_what_is_older_than_a_whole_checkpoint_is_deleted(tmp_path, whole, 
     assert sorted(path.name for path in tmp_path.iterdir()) == [f"round-{round_}" for round_ in reversed(kept)]
 
 
-def test_what_a_dead_worker_has_left_half_written_goes_with_the_old_parts(tmp_path):
+def test_store_keep_deletes_half_written_files_of_dead_workers(tmp_path):
     store = made(tmp_path, 0)
     for round_ in range(1, 5):
         write(store, round_, **{"model.params": "m"})
@@ -64,7 +64,7 @@ def test_what_a_dead_worker_has_left_half_written_goes_with_the_old_parts(tmp_pa
     assert names(tmp_path) == {"round-3/model.params", "round-3/worker-0.json", "round-4/model.params"}
 
 
-def test_workers_leave_each_others_parts_alone(tmp_path):
+def test_store_keep_leaves_parts_of_other_workers_alone(tmp_path):
     stores = [made(tmp_path, rank) for rank in (0, 1, 10)]
     for store in stores:
         for round_ in (1, 2):
@@ -79,10 +79,10 @@ def test_workers_leave_each_others_parts_alone(tmp_path):
     }
 
 
-def test_a_folder_that_another_worker_deletes_because_it_is_still_empty_is_made_again(tmp_path, monkeypatch):
-    """The arrival of a newcomer once ended the job of a worker that had just made the folder of its checkpoint."""
-    store, newcomer = made(tmp_path, 0), made(tmp_path, 1)
-    mkdir, meanwhile = Path.mkdir, iter([newcomer.prepare])
+def test_store_recreates_a_folder_that_another_worker_deleted(tmp_path, monkeypatch):
+    """A replacement once deleted the empty folder that another worker had just created."""
+    store, replacement = made(tmp_path, 0), made(tmp_path, 1)
+    mkdir, meanwhile = Path.mkdir, iter([replacement.prepare])
 
     def then_the_newcomer(path, *arguments, **options):
         mkdir(path, *arguments, **options)
@@ -107,7 +107,7 @@ def test_a_folder_that_another_worker_deletes_because_it_is_still_empty_is_made_
         ("worker-0.json", lambda path: path.write_text("[]")),
     ],
 )
-def test_a_damaged_part_is_left_out_aloud(tmp_path, caplog, name, spoil):
+def test_store_leaves_out_a_damaged_part_with_a_warning(tmp_path, caplog, name, spoil):
     store = made(tmp_path, 0)
     for round_ in (1, 2):
         store.write(round_, {"model.params": lambda path: path.write_text("right")}, {"job": 5})
@@ -120,7 +120,7 @@ def test_a_damaged_part_is_left_out_aloud(tmp_path, caplog, name, spoil):
         store.parts()
 
 
-def test_what_cannot_be_written_leaves_the_last_one(tmp_path):
+def test_store_write_that_fails_keeps_the_previous_part(tmp_path):
     store = made(tmp_path, 0)
     write(store, 1, **{"model.params": "good"})
 
@@ -134,13 +134,16 @@ def test_what_cannot_be_written_leaves_the_last_one(tmp_path):
     assert names(tmp_path) == {"round-1/model.params", "round-1/worker-0.json"}
 
 
-def test_a_folder_that_cannot_be_made():
+def test_store_in_folder_that_cannot_be_created_is_refused():
     with pytest.raises(CheckpointError, match="cannot write checkpoints to /proc/here: "):
         CheckpointStore(Path("/proc/here"), 0).prepare()
 
 
-def test_a_process_that_is_gone_at_any_step_leaves_a_whole_checkpoint(tmp_path):
-    """Three checkpoints, two kept: every write, flush, rename and deletion is once the last thing that happens."""
+def test_store_of_process_killed_at_any_step_holds_a_whole_checkpoint(tmp_path):
+    """Three checkpoints, two of them kept.
+
+    The process dies after every write, flush, rename and deletion.
+    """
     result = child.run(str(Path(__file__).with_name("crashes.py")), str(tmp_path / "checkpoints"))
     assert result.returncode == 0, result.stderr
     steps = json.loads(result.stdout)

@@ -1,4 +1,4 @@
-"""What is whole: workers die while they write, and the job still goes on from a checkpoint that all have."""
+"""Whole checkpoints: workers die while they write, and the job resumes from one that all have."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +15,10 @@ LEASE = 1.0
 
 
 def gone_on_from(job: Job) -> int | None:
-    """The round of the checkpoint that a job goes on from when all of it has died; None: it begins anew."""
+    """Return the round of the checkpoint from which a job continues when all of it has died.
+
+    None means that it begins anew.
+    """
     again = replace(job, resume=True, fate=lambda life, moment, round_: None, rounds=job.rounds + 4).run()
     (resumed,) = {life.trainer.checkpoints.resumed for life in again.lives}
     return resumed
@@ -29,31 +32,31 @@ def killed(directory: Path, after: int, *fates, **terms) -> Job:
 @pytest.mark.parametrize("own", [False, True])
 @pytest.mark.parametrize("moment", ["before part", "within part"])
 @pytest.mark.parametrize(("keep", "rounds"), [(1, (4,)), (3, (4, 6, 8))])
-def test_a_worker_that_dies_while_it_writes_costs_no_checkpoint(tmp_path, keep, rounds, moment, own):
-    """The newcomer does not write that part; what is older was once deleted all the same."""
+def test_checkpoint_with_worker_killed_while_writing_keeps_an_older_whole_one(tmp_path, keep, rounds, moment, own):
+    """The replacement does not write that part, and older checkpoints must stay all the same."""
     job = killed(tmp_path, rounds[-1] + 1, dies(1, moment, *rounds), keep=keep, own=own)
     assert job.held(0) == [2, *rounds]
     assert gone_on_from(job) == 2
 
 
 @pytest.mark.parametrize("own", [False, True])
-def test_the_next_checkpoint_that_is_whole_lets_the_older_ones_go(tmp_path, own):
+def test_checkpoint_that_is_whole_lets_older_ones_be_deleted(tmp_path, own):
     job = killed(tmp_path, 9, dies(1, "within part", 4, 6), keep=1, own=own)
     assert job.held(0) == job.held(1) == [8]
     assert gone_on_from(job) == 8
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_part_that_the_dead_worker_has_finished_counts(tmp_path, rank):
-    """Its newcomer finds it, and says so in its place."""
+def test_checkpoint_part_finished_by_the_dead_worker_counts(tmp_path, rank):
+    """Its replacement finds the part and offers it."""
     job = killed(tmp_path, 5, dies(rank, "after part", 4), keep=1)
     assert job.held(0) == job.held(1) == [4]
     assert gone_on_from(job) == 4
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_the_last_part_is_not_written_again_by_a_replacement_that_finds_the_run_finished(tmp_path, rank):
-    """While it wrote, its part was not there, and without power the whole checkpoint would have been lost."""
+def test_checkpoint_part_is_not_rewritten_by_replacement_in_a_finished_run(tmp_path, rank):
+    """While it was rewritten, a power failure would have lost the whole checkpoint."""
     written = list[tuple[int, int]]()
 
     def fate(life: Life, moment: str, round_: int) -> None:
@@ -65,8 +68,8 @@ def test_the_last_part_is_not_written_again_by_a_replacement_that_finds_the_run_
     assert written == [(0, 2), (0, 4)]
 
 
-def test_a_replacement_in_a_job_that_goes_on_from_a_finished_run_writes_nothing(tmp_path, monkeypatch):
-    """A part with the new job's number would not fit the others, which have that of the job before."""
+def test_checkpoint_is_not_written_by_replacement_after_resume_of_finished_run(tmp_path, monkeypatch):
+    """A part of the new job would not fit the other parts, which belong to the job before."""
     first, written = Job(tmp_path, rounds=4).run(), list[int]()
     begun = Checkpoints.begun
 
@@ -87,22 +90,22 @@ def test_a_replacement_in_a_job_that_goes_on_from_a_finished_run_writes_nothing(
     assert gone_on_from(first) == 4
 
 
-def test_a_first_checkpoint_that_is_never_whole_is_no_reason_to_refuse(tmp_path):
+def test_checkpoint_that_is_never_whole_lets_resume_begin_anew(tmp_path):
     job = killed(tmp_path, 4, dies(1, "within part", 2), keep=1)
     (tmp_path / "round-4" / "worker-1.json").unlink()
     assert job.held(0) == [2, 4]
     assert gone_on_from(job) is None
 
 
-def test_without_rank_0_nothing_is_written_and_nothing_deleted(tmp_path):
+def test_checkpoint_without_rank_0_is_neither_written_nor_deleted(tmp_path):
     job = Job(tmp_path, rounds=12, workers=3, lease=LEASE, ends=5, fate=dies(0, "round", 5)).run()
     assert job.held(0) == job.held(1) == job.held(2) == [4]
     assert gone_on_from(job) == 4
 
 
 @pytest.mark.parametrize("algorithm", [ASGD, SSP])
-def test_asynchronous_workers_keep_what_fits_rank_0s_newest_model(tmp_path, algorithm):
-    """Rank 0 is gone for long, and nobody has noticed; the others go on, and once deleted all that is of its time."""
+def test_checkpoint_of_asynchronous_workers_keeps_parts_of_rank_0s_newest_model(tmp_path, algorithm):
+    """Rank 0 is away for long. The others train on, and keep their parts of its last round."""
 
     def fate(life: Life, moment: str, round_: int) -> None:
         if life.rank == 0 and moment == "after part":
@@ -116,16 +119,16 @@ def test_asynchronous_workers_keep_what_fits_rank_0s_newest_model(tmp_path, algo
     assert gone_on_from(job) == newest
 
 
-def test_with_a_part_missing_of_a_worker_that_was_left_out_the_one_before_is_taken(tmp_path):
-    """Rank 0 has written that it needs that part; the others are told of no whole checkpoint."""
+def test_checkpoint_lacking_the_part_of_an_excluded_worker_is_skipped(tmp_path):
+    """Rank 0 has recorded that it needs that part, so the checkpoint never becomes whole."""
     job = Job(tmp_path, rounds=7, workers=3, every=4, lease=LEASE, ends=4, fate=dies(2, "within part", 4)).run()
     assert 4 in job.held(0)
     assert gone_on_from(job) == 7
 
 
 @pytest.mark.parametrize("missing", [True, False])
-def test_ssp_reckons_who_is_ahead_from_where_the_workers_have_gone_on(tmp_path, missing):
-    """A part that is missing, or old, once had all others wait until its worker had caught up."""
+def test_checkpoint_resume_with_ssp_counts_staleness_from_the_resumed_rounds(tmp_path, missing):
+    """With a missing or old part, the others once waited until that worker had caught up."""
     terms = {"algorithm": lambda: SSP(staleness=1), "keep": 9, "every": 4}
     job = Job(tmp_path, rounds=12, **terms).run()
     for round_ in job.held(1):
@@ -143,7 +146,7 @@ def test_ssp_reckons_who_is_ahead_from_where_the_workers_have_gone_on(tmp_path, 
     assert max(map(abs, seen)) <= 2
 
 
-def test_who_writes_for_longer_than_the_lease_is_waited_for(tmp_path):
+def test_checkpoint_writer_slower_than_the_lease_is_waited_for(tmp_path):
     def fate(life: Life, moment: str, round_: int) -> None:
         if moment == "before part" and life.rank == 1:
             life.store.sleep(10 * LEASE)
@@ -153,7 +156,7 @@ def test_who_writes_for_longer_than_the_lease_is_waited_for(tmp_path):
     assert job.held(0) == job.held(1) == [4, 5]
 
 
-def test_a_newcomer_that_reads_a_part_for_longer_than_the_lease_is_waited_for(tmp_path, monkeypatch):
+def test_checkpoint_reader_slower_than_the_lease_is_waited_for(tmp_path, monkeypatch):
     def slowly(self, *arguments):
         self._trainer.world.store.sleep(10 * LEASE)
         return take_over(self, *arguments)

@@ -1,4 +1,6 @@
-"""A worker that trains with MXNet's automatic mixed precision; in rank 0's second iteration the gradients overflow.
+"""A worker that trains with MXNet's automatic mixed precision.
+
+In rank 0's second iteration the gradients overflow.
 
 Usage: python amp_worker.py ALGORITHM RESULT ROUNDS.
 """

@@ -1,4 +1,4 @@
-"""A worker that sends another process a signal right before it calls some function for the first time.
+"""A worker that sends another process a signal right before its first call of some function.
 
 Usage: python fatal_worker.py MODULE:FUNCTION SIGNAL PID FLAGS…
 """

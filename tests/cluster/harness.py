@@ -1,4 +1,7 @@
-"""Real clusters on loopback for tests: scheduler, servers and workers as processes of their own, all of them reaped."""
+"""Real clusters on loopback for tests.
+
+Scheduler, servers and workers are processes of their own, all of which are reaped.
+"""
 
 import contextlib
 import os
@@ -62,7 +65,7 @@ class Cluster:
         self._servers, self._server_flags = servers, server_flags
         self._first_port = free_port()
         self._seconds = seconds
-        self._deadline = time.monotonic() + seconds
+        self.deadline = time.monotonic() + seconds
 
     def __enter__(self) -> "Cluster":
         self.start("scheduler", ["-m", "esync.scheduler"])
@@ -79,7 +82,10 @@ class Cluster:
     def start(
         self, name: str, arguments: Sequence[str], inside: Sequence[str] = (), **environment: str
     ) -> subprocess.Popen[bytes]:
-        """Start `python ARGUMENTS`, as arguments of the command `inside`; its output goes to NAME.log."""
+        """Start `python ARGUMENTS`, as arguments of the command `inside`.
+
+        The output goes to NAME.log.
+        """
         with open(self.folder / f"{name}.log", "wb") as log:
             self.processes[name] = subprocess.Popen(
                 [*inside, sys.executable, *arguments],
@@ -92,7 +98,8 @@ class Cluster:
 
     def start_worker(self, rank: int, arguments: Sequence[str], **environment: str) -> subprocess.Popen[bytes]:
         """Start a worker that gets this rank: ps-lite orders workers of one host by their port."""
-        port = 20000 + (self._first_port + 137 * rank) % 1000 + 1000 * rank
+        block = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 5  # tests at the same time
+        port = 20000 + 1000 * rank + 200 * block + self._first_port % 200
         return self.start(f"worker-{rank}", arguments, PORT=str(port), **environment)
 
     def start_state_server(self, port: int = 0) -> int:
@@ -109,15 +116,21 @@ class Cluster:
         return (self.folder / f"{name}.log").read_text(errors="replace")
 
     def wait(self, name: str) -> int:
-        """Wait for a process to end; its exit code. Fails the test when the cluster's time is over."""
+        """Wait for a process to end, and return its exit code.
+
+        The test fails when the cluster's time is over.
+        """
         try:
-            return self.processes[name].wait(max(0.1, self._deadline - time.monotonic()))
+            return self.processes[name].wait(max(0.1, self.deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
             outputs = "\n".join(f"--- {each}\n{self.output(each)[-2000:]}" for each in self.processes)
             raise AssertionError(f"{name} is still running after {self._seconds} s\n{outputs}") from None
 
     def finish(self, expected: int = 0) -> None:
-        """Wait for all workers, then for everybody else; every worker must end with the expected exit code."""
+        """Wait for all workers, then for all other processes.
+
+        Every worker must end with the expected exit code.
+        """
         for name in sorted(self.processes, key=lambda name: not name.startswith("worker")):
             if name == "state-server":
                 continue  # serves one job after the other

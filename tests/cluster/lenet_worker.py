@@ -1,4 +1,6 @@
-"""A worker of the equivalence tests: trains lenet on prescribed batches and saves its final weights.
+"""A worker of the equivalence tests.
+
+It trains lenet on prescribed batches and saves its final weights.
 
 Usage: python lenet_worker.py JSON with the fields of `Plan`.
 """

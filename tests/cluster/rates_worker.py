@@ -1,4 +1,6 @@
-"""A worker whose learning rate changes: trains lenet on real images and prints the rate of every step.
+"""A worker whose learning rate changes.
+
+It trains lenet on real images and prints the rate of every step.
 
 Usage: python rates_worker.py JSON with the fields of `Plan`.
 """

@@ -8,7 +8,10 @@ from esync.algorithms import AlgorithmContext, LocalSGD, ModelView, option
 
 
 class Remembering(LocalSGD):
-    """Local SGD with a running mean of this worker's gradients, which is forgotten in part at every exchange."""
+    """Local SGD with a running mean of this worker's gradients.
+
+    A part of the mean is forgotten at every exchange.
+    """
 
     class Options(LocalSGD.Options):
         """Those of local SGD, and how slowly the mean forgets."""

@@ -1,4 +1,6 @@
-"""A worker of the checkpoint tests: an own Gluon loop with dropout, batch norm and momentum, which may be killed.
+"""A worker of the checkpoint tests, which may be killed.
+
+It has a Gluon loop of its own, with dropout, batch norm and momentum.
 
 Usage: python resuming_worker.py JSON with the fields of `Plan`.
 """

@@ -1,8 +1,8 @@
 """A process that makes one Trainer after the other.
 
-Usage: python second_trainer.py WHAT: "open" leaves the first one as it is; "closed" closes it; a
-port is that of the scheduler of a second cluster that the second Trainer joins after the first one
-was closed.
+Usage: python second_trainer.py WHAT: "open" leaves the first one as it is; "cell" does so in a
+notebook; "closed" closes it; a port is that of the scheduler of a second cluster that the second
+Trainer joins after the first one was closed.
 """
 
 import os
@@ -29,7 +29,9 @@ def train(value: float):
 
 
 first = train(1.0)
-if what != "open":
+if what == "cell":
+    sys.ps1 = "In : "
+if what not in ("open", "cell"):
     first.close()
 if what.isdecimal():
     os.environ["DMLC_PS_ROOT_PORT"] = what
@@ -38,7 +40,7 @@ try:
     second = train(3.0)
 except ExpectedError as error:
     print(error)
-    if what == "open":
+    if what in ("open", "cell"):
         first.close()
 else:
     second.close()

@@ -1,4 +1,6 @@
-"""A worker of the tests of batch norm's statistics: an own Gluon loop that writes down its own and the mean.
+"""A worker of the tests of batch norm's statistics.
+
+It has a Gluon loop of its own, which writes down its own statistics and the mean.
 
 Usage: python -m tests.cluster.statistics_worker JSON with the fields of `Plan`.
 """

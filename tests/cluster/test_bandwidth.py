@@ -1,4 +1,7 @@
-"""A worker behind a narrow link, as in the published experiment: network namespaces, with tc's token buckets."""
+"""A worker behind a narrow link (a token bucket filter), as in the published experiment.
+
+It runs with --long only.
+"""
 
 import subprocess
 from collections.abc import Iterator
@@ -57,7 +60,8 @@ def train(folder: Path, machine: Neighbour, *arguments: str) -> list[dict]:
     return rounds(folder / "logs" / "cpu")
 
 
-def test_a_dense_exchange_takes_as_long_as_its_bytes_and_a_sparse_one_has_few(
+@pytest.mark.long
+def test_worker_behind_narrow_link_sends_as_its_bytes_allow_and_dgs_sends_few(
     tmp_path: Path, narrow: Neighbour
 ) -> None:
     dense = train(tmp_path / "dense", narrow, "--mode", "async")

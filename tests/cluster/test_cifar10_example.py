@@ -1,4 +1,4 @@
-"""examples/cifar10.py: a server and two workers, on small generated images whose classes differ in colour."""
+"""examples/cifar10.py with a server and two workers, on small generated images."""
 
 import os
 import subprocess
@@ -24,7 +24,7 @@ def generate(folder: Path, samples: int = 600) -> None:
         np.hstack([labels[:, None], images.reshape(count, -1)]).astype(np.uint8).tofile(folder / name)
 
 
-def test_a_server_and_two_workers(tmp_path: Path) -> None:
+def test_cifar10_example_trains_on_a_server_and_two_workers(tmp_path: Path) -> None:
     generate(tmp_path)
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DMLC")}
     environment |= {"DMLC_NODE_HOST": "127.0.0.1", "OMP_NUM_THREADS": "1"}
@@ -52,7 +52,7 @@ def test_a_server_and_two_workers(tmp_path: Path) -> None:
     assert all("test accuracy 0." in output for output in outputs[:2])
 
 
-def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
+def test_cifar10_example_with_missing_data_says_so_in_one_sentence(tmp_path: Path) -> None:
     command = [sys.executable, str(EXAMPLE), "--no-distributed", "--data", str(tmp_path)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1

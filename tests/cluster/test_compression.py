@@ -1,8 +1,12 @@
-"""Compressed exchanges on real clusters: lenet, real images, real processes, bytes at the sockets."""
+"""Compressed exchanges on real clusters with LeNet and real images.
+
+--long compares the weights with those of one device.
+"""
 
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from .harness import Cluster
 from .test_deaths import kill, until
@@ -13,14 +17,15 @@ SERVERS = 2
 MODEL = 4 * 61_706
 
 
-def test_all_workers_end_with_the_same_bits_near_those_of_one_device(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_fp16_compression_keeps_workers_identical_and_near_one_device(tmp_path: Path) -> None:
     weights = train(tmp_path, SERVERS, algorithm="sync", options={"compression": "fp16"}, optimizer=SGD)
     for other in weights[1:]:
         np.testing.assert_array_equal(other, weights[0])
     np.testing.assert_allclose(weights[0], one_device(SGD), rtol=0.01, atol=1e-3)
 
 
-def test_half_of_the_bytes_and_a_killed_worker_is_replaced(tmp_path: Path) -> None:
+def test_fp16_compression_halves_the_bytes_and_survives_a_killed_worker(tmp_path: Path) -> None:
     words = ["-m", "esync.worker", "-c", "1", "-n", "lenet", "-b", "16", "-m", "esync", "--local-iterations", "2"]
     words += ["--compression", "fp16", "--rounds", "14", "--step-time", "0.1", "--no-export", "-e", "14"]
     logs = [tmp_path / f"logs-{rank}" for rank in range(2)]

@@ -1,4 +1,7 @@
-"""Workers, servers and schedulers that are killed in real clusters."""
+"""Workers, servers, schedulers and state servers that are killed or hang in real clusters.
+
+--long adds modes and moments; tests/exchange and tests/search have all of them, in memory.
+"""
 
 import json
 import re
@@ -12,6 +15,7 @@ import pytest
 from esync.membership.rendezvous import messages
 
 from ..membership.rendezvous.nodes import FakeNode
+from ..support.variants import variants
 from .harness import SCRIPTS, Cluster
 from .test_worker_program import MODES, rounds
 
@@ -36,8 +40,8 @@ def kill(cluster: Cluster, name: str) -> None:
 KILLS = {"esync": ([0, 1, 1], 14), "sync": ([1], 8), "async": ([0, 1], 100), "dcasgd": ([1], 40)}
 
 
-@pytest.mark.parametrize("mode", KILLS)
-def test_workers_that_are_killed_are_replaced(tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize("mode", variants(KILLS, quick=["esync", "sync"]))
+def test_worker_that_is_killed_is_replaced(tmp_path: Path, mode: str) -> None:
     kills, number = KILLS[mode]
     with Cluster(tmp_path, 2) as cluster:
         address = ["-ip", "127.0.0.1", "-port", str(cluster.start_state_server())] if mode == "esync" else []
@@ -88,8 +92,8 @@ def test_workers_end_when_a_server_or_the_scheduler_is_killed(tmp_path: Path, vi
 UNREPLACED = {"sync": (), "async": (), "local-sgd": ("--local-iterations", "1000")}
 
 
-@pytest.mark.parametrize("mode", UNREPLACED)
-def test_a_worker_that_nobody_replaces_ends_the_run_by_its_name(tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize("mode", variants(UNREPLACED, quick=["sync"]))
+def test_worker_that_nobody_replaces_ends_the_run_and_is_named(tmp_path: Path, mode: str) -> None:
     ends = ["--rounds", "100000", "--no-export", "--step-time", "0.1"]
     with Cluster(tmp_path, 3, servers=2) as cluster:
         for rank in range(3):
@@ -105,7 +109,7 @@ def test_a_worker_that_nobody_replaces_ends_the_run_by_its_name(tmp_path: Path, 
         assert cluster.wait("scheduler") == 0
 
 
-def test_when_all_workers_are_gone_the_servers_end_by_their_names(tmp_path: Path) -> None:
+def test_servers_end_when_all_workers_are_gone_and_name_them(tmp_path: Path) -> None:
     with Cluster(tmp_path, 1) as cluster:
         cluster.start_worker(0, [*WORKER, "-m", "sync", "--rounds", "100000", "-ld", str(tmp_path / "logs")])
         until(cluster, lambda: "worker 0 of 1" in cluster.output("worker-0"))
@@ -115,9 +119,9 @@ def test_when_all_workers_are_gone_the_servers_end_by_their_names(tmp_path: Path
         assert cluster.wait("scheduler") == 0
 
 
-@pytest.mark.parametrize("elastic", [(), ("--elastic",)])
-def test_a_worker_that_hangs_when_the_run_is_over_is_not_waited_for_without_end(tmp_path: Path, elastic) -> None:
-    ends = ["-m", "async", "--step-time", "0.1", "--rounds", "20", "--no-export", *elastic]
+@pytest.mark.parametrize("elastic", variants([False, True], quick=[False]))
+def test_worker_that_hangs_after_the_run_is_given_up(tmp_path: Path, elastic: bool) -> None:
+    ends = ["-m", "async", "--step-time", "0.1", "--rounds", "20", "--no-export", *["--elastic"] * elastic]
     with Cluster(tmp_path, 2, server_flags=["--round-timeout", "12"]) as cluster:
         for rank in range(2):
             cluster.start_worker(rank, [*WORKER, *ends, "-ld", str(tmp_path / f"logs-{rank}")])
@@ -133,8 +137,8 @@ def test_a_worker_that_hangs_when_the_run_is_over_is_not_waited_for_without_end(
         assert cluster.wait("scheduler") == 0
 
 
-def test_a_replacement_is_waited_for_as_long_as_was_asked(tmp_path: Path) -> None:
-    """The first one comes in time, the second one does not come."""
+def test_replacement_is_waited_for_as_long_as_the_flag_says(tmp_path: Path) -> None:
+    """The first replacement comes in time, the second never comes."""
     ends = ["--rounds", "100000", "--no-export", "--step-time", "0.1", "--wait-for-replacement", "20"]
     with Cluster(tmp_path, 2) as cluster:
         arguments = [[*WORKER, "-m", "sync", *ends, "-ld", str(tmp_path / f"logs-{rank}")] for rank in range(2)]
@@ -150,17 +154,17 @@ def test_a_replacement_is_waited_for_as_long_as_was_asked(tmp_path: Path) -> Non
         assert "no replacement has come within 1 s (--wait-for-replacement)" in cluster.output("worker-0")
 
 
-#: Moment → a worker that dies then: when all have met, with its greeting said, or with the shared
+#: Moment → a worker that dies then: when all have met, with its handshake said, or with the shared
 #: keys set up.
 BEFORE_THE_START = {
-    "met": "MXNetStore.greet",
-    "greeted": "MXNetStore.init_shared",
+    "met": "MXNetStore.send_handshake",
+    "introduced": "MXNetStore.init_shared",
     "half-way": "MXNetStore._meet",
 }
 
 
-@pytest.mark.parametrize("moment", BEFORE_THE_START)
-def test_a_first_worker_that_dies_before_the_run_has_begun_ends_it_by_its_name(tmp_path: Path, moment: str) -> None:
+@pytest.mark.parametrize("moment", variants(BEFORE_THE_START, quick=["introduced"]))
+def test_worker_0_that_dies_before_the_start_ends_the_run_and_is_named(tmp_path: Path, moment: str) -> None:
     flags = [*WORKER[2:], "-m", "sync", "--rounds", "3", "--no-export", "-ld", str(tmp_path / "logs")]
     dies = (
         "import os, sys; from esync.exchange.keystores.mxnet_store import MXNetStore; "
@@ -182,7 +186,7 @@ def test_a_first_worker_that_dies_before_the_run_has_begun_ends_it_by_its_name(t
         assert cluster.wait("scheduler") == 1
 
 
-def test_one_that_dies_between_its_id_and_the_start_barrier_ends_the_run_by_its_name(tmp_path: Path) -> None:
+def test_worker_that_dies_between_id_and_start_barrier_ends_the_run_and_is_named(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2) as cluster:
         flags = ["-m", "sync", "--rounds", "3", "--no-export", "-ld", str(tmp_path / "logs")]
         cluster.start_worker(0, [*WORKER, *flags])
@@ -194,7 +198,8 @@ def test_one_that_dies_between_its_id_and_the_start_barrier_ends_the_run_by_its_
         assert cluster.wait("scheduler") == 1
 
 
-def test_a_worker_of_another_version_is_told_so(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_worker_of_another_version_is_refused_with_both_versions(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2) as cluster:
         for rank in range(2):
             program = (
@@ -212,7 +217,7 @@ def test_a_worker_of_another_version_is_told_so(tmp_path: Path) -> None:
 
 #: Moment → the function that worker 0 is about to call then.
 MOMENTS = {
-    "before the run has begun": "esync.exchange.keystores.mxnet_store:MXNetStore.greet",
+    "before the run has begun": "esync.exchange.keystores.mxnet_store:MXNetStore.send_handshake",
     "while a checkpoint is written": "esync.checkpoints.store:CheckpointStore.write",
     "when the end is reached": "esync.models.export:save",
 }
@@ -226,10 +231,19 @@ def start_two(cluster: Cluster, moment: str, victim: str, number: int, flags: li
     cluster.start_worker(0, [*program, *WORKER[2:], *flags, *folders[0]])
 
 
-@pytest.mark.parametrize("moment", MOMENTS)
-@pytest.mark.parametrize("victim", ["server-1", "scheduler"])
-def test_a_server_or_the_scheduler_dies_at_a_chosen_moment(tmp_path: Path, victim: str, moment: str) -> None:
-    """A finished run is finished for everybody; else everybody ends, and says who is gone."""
+@pytest.mark.parametrize(
+    ("moment", "victim"),
+    [
+        *variants(((moment, "server-1") for moment in MOMENTS), quick=["while a checkpoint is written"]),
+        *variants(((moment, "scheduler") for moment in MOMENTS), quick=["when the end is reached"]),
+    ],
+)
+def test_server_or_scheduler_killed_at_any_moment_ends_or_leaves_finished_run(
+    tmp_path: Path, victim: str, moment: str
+) -> None:
+    """If the run is finished, all processes succeed; otherwise all of them end and name the dead
+    one.
+    """
     finished = "end" in moment
     checkpoints = ["--checkpoint-dir", str(tmp_path / "checkpoints"), "--checkpoint-every", "2"]
     flags = ["-m", "sync", "--rounds", "5" if finished else "100000", "--step-time", "0.05", *checkpoints]
@@ -248,8 +262,8 @@ def test_a_server_or_the_scheduler_dies_at_a_chosen_moment(tmp_path: Path, victi
         assert (tmp_path / "checkpoints" / "model").is_dir()
 
 
-def test_who_takes_worker_0_s_place_by_hand_when_the_others_have_left_writes_the_final_model(tmp_path: Path) -> None:
-    """The other worker's slot has been empty for longer, but nothing is left to do there."""
+def test_worker_0_replaced_by_hand_after_the_others_left_writes_the_final_model(tmp_path: Path) -> None:
+    """The other worker's slot has been empty for longer, but it has nothing left to do."""
     ends = ["-m", "sync", "--rounds", "3", "--step-time", "0.05", "--wait-for-replacement", "60"]
     checkpoints = ["--checkpoint-dir", str(tmp_path / "checkpoints")]
     flags = [[*WORKER[2:], *ends, *checkpoints, "-ld", str(tmp_path / f"logs-{rank}")] for rank in range(2)]
@@ -293,7 +307,7 @@ print("closed", flush=True)
 """
 
 
-def test_a_program_whose_server_dies_in_the_middle_of_the_goodbye_does_its_work_and_ends(tmp_path: Path) -> None:
+def test_program_whose_server_dies_during_close_does_its_work_and_ends(tmp_path: Path) -> None:
     with Cluster(tmp_path, 1, servers=2) as cluster:
         cluster.environment["PYTHONPATH"] = str(SCRIPTS.parent.parent)
         cluster.start_worker(0, ["-c", GOODBYE, str(cluster.processes["server-1"].pid)])
@@ -306,8 +320,12 @@ def test_a_program_whose_server_dies_in_the_middle_of_the_goodbye_does_its_work_
 
 
 #: Programs of users' own that leave without having closed their trainer: how worker 0 ends → with
-#: which exit code.
-UNCLOSED = {"trainer.step(backward(net, [0, 1]))": 1, "raise RuntimeError('no such file')": 1, "sys.exit(3)": 3}
+#: which exit code, and what the server says of the end.
+UNCLOSED = {
+    "trainer.step(backward(net, [0, 1]))": (1, r"worker 1 at .* is gone: its connection has ended"),
+    "raise RuntimeError('no such file')": (1, "worker 0: RuntimeError: no such file"),
+    "sys.exit(3)": (3, "worker 0: exit code 3"),
+}
 
 #: One of them. The second worker is gone after its first round.
 OWN_PROGRAM = """
@@ -326,28 +344,33 @@ exec(sys.argv[1])
 """
 
 
-@pytest.mark.parametrize("end", UNCLOSED)
-def test_a_program_that_does_not_close_its_trainer_ends_with_its_own_exit_code(tmp_path: Path, end: str) -> None:
-    """MXNet would abort where its threads outlive Python. The servers do not wait for anybody: the run has failed."""
+@pytest.mark.parametrize("end", variants(UNCLOSED, quick=["sys.exit(3)"]))
+def test_program_that_does_not_close_its_trainer_keeps_its_exit_code(tmp_path: Path, end: str) -> None:
+    """MXNet aborts where its threads outlive Python. The servers wait for nobody: the run has
+    failed.
+    """
     with Cluster(tmp_path, 2) as cluster:
         cluster.environment["PYTHONPATH"] = str(SCRIPTS.parent.parent)
         for rank in range(2):
             cluster.start_worker(rank, ["-c", OWN_PROGRAM, end])
-        assert cluster.wait("worker-0") == UNCLOSED[end], cluster.output("worker-0")
+        code, reason = UNCLOSED[end]
+        assert cluster.wait("worker-0") == code, cluster.output("worker-0")
         assert "terminate called" not in cluster.output("worker-0")
         assert cluster.wait("server-0") == 1
-        assert "is gone: its connection has ended" in cluster.output("server-0")
+        assert re.search(f"all workers have left: {reason}", cluster.output("server-0"))
         assert cluster.wait("scheduler") == 0
 
 
-@pytest.mark.parametrize("waits_for", ["the scheduler", "the greeting"])
-def test_a_program_that_waits_for_the_others_at_the_start_is_ended_by_ctrl_c(tmp_path: Path, waits_for: str) -> None:
-    """Python hears of the signal only after MXNet's wait. The other worker is not there, or hangs at the barrier."""
+@pytest.mark.parametrize("waits_for", variants(["the scheduler", "the handshake"], quick=["the scheduler"]))
+def test_program_that_waits_at_the_start_is_ended_by_ctrl_c(tmp_path: Path, waits_for: str) -> None:
+    """Python sees the signal only after MXNet's wait; the other worker is absent or hangs at the
+    barrier.
+    """
     hanging = "from esync.exchange.keystores.mxnet_store import MXNetStore as Store; import time; "
     hanging += "Store._init = lambda *_: time.sleep(1000)"
     with Cluster(tmp_path, 2) as cluster:
         cluster.environment["PYTHONPATH"] = str(SCRIPTS.parent.parent)
-        if waits_for == "the greeting":
+        if waits_for == "the handshake":
             cluster.start_worker(1, ["-c", hanging + OWN_PROGRAM, ""])
         program = cluster.start_worker(0, ["-c", OWN_PROGRAM, ""])
         while f"waiting for {waits_for}" not in cluster.output("worker-0"):
@@ -357,7 +380,7 @@ def test_a_program_that_waits_for_the_others_at_the_start_is_ended_by_ctrl_c(tmp
         assert cluster.wait("worker-0") == -signal.SIGINT
 
 
-def test_a_state_server_dies_before_the_run_has_begun(tmp_path: Path) -> None:
+def test_state_server_killed_before_the_start_is_restarted_and_the_run_finishes(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2) as cluster:
         port = cluster.start_state_server()
         flags = ["-m", "esync", "-ip", "127.0.0.1", "-port", str(port), "--rounds", "5", "--no-export"]
@@ -367,7 +390,8 @@ def test_a_state_server_dies_before_the_run_has_begun(tmp_path: Path) -> None:
         cluster.finish()
 
 
-def test_a_state_server_dies_when_the_end_is_reached(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_state_server_killed_at_the_end_leaves_the_run_finished(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2) as cluster:
         port = cluster.start_state_server()
         flags = ["-m", "esync", "-ip", "127.0.0.1", "-port", str(port), "--rounds", "5"]
@@ -376,11 +400,11 @@ def test_a_state_server_dies_when_the_end_is_reached(tmp_path: Path) -> None:
         cluster.finish()
 
 
-def test_a_worker_that_hangs_before_the_run_has_begun_is_not_waited_for_without_end(tmp_path: Path) -> None:
+def test_worker_that_hangs_before_the_start_is_given_up(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2) as cluster:
         flags = ["-m", "sync", "--rounds", "5", "--elastic", "--lease", "3", "--round-timeout", "12"]
         start_two(cluster, "before the run has begun", "worker-1", signal.SIGSTOP, flags)
         assert cluster.wait("worker-0") == 1
         said = cluster.output("worker-0")
-        assert re.search(r"gave up after \d+ s of waiting for the greeting of", said), said
+        assert re.search(r"gave up after \d+ s of waiting for the handshake of", said), said
         assert "is every server still running, and every worker?" in said

@@ -1,4 +1,7 @@
-"""Workers that do not wait for the state server, behind a slow network, on a real cluster."""
+"""ESync with delayed queries on a real cluster, with the state server behind a slow network.
+
+--long adds another number of questions under way.
+"""
 
 import json
 from pathlib import Path
@@ -7,6 +10,7 @@ from typing import Any
 import pytest
 
 from ..support.delaying_proxy import DelayingProxy
+from ..support.variants import variants
 from .harness import Cluster
 
 ROUNDS = 4
@@ -18,8 +22,8 @@ def rounds(folder: Path) -> list[dict[str, Any]]:
     return [json.loads((folder / f"iter-{number}.txt").read_text()) for number in range(1, ROUNDS + 1)]
 
 
-@pytest.mark.parametrize("h", [1, 2])
-def test_training_goes_on_while_answers_travel(tmp_path: Path, h: int) -> None:
+@pytest.mark.parametrize("h", variants([1, 2], quick=[2]))
+def test_delayed_ack_trains_on_while_answers_are_under_way(tmp_path: Path, h: int) -> None:
     with Cluster(tmp_path, len(STEPS)) as cluster, DelayingProxy(cluster.start_state_server(), 0.2, 0.1) as proxy:
         for rank, step in enumerate(STEPS):
             words = ["-m", "esync.worker", "-c", "1", "-n", "lenet", "-b", str(BATCH), "-ll", "0.001"]

@@ -1,4 +1,8 @@
-"""The algorithms against calculations that need no cluster, on real clusters with lenet and real images."""
+"""The algorithms on real clusters with LeNet and real images, against calculations without a
+cluster.
+
+--long adds numbers of servers, and equivalences that tests in memory and of the simulator show, too.
+"""
 
 import threading
 from pathlib import Path
@@ -10,13 +14,14 @@ import pytest
 from esync import config
 from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
 from esync.exchange.collectives.engine import CollectiveEngine
-from esync.exchange.collectives.memory import Hub
+from esync.exchange.collectives.memory import MemoryNetwork
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
 from esync.exchange.protocol.round_state import Limits
 from esync.gluon.optimizer_to_rule import rule_of
 from esync.runtime.mxnet_import import mx
 from esync.runtime.watchdog import Watchdog
 
+from ..support.variants import variants
 from .harness import Cluster
 from .lenet_worker import Plan, backward, flat_weights
 
@@ -61,8 +66,8 @@ def one_device(optimizer: dict[str, Any], name: str = "sgd") -> np.ndarray:
     return flat_weights(net)
 
 
-@pytest.mark.parametrize("servers", [1, 2])
-def test_ssgd_is_one_device_with_all_batches_together(tmp_path: Path, servers: int) -> None:
+@pytest.mark.parametrize("servers", variants([1, 2], quick=[2]))
+def test_ssgd_equals_one_device_with_all_batches_together(tmp_path: Path, servers: int) -> None:
     weights = train(tmp_path, servers, algorithm="sync", optimizer=SGD)
     for other in weights[1:]:
         np.testing.assert_array_equal(other, weights[0])
@@ -72,7 +77,8 @@ def test_ssgd_is_one_device_with_all_batches_together(tmp_path: Path, servers: i
 ADAM = {"learning_rate": 0.002, "wd": 0.01, "clip_gradient": 0.5, "epsilon": 1e-4}
 
 
-def test_ssgd_with_adam_is_one_device_with_adam_and_all_batches_together(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_ssgd_with_adam_equals_one_device_with_all_batches_together(tmp_path: Path) -> None:
     # Adam divides by the gradient's size, so that rounding of gradients near 0 would show: hence
     # the larger epsilon.
     weights = train(tmp_path, 2, algorithm="sync", name="adam", optimizer=ADAM)
@@ -83,16 +89,18 @@ def test_ssgd_with_adam_is_one_device_with_adam_and_all_batches_together(tmp_pat
     assert np.abs(expected - Gradient().initial).max() > 0.005
 
 
-def test_so_is_ssgd_by_a_collective(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By a ring of three threads, with the same gradients of real images."""
+def test_ssgd_by_a_collective_equals_one_device_with_all_batches_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A ring of three threads, with gradients of real images."""
     monkeypatch.setattr(config, "COLLECTIVE_BUCKET", 4096)
     lock, ends, gradients = threading.Lock(), [np.empty(0)] * WORKERS, [Gradient() for _ in range(WORKERS)]
-    hub = Hub(WORKERS)
+    network = MemoryNetwork(WORKERS)
 
     def work(rank: int) -> None:
         rule = rule_of(mx.optimizer.Adam(**ADAM), (), "sync")
         specification = Specification(rule.name, synchronous=True, options=rule.options)
-        exchange = CollectiveExchange(specification, CollectiveEngine("ring", hub.transports[rank]), Watchdog(), 60, 60)
+        exchange = CollectiveExchange(
+            specification, CollectiveEngine("ring", network.transports[rank]), Watchdog(), 60, 60
+        )
         model = Flat(gradients[rank].initial.copy())
         exchange.join({WEIGHTS: model.values.size, STATISTICS: 0}, Limits(rounds=ITERATIONS), {})
         exchange.begin({WEIGHTS: model}, model)
@@ -133,7 +141,7 @@ class Flat:
         raise NotImplementedError
 
 
-def test_esync_with_one_local_iteration_is_ssgd(tmp_path: Path) -> None:
+def test_esync_with_one_local_iteration_equals_ssgd(tmp_path: Path) -> None:
     # Without momentum: ESync keeps a velocity on every worker, SSGD one on the server.
     optimizer = {"learning_rate": 0.1, "wd": 0.01}
     options = {"local_iterations": 1, "global_lr": 1.0}
@@ -187,7 +195,10 @@ class LocalStep(Gradient):
 
 
 def replay(strength: float) -> tuple[np.ndarray, list[np.ndarray]]:
-    """ASGD (strength 0) or DC-ASGD by hand: gradients from Gluon, everything else written out; server, workers."""
+    """Compute ASGD (strength 0) or DC-ASGD by hand; return the weights of server and workers.
+
+    Gradients are Gluon's, everything else is written out.
+    """
     gradient = Gradient()
     server = gradient.initial
     sent = [server.copy() for _ in range(WORKERS)]
@@ -200,7 +211,8 @@ def replay(strength: float) -> tuple[np.ndarray, list[np.ndarray]]:
     return server, sent
 
 
-def test_esync_with_overlap_keeps_what_was_learnt_during_the_exchange(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_esync_with_overlap_keeps_the_progress_made_during_the_exchange(tmp_path: Path) -> None:
     # Two iterations, then the push; a worker that may be one iteration ahead has the mean after
     # exactly one more.
     options = {"local_iterations": 2, "run_ahead": 1}
@@ -218,13 +230,14 @@ def test_esync_with_overlap_keeps_what_was_learnt_during_the_exchange(tmp_path: 
         assert np.abs(expected - step(common, batches(rank)[3])).max() > 1e-4
 
 
-def test_asgd_in_a_given_order_is_what_a_calculation_gives(tmp_path: Path) -> None:
+def test_asgd_in_a_given_order_equals_the_calculation(tmp_path: Path) -> None:
     weights = train(tmp_path, algorithm="async", optimizer={"learning_rate": RATE}, turns=turns())
     for rank, expected in enumerate(replay(0.0)[1]):
         np.testing.assert_allclose(weights[rank], expected, **TOLERANCE)
 
 
-def test_dcasgd_without_compensation_is_asgd(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_dcasgd_without_compensation_equals_asgd(tmp_path: Path) -> None:
     asgd = train(tmp_path / "asgd", algorithm="async", optimizer={"learning_rate": RATE}, turns=turns())
     zero = {"strength": 0.0}
     same = train(tmp_path / "zero", algorithm="dcasgd", options=zero, optimizer={"learning_rate": RATE}, turns=turns())
@@ -232,8 +245,8 @@ def test_dcasgd_without_compensation_is_asgd(tmp_path: Path) -> None:
         np.testing.assert_array_equal(same[rank], asgd[rank])
 
 
-@pytest.mark.parametrize("servers", [1, 2])
-def test_dcasgd_differs_by_what_a_calculation_gives(tmp_path: Path, servers: int) -> None:
+@pytest.mark.parametrize("servers", variants([1, 2], quick=[2]))
+def test_dcasgd_with_compensation_equals_the_calculation(tmp_path: Path, servers: int) -> None:
     strength = 50.0  # so large that the compensation stands out from rounding
     options = {"strength": strength}
     weights = train(
@@ -252,10 +265,8 @@ def test_dcasgd_differs_by_what_a_calculation_gives(tmp_path: Path, servers: int
 ON_THE_SUM = repr(RATE / BATCH)
 
 
-@pytest.mark.parametrize(("on", "times"), [("mean", 1), ("sum", BATCH)])
-def test_lambda_of_the_command_line_is_relative_to_the_mean_gradient_or_as_published_to_the_sum(
-    tmp_path: Path, on: str, times: int
-) -> None:
+@pytest.mark.parametrize(("on", "times"), variants([("mean", 1), ("sum", BATCH)], quick=["sum"]))
+def test_dcasgd_lambda_flag_multiplies_the_mean_or_the_sum_gradient(tmp_path: Path, on: str, times: int) -> None:
     strength = 50.0 / times
     words = ["-m", "async", "-l", ON_THE_SUM, "-b", str(BATCH), "--use-dcasgd", "1", "--dcasgd-lambda-on", on]
     words += ["--dcasgd-lambda", repr(strength)]
@@ -264,7 +275,7 @@ def test_lambda_of_the_command_line_is_relative_to_the_mean_gradient_or_as_publi
         np.testing.assert_allclose(weights[rank], expected, **TOLERANCE)
 
 
-def test_ssgd_by_the_command_line_is_gluon_on_one_device_with_the_same_weight_decay(tmp_path: Path) -> None:
+def test_ssgd_by_the_command_line_equals_gluon_with_the_same_weight_decay(tmp_path: Path) -> None:
     words = ["-m", "sync", "-l", ON_THE_SUM, "-b", str(BATCH), "--momentum", "0.9", "--weight-decay", "0.1"]
     weights = train(tmp_path, algorithm="sync", flags=words)
     expected = one_device({"learning_rate": RATE, "momentum": 0.9, "wd": 0.1})

@@ -1,10 +1,11 @@
-"""FedProx on real clusters, against a calculation that writes everything but the gradients out."""
+"""FedProx on real clusters, against a calculation from the same gradients; --long adds variants."""
 
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from ..support.variants import variants
 from .test_equivalences import RATE, TOLERANCE, WORKERS, Gradient, batches, train
 
 MU = 5.0  # so large that the proximal term stands out from rounding
@@ -31,8 +32,8 @@ def calculated(mu: float) -> np.ndarray:
     return common
 
 
-@pytest.mark.parametrize("servers", [1, 2])
-def test_two_rounds_are_what_a_calculation_gives(tmp_path: Path, servers: int) -> None:
+@pytest.mark.parametrize("servers", variants([1, 2], quick=[2]))
+def test_fedprox_on_a_cluster_equals_the_calculation(tmp_path: Path, servers: int) -> None:
     options = {"local_iterations": 2, "prox_mu": MU}
     weights = train(tmp_path, servers, algorithm="fedprox", options=options, optimizer={"learning_rate": RATE})
     expected = calculated(MU)
@@ -42,15 +43,17 @@ def test_two_rounds_are_what_a_calculation_gives(tmp_path: Path, servers: int) -
     assert np.abs(expected - calculated(0.0)).max() > 1e-4
 
 
-def test_by_flags_mu_is_relative_to_the_mean_gradient(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_fedprox_by_flags_takes_mu_relative_to_the_mean_gradient(tmp_path: Path) -> None:
     """The command line's learning rates multiply the sum over the batch of eight."""
     flags = ["-m", "fedprox", "--local-iterations", "2", "--prox-mu", str(MU), "-b", "8", "-ll", str(RATE / 8)]
     weights = train(tmp_path, algorithm="", flags=[*flags, "-n", "lenet"])
     np.testing.assert_allclose(weights[0], calculated(MU), **TOLERANCE)
 
 
-def test_without_the_proximal_term_it_is_local_sgd(tmp_path: Path) -> None:
-    """In float32, with momentum."""
+@pytest.mark.long
+def test_fedprox_with_prox_mu_0_equals_local_sgd(tmp_path: Path) -> None:
+    """Compared in float32, with momentum."""
     ends = []
     for name, options in (("local-sgd", {}), ("fedprox", {"prox_mu": 0.0})):
         options = {"local_iterations": 2, **options}
@@ -60,7 +63,8 @@ def test_without_the_proximal_term_it_is_local_sgd(tmp_path: Path) -> None:
         np.testing.assert_allclose(fedprox, local_sgd, rtol=1e-6, atol=1e-7)  # sums of three in any order
 
 
-def test_with_overlap_the_anchor_is_what_has_come_last(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_fedprox_with_overlap_takes_the_last_received_model_as_anchor(tmp_path: Path) -> None:
     # Two iterations, then the push; a worker that may be one iteration ahead has the mean after
     # exactly one more.
     options = {"local_iterations": 2, "run_ahead": 1, "prox_mu": MU}

@@ -1,4 +1,4 @@
-"""Connections of a worker's process that have nothing to do with the cluster."""
+"""A worker's process with connections that do not belong to the cluster."""
 
 import socket
 import threading
@@ -7,7 +7,7 @@ from pathlib import Path
 from .harness import SCRIPTS, Cluster
 
 
-def test_a_connection_of_the_program_itself_may_end(tmp_path: Path) -> None:
+def test_connection_of_the_program_itself_may_end(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as tracker, Cluster(tmp_path, workers=1) as cluster:
 
         def track() -> None:

@@ -1,7 +1,7 @@
-"""float16 weights on a real cluster: what the workers have learnt is neither overwritten nor rounded away.
+"""float16 weights on a real cluster: updates are neither overwritten nor rounded away.
 
 The weight begins at 1, where float16 counts in steps of 2⁻¹⁰; each worker adds its own slope in
-every iteration.
+every iteration. --long adds compression, overlap and a resume.
 """
 
 import json
@@ -33,21 +33,27 @@ def train(folder: Path, slopes: list[float], expected: int = 0, **plan: Any) -> 
 
 
 @pytest.mark.parametrize(
-    "options", [{}, {"compression": "fp16"}, {"run_ahead": 2}], ids=["plain", "compressed", "overlapped"]
+    "options",
+    [
+        pytest.param({}, id="plain"),
+        pytest.param({"compression": "fp16"}, id="compressed", marks=pytest.mark.long),
+        pytest.param({"run_ahead": 2}, id="overlapped", marks=pytest.mark.long),
+    ],
 )
-def test_float32_copies_of_the_optimizer_follow_the_common_model(tmp_path: Path, options: dict[str, Any]) -> None:
+def test_float16_workers_with_master_weights_follow_the_common_model(tmp_path: Path, options: dict[str, Any]) -> None:
     """One worker moves by half a step a round, the other stays, and half of the mean counts."""
     plan = {"algorithm": "local-sgd", "options": {"local_iterations": 2, "global_lr": 0.5, **options}}
     assert train(tmp_path, [STEP / 4, 0.0], settings=MASTERS, rounds=80, **plan) == [1 + 10 * STEP] * 2
 
 
-def test_without_them_averaged_progress_is_not_taken_back_by_rounding(tmp_path: Path) -> None:
+def test_float16_workers_without_master_weights_keep_averaged_progress(tmp_path: Path) -> None:
     """One worker moves by a step a round, the other stays, and a quarter of the mean counts."""
     plan = {"algorithm": "local-sgd", "options": {"local_iterations": 1, "global_lr": 0.25, "run_ahead": 1}}
     assert train(tmp_path, [STEP, 0.0], rounds=80, **plan) == [1 + 10 * STEP] * 2
 
 
-def test_a_resumed_run_goes_on_from_the_float32_copies(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_float16_run_resumes_from_the_master_weights(tmp_path: Path) -> None:
     plan = {
         "algorithm": "local-sgd",
         "options": {"local_iterations": 1, "global_lr": 0.5},

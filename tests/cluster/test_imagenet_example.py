@@ -1,4 +1,4 @@
-"""examples/imagenet.py, alone, on small generated records whose classes differ in colour."""
+"""examples/imagenet.py on one device, on small generated records."""
 
 import os
 import subprocess
@@ -34,7 +34,7 @@ def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def test_alone_on_generated_records(tmp_path: Path) -> None:
+def test_imagenet_example_trains_alone_on_generated_records(tmp_path: Path) -> None:
     generate(tmp_path)
     more = ["--model", "mobilenet0.25", "--size", "32", "--classes", "4", "--batch-size", "8", "--epochs", "2"]
     done = run("--data", str(tmp_path), "--lr", "0.01", "--threads", "1", *more)
@@ -42,7 +42,7 @@ def test_alone_on_generated_records(tmp_path: Path) -> None:
     assert "test accuracy " in done.stdout
 
 
-def test_mistakes_are_one_sentence(tmp_path: Path) -> None:
+def test_imagenet_example_with_missing_records_says_so_in_one_sentence(tmp_path: Path) -> None:
     done = run("--data", str(tmp_path))
     assert done.returncode == 1
     assert "there is no val.rec" in done.stderr

@@ -1,4 +1,4 @@
-"""MXNet's automatic mixed precision on a real cluster: overflows are skipped where the step is the servers'."""
+"""MXNet's automatic mixed precision on a real cluster whose servers take the steps."""
 
 import json
 import subprocess
@@ -34,7 +34,7 @@ def bfloat16() -> None:
         pytest.skip("MXNet's kernels for bfloat16 do not run on this processor")
 
 
-def test_gradients_that_overflow_are_not_sent(tmp_path: Path) -> None:
+def test_amp_worker_with_overflowing_gradients_sends_nothing(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2) as cluster:
         for rank in range(2):
             cluster.start_worker(rank, [amp_worker.__file__, "sync", str(tmp_path / f"{rank}.json"), str(ROUNDS)])

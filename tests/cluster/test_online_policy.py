@@ -1,4 +1,4 @@
-"""Sync-Switch with a straggler on a real cluster: the others go on without it, and take it back."""
+"""Sync-Switch's elastic policy on a real cluster with a straggler."""
 
 import json
 import sqlite3
@@ -38,7 +38,7 @@ STEPS = 45
 EVENT = "compute:0.4@1+4"
 
 
-def test_elastic(tmp_path: Path) -> None:
+def test_elastic_policy_excludes_a_straggler_and_includes_it_again(tmp_path: Path) -> None:
     with Cluster(tmp_path, 3, servers=2) as cluster:
         place = ["-ip", "127.0.0.1", "-port", str(cluster.start_state_server())]
         for rank in range(3):

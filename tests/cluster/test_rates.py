@@ -1,4 +1,7 @@
-"""Workers whose learning rates, momentum or weight decay are not the same, on real clusters with real images."""
+"""Workers with different learning rates, momentum or weight decay, on real clusters.
+
+--long adds modes and further settings.
+"""
 
 import json
 import math
@@ -9,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from ..support.variants import variants
 from .harness import Cluster
 from .rates_worker import Plan
 from .test_worker_program import WORKER
@@ -31,20 +35,26 @@ def rates(output: str) -> dict[int, str]:
 @pytest.mark.parametrize(
     ("mode", "own", "said"),
     [
-        (["-m", "sync"], (["-l", "0.001"], ["-l", "0.5"]), r"learning rate 0\.\d+ instead of 0\.\d+"),
+        pytest.param(
+            ["-m", "sync"],
+            (["-l", "0.001"], ["-l", "0.5"]),
+            r"learning rate 0\.\d+ instead of 0\.\d+",
+            marks=pytest.mark.long,
+        ),
         (
             ["-m", "sync", "-l", "0.001"],
             (["--momentum", "0"], ["--momentum", "0.9", "--weight-decay", "0.1"]),
             r"momentum 0\.\d+ instead of 0\.\d+; weight decay 0\.\d+ instead of 0\.\d+",
         ),
-        (
+        pytest.param(
             ["-m", "sync-switch", "--train-steps", "10", "20"],
             (["-l", "0.001"], ["-l", "0.002"]),
             r"learning rate 0\.00\d instead of 0\.00\d",
+            marks=pytest.mark.long,
         ),
     ],
 )
-def test_flags_that_must_be_the_same_are_compared_before_anything_begins(
+def test_workers_with_different_common_rates_are_refused_at_the_start(
     tmp_path: Path, mode: list[str], own: tuple[list[str], list[str]], said: str
 ) -> None:
     with Cluster(tmp_path, 2) as cluster:
@@ -58,8 +68,14 @@ def test_flags_that_must_be_the_same_are_compared_before_anything_begins(
             assert not list(tmp_path.glob("logs-*/cpu/iter-*"))
 
 
-@pytest.mark.parametrize("mode", [["-m", "async", "-l"], ["-m", "esync", "--local-iterations", "2", "-ll"]])
-def test_workers_that_may_have_their_own_are_told_and_run_json_says_so(tmp_path: Path, mode: list[str]) -> None:
+@pytest.mark.parametrize(
+    "mode",
+    [
+        pytest.param(["-m", "async", "-l"], marks=pytest.mark.long),
+        ["-m", "esync", "--local-iterations", "2", "-ll"],
+    ],
+)
+def test_workers_with_different_own_rates_say_so_in_output_and_run_json(tmp_path: Path, mode: list[str]) -> None:
     with Cluster(tmp_path, 2) as cluster:
         for rank, rate in enumerate(("0.001", "0.002")):
             logs = str(tmp_path / f"logs-{rank}")
@@ -72,8 +88,10 @@ def test_workers_that_may_have_their_own_are_told_and_run_json_says_so(tmp_path:
         assert re.search(r"worker \d trains with learning rate 0\.00\d instead of 0\.00\d of worker \d", output), output
 
 
-@pytest.mark.parametrize(("algorithm", "servers"), [("sync", 2), ("sync-switch", 1)])
-def test_a_rate_that_one_worker_changes_ends_the_run_by_name(tmp_path: Path, algorithm: str, servers: int) -> None:
+@pytest.mark.parametrize(("algorithm", "servers"), variants([("sync", 2), ("sync-switch", 1)], quick=["sync"]))
+def test_worker_that_changes_its_rate_alone_ends_the_run_and_is_named(
+    tmp_path: Path, algorithm: str, servers: int
+) -> None:
     plan: dict[str, Any] = {"algorithm": algorithm}
     outputs = finished(tmp_path, servers, [Plan(**plan), Plan(**plan, changed={"3": 0.02})], expected=1)
     for output in outputs:
@@ -81,12 +99,13 @@ def test_a_rate_that_one_worker_changes_ends_the_run_by_name(tmp_path: Path, alg
         assert max(rates(output)) == 3
 
 
-def test_rates_that_all_change_in_the_same_round_are_fine(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_workers_that_change_the_rate_in_the_same_round_train_on(tmp_path: Path) -> None:
     for output in finished(tmp_path, 1, [Plan("sync", changed={"3": 0.02})] * 2):
         assert rates(output) == {number: "0.05" if number <= 3 else "0.02" for number in range(1, 9)}
 
 
-def test_a_schedule_goes_on_for_a_replacement(tmp_path: Path) -> None:
+def test_replacement_continues_the_lr_schedule(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2, replaced=True) as cluster:
         cluster.start_worker(0, Plan("sync", rounds=9, halved_every=2).arguments())
         cluster.start_worker(1, Plan("sync", rounds=9, halved_every=2, killed=5).arguments())
@@ -100,8 +119,8 @@ def test_a_schedule_goes_on_for_a_replacement(tmp_path: Path) -> None:
     assert outputs[0][9] == "0.003125"
 
 
-def test_a_worker_that_fails_before_its_greeting_leaves_the_servers_alone(tmp_path: Path) -> None:
-    """MXNet's server ends itself at the first message that nothing has been set up for, and the next one waits."""
+def test_worker_that_fails_before_its_handshake_leaves_servers_running(tmp_path: Path) -> None:
+    """MXNet's server exits at a message that arrives before its updater is set."""
     with Cluster(tmp_path, 2) as cluster:
         for rank in range(2):
             cluster.start_worker(rank, Plan("sync-switch", samples=math.inf).arguments())
@@ -111,8 +130,8 @@ def test_a_worker_that_fails_before_its_greeting_leaves_the_servers_alone(tmp_pa
         assert "Updater needs to be set" not in cluster.output("server-0")
 
 
-@pytest.mark.parametrize("option", ["global_lr", "outer_momentum"])
-def test_the_global_steps_options_are_compared_without_the_command_line_too(tmp_path: Path, option: str) -> None:
+@pytest.mark.parametrize("option", variants(["global_lr", "outer_momentum"], quick=["global_lr"]))
+def test_workers_with_different_global_lr_or_outer_momentum_are_refused(tmp_path: Path, option: str) -> None:
     plans = [Plan("esync", options={"local_iterations": 2, option: value}) for value in (0.5, 0.25)]
     name = "global learning rate" if option == "global_lr" else "outer momentum"
     for output in finished(tmp_path, 1, plans, expected=1):

@@ -1,4 +1,7 @@
-"""Runs that are killed and go on from a checkpoint, against runs that are not, on real clusters with real images."""
+"""Killed runs that resume from a checkpoint, against uninterrupted ones, on real clusters.
+
+--long adds what the tests of tests/checkpoints and tests/exchange show in memory as well.
+"""
 
 import signal
 from dataclasses import replace
@@ -9,6 +12,7 @@ import numpy as np
 import pytest
 
 from ..support import child
+from ..support.variants import variants
 from .harness import Cluster
 from .resuming_worker import Plan
 
@@ -52,6 +56,8 @@ MODES: dict[str, tuple[int, int, dict[str, Any]]] = {  # workers, servers, plan
     "dcasgd": (1, 1, {"algorithm": "dcasgd", "options": {"strength": 5.0, "adaptive": True}}),
 }
 
+QUICK = ("sync with Adam", "dgs")
+
 
 def train(folder: Path, name: str, workers: int, servers: int, expected: int = 0, **plan: Any) -> list[str]:
     """Train on a cluster; what the workers have printed."""
@@ -65,14 +71,8 @@ def train(folder: Path, name: str, workers: int, servers: int, expected: int = 0
         return [cluster.output(f"worker-{rank}") for rank in range(workers)]
 
 
-#: What differs from another one in what the tests in memory show as well.
-LONG = dict.fromkeys(
-    ("2bit", "topk", "overlap with topk", "gd-async", "dgc-async in its warm-up", "dcasgd"), pytest.mark.long
-)
-
-
-@pytest.mark.parametrize("mode", [pytest.param(mode, marks=LONG.get(mode, ())) for mode in MODES])
-def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, mode: str) -> None:
+@pytest.mark.parametrize("mode", variants(MODES, quick=QUICK))
+def test_killed_run_resumes_bit_for_bit(tmp_path: Path, mode: str) -> None:
     workers, servers, plan = MODES[mode]
     plan = {"rounds": ROUNDS, **plan}
     train(tmp_path, "whole", workers, servers, directory=str(tmp_path / "a"), **plan)
@@ -92,7 +92,7 @@ def test_a_killed_run_goes_on_bit_for_bit(tmp_path: Path, mode: str) -> None:
             assert ours["exchanges"] == theirs["exchanges"] == ROUNDS
 
 
-def test_so_does_one_on_a_single_device(tmp_path: Path) -> None:
+def test_killed_run_on_one_device_resumes_bit_for_bit(tmp_path: Path) -> None:
     def run(name: str, expected: int = 0, **more: Any) -> str:
         weights = str(tmp_path / f"{name}.npy")
         plan = Plan("local", weights=weights, rounds=ROUNDS, **more)
@@ -106,8 +106,8 @@ def test_so_does_one_on_a_single_device(tmp_path: Path) -> None:
     assert (tmp_path / "whole.npy").read_bytes() == (tmp_path / "resumed.npy").read_bytes()
 
 
-def test_a_replacement_goes_on_from_the_dead_workers_state(tmp_path: Path) -> None:
-    """That of the newest checkpoint; the round is the job's."""
+def test_replacement_takes_the_checkpointed_state_of_the_dead_worker(tmp_path: Path) -> None:
+    """The state is that of the newest checkpoint; the round is the job's."""
     plans = [
         Plan(REMEMBERING, str(tmp_path / "kept"), str(tmp_path / f"{rank}.npy"), ROUNDS, KILLED * rank)
         for rank in range(2)

@@ -1,4 +1,4 @@
-"""SCAFFOLD on real clusters, against a calculation that writes everything but the gradients out."""
+"""SCAFFOLD on real clusters, against a calculation from the same gradients; --long adds variants."""
 
 import json
 from pathlib import Path
@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ..support.variants import variants
 from .harness import Cluster
 from .test_equivalences import RATE, TOLERANCE, WORKERS, Gradient, batches, train
 
@@ -13,7 +14,10 @@ OPTIMIZER = {"learning_rate": RATE}
 
 
 def calculated(control: bool = True) -> np.ndarray:
-    """Two rounds of two local iterations; `control`: else without control variates, as local SGD."""
+    """Compute two rounds of two local iterations.
+
+    Without `control` there are no control variates, as in local SGD.
+    """
     gradient = Gradient()
     common, c = gradient.initial, np.zeros_like(gradient.initial)
     own = [c] * WORKERS
@@ -32,8 +36,8 @@ def calculated(control: bool = True) -> np.ndarray:
     return common
 
 
-@pytest.mark.parametrize("servers", [1, 2])
-def test_two_rounds_are_what_a_calculation_gives(tmp_path: Path, servers: int) -> None:
+@pytest.mark.parametrize("servers", variants([1, 2], quick=[2]))
+def test_scaffold_on_a_cluster_equals_the_calculation(tmp_path: Path, servers: int) -> None:
     weights = train(
         tmp_path, servers, algorithm="scaffold", options={"local_iterations": 2}, optimizer=OPTIMIZER
     )  # fmt: skip
@@ -44,7 +48,8 @@ def test_two_rounds_are_what_a_calculation_gives(tmp_path: Path, servers: int) -
     assert np.abs(expected - calculated(control=False)).max() > 1e-4
 
 
-def test_with_one_local_iteration_it_is_synchronous_sgd(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_scaffold_on_a_cluster_with_one_local_iteration_equals_synchronous_sgd(tmp_path: Path) -> None:
     ours = train(
         tmp_path / "ours", algorithm="scaffold", options={"local_iterations": 1}, optimizer=OPTIMIZER
     )  # fmt: skip
@@ -52,7 +57,7 @@ def test_with_one_local_iteration_it_is_synchronous_sgd(tmp_path: Path) -> None:
     np.testing.assert_allclose(ours[0], theirs[0], **TOLERANCE)
 
 
-def test_the_worker_program_runs_it_on_data_split_by_class(tmp_path: Path) -> None:
+def test_scaffold_worker_program_trains_on_data_partitioned_by_class(tmp_path: Path) -> None:
     flags = "-m scaffold -c 1 -n lenet -b 8 --rounds 3 --local-iterations 2 --partition class --no-evaluation"
     with Cluster(tmp_path, 2) as cluster:
         for rank in range(2):

@@ -1,4 +1,7 @@
-"""Sparse exchanges on real clusters: lenet, real images, real processes."""
+"""Sparse exchanges on real clusters: lenet, real images, real processes.
+
+--long compares gradient dropping that sends everything with asynchronous SGD.
+"""
 
 import json
 import signal
@@ -6,6 +9,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from .harness import Cluster
 from .test_equivalences import RATE, TOLERANCE, replay, train, turns
@@ -14,14 +18,15 @@ from .test_worker_program import rounds
 WORKER = ["-m", "esync.worker", "-c", "1", "-n", "lenet", "-b", "16", "-l", "0.0005", "-m", "dgs"]
 
 
-def test_with_everything_sent_gradient_dropping_is_asgd(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_gradient_dropping_with_everything_sent_equals_asgd(tmp_path: Path) -> None:
     plan = {"turns": turns(), "optimizer": {"learning_rate": RATE}}
     weights = train(tmp_path, servers=2, algorithm="gd-async", options={"ratio": 1.0}, **plan)
     for rank, expected in enumerate(replay(0.0)[1]):
         np.testing.assert_allclose(weights[rank], expected, **TOLERANCE)
 
 
-def test_dgs_sends_little_learns_and_a_killed_worker_comes_back(tmp_path: Path) -> None:
+def test_dgs_sends_little_learns_and_survives_a_killed_worker(tmp_path: Path) -> None:
     arguments = [*WORKER, "--secondary-ratio", "0.05", "--sparse-ratio", "0.05", "-e", "40", "--rounds", "160"]
     with Cluster(tmp_path, 2, servers=2, replaced=True) as cluster:
         for rank in range(2):
@@ -38,8 +43,8 @@ def test_dgs_sends_little_learns_and_a_killed_worker_comes_back(tmp_path: Path) 
         cluster.finish()
         assert "takes the place of a worker that is gone" in cluster.output("worker-2")
         assert "MB are kept" in cluster.output("server-0") + cluster.output("server-1")
-    first, newcomer = (rounds(tmp_path / f"logs-{rank}" / "cpu") for rank in (0, 2))
-    assert len(newcomer) > 10
+    first, replacement = (rounds(tmp_path / f"logs-{rank}" / "cpu") for rank in (0, 2))
+    assert len(replacement) > 10
     model = 4 * 61_706
     sent = [entry["bytes_sent"] for entry in first[10:]]
     received = [entry["bytes_received"] for entry in first[10:]]

@@ -1,4 +1,4 @@
-"""kill -9 of the state server while a real job trains: the workers wait, and nothing is lost but the time."""
+"""A state server that is killed while a real job trains."""
 
 import json
 import random
@@ -23,7 +23,7 @@ def samples(folder: Path) -> int:
 
 
 @pytest.mark.parametrize("kills", [2, pytest.param(10, marks=pytest.mark.long)])
-def test_the_job_goes_on(tmp_path: Path, kills: int) -> None:
+def test_state_server_killed_during_a_job_is_waited_for_and_loses_nothing(tmp_path: Path, kills: int) -> None:
     total, port, draw = ROUNDS * max(1, kills // 4), free_port(), random.Random(kills)
     with Cluster(tmp_path, len(STEP_TIMES), seconds=120 + 20 * kills) as cluster:
         cluster.start_state_server(port)

@@ -1,4 +1,4 @@
-"""Batch norm's statistics of asynchronous workers on real clusters: what rank 0 evaluates, keeps and exports."""
+"""Batch norm statistics of asynchronous workers on real clusters; --long adds modes."""
 
 from pathlib import Path
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ..support.variants import variants
 from .harness import Cluster
 from .statistics_worker import Plan
 
@@ -24,7 +25,9 @@ def train(folder: Path, servers: int, **plan: Any) -> list[dict[str, np.ndarray]
 
 
 def sent(found: dict[str, np.ndarray], mean: np.ndarray, other: dict[str, np.ndarray]) -> tuple[int, int]:
-    """Of which iteration of each worker this is the mean, counted from the last one, 0; fails where it is none.
+    """Return of which iteration of each worker this is the mean, where 0 is the last one.
+
+    The test fails if it is the mean of none.
 
     A worker that has not been heard yet counts with what it began with: one place before its first
     iteration.
@@ -38,13 +41,9 @@ def sent(found: dict[str, np.ndarray], mean: np.ndarray, other: dict[str, np.nda
 
 @pytest.mark.parametrize(
     ("algorithm", "servers", "options"),
-    [
-        ("dcasgd", 2, {}),
-        ("dylu", 1, {"local_iterations": 2}),
-        ("sync-switch", 1, {}),
-    ],
+    variants([("dcasgd", 2, {}), ("dylu", 1, {"local_iterations": 2}), ("sync-switch", 1, {})], quick=["dcasgd"]),
 )
-def test_rank_0_has_the_mean_of_what_the_workers_sent_last(
+def test_statistics_of_rank_0_are_the_mean_of_what_workers_sent_last(
     tmp_path: Path, algorithm: str, servers: int, options: dict[str, Any]
 ) -> None:
     first, second = train(tmp_path, servers, algorithm=algorithm, options=options)
@@ -54,8 +53,10 @@ def test_rank_0_has_the_mean_of_what_the_workers_sent_last(
     assert second["mean"].tobytes() == second["own"][-1].tobytes()  # only rank 0 asks
 
 
-@pytest.mark.parametrize(("servers", "options"), [(1, {}), (2, {"secondary_ratio": 0.1})])
-def test_sparse_messages_carry_them_now_and_then(tmp_path: Path, servers: int, options: dict[str, Any]) -> None:
+@pytest.mark.parametrize(("servers", "options"), variants([(1, {}), (2, {"secondary_ratio": 0.1})], quick=[2]))
+def test_statistics_with_sparse_messages_are_sent_every_tenth_time(
+    tmp_path: Path, servers: int, options: dict[str, Any]
+) -> None:
     first, second = train(tmp_path, servers, algorithm="dgs", rounds=25, options={"ratio": 0.1, **options})
     mine, theirs = sent(first, first["mean"], second)
     assert (len(first["own"]) - 1 - mine) % 10 == 0  # exchanges 0, 10, 20 …
@@ -63,7 +64,8 @@ def test_sparse_messages_carry_them_now_and_then(tmp_path: Path, servers: int, o
     assert mine < 11
 
 
-def test_a_resumed_run_goes_on_with_the_mean(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_statistics_after_resume_begin_with_the_checkpointed_mean(tmp_path: Path) -> None:
     plan = {"algorithm": "async", "directory": str(tmp_path / "checkpoints")}
     first, _ = train(tmp_path / "before", 1, **plan)
     again = train(tmp_path / "after", 2, rounds=40, resume=True, **plan)
@@ -72,7 +74,7 @@ def test_a_resumed_run_goes_on_with_the_mean(tmp_path: Path) -> None:
     sent(again[0], again[0]["mean"], again[1])
 
 
-def test_the_worker_program_exports_what_it_has_evaluated(tmp_path: Path) -> None:
+def test_statistics_exported_are_those_evaluated(tmp_path: Path) -> None:
     from esync.runtime.mxnet_import import mx
 
     with Cluster(tmp_path, 2) as cluster:
@@ -88,7 +90,8 @@ def test_the_worker_program_exports_what_it_has_evaluated(tmp_path: Path) -> Non
         assert exported[name].asnumpy().tobytes() in {each.asnumpy().tobytes() for each in kept.values()}
 
 
-def test_workers_must_agree(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_statistics_option_must_be_the_same_on_all_workers(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2) as cluster:
         for rank, kind in enumerate(("mean", "rank0")):
             words = ["--rounds", "3", "--statistics", kind, "-ld", str(tmp_path / f"logs-{rank}")]

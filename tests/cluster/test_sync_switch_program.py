@@ -1,4 +1,4 @@
-"""`python -m esync.worker --mode sync-switch` on a real cluster: there and back again, and a report on it."""
+"""`python -m esync.worker --mode sync-switch` on a real cluster, and a report on its logs."""
 
 import csv
 import json
@@ -13,7 +13,7 @@ FLAGS = "-m sync-switch -c 1 -n lenet -b 16 -l 0.0005 --momentum 0.9 --weight-de
 SCHEDULE = "--switch-order 101 --train-steps 4 24 30 --ckpt-frequency 2 10 2 --hparams - momentum=0.5 -"
 
 
-def test_there_and_back_again(tmp_path: Path, capsys) -> None:
+def test_sync_switch_program_switches_back_and_forth_and_is_reported(tmp_path: Path, capsys) -> None:
     with Cluster(tmp_path, 2, servers=2) as cluster:
         for rank, step_time in enumerate(("0.02", "0.15")):
             logs = ["-ld", str(tmp_path / f"logs-{rank}"), "--step-time", step_time]

@@ -1,4 +1,8 @@
-"""`python -m esync.worker` in every mode, with one and two servers, on real clusters with real data."""
+"""`python -m esync.worker` in every mode, on real clusters with real data.
+
+There are one and two servers. --long adds modes, the other number of servers to each, and further
+things that must be the same on all workers.
+"""
 
 import json
 import os
@@ -8,8 +12,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from ..support.variants import variants
 from .harness import Cluster
 
 ROUNDS = 6
@@ -30,9 +36,14 @@ def rounds(folder: Path) -> list[dict[str, Any]]:
     return [json.loads(path.read_text()) for path in files]
 
 
-@pytest.mark.parametrize("servers", [1, 2])
-@pytest.mark.parametrize("mode", MODES)
-def test_every_mode(tmp_path: Path, mode: str, servers: int) -> None:
+@pytest.mark.parametrize(
+    ("mode", "servers"),
+    [
+        *variants(((mode, 1) for mode in MODES), quick=["dcasgd"]),
+        *variants(((mode, 2) for mode in MODES), quick=["esync", "async"]),
+    ],
+)
+def test_worker_program_runs_in_every_mode(tmp_path: Path, mode: str, servers: int) -> None:
     with Cluster(tmp_path, len(STEP_TIMES), servers) as cluster:
         address = ["-ip", "127.0.0.1", "-port", str(cluster.start_state_server())] if mode == "esync" else []
         for rank, step_time in enumerate(STEP_TIMES):
@@ -67,7 +78,7 @@ def test_every_mode(tmp_path: Path, mode: str, servers: int) -> None:
         assert set(iterations) == {3 if "fixed" in mode else 1}
 
 
-def test_local_needs_no_cluster(tmp_path: Path) -> None:
+def test_worker_program_in_local_mode_needs_no_cluster(tmp_path: Path) -> None:
     command = [sys.executable, *WORKER, "-m", "local", "-l", "0.002", "-ld", str(tmp_path / "logs")]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DMLC")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
@@ -78,7 +89,7 @@ def test_local_needs_no_cluster(tmp_path: Path) -> None:
     assert entries[0]["bytes_sent"] == 0
 
 
-def test_workers_that_do_not_match_are_told_what_differs(tmp_path: Path) -> None:
+def test_worker_program_with_different_network_names_the_difference(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2) as cluster:
         for rank, network in enumerate(("lenet", "mobilenet-v2")):
             arguments = [*WORKER, *MODES["sync"], "-n", network, "-ld", str(tmp_path / f"logs-{rank}")]
@@ -91,7 +102,8 @@ def test_workers_that_do_not_match_are_told_what_differs(tmp_path: Path) -> None
         assert cluster.processes["server-0"].returncode == 1
 
 
-def test_workers_with_different_sources_of_an_algorithm_are_told(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_worker_program_with_different_algorithm_source_names_the_difference(tmp_path: Path) -> None:
     halfway = (Path(__file__).parents[1] / "algorithms" / "halfway.py").read_text()
     with Cluster(tmp_path, 2) as cluster:
         for rank in range(2):
@@ -109,7 +121,46 @@ def test_workers_with_different_sources_of_an_algorithm_are_told(tmp_path: Path)
             assert "Traceback" not in said
 
 
-def test_a_loss_that_is_no_number_ends_the_job(tmp_path: Path) -> None:
+@pytest.mark.long
+def test_workers_with_different_data_are_told(tmp_path: Path) -> None:
+    """Beside their names, which are the same."""
+    rng = np.random.default_rng(0)
+    samples, labels = rng.integers(0, 256, (20, 8, 8, 3)).astype(np.uint8), np.arange(20) % 2
+    with Cluster(tmp_path, 2) as cluster:
+        for rank in range(2):
+            file = tmp_path / f"machine-{rank}" / "d.npz"
+            file.parent.mkdir()
+            samples[7, 0, 0, 0] = rank
+            np.savez(file, x_train=samples, y_train=labels)
+            words = ["-m", "sync", "-d", f"npz:{file}", "-ld", str(tmp_path / f"logs-{rank}")]
+            cluster.start_worker(rank, [*WORKER, *words])
+        cluster.finish(expected=1)
+        for rank in range(2):
+            said = cluster.output(f"worker-{rank}")
+            expected = r"does not match worker \d: digest of data set npz:d\.npz \w{12} instead of \w{12}"
+            assert re.search(expected, said), said
+            assert "Traceback" not in said
+
+
+@pytest.mark.long
+def test_workers_with_different_sources_of_a_network_are_told(tmp_path: Path) -> None:
+    source = (Path(__file__).parents[1] / "support" / "user_networks.py").read_text()
+    with Cluster(tmp_path, 2) as cluster:
+        for rank in range(2):
+            file = tmp_path / f"machine-{rank}" / "nets.py"
+            file.parent.mkdir()
+            file.write_text(source + "# once more\n" * rank)
+            words = ["-m", "sync", "-n", f"{file}:small", "-ld", str(tmp_path / f"logs-{rank}")]
+            cluster.start_worker(rank, [*WORKER, *words])
+        cluster.finish(expected=1)
+        for rank in range(2):
+            said = cluster.output(f"worker-{rank}")
+            expected = r"does not match worker \d: digest of network nets\.small \w{12} instead of \w{12}"
+            assert re.search(expected, said), said
+            assert "Traceback" not in said
+
+
+def test_worker_program_with_nan_loss_ends_the_job(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2) as cluster:
         for rank in range(2):
             rate = "1e6" if rank == 1 else "0.002"
@@ -122,7 +173,7 @@ def test_a_loss_that_is_no_number_ends_the_job(tmp_path: Path) -> None:
         assert "Traceback" not in cluster.output("worker-0") + cluster.output("worker-1")
 
 
-def test_too_few_workers_are_waited_for_aloud_and_not_for_ever(tmp_path: Path) -> None:
+def test_worker_program_with_missing_workers_says_so_and_gives_up(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2) as cluster:
         worker = cluster.start_worker(
             0, [*WORKER, *MODES["sync"], "--start-timeout", "13", "-ld", str(tmp_path / "logs")]

@@ -1,4 +1,4 @@
-"""The decision, in scenarios worked out by hand."""
+"""The coordinator's decisions in scenarios worked out by hand."""
 
 import pytest
 
@@ -19,7 +19,7 @@ def record(coordinator: Coordinator, rank: int) -> list:
     return coordinator.snapshot()["records"][rank]
 
 
-def test_a_fast_device_trains_on_until_the_slowest_is_about_to_end():
+def test_fast_device_trains_until_the_slowest_is_about_to_end():
     job = begun([0.3, 1.0])
     assert job.apply(0, 1, 0.3, now=0.3) is NOT_READY  # 0.7 s left: another iteration fits
     assert job.apply(0, 2, 0.3, now=0.6) is NOT_READY  # 0.4 s left
@@ -33,7 +33,7 @@ def test_epsilon_makes_ready_earlier():
     assert job.apply(0, 2, 0.3, now=0.6) is READY  # 0.4 s left, less than 0.3 + 0.15
 
 
-def test_three_tiers():
+def test_devices_of_three_speeds_are_ready_with_the_slowest():
     job = begun([0.03, 0.3, 1.0])
     for k in range(1, 33):  # k = 32 at 0.96 s: 0.04 s left
         assert job.apply(0, k, 0.03, now=0.03 * k) is NOT_READY
@@ -43,7 +43,7 @@ def test_three_tiers():
     assert job.apply(2, 1, 1.0, now=1.0) is READY
 
 
-def test_of_two_equally_slow_devices_neither_starts_another_iteration():
+def test_equally_slow_devices_start_no_other_iteration():
     job = begun([1.0, 1.0])
     assert job.apply(0, 1, 1.0, now=1.0) is READY
     assert job.apply(1, 1, 1.0, now=1.001) is READY
@@ -53,24 +53,24 @@ def test_of_two_equally_slow_devices_neither_starts_another_iteration():
     assert job.apply(0, 1, 1.0, now=1.001) is READY
 
 
-def test_after_the_slowest_is_ready_everybody_is():
+def test_all_devices_are_ready_after_the_slowest():
     job = begun([0.3, 1.0])
     assert job.apply(1, 1, 1.0, now=1.0) is READY
     assert job.apply(0, 1, 0.3, now=1.0) is READY
 
 
-def test_nobody_is_ready_without_an_iteration():
+def test_device_without_an_iteration_is_not_ready():
     job = begun([0.3, 1.0])
     assert job.apply(1, 1, 1.0, now=1.0) is READY
     assert job.apply(0, 0, 0.3, now=5.0) is NOT_READY
 
 
-def test_when_the_slowest_is_late_the_others_wait_for_it():
+def test_late_slowest_device_makes_the_others_ready():
     job = begun([0.3, 1.0])
     assert job.apply(0, 1, 0.3, now=50.0) is READY  # rest time −49 s
 
 
-def test_a_device_of_unknown_speed_counts_as_the_slowest():
+def test_device_of_unknown_speed_counts_as_the_slowest():
     job = Coordinator(3, 0.0)
     job.apply(0, 0, 0.1, now=0.0)
     job.apply(1, 0, 1.0, now=0.0)
@@ -81,7 +81,7 @@ def test_a_device_of_unknown_speed_counts_as_the_slowest():
     assert job.apply(0, 2, 0.1, now=2.0) is READY
 
 
-def test_a_device_that_does_not_measure_a_trial_is_known_after_its_first_iteration():
+def test_device_without_trial_is_known_after_its_first_iteration():
     job = Coordinator(2, 0.0)
     job.apply(0, 0, 0.0, now=0.0)
     job.apply(1, 0, 0.0, now=0.0)
@@ -90,7 +90,7 @@ def test_a_device_that_does_not_measure_a_trial_is_known_after_its_first_iterati
     assert job.apply(0, 10, 0.1, now=1.0) is READY
 
 
-def test_devices_that_never_tell_their_speed_do_not_hang_the_job():
+def test_devices_that_never_report_their_speed_do_not_hang_the_job():
     job = Coordinator(2, 0.0)
     for rank in (0, 1):
         job.apply(rank, 0, 0.0, now=0.0)
@@ -99,7 +99,7 @@ def test_devices_that_never_tell_their_speed_do_not_hang_the_job():
     assert job.apply(1, 2, 0.0, now=1.1) is READY
 
 
-def test_the_next_round_begins_with_the_slowest_ones_reset():
+def test_next_round_begins_with_the_reset_of_the_slowest():
     job = begun([0.3, 1.0])
     job.apply(0, 3, 0.3, now=0.9)
     job.apply(1, 1, 1.0, now=1.0)
@@ -112,7 +112,7 @@ def test_the_next_round_begins_with_the_slowest_ones_reset():
     assert job.apply(0, 4, 0.3, now=6.3) is READY  # 0.2 s left
 
 
-def test_the_first_reset_of_a_round_clears_what_belonged_to_the_last():
+def test_first_reset_of_a_round_clears_the_last_round():
     job = begun([0.3, 1.0])
     assert job.apply(0, 3, 0.3, now=0.9) is READY
     assert job.apply(1, 1, 1.0, now=1.0) is READY
@@ -126,7 +126,7 @@ def test_the_first_reset_of_a_round_clears_what_belonged_to_the_last():
     assert record(job, 0)[1] == 1
 
 
-def test_a_repeated_reset_does_not_postpone_the_end_of_the_slowest():
+def test_repeated_reset_does_not_postpone_the_end_of_the_slowest():
     job = begun([0.3, 1.0])
     job.apply(1, 1, 1.0, now=1.0)
     job.reset(0, 2, now=1.0)
@@ -135,7 +135,7 @@ def test_a_repeated_reset_does_not_postpone_the_end_of_the_slowest():
     assert job.apply(0, 3, 0.3, now=1.9) is READY  # 0.1 s left, not 0.6
 
 
-def test_the_slowest_may_do_several_iterations():
+def test_slowest_iterations_lets_the_slowest_do_several():
     job = begun([0.3, 1.0], slowest_iterations=3)
     assert job.apply(0, 3, 0.3, now=0.9) is NOT_READY  # 2.1 s left
     assert job.apply(1, 1, 1.0, now=1.0) is NOT_READY
@@ -145,7 +145,7 @@ def test_the_slowest_may_do_several_iterations():
     assert job.apply(1, 3, 1.0, now=3.0) is READY
 
 
-def test_one_slow_iteration_does_not_plan_the_round():
+def test_one_slow_iteration_is_smoothed_in_the_capability():
     job = begun([0.1, 1.0], smoothing=0.3)
     job.apply(1, 1, 1.0, now=1.0)
     for round, seconds in ((2, 1.0), (3, 3.0)):
@@ -155,13 +155,13 @@ def test_one_slow_iteration_does_not_plan_the_round():
     assert record(job, 1)[2] == pytest.approx(1.0 + 0.3 * (3.0 - 1.0))
 
 
-def test_the_trial_gives_way_to_the_first_iteration():
+def test_first_iteration_replaces_the_capability_of_the_trial():
     job = begun([0.1, 30.0])  # a cold start took 30 s
     job.apply(1, 1, 1.0, now=1.0)
     assert record(job, 1)[2] == 1.0
 
 
-def test_the_capability_repeated_at_the_start_of_a_round_is_not_counted_again():
+def test_repeated_capability_at_the_start_of_a_round_counts_once():
     job = begun([0.1, 1.0], smoothing=0.5)
     job.apply(1, 1, 1.0, now=1.0)
     job.apply(1, 2, 2.0, now=2.0)
@@ -171,7 +171,7 @@ def test_the_capability_repeated_at_the_start_of_a_round_is_not_counted_again():
     assert record(job, 1)[2] == 1.5
 
 
-def test_a_repeated_question_moves_nothing():
+def test_repeated_query_changes_nothing():
     job = begun([0.3, 1.0], epsilon=0.0)
     assert job.apply(1, 0, 1.0, now=0.8) is NOT_READY  # k = 0 again, 0.8 s later
     before = job.snapshot()
@@ -182,7 +182,7 @@ def test_a_repeated_question_moves_nothing():
     assert job.apply(0, 2, 0.3, now=0.75) is READY  # 0.25 s left: the slowest began at 0, not at 0.8
 
 
-def test_a_repeated_ready_is_ready_again_whatever_has_changed():
+def test_repeated_query_after_ready_is_ready_again():
     job = begun([0.3, 1.0, 0.1])
     assert job.apply(0, 3, 0.3, now=0.9) is READY
     job.apply(2, 1, 50.0, now=0.95)  # suddenly the slowest, with plenty of time left
@@ -191,13 +191,13 @@ def test_a_repeated_ready_is_ready_again_whatever_has_changed():
     assert job.apply(0, 4, 0.3, now=1.3) is READY  # it should not ask, but then it is told again
 
 
-def test_a_repeated_not_ready_is_worked_out_again():
+def test_repeated_query_after_not_ready_is_decided_again():
     job = begun([0.3, 1.0])
     assert job.apply(0, 1, 0.3, now=0.3) is NOT_READY
     assert job.apply(0, 1, 0.3, now=0.8) is READY  # the retry came so late that no iteration fits any more
 
 
-def test_a_question_that_was_overtaken_changes_nothing():
+def test_overtaken_query_changes_nothing():
     job = begun([0.3, 1.0])
     job.apply(0, 2, 0.3, now=0.6)
     before = job.snapshot()
@@ -205,7 +205,7 @@ def test_a_question_that_was_overtaken_changes_nothing():
     assert job.snapshot() == before
 
 
-def test_last_progress_is_the_last_news():
+def test_last_progress_is_the_time_of_the_last_message():
     job = Coordinator(2, 0.0)
     assert job.last_progress is None
     job.apply(0, 0, 0.3, now=1.0)

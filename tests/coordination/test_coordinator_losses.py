@@ -1,4 +1,4 @@
-"""Workers that die: replaced in the middle of a round, or left out."""
+"""The coordinator when workers die: replaced in the middle of a round, or dropped."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def begun(speeds: list[float]) -> Coordinator:
     return coordinator
 
 
-def test_a_replacement_begins_the_round_afresh_with_the_speed_that_is_known():
+def test_replacement_begins_the_round_anew_with_the_known_speed():
     job = begun([0.3, 1.0])
     assert job.apply(1, 1, 1.0, now=1.0) is READY  # dies before it has committed
     assert job.apply(0, 1, 0.3, now=1.1) is READY
@@ -26,7 +26,7 @@ def test_a_replacement_begins_the_round_afresh_with_the_speed_that_is_known():
     assert job.apply(1, 1, 1.0, now=7.0) is READY
 
 
-def test_a_replacement_can_open_the_next_round():
+def test_replacement_may_open_the_next_round():
     job = begun([0.3, 1.0])
     job.reset(1, 2, now=2.0, rejoin=True)
     assert job.snapshot()["t"] == 2
@@ -34,7 +34,7 @@ def test_a_replacement_can_open_the_next_round():
         job.reset(1, 4, now=2.0, rejoin=True)
 
 
-def test_a_reset_that_comes_again_does_not_forget_what_was_asked():
+def test_repeated_reset_keeps_the_iterations_of_the_round():
     job = begun([0.3, 1.0])
     job.reset(1, 2, now=2.0)
     job.apply(1, 1, 1.0, now=3.0)
@@ -43,8 +43,8 @@ def test_a_reset_that_comes_again_does_not_forget_what_was_asked():
 
 
 @pytest.mark.parametrize("dies", ["in its iteration", "after READY", "before its RESET"])
-def test_when_the_slowest_dies_the_others_exchange_after_a_while(dies):
-    """Then the servers notice, drop it, and the next RESET names the members."""
+def test_dead_slowest_device_lets_the_others_exchange_after_a_while(dies):
+    """Then the servers notice the death and drop it, and the next RESET names the members."""
     job = begun([0.3, 0.4, 1.0])
     start, round_ = 0.0, 1
     if dies == "after READY":
@@ -69,7 +69,7 @@ def test_when_the_slowest_dies_the_others_exchange_after_a_while(dies):
     assert job.apply(1, 1, 0.4, now=20.4) is READY
 
 
-def test_who_was_left_out_is_reckoned_with_again_when_it_rejoins():
+def test_excluded_worker_counts_again_after_it_rejoins():
     job = begun([0.3, 1.0])
     job.reset(0, 2, now=2.0, members=[0])
     assert job.apply(0, 1, 0.3, now=2.3) is READY
@@ -80,7 +80,7 @@ def test_who_was_left_out_is_reckoned_with_again_when_it_rejoins():
     assert job.apply(0, 1, 0.3, now=3.1) is NOT_READY
 
 
-def test_a_full_list_brings_everybody_back():
+def test_reset_with_all_members_includes_everybody_again():
     job = begun([0.3, 1.0])
     job.reset(0, 2, now=2.0, members=[0])
     job.reset(0, 3, now=2.5, members=[0, 1])
@@ -88,7 +88,7 @@ def test_a_full_list_brings_everybody_back():
     assert job.apply(0, 1, 0.3, now=2.8) is NOT_READY
 
 
-def test_unknown_members_are_refused_and_change_nothing():
+def test_reset_with_unknown_member_is_refused_and_changes_nothing():
     job = begun([0.3, 1.0])
     with pytest.raises(InvalidError):
         job.reset(0, 2, now=2.0, members=[0, 7])

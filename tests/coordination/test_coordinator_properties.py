@@ -1,4 +1,4 @@
-"""Properties of the decision: bounds on waiting, independence of workers' clocks, safety under threads."""
+"""Properties of the coordinator: bounds on waiting, worker clocks, and thread safety."""
 
 import math
 import random
@@ -19,7 +19,7 @@ ROUNDING = 1e-6
 
 @settings(deadline=None, max_examples=150)
 @given(speeds=SPEEDS, epsilon=EPSILON, h=st.integers(1, 3))
-def test_no_device_waits_longer_than_one_own_iteration_and_epsilon(speeds, epsilon, h):
+def test_wait_is_at_most_one_own_iteration_and_epsilon(speeds, epsilon, h):
     slowest = max(speeds)
     for played in VirtualCluster(Coordinator(len(speeds), epsilon, h), speeds).run(rounds=4):
         for rank, (speed, wait, count) in enumerate(zip(speeds, played.waits, played.iterations, strict=True)):
@@ -32,7 +32,7 @@ def test_no_device_waits_longer_than_one_own_iteration_and_epsilon(speeds, epsil
 
 @settings(deadline=None, max_examples=75)
 @given(speeds=SPEEDS, epsilon=EPSILON, seed=st.integers(0, 10**6), latest=st.floats(0.0, 0.3))
-def test_a_late_start_of_a_round_costs_no_more_than_the_lateness(speeds, epsilon, seed, latest):
+def test_wait_grows_by_at_most_the_lateness_of_a_round_start(speeds, epsilon, seed, latest):
     draw = random.Random(seed)
     cluster = VirtualCluster(
         Coordinator(len(speeds), epsilon), speeds, lateness=lambda round, rank: draw.uniform(0, latest)
@@ -43,7 +43,7 @@ def test_a_late_start_of_a_round_costs_no_more_than_the_lateness(speeds, epsilon
 
 @settings(deadline=None, max_examples=50)
 @given(speeds=SPEEDS, epsilon=EPSILON, skew=st.lists(st.floats(-1e6, 1e6), min_size=6, max_size=6))
-def test_the_workers_clocks_change_nothing(speeds, epsilon, skew):
+def test_decision_is_independent_of_worker_clocks(speeds, epsilon, skew):
     right = VirtualCluster(Coordinator(len(speeds), epsilon), speeds).run(rounds=3)
     wrong = VirtualCluster(Coordinator(len(speeds), epsilon), speeds, clock_skew=skew).run(rounds=3)
     assert right == wrong
@@ -60,14 +60,14 @@ def test_the_workers_clocks_change_nothing(speeds, epsilon, skew):
         ([1.0, 1.0], 0.02, [1, 1]),
     ],
 )
-def test_local_iterations_follow_the_speeds(speeds, epsilon, iterations):
-    """Every device does about (c_max − ε) / c_i iterations: those that end before the slowest's one does."""
+def test_local_iterations_are_proportional_to_speed(speeds, epsilon, iterations):
+    """A device does about (c_max − ε) / c_i iterations, as many as end before the slowest's."""
     for played in VirtualCluster(Coordinator(len(speeds), epsilon), speeds).run(rounds=5):
         for count, expected in zip(played.iterations, iterations, strict=True):
             assert abs(count - expected) <= 1
 
 
-def test_a_middle_device_may_wait_almost_its_own_iteration():
+def test_wait_of_a_middle_device_may_be_almost_its_own_iteration():
     for played in VirtualCluster(Coordinator(3, 0.0), [0.03, 1.3, 3.5]).run(rounds=3):
         assert played.waits[0] <= 0.03 + ROUNDING
         assert played.waits[1] == pytest.approx(0.9)
@@ -75,7 +75,7 @@ def test_a_middle_device_may_wait_almost_its_own_iteration():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_jitter_lengthens_waits_by_no_more_than_the_jitter(seed):
+def test_wait_grows_by_at_most_the_jitter(seed):
     draw = random.Random(seed)
     speeds, epsilon, jitter = [0.03, 0.3, 1.0], 0.02, 0.2
     cluster = VirtualCluster(
@@ -106,7 +106,7 @@ def test_jitter_lengthens_waits_by_no_more_than_the_jitter(seed):
         max_size=40,
     )
 )
-def test_no_sequence_of_messages_breaks_it(calls):
+def test_coordinator_stays_consistent_under_any_sequence_of_messages(calls):
     job = Coordinator(3, 0.02)
     for now, (kind, rank, number, seconds, round) in enumerate(calls):
         before = job.snapshot()
@@ -127,7 +127,10 @@ def test_no_sequence_of_messages_breaks_it(calls):
 
 
 class Yielding(int):
-    """A number that, when compared, lets other threads run: what no lock protects then goes wrong every time."""
+    """A number that lets other threads run whenever it is compared.
+
+    So what no lock protects goes wrong every time.
+    """
 
     def __gt__(self, other: int) -> bool:
         answer = int(self) > other
@@ -135,8 +138,8 @@ class Yielding(int):
         return answer
 
 
-def test_many_threads_can_ask_at_once():
-    """Every worker's questions come twice, from two threads at once; each is counted once, as if they came in turn."""
+def test_coordinator_counts_queries_of_concurrent_threads_once():
+    """Each query comes twice, from two threads at once, and must be counted once."""
     workers, rounds, questions = 3, 3, 30
     job, in_turn = (Coordinator(workers, 0.0, smoothing=0.5) for _ in range(2))
     gate = threading.Barrier(2 * workers, timeout=60)

@@ -1,4 +1,4 @@
-"""What the coordinator refuses, and that a refusal changes nothing."""
+"""Messages that the coordinator refuses without a change of its state."""
 
 import math
 from collections.abc import Callable
@@ -31,7 +31,7 @@ REFUSED: dict[str, tuple[type[Exception], Callable[[Coordinator], object]]] = {
 
 
 @pytest.mark.parametrize("name", REFUSED)
-def test_a_refused_message_changes_nothing(name):
+def test_refused_message_changes_nothing(name):
     job = Coordinator(3, 0.02)
     for rank in range(3):
         job.apply(rank, 0, 0.1 * (rank + 1), now=0.0, te=5.0)
@@ -61,12 +61,12 @@ def test_a_refused_message_changes_nothing(name):
         {"smoothing": 1.5},
     ],
 )
-def test_a_job_is_not_made_from_nonsense(arguments):
+def test_coordinator_with_invalid_arguments_is_refused(arguments):
     with pytest.raises(InvalidError, match=next(iter(arguments))):
         Coordinator(**{"num_workers": 2, "epsilon": 0.1, **arguments})
 
 
-def test_the_refusal_says_what_would_have_been_right():
+def test_refusal_says_what_would_have_been_right():
     job = Coordinator(3, 0.0)
     with pytest.raises(InvalidError, match="unknown rank 7: this job has the ranks 0 to 2"):
         job.apply(7, 0, 0.1, 0.0)

@@ -1,4 +1,4 @@
-"""Leases: NOT-READY for some time, without changing what is decided."""
+"""Leases: how long NOT-READY holds, with the same decisions."""
 
 import itertools
 import random
@@ -18,7 +18,10 @@ SPEEDS = st.lists(st.floats(0.02, 2.0), min_size=2, max_size=6)
 
 
 def measured(speeds: list[float], epsilon: float = 0.0, **options) -> Coordinator:
-    """A coordinator at time 0 of round 2; every device has done one iteration, which the shortest are like."""
+    """Return a coordinator at time 0 of round 2.
+
+    Every device has done one iteration, and the shortest ones are like it.
+    """
     job = Coordinator(len(speeds), epsilon, **options)
     for rank, speed in enumerate(speeds):
         job.query(rank, 1, 0, speed, now=-10.0)
@@ -31,20 +34,20 @@ def measured(speeds: list[float], epsilon: float = 0.0, **options) -> Coordinato
 # --- worked out by hand ---------------------------------------------------------------------------
 
 
-def test_a_lease_is_half_of_what_is_left():
+def test_lease_is_half_of_the_remaining_time():
     job = measured([0.1, 10.0], epsilon=0.3)
     assert job.query(0, 2, 1, 0.1, now=0.1).lease == pytest.approx((9.9 - 0.1 - 0.3) / 2)
     assert job.query(0, 2, 20, 0.1, now=2.0).lease == pytest.approx((8.0 - 0.1 - 0.3) / 2)
 
 
-def test_a_lease_never_lasts_beyond_the_earliest_end_of_the_slowest():
+def test_lease_never_outlasts_the_earliest_end_of_the_slowest():
     job = measured([0.1, 9.0])
     shortest = config.LEASE_SHORTEST * 9.0  # nothing better is known after one iteration
     assert job.query(0, 2, 50, 0.1, now=5.0).lease == pytest.approx(shortest - 5.0)
     assert job.query(0, 2, 60, 0.1, now=6.1) == NOT_READY
 
 
-def test_regular_iterations_are_trusted_with_time():
+def test_lease_is_longer_for_regular_iterations():
     job = measured([0.1, 9.0])
     for round in range(2, 40):
         start = 100.0 * round
@@ -54,7 +57,7 @@ def test_regular_iterations_are_trusted_with_time():
     assert job.query(0, 40, 80, 0.1, now=3900.0 + 8.0).lease == pytest.approx((1.0 - 0.1) / 2)
 
 
-def test_one_short_iteration_of_the_slowest_is_remembered():
+def test_lease_remembers_a_short_iteration_of_the_slowest():
     job = measured([0.1, 9.0])
     job.query(1, 2, 1, 4.5, now=4.5)
     for rank in (0, 1):
@@ -64,7 +67,7 @@ def test_one_short_iteration_of_the_slowest_is_remembered():
 
 
 @pytest.mark.parametrize("case", ["before its RESET", "unknown speed", "only the trial", "the slowest itself", "ready"])
-def test_no_lease(case):
+def test_query_without_predictable_slack_gets_no_lease(case):
     job = measured([0.1, 9.0]) if case != "unknown speed" else Coordinator(2, 0.0)
     match case:
         case "before its RESET":
@@ -85,8 +88,8 @@ def test_no_lease(case):
             assert job.query(1, 2, 1, 9.0, now=9.0) == READY
 
 
-def test_another_slowest_cannot_bring_the_exchange_before_a_lease_is_over():
-    """The first slowest has to end its iteration in any case: the lease ends before that."""
+def test_lease_ends_before_a_new_slowest_device_can_exchange():
+    """The lease ends before the first slowest device can end its iteration."""
     job = measured([0.1, 9.0, 8.5])
     lease = job.query(0, 2, 1, 0.1, now=0.1).lease
     assert job.query(2, 2, 1, 20.0, now=lease).ready  # now the slowest, and done
@@ -94,7 +97,7 @@ def test_another_slowest_cannot_bring_the_exchange_before_a_lease_is_over():
     assert job.query(0, 2, 40, 0.1, now=0.1 + lease) == READY
 
 
-def test_several_iterations_of_the_slowest():
+def test_lease_covers_several_iterations_of_the_slowest():
     job = measured([0.1, 9.0], slowest_iterations=3)
     assert job.query(0, 2, 1, 0.1, now=0.1).lease == pytest.approx(config.LEASE_SHORTEST * 9.0 - 0.1)
     assert job.query(1, 2, 1, 9.0, now=9.0) == NOT_READY
@@ -104,7 +107,7 @@ def test_several_iterations_of_the_slowest():
     assert job.query(1, 2, 3, 9.0, now=27.0) == READY
 
 
-def test_the_mean_of_leased_iterations_weighs_as_much_as_they_would_one_by_one():
+def test_lease_capability_mean_weighs_as_much_as_single_iterations():
     together, single = measured([0.1, 9.0]), measured([0.1, 9.0])
     together.query(0, 2, 5, 0.2, now=1.0)
     for k in range(1, 6):
@@ -112,7 +115,7 @@ def test_the_mean_of_leased_iterations_weighs_as_much_as_they_would_one_by_one()
     assert together.snapshot()["records"][0][2] == pytest.approx(single.snapshot()["records"][0][2])
 
 
-def test_the_round_trip_is_part_of_the_time_until_the_next_question():
+def test_round_trip_counts_as_time_until_the_next_query():
     job = measured([0.1, 1.0])
     assert job.query(0, 2, 7, 0.1, now=0.75) == ExchangeDecision(False, 0.0)
     assert job.query(0, 2, 7, 0.1, now=0.76, round_trip=0.2).ready is False  # heard before: nothing new
@@ -120,8 +123,10 @@ def test_the_round_trip_is_part_of_the_time_until_the_next_question():
 
 
 @pytest.mark.parametrize("waits", [True, False])
-def test_whether_the_slowest_waits_for_answers_is_seen(waits):
-    """A worker that waits 0.2 s for every answer sends its messages 1.2 s apart; one that does not, 1 s apart."""
+def test_prediction_learns_whether_the_slowest_waits_for_answers(waits):
+    """A worker that waits 0.2 s for every answer sends its messages 1.2 s apart, otherwise 1 s
+    apart.
+    """
     job = Coordinator(2, 0.0)
     apart = 1.2 if waits else 1.0
     for round in range(1, 40):
@@ -136,7 +141,7 @@ def test_whether_the_slowest_waits_for_answers_is_seen(waits):
     assert job.query(0, 40, 11, 0.1, now=501.11).ready
 
 
-def test_refused():
+def test_query_with_invalid_round_trip_or_old_round_is_refused():
     job = measured([0.1, 9.0])
     before = job.snapshot()
     for bad in (-0.1, float("nan"), float("inf")):
@@ -152,7 +157,7 @@ def test_refused():
 
 @settings(deadline=None, max_examples=100)
 @given(speeds=SPEEDS, epsilon=st.floats(0.0, 0.5), h=st.integers(1, 3))
-def test_without_jitter_leases_change_nothing_but_the_number_of_questions(speeds, epsilon, h):
+def test_leases_without_jitter_change_only_the_number_of_queries(speeds, epsilon, h):
     with_leases = VirtualCluster(Coordinator(len(speeds), epsilon, h), speeds, leases=True).run(rounds=6)
     without = VirtualCluster(Coordinator(len(speeds), epsilon, h), speeds).run(rounds=6)
     for leased, asked in zip(with_leases, without, strict=True):
@@ -169,7 +174,7 @@ def test_without_jitter_leases_change_nothing_but_the_number_of_questions(speeds
     epsilon=st.floats(0.0, 0.1),
     factors=st.lists(st.sampled_from([0.8, 1.0, 1.2]) | st.floats(0.8, 1.2), min_size=1, max_size=60),
 )
-def test_with_jitter_no_wait_is_longer_than_the_rule_allows(leases, others, ratio, epsilon, factors):
+def test_leases_with_jitter_keep_waits_within_the_bound(leases, others, ratio, epsilon, factors):
     """Whatever ±20 % do to the iterations, in an order that is chosen to do harm.
 
     Algorithm 2 alone (leases=False) bounds the wait of a device by its own iteration, epsilon, what
@@ -189,8 +194,8 @@ def test_with_jitter_no_wait_is_longer_than_the_rule_allows(leases, others, rati
 
 
 @pytest.mark.parametrize("seed", range(3))
-def test_with_jitter_leases_cost_next_to_nothing(seed):
-    """The waits of a long run, with leases and without, on the same mean; and far fewer questions."""
+def test_leases_with_jitter_cost_almost_no_efficiency(seed):
+    """A long run with leases is almost as efficient as one without, with far fewer queries."""
     speeds, epsilon = [0.03, 0.3, 1.0], 0.02
     figures = {}
     for leases in (True, False):
@@ -208,7 +213,7 @@ def test_with_jitter_leases_cost_next_to_nothing(seed):
     assert figures[True][1] < 0.6 * figures[False][1]
 
 
-def test_a_device_a_hundred_times_faster_asks_a_handful_of_times():
+def test_leases_let_a_hundred_times_faster_device_ask_a_few_times():
     cluster = VirtualCluster(Coordinator(2, 0.02), [0.035, 3.5], leases=True)
     played = cluster.run(rounds=60)
     assert all(one.iterations[0] >= 98 for one in played)

@@ -1,4 +1,4 @@
-"""Who is a straggler, and what the policies make of it: pure code, fed with the seconds that workers tell."""
+"""Detection of stragglers and the policies against them, from the seconds that workers report."""
 
 import json
 
@@ -12,7 +12,10 @@ WORKERS, STEP = 8, 0.1
 
 
 def steps(detector, random, count, slower=None, jitter=0.1, excluded=()):
-    """So many synchronous steps with jitter; the step after which each straggler was named, and all that ever were."""
+    """Do that many synchronous steps with jitter.
+
+    Returns the step after which each straggler was named, and all that ever were.
+    """
     slower = slower or {}
     named = {}
     for step in range(1, count + 1):
@@ -26,13 +29,13 @@ def steps(detector, random, count, slower=None, jitter=0.1, excluded=()):
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_no_false_alarm_in_a_thousand_undisturbed_steps(seed):
+def test_detector_raises_no_false_alarm_in_1000_undisturbed_steps(seed):
     assert not steps(Detector(WORKERS, Detection()), np.random.default_rng(seed), 1000)
 
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("delay", [0.04, 0.09, 0.5])
-def test_the_right_workers_are_named_within_two_windows_and_cleared_after_it(seed, delay):
+def test_detector_names_stragglers_within_two_windows_and_clears_them(seed, delay):
     random, detection = np.random.default_rng(seed), Detection()
     detector = Detector(WORKERS, detection)
     assert not steps(detector, random, 40 + seed)  # the disturbance begins anywhere between two looks
@@ -43,7 +46,7 @@ def test_the_right_workers_are_named_within_two_windows_and_cleared_after_it(see
     assert not detector.stragglers
 
 
-def test_one_slow_step_is_no_straggler():
+def test_detector_ignores_one_slow_step():
     detector = Detector(WORKERS, Detection())
     for place in range(10):
         for step in range(30):
@@ -53,7 +56,7 @@ def test_one_slow_step_is_no_straggler():
             assert not detector.stragglers
 
 
-def test_half_of_the_workers_are_no_stragglers_and_nor_are_small_differences():
+def test_detector_ignores_half_of_the_workers_and_small_differences():
     # m equal stragglers among n are below mean - deviation where n - m > √(m (n - m)), so where m <
     # n / 2.
     for slow, delay, expected in ((3, 0.1, 3), (4, 0.1, 0), (3, 0.005, 0)):
@@ -65,7 +68,7 @@ def test_half_of_the_workers_are_no_stragglers_and_nor_are_small_differences():
         assert len(detector.stragglers) == expected
 
 
-def test_steps_that_are_told_together_count_as_many():
+def test_detector_counts_steps_reported_together_one_by_one():
     one, several = (Detector(2, Detection(window=4, stride=2)) for _ in range(2))
     for _ in range(6):
         for rank in (0, 1):
@@ -76,7 +79,7 @@ def test_steps_that_are_told_together_count_as_many():
     assert one.speeds == several.speeds == {0: 2.0, 1: 2.0}
 
 
-def test_who_trains_apart_and_says_nothing_stays_a_straggler():
+def test_detector_keeps_an_excluded_silent_worker_a_straggler():
     detector, random = Detector(WORKERS, Detection()), np.random.default_rng(0)
     steps(detector, random, 60, {2: 1.0})
     for _ in range(60):
@@ -90,12 +93,12 @@ def test_who_trains_apart_and_says_nothing_stays_a_straggler():
 @pytest.mark.parametrize(
     "wrong", [{"window": 0}, {"stride": 0}, {"sigmas": -1.0}, {"floor": 0.0}, {"floor": 1.5}, {"clear_after": 0}]
 )
-def test_settings_that_make_no_sense_are_refused(wrong):
+def test_detection_with_invalid_settings_is_refused(wrong):
     with pytest.raises(ValueError, match=next(iter(wrong))):
         Detection(**wrong)
 
 
-def test_policies():
+def test_policies_exclude_stragglers_or_switch_to_asynchronous():
     assert elastic({5, 2}, 8) == PolicyDirective(excluded=(2, 5))
     assert len(elastic(range(8), 8).excluded) == 3  # more than half stay
     assert elastic({0}, 2) == greedy(set(), 2) == PolicyDirective()
@@ -115,7 +118,7 @@ def feed(watch, count, slow=(), since=None):
     ("policy", "during"),
     [("elastic", PolicyDirective(excluded=(1, 4))), ("greedy", PolicyDirective(asynchronous=True))],
 )
-def test_a_watch_goes_on_from_its_state_as_if_nothing_had_happened(policy, during):
+def test_online_policy_restored_continues_as_if_uninterrupted(policy, during):
     watch = OnlinePolicy(WORKERS, OnlinePolicySettings(policy))
     told = feed(watch, 33, slow=(1, 4))
     assert watch.directive == during
@@ -130,7 +133,7 @@ def test_a_watch_goes_on_from_its_state_as_if_nothing_had_happened(policy, durin
     assert watch.state() == other.state()
 
 
-def test_what_is_told_twice_counts_once_and_a_new_process_begins_anew():
+def test_online_policy_counts_repeated_reports_once():
     once, twice = (OnlinePolicy(2, OnlinePolicySettings(detection=Detection(window=4, stride=2))) for _ in range(2))
     for since in range(8):
         for rank in (0, 1):

@@ -1,4 +1,7 @@
-"""An event simulation that drives a real Coordinator in virtual time: devices of given speeds, a slow network."""
+"""An event simulation that drives a real Coordinator in virtual time.
+
+It has devices of given speeds and a slow network.
+"""
 
 import heapq
 from collections.abc import Callable

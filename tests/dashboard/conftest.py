@@ -21,7 +21,10 @@ DESKTOP, PHONE = {"width": 1280, "height": 900}, {"width": 360, "height": 740}
 
 @pytest.fixture(scope="module")
 def browser():
-    """Chromium. Not for the whole session: Playwright's event loop would keep Django from working in this thread."""
+    """Start Chromium, once per module.
+
+    During a whole session, Playwright's event loop would keep Django from working in this thread.
+    """
     try:
         from playwright.sync_api import sync_playwright
     except ImportError:

@@ -1,4 +1,4 @@
-"""The dashboard in a real Chromium: while a real training runs, with a token, and with the keyboard."""
+"""The dashboard in a real Chromium."""
 
 import re
 import socket
@@ -17,7 +17,10 @@ def count(page, selector: str) -> int:
 
 
 def until(page, condition: str, limit: float = 60) -> None:
-    """Wait for an expression to be true (Playwright's own way would need eval, which the page forbids)."""
+    """Wait for an expression to be true.
+
+    Playwright's own way would need eval, which the page forbids.
+    """
     end = time.monotonic() + limit
     while not page.evaluate(condition):
         assert time.monotonic() < end, condition
@@ -31,7 +34,7 @@ def open_tables(page) -> None:
             summary.click()
 
 
-def test_a_real_training_is_seen_live(page, photograph, launch, tmp_path):
+def test_dashboard_shows_a_running_training_live(page, photograph, launch, tmp_path):
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -86,7 +89,7 @@ def test_a_real_training_is_seen_live(page, photograph, launch, tmp_path):
     assert count(page, "#workers tbody tr") == 3  # what was known stays
 
 
-def test_the_token_is_asked_for_and_kept_out_of_the_address(page, photograph, start_process):
+def test_dashboard_asks_for_the_token_and_keeps_it_out_of_the_address(page, photograph, start_process):
     server = start_process(ESYNC_TOKEN="a-secret-token")
     page.goto(server.url + "/dashboard/")
     page.wait_for_selector("#login:not([hidden])")
@@ -113,7 +116,48 @@ def test_the_token_is_asked_for_and_kept_out_of_the_address(page, photograph, st
     assert [text for text in page.complaints if "401" not in text] == []
 
 
-def test_several_jobs_by_keyboard_and_a_comparison_of_those_that_ended(page, photograph, start_process):
+def test_dashboard_shows_another_metric_by_its_name(page, photograph, start_process):
+    server = start_process()
+    jobs = {name: begin(server.url, name, speeds=[0.1, 0.4]) for name in ("language", "images", "photographs")}
+    for number in range(1, 7):
+        for name, job in jobs.items():
+            told = report(0, number, accuracy=0.1 * number, accuracy_round=number)
+            if name == "language":
+                told |= {"accuracy": 120.0 - 11.125 * number, "metric": "perplexity", "goal": "min"}
+            assert post(f"{job}/report", told)[0] == 200
+        time.sleep(0.2)
+    assert post(f"{jobs['images']}/end", {"reason": "done"})[0] == 200
+    page.goto(server.url + "/dashboard/")
+    page.get_by_role("link", name="language").click()
+    until(page, "document.querySelector('#accuracy-title').textContent === 'Perplexity'")
+    page.wait_for_selector("#accuracy canvas")
+    tile = "#tiles > div:last-child"
+    assert page.locator(f"{tile} dt").inner_text().lower() == "perplexity"
+    assert page.locator(f"{tile} dd").first.inner_text().strip() == "53.25"
+    label = page.locator("#accuracy [role=img]").get_attribute("aria-label")
+    assert re.fullmatch(r"Perplexity: 53\.25 after 0:0\d", label)
+    photograph("metric")
+    page.get_by_role("link", name="photographs").click()
+    until(page, "document.querySelector('#accuracy-title').textContent === 'Test accuracy'")
+    assert page.locator(f"{tile} dd").first.inner_text().strip() == "60.0 %"
+
+    # Ended ones: a chart has one metric.
+    assert post(f"{jobs['language']}/end", {"reason": "done"})[0] == 200
+    page.wait_for_selector("#runs tbody tr:nth-child(2)")
+    best = page.locator("#runs tbody td:last-child").all_inner_texts()
+    assert sorted(best) == ["accuracy 60.0 %", "perplexity 53.25"]
+    boxes = {row.locator("b").inner_text(): row.locator("input") for row in page.locator("#runs tbody tr").all()}
+    assert boxes["images"].is_checked()
+    assert boxes["language"].is_disabled()
+    boxes["images"].uncheck()
+    boxes["language"].check()
+    until(page, "document.querySelector('#comparison [role=img]').getAttribute('aria-label').startsWith('Perplexity')")
+    assert boxes["images"].is_disabled()
+    assert "another metric, accuracy" in boxes["images"].get_attribute("title")
+    assert page.complaints == []
+
+
+def test_dashboard_switches_jobs_by_keyboard_and_compares_ended_ones(page, photograph, start_process):
     server = start_process()
     jobs = {name: begin(server.url, name, speeds=[0.1, 0.4]) for name in ("first", "second", "third")}
     for number in range(1, 7):
@@ -163,7 +207,7 @@ def test_several_jobs_by_keyboard_and_a_comparison_of_those_that_ended(page, pho
     assert page.complaints == []
 
 
-def test_what_stands_behind_the_hash_of_the_address(page, start_process):
+def test_dashboard_opens_the_job_named_in_the_address_hash(page, start_process):
     server = start_process()
     for name in ("first", "main", "second"):
         begin(server.url, name, speeds=[0.1, 0.4])

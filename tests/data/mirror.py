@@ -10,7 +10,9 @@ from tiny_dataset import CONTENTS, idx_bytes
 
 
 class Mirror(ThreadingHTTPServer):
-    """Serves the tiny data set; each request takes the next behaviour planned for its file, "whole" if none is.
+    """Serves the tiny data set.
+
+    Each request takes the next behaviour planned for its file, "whole" if none is.
 
     A behaviour is a number (answers with that HTTP status) or one of whole, truncated, closed
     (truncated, and no length was announced), corrupt, wrong (right format, other content), huge,

@@ -20,7 +20,7 @@ def numbers(batches, count):
 
 
 @given(SHARES, SIZES, st.integers(0, 99))
-def test_each_epoch_holds_each_sample_once_also_across_batches(share, batch_size, seed):
+def test_batches_visit_each_sample_once_per_epoch(share, batch_size, seed):
     batches = Batches(IMAGES, NUMBERS, share, batch_size, seed)
     stream = np.concatenate(numbers(batches, 2 + 3 * len(share) // batch_size))
     assert len(stream) >= 3 * len(share)
@@ -30,7 +30,7 @@ def test_each_epoch_holds_each_sample_once_also_across_batches(share, batch_size
 
 
 @given(SHARES, SIZES, st.integers(0, 10), st.integers(1, 5))
-def test_a_restored_stream_goes_on_as_the_first_one_would_have(share, batch_size, before, after):
+def test_batches_restored_continue_the_same_stream(share, batch_size, before, after):
     batches = Batches(IMAGES, NUMBERS, share, batch_size, seed=3)
     numbers(batches, before)
     state = json.loads(json.dumps(batches.state()))
@@ -41,7 +41,7 @@ def test_a_restored_stream_goes_on_as_the_first_one_would_have(share, batch_size
     assert numbers(resumed, after) == expected
 
 
-def test_images_are_floats_from_0_to_1_with_a_channel_and_labels_are_floats():
+def test_batches_images_are_float32_in_0_to_1_with_channel_and_float_labels():
     images, labels = next(Batches(IMAGES, NUMBERS, np.arange(100), batch_size=64, seed=0))
     assert images.shape == (64, 1, 4, 5)
     assert images.dtype == labels.dtype == np.float32
@@ -50,12 +50,12 @@ def test_images_are_floats_from_0_to_1_with_a_channel_and_labels_are_floats():
         np.testing.assert_array_equal(image[0], IMAGES[number].astype(np.float32) / np.float32(255))
 
 
-def test_black_is_0_and_white_is_1():
+def test_batches_map_black_to_0_and_white_to_1():
     images, _ = next(Batches(np.array([[[0, 255]]], np.uint8), np.array([7]), np.array([0]), batch_size=1, seed=0))
     assert images.tolist() == [[[[0.0, 1.0]]]]
 
 
-def test_the_order_depends_on_seed_and_epoch_alone():
+def test_batches_order_depends_on_seed_and_epoch_only():
     share = np.arange(100)
     epochs = numbers(Batches(IMAGES, NUMBERS, share, 100, seed=0), 3)
     assert epochs == numbers(Batches(IMAGES, NUMBERS, share, 100, seed=0), 3)
@@ -65,7 +65,7 @@ def test_the_order_depends_on_seed_and_epoch_alone():
     assert len({tuple(order) for order in orders}) == len(orders)
 
 
-def test_a_batch_is_a_copy():
+def test_batches_are_copies_of_the_data():
     images, labels = next(Batches(IMAGES, NUMBERS, np.arange(10), 10, seed=0))
     before = IMAGES.copy()
     images[:], labels[:] = 0, 0
@@ -73,7 +73,7 @@ def test_a_batch_is_a_copy():
     np.testing.assert_array_equal(NUMBERS, np.arange(100))
 
 
-def test_what_cannot_be_batched_is_refused():
+def test_batches_without_samples_or_with_batch_size_0_are_refused():
     with pytest.raises(ValueError, match="without samples"):
         Batches(IMAGES, NUMBERS, np.array([], int), 10, seed=0)
     with pytest.raises(ValueError, match="batch size 0"):
@@ -81,7 +81,7 @@ def test_what_cannot_be_batched_is_refused():
 
 
 @pytest.mark.parametrize("state", [(0, 11), (0, -1), (-1, 0)])
-def test_a_position_of_another_share_is_refused(state):
+def test_batches_restore_from_another_share_is_refused(state):
     batches = Batches(IMAGES, NUMBERS, np.arange(10), 4, seed=0)
     with pytest.raises(ValueError, match="another partition"):
         batches.restore({"epoch": state[0], "position": state[1]})

@@ -1,4 +1,4 @@
-"""CIFAR's binary files, from a data set of a few images in the same format."""
+"""CIFAR's binary files: fetching and loading, with a data set of a few images."""
 
 import dataclasses
 import hashlib
@@ -54,7 +54,7 @@ def get(data_dir, mirror, entry=ENTRY):
     return fetch(entry, data_dir, mirrors=[mirror], timeout=1, pause=0.01)
 
 
-def test_an_archive_gives_a_set_that_loads(tmp_path, mirror, monkeypatch):
+def test_fetch_cifar_archive_gives_a_data_set_that_loads(tmp_path, mirror, monkeypatch):
     folder = get(tmp_path / "data", mirror)
     assert {path.name for path in folder.iterdir()} == set(CONTENTS)
     assert faults(ENTRY, tmp_path / "data") == {}
@@ -66,7 +66,7 @@ def test_an_archive_gives_a_set_that_loads(tmp_path, mirror, monkeypatch):
     assert data.train_images[20].tobytes() == CONTENTS["two.bin"][2 : 2 + PIXELS]
 
 
-def test_only_what_is_broken_is_replaced(tmp_path, mirror):
+def test_fetch_cifar_replaces_only_broken_files(tmp_path, mirror):
     folder = get(tmp_path / "data", mirror)
     (folder / "two.bin").write_bytes(CONTENTS["two.bin"][:-1] + bytes([CONTENTS["two.bin"][-1] ^ 1]))
     before = (folder / "one.bin").stat().st_mtime_ns
@@ -76,12 +76,12 @@ def test_only_what_is_broken_is_replaced(tmp_path, mirror):
     assert (folder / "one.bin").stat().st_mtime_ns == before
 
 
-def test_an_archive_that_lacks_a_file_or_is_none(tmp_path, mirror):
+def test_fetch_cifar_archive_without_expected_file_is_refused(tmp_path, mirror):
     more = dataclasses.replace(ENTRY, test=(dataclasses.replace(ENTRY.test[0], name="other.bin"),))
     with pytest.raises(DataError, match=r"holds no other\.bin"):
         get(tmp_path / "data", mirror, more)
     (tmp_path / "tiny.tar.gz").write_bytes(b"nonsense")
-    with pytest.raises(DataError, match="no whole archive"):
+    with pytest.raises(DataError, match="not a complete archive"):
         get(tmp_path / "again", mirror)
     assert not (tmp_path / "again" / "cifar-tiny").exists()
 
@@ -90,7 +90,7 @@ def test_an_archive_that_lacks_a_file_or_is_none(tmp_path, mirror):
     ("content", "wrong"),
     [(b"", "0 bytes; expected whole records"), (b"x" * 100, "100 bytes"), (b"\xff" * (PIXELS + 2), "label 255")],
 )
-def test_files_that_do_not_fit_are_refused(tmp_path, mirror, monkeypatch, content, wrong):
+def test_load_cifar_with_malformed_file_is_refused(tmp_path, mirror, monkeypatch, content, wrong):
     (get(tmp_path / "data", mirror) / "two.bin").write_bytes(content)
     monkeypatch.setattr(datasets, "find_entry", lambda name: ENTRY)
     with pytest.raises(DataError, match=wrong) as caught:
@@ -98,6 +98,6 @@ def test_files_that_do_not_fit_are_refused(tmp_path, mirror, monkeypatch, conten
     assert "-d cifar-tiny" in str(caught.value)
 
 
-def test_the_real_sets():
+def test_cifar_registry_entries_have_the_published_sizes():
     assert (CIFAR_10.training_samples, CIFAR_100.training_samples) == (50_000, 50_000)
     assert (CIFAR_10.test[0].size, CIFAR_100.test[0].size) == (10_000 * 3073, 10_000 * 3074)

@@ -11,7 +11,7 @@ from esync.data.fetch import faults
 from esync.data.registry import FASHION_MNIST
 
 
-def test_load_gives_all_four_arrays(tmp_path):
+def test_load_fashion_mnist_returns_four_arrays(tmp_path):
     tiny_dataset.write(tmp_path)
     data = load("fashion-mnist", tmp_path)
     assert (data.name, data.classes) == ("fashion-mnist", 10)
@@ -31,7 +31,7 @@ def test_load_gives_all_four_arrays(tmp_path):
         ("train-images-idx3-ubyte.gz", np.zeros((40, 28, 27)), r"images of (28, 27) pixels; expected (28, 28)"),
     ],
 )
-def test_files_that_do_not_fit_are_refused(tmp_path, name, array, wrong):
+def test_load_with_inconsistent_files_names_the_file(tmp_path, name, array, wrong):
     tiny_dataset.write(tmp_path, {**CONTENTS, name: idx_bytes(array)})
     with pytest.raises(DataError) as caught:
         load("fashion-mnist", tmp_path)
@@ -40,25 +40,25 @@ def test_files_that_do_not_fit_are_refused(tmp_path, name, array, wrong):
     assert f"fetch --to {tmp_path}" in str(caught.value)
 
 
-def test_a_set_without_samples_is_refused(tmp_path):
+def test_load_with_empty_test_set_is_refused(tmp_path):
     none = {"t10k-images-idx3-ubyte.gz": np.empty((0, 28, 28)), "t10k-labels-idx1-ubyte.gz": np.empty(0)}
     tiny_dataset.write(tmp_path, CONTENTS | {name: idx_bytes(array) for name, array in none.items()})
     with pytest.raises(DataError, match="no samples"):
         load("fashion-mnist", tmp_path)
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_load_with_missing_file_names_it(tmp_path):
     (tiny_dataset.write(tmp_path) / "t10k-labels-idx1-ubyte.gz").unlink()
     with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte\.gz: no such file"):
         load("fashion-mnist", tmp_path)
 
 
-def test_an_unknown_data_set_lists_the_known_ones(tmp_path):
+def test_load_with_unknown_data_set_lists_the_known_ones(tmp_path):
     with pytest.raises(DataError, match="imagenet: unknown data set; expected one of fashion-mnist"):
         load("imagenet", tmp_path)
 
 
-def test_the_first_directory_that_holds_the_set_is_used(tmp_path, monkeypatch):
+def test_find_data_dir_without_argument_takes_first_directory_with_the_set(tmp_path, monkeypatch):
     first, second = tmp_path / "first", tmp_path / "second"
     monkeypatch.setattr(config, "DATA_DIRS", (str(first), str(second)))
     with pytest.raises(DataError) as caught:
@@ -73,14 +73,14 @@ def test_the_first_directory_that_holds_the_set_is_used(tmp_path, monkeypatch):
     assert find_data_dir(second, "fashion-mnist") == second
 
 
-def test_a_given_directory_is_the_only_one_looked_at(tmp_path, monkeypatch):
+def test_find_data_dir_with_argument_looks_only_there(tmp_path, monkeypatch):
     tiny_dataset.write(tmp_path / "there")
     monkeypatch.setattr(config, "DATA_DIRS", (str(tmp_path / "there"),))
     with pytest.raises(DataError, match="elsewhere"):
         find_data_dir(str(tmp_path / "elsewhere"), "fashion-mnist")
 
 
-def test_the_registry_describes_the_real_fashion_mnist():
+def test_fashion_mnist_files_match_the_registry():
     candidates = [Path(__file__).parents[2] / config.DATA_DIRS[0], *map(Path, config.DATA_DIRS)]
     data_dir = next((place for place in candidates if (place / "fashion-mnist").is_dir()), None)
     if data_dir is None:

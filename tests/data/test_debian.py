@@ -1,4 +1,7 @@
-"""Fetching from a Debian package: the machine's own apt-get and dpkg-deb, on a repository of one tiny package."""
+"""Fetching from a Debian package, by real apt-get and dpkg-deb.
+
+The repository has one tiny package.
+"""
 
 import dataclasses
 import hashlib
@@ -39,7 +42,7 @@ def publish(repository, contents):
 
 @pytest.fixture
 def repository(tmp_path, monkeypatch):
-    """An empty folder that is the only source of packages that apt knows, with no package lists yet."""
+    """Make an empty folder the only source of packages that apt knows, without package lists."""
     folder, state = tmp_path / "repository", tmp_path / "apt"
     for path in (folder, state / "lists" / "partial", state / "cache" / "archives" / "partial"):
         path.mkdir(parents=True)
@@ -57,7 +60,7 @@ def repository(tmp_path, monkeypatch):
     assert list(rooms.iterdir()) == []  # whatever happened, the temporary files are gone
 
 
-def test_the_package_is_found_without_package_lists_and_changes_none(repository, tmp_path, capsys):
+def test_fetch_from_debian_package_leaves_the_machines_package_lists_unchanged(repository, tmp_path, capsys):
     publish(repository, tiny_dataset.CONTENTS)
     fetch(ENTRY, tmp_path / "data")
     assert faults(ENTRY, tmp_path / "data") == {}
@@ -66,7 +69,7 @@ def test_the_package_is_found_without_package_lists_and_changes_none(repository,
     assert [path.name for path in (tmp_path / "apt" / "lists").iterdir()] == ["partial"]
 
 
-def test_the_machines_package_lists_are_used_where_they_know_it(repository, tmp_path):
+def test_fetch_from_debian_package_uses_the_machines_package_lists(repository, tmp_path):
     publish(repository, tiny_dataset.CONTENTS)
     subprocess.run(["apt-get", "-qq", "-oAPT::Sandbox::User=root", "update"], check=True, capture_output=True)
     (repository / "Packages").unlink()  # so a list of our own would not find it
@@ -74,7 +77,7 @@ def test_the_machines_package_lists_are_used_where_they_know_it(repository, tmp_
     assert faults(ENTRY, tmp_path / "data") == {}
 
 
-def test_without_such_a_package_it_is_downloaded_and_said_why(repository, tmp_path, capsys):
+def test_fetch_without_debian_package_downloads_and_says_why(repository, tmp_path, capsys):
     (repository / "Packages").touch()
     with Mirror() as mirror:
         fetch(dataclasses.replace(ENTRY, mirrors=(mirror.url,)), tmp_path / "data")
@@ -83,7 +86,7 @@ def test_without_such_a_package_it_is_downloaded_and_said_why(repository, tmp_pa
 
 
 @pytest.mark.parametrize("files", [1, 4])
-def test_a_package_with_other_content_is_completed_by_download(repository, tmp_path, files, capsys):
+def test_fetch_with_debian_package_of_other_content_downloads_the_rest(repository, tmp_path, files, capsys):
     names = list(tiny_dataset.CONTENTS)[:files]
     publish(repository, {name: tiny_dataset.CONTENTS[name][:-1] + b"?" for name in names})
     with Mirror() as mirror:
@@ -92,13 +95,13 @@ def test_a_package_with_other_content_is_completed_by_download(repository, tmp_p
     assert f"({PACKAGE}: {names[0]}: content with SHA-256" in capsys.readouterr().out
 
 
-def test_apt_alone_fails_where_the_package_does(repository, tmp_path):
+def test_fetch_with_source_apt_fails_where_the_package_is_incomplete(repository, tmp_path):
     publish(repository, {name: tiny_dataset.CONTENTS[name] for name in list(tiny_dataset.CONTENTS)[:3]})
     with pytest.raises(DataError, match=f"{PACKAGE}: holds no t10k-labels-idx1-ubyte.gz"):
         fetch(ENTRY, tmp_path / "data", source="apt")
 
 
-def test_a_machine_without_apt_says_so(repository, tmp_path, monkeypatch):
+def test_fetch_with_source_apt_on_machine_without_apt_says_so(repository, tmp_path, monkeypatch):
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(DataError, match="apt-get: not on this machine"):
         fetch(ENTRY, tmp_path / "data", source="apt")

@@ -45,13 +45,13 @@ def assert_whole(data_dir):
     assert len(load(ENTRY.name, data_dir).train_labels) == 40
 
 
-def test_a_download_gives_a_set_that_loads(tmp_path, mirror, capsys):
+def test_fetch_by_download_gives_a_data_set_that_loads(tmp_path, mirror, capsys):
     assert get(tmp_path / "new" / "data", mirror) == tmp_path / "new" / "data" / "fashion-mnist"
     assert_whole(tmp_path / "new" / "data")
     assert "complete in" in capsys.readouterr().out
 
 
-def test_a_set_that_is_there_is_left_alone(tmp_path, mirror, capsys):
+def test_fetch_with_complete_data_set_downloads_nothing(tmp_path, mirror, capsys):
     folder = tiny_dataset.write(tmp_path)
     before = {path.name: path.stat().st_mtime_ns for path in folder.iterdir()}
     get(tmp_path, mirror)
@@ -60,7 +60,7 @@ def test_a_set_that_is_there_is_left_alone(tmp_path, mirror, capsys):
     assert {path.name: path.stat().st_mtime_ns for path in folder.iterdir()} == before
 
 
-def test_only_what_is_missing_or_broken_is_fetched(tmp_path, mirror, capsys):
+def test_fetch_downloads_only_missing_or_broken_files(tmp_path, mirror, capsys):
     folder = tiny_dataset.write(tmp_path)
     (folder / LABELS).unlink()
     (folder / IMAGES).write_bytes((folder / IMAGES).read_bytes()[:1000])
@@ -71,7 +71,7 @@ def test_only_what_is_missing_or_broken_is_fetched(tmp_path, mirror, capsys):
 
 
 @pytest.mark.parametrize("behaviour", TROUBLE)
-def test_a_passing_trouble_is_overcome_by_trying_again(tmp_path, mirror, behaviour, capsys):
+def test_fetch_with_transient_error_retries(tmp_path, mirror, behaviour, capsys):
     mirror.plans[IMAGES] = [behaviour]
     get(tmp_path, mirror)
     assert_whole(tmp_path)
@@ -80,7 +80,7 @@ def test_a_passing_trouble_is_overcome_by_trying_again(tmp_path, mirror, behavio
 
 
 @pytest.mark.parametrize("behaviour", TROUBLE)
-def test_a_lasting_trouble_is_named_and_leaves_nothing(tmp_path, mirror, behaviour):
+def test_fetch_with_persistent_error_names_it_and_leaves_no_partial_file(tmp_path, mirror, behaviour):
     mirror.plans[IMAGES] = [behaviour] * config.FETCH_ATTEMPTS
     with pytest.raises(DataError) as caught:
         get(tmp_path, mirror)
@@ -94,7 +94,7 @@ def test_a_lasting_trouble_is_named_and_leaves_nothing(tmp_path, mirror, behavio
     assert_whole(tmp_path)
 
 
-def test_what_was_whole_before_a_failure_is_kept(tmp_path, mirror):
+def test_fetch_after_a_failure_keeps_the_complete_files(tmp_path, mirror):
     mirror.plans[LABELS] = [404] * config.FETCH_ATTEMPTS
     with pytest.raises(DataError):
         get(tmp_path, mirror)
@@ -104,7 +104,7 @@ def test_what_was_whole_before_a_failure_is_kept(tmp_path, mirror):
     assert mirror.requests.count(IMAGES) == 1
 
 
-def test_another_mirror_steps_in(tmp_path, mirror):
+def test_fetch_with_broken_mirror_falls_back_to_the_next(tmp_path, mirror):
     with Mirror() as other:
         other.plans[IMAGES] = ["wrong"]
         get(tmp_path, other, mirror)
@@ -113,7 +113,7 @@ def test_another_mirror_steps_in(tmp_path, mirror):
         assert len(other.requests) == 4
 
 
-def test_the_registrys_mirrors_are_used_where_none_is_given(tmp_path, mirror):
+def test_fetch_without_given_mirror_uses_those_of_the_registry(tmp_path, mirror):
     get(tmp_path, entry=dataclasses.replace(ENTRY, mirrors=(mirror.url + "/",)), source="download")
     assert_whole(tmp_path)
 
@@ -127,7 +127,7 @@ def start_fetch(data_dir, mirror):
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
-def test_a_killed_fetch_leaves_nothing_that_looks_whole(tmp_path, mirror, number):
+def test_fetch_that_is_killed_leaves_no_file_that_looks_complete(tmp_path, mirror, number):
     mirror.plans[LABELS] = ["stall"]
     folder = tmp_path / ENTRY.name
     process = start_fetch(tmp_path, mirror)
@@ -154,7 +154,7 @@ def test_a_killed_fetch_leaves_nothing_that_looks_whole(tmp_path, mirror, number
     assert mirror.requests.count(IMAGES) == 1
 
 
-def test_two_fetches_at_once_share_the_work(tmp_path, mirror):
+def test_fetch_run_twice_at_once_downloads_each_file_once(tmp_path, mirror):
     mirror.plans[LABELS] = ["stall"]
     first = start_fetch(tmp_path, mirror)
     assert mirror.stalled.wait(120)
@@ -173,7 +173,10 @@ def test_two_fetches_at_once_share_the_work(tmp_path, mirror):
 
 @pytest.fixture
 def run(mirror, monkeypatch, tmp_path, capsys):
-    """Run the command line in an empty folder with data directories in it; gives the exit code and all output."""
+    """Run the command line in an empty folder with data directories.
+
+    Returns the exit code and all output.
+    """
     handler = signal.getsignal(signal.SIGTERM)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(config, "DATA_DIRS", ("data", "system"))
@@ -190,12 +193,12 @@ def run(mirror, monkeypatch, tmp_path, capsys):
     signal.signal(signal.SIGTERM, handler)
 
 
-def test_the_default_destination_is_the_first_data_directory(run):
+def test_fetch_command_without_to_writes_to_the_first_data_directory(run):
     assert run("fetch")[0] == 0
     assert_whole(Path("data"))
 
 
-def test_a_set_in_another_data_directory_is_enough(run, mirror):
+def test_fetch_command_with_data_set_in_another_directory_downloads_nothing(run, mirror):
     tiny_dataset.write(Path("system"))
     code, output = run("fetch")
     assert code == 0
@@ -203,13 +206,13 @@ def test_a_set_in_another_data_directory_is_enough(run, mirror):
     assert mirror.requests == []
 
 
-def test_a_broken_set_elsewhere_is_not(run):
+def test_fetch_command_with_broken_data_set_elsewhere_downloads(run):
     (tiny_dataset.write(Path("system")) / LABELS).unlink()
     assert run("fetch")[0] == 0
     assert_whole(Path("data"))
 
 
-def test_a_failure_exits_with_1_and_one_sentence(run, mirror, monkeypatch):
+def test_fetch_command_that_fails_exits_with_1_and_one_sentence(run, mirror, monkeypatch):
     monkeypatch.setattr(config, "FETCH_ATTEMPTS", 1)
     mirror.plans[IMAGES] = [404]
     code, output = run("fetch", "--to", "data")
@@ -217,7 +220,7 @@ def test_a_failure_exits_with_1_and_one_sentence(run, mirror, monkeypatch):
     assert "error: data/fashion-mnist/train-images-idx3-ubyte.gz: could not be downloaded" in output
 
 
-def test_a_place_that_cannot_be_written_to_exits_with_1(run):
+def test_fetch_command_with_unwritable_directory_exits_with_1(run):
     Path("file").write_text("in the way")
     code, output = run("fetch", "--to", "file")
     assert code == 1
@@ -238,7 +241,7 @@ def test_a_place_that_cannot_be_written_to_exits_with_1(run):
         (["fetch", "--source", "apt", "--mirror", "http://127.0.0.1/"], "makes no sense"),
     ],
 )
-def test_bad_usage_exits_with_2(run, arguments, message):
+def test_data_command_with_bad_usage_exits_with_2(run, arguments, message):
     code, output = run(*arguments)
     assert code == 2
     assert message in output

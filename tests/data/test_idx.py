@@ -18,7 +18,7 @@ def path(tmp_path):
     return folder / "images.gz"
 
 
-def test_reads_what_was_written(path):
+def test_read_idx_returns_what_was_written(path):
     path.write_bytes(gzip.compress(GOOD))
     array = read_idx(path, ndim=3)
     assert array.dtype == np.uint8
@@ -26,7 +26,7 @@ def test_reads_what_was_written(path):
     assert not array.flags.writeable
 
 
-def test_reads_an_array_without_elements(path):
+def test_read_idx_of_array_without_elements_keeps_its_shape(path):
     path.write_bytes(gzip.compress(idx_bytes(np.empty((0, 3, 4)))))
     assert read_idx(path, ndim=3).shape == (0, 3, 4)
 
@@ -50,7 +50,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("content", "wrong"), BROKEN.values(), ids=BROKEN.keys())
-def test_a_broken_file_is_named_with_what_is_wrong_and_what_to_do(path, content, wrong):
+def test_read_idx_with_broken_file_names_the_file_and_the_remedy(path, content, wrong):
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(DataError) as caught:
@@ -62,13 +62,13 @@ def test_a_broken_file_is_named_with_what_is_wrong_and_what_to_do(path, content,
     assert f"python -m esync.data fetch --to '{path.parent.parent}'" in message
 
 
-def test_a_folder_in_the_place_of_the_file(path):
+def test_read_idx_with_directory_in_place_of_the_file_is_refused(path):
     path.mkdir()
     with pytest.raises(DataError, match="unreadable"):
         read_idx(path, ndim=3)
 
 
-def test_a_limit_bounds_what_is_decompressed(path):
+def test_decompress_with_limit_stops_after_it(path):
     path.write_bytes(gzip.compress(bytes(10_000)))
     assert len(decompress(path, limit=100)) == 101
     assert len(decompress(path, limit=10_000)) == 10_000

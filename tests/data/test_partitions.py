@@ -4,14 +4,14 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from esync.data import partition
-from esync.data.partitions import by_class, contiguous, dirichlet, redistribute, uniform
+from esync.data.partitions import PartitionError, by_class, contiguous, dirichlet, redistribute, uniform
 
 LABELS = st.lists(st.integers(0, 9), min_size=1, max_size=300).map(np.array)
 SPECS = st.sampled_from(["uniform", "contiguous", "class"]) | st.floats(1e-12, 1e6).map("dirichlet:{!r}".format)
 
 
 @given(SPECS, LABELS, st.integers(1, 12), st.integers(0, 2**32))
-def test_every_sample_is_in_exactly_one_share_or_dropped(spec, labels, parts, seed):
+def test_partition_puts_every_sample_in_one_share_or_drops_it(spec, labels, parts, seed):
     assume(parts <= len(labels))
     result = partition(spec, labels, parts, seed)
     everything = np.concatenate([*result.shares, result.dropped])
@@ -23,8 +23,38 @@ def test_every_sample_is_in_exactly_one_share_or_dropped(spec, labels, parts, se
     assert [share.tolist() for share in again.shares] == [share.tolist() for share in result.shares]
 
 
+@given(
+    st.sampled_from(["uniform", "contiguous", "class"]), LABELS, st.lists(st.floats(1e-6, 1e6), min_size=1, max_size=9)
+)
+def test_partition_with_weights_splits_in_proportion_and_drops_nothing(scheme, labels, weights):
+    assume(len(weights) <= len(labels))
+    result = partition(f"{scheme}:{','.join(map(repr, weights))}", labels, len(weights), 3)
+    assert sorted(np.concatenate(result.shares).tolist()) == list(range(len(labels)))
+    assert len(result.dropped) == 0
+    for share, weight in zip(result.shares, weights, strict=True):
+        assert len(share) >= 1
+        assert abs(len(share) - 1 - (len(labels) - len(weights)) * weight / sum(weights)) <= 1
+
+
+def test_partition_by_class_with_weights_gives_slow_workers_little_and_few_classes():
+    labels = np.repeat(np.arange(10), 100)
+    result = partition("class:117,1,117", labels, 3, 0)
+    assert [len(share) for share in result.shares] == [497, 6, 497]
+    assert [np.unique(labels[share]).tolist() for share in result.shares] == [[0, 1, 2, 3, 4], [4, 5], [5, 6, 7, 8, 9]]
+
+
+def test_partition_with_weights_whose_sum_is_no_float_splits_in_proportion():
+    shares = partition("uniform:1e308,1e308,1e308", np.zeros(30, int), 3, 0).shares
+    assert [len(share) for share in shares] == [10, 10, 10]
+
+
+def test_partition_with_weights_for_another_number_of_workers_is_refused():
+    with pytest.raises(PartitionError, match="weights for 2 workers, but there are 3"):
+        partition("class:4,1", np.zeros(10, int), 3, 0)
+
+
 @given(st.integers(1, 300), st.integers(1, 12), st.integers(0, 2**32))
-def test_uniform_drops_nothing_and_splits_evenly(samples, parts, seed):
+def test_uniform_splits_evenly_and_drops_nothing(samples, parts, seed):
     assume(parts <= samples)
     result = uniform(samples, parts, seed)
     sizes = [len(share) for share in result.shares]
@@ -93,22 +123,24 @@ def test_dirichlet_takes_samples_from_the_whole_file():
 
 @pytest.mark.parametrize(
     "spec",
-    ["", "random", "Uniform", "uniform:3", "dirichlet", "dirichlet:", "dirichlet:x", "dirichlet:0", "dirichlet:-1",
+    ["", "random", "Uniform", "uniform:", "class:1,,2", "class:1,0", "class:1,x", "contiguous:1,inf",
+     "dirichlet", "dirichlet:",
+     "dirichlet:x", "dirichlet:0", "dirichlet:-1",
      "dirichlet:nan", "dirichlet:inf", "dirichlet:1e7", "dirichlet:1:2"],
 )  # fmt: skip
-def test_text_that_is_not_understood(spec):
-    with pytest.raises(ValueError, match=r"expected uniform, contiguous, class or dirichlet:ALPHA"):
+def test_partition_with_unknown_specification_is_refused(spec):
+    with pytest.raises(ValueError, match=r"expected uniform, contiguous, class, each .* or dirichlet:ALPHA"):
         partition(spec, np.zeros(10, int), 2, 0)
 
 
 @pytest.mark.parametrize("spec", ["uniform", "contiguous", "class", "dirichlet:0.3"])
 @pytest.mark.parametrize("parts", [0, -1, 11])
-def test_more_shares_than_samples_or_none(spec, parts):
+def test_partition_with_more_shares_than_samples_or_none_is_refused(spec, parts):
     with pytest.raises(ValueError, match=f"cannot split 10 samples into {parts} shares"):
         partition(spec, np.zeros(10, int), parts, 0)
 
 
-def test_the_shares_of_the_missing_are_dealt_out():
+def test_redistribute_deals_out_shares_of_missing_workers():
     dealt = partition("uniform", np.zeros(1003, np.int64), 4, seed=5)
     again = redistribute(dealt, [0, 3], seed=5)
     assert [len(share) for share in again.shares[1:3]] == [0, 0]

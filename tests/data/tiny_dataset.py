@@ -1,4 +1,7 @@
-"""A data set of a few samples in Fashion-MNIST's format, and the command line that fetches it (run as a script)."""
+"""A data set of a few samples in Fashion-MNIST's format.
+
+Run as a script, it is the command line that fetches that data set.
+"""
 
 import gzip
 import hashlib

@@ -30,10 +30,10 @@ from .vectors import SIZES, Held, sources, values
 
 @dataclass
 class Kept:
-    """What a checkpoint keeps: rank 0's weights, how far each worker is, and what it has not sent."""
+    """The content of a checkpoint: rank 0's weights, each worker's progress, and unsent values."""
 
     weights: np.ndarray
-    progress: list[ResumeState]
+    states: list[ResumeState]
     unsent: list[dict[str, Any]]
 
 
@@ -76,17 +76,17 @@ class MemoryExchanges:
 
     def checkpoint(self) -> Kept:
         """What the workers would write down now."""
-        first, progress = self.workers[0], [ResumeState(each.exchange.sequence) for each in self.workers]
+        first, states = self.workers[0], [ResumeState(each.exchange.sequence) for each in self.workers]
 
         def fetch() -> None:
-            progress[0].books = first.result.books
-            progress[0].state = first.exchange.rule_state()
-            progress[0].weights = first.exchange.server_weights()
+            states[0].progress = first.result.progress
+            states[0].rule_state = first.exchange.rule_state()
+            states[0].weights = first.exchange.server_weights()
 
         first.spawn(fetch)
         self.cluster.run()
         unsent = [copy.deepcopy(each.exchange.unsent()) for each in self.workers]
-        return Kept(first.weights.copy(), progress, unsent)
+        return Kept(first.weights.copy(), states, unsent)
 
     def replace(self, rank: int) -> "Worker":
         """Let another process take the place of a worker."""
@@ -124,7 +124,7 @@ class Worker(Held):
             exchange, kept = self.exchange, side.kept
             exchange.join(sizes, side.limits, {})
             if kept is not None:
-                exchange.resume(kept.progress[rank])
+                exchange.resume(kept.states[rank])
             self.result = exchange.begin(sources({WEIGHTS: side.initial, STATISTICS: np.empty(0, np.float32)}), self)
             if kept is not None and kept.unsent[rank]:
                 exchange.restore_unsent(kept.unsent[rank])
@@ -158,7 +158,10 @@ class Worker(Held):
         self._wait()
 
     def die(self, update: np.ndarray, before: int, **terms: Any) -> None:
-        """Send a payload, but die before its commit to this server, where only some of the arrays arrive."""
+        """Send a payload, but die before its commit to this server.
+
+        Only some of the arrays arrive there.
+        """
 
         def look(server: int, arrays: list[np.ndarray], message: Mapping[str, Any] | None) -> None:
             if message is not None and server == before:
@@ -172,7 +175,10 @@ class Worker(Held):
         self._cluster.run()
 
     def before_sending(self, look: Callable[[int, list[np.ndarray], Mapping[str, Any] | None], object]) -> None:
-        """Have this called before everything that is sent: the server, the arrays without headers, the message."""
+        """Have this called before everything that is sent.
+
+        It gets the server, the arrays without headers, and the message.
+        """
 
         def send(server: int, places: Iterable[Place], message: Mapping[str, Any] | None = None) -> None:
             places = list(places)
@@ -195,7 +201,9 @@ class Worker(Held):
 
 
 class MemoryRun:
-    """A training over servers in memory in which workers may die; subclasses say what is sent, and check the outcome.
+    """A training over servers in memory, in which workers may die.
+
+    Subclasses say what is sent, and check the outcome.
 
     Args:
         specification: what the workers ask the servers for.
@@ -252,7 +260,10 @@ class MemoryRun:
         self.cluster.start(rank, self.train)
 
     def finish(self) -> None:
-        """Let everything happen, and check the outcome; an error names the run and the last things that happened."""
+        """Let everything happen, and check the outcome.
+
+        An error names the run and its last events.
+        """
         try:
             self.cluster.run()
             assert sorted(self.models) == list(range(WORKERS))

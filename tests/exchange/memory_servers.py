@@ -8,14 +8,14 @@ import numpy as np
 from hypothesis import strategies as st
 
 from esync.exchange.codecs.base import Downlink, Uplink
-from esync.exchange.codecs.choice import packings_of
-from esync.exchange.codecs.none import PlainDownlink, PlainUplink
+from esync.exchange.codecs.factory import codecs_of
+from esync.exchange.codecs.uncompressed import UncompressedDownlink, UncompressedUplink
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import STATISTICS, WEIGHTS, Layout
 from esync.exchange.protocol.parameter_server import ParameterServer
 from esync.exchange.protocol.payload_staging import HostMemory
 from esync.exchange.protocol.round_state import Limits, RoundState
-from esync.exchange.protocol.specification import Specification
+from esync.exchange.protocol.specification import Specification, weightings_of
 from esync.rules import Rule, replace_by_mean, sgd
 
 
@@ -46,7 +46,10 @@ class Node:
         self.stored: dict[int, np.ndarray] = {}
 
     def push(self, key: int, values: np.ndarray) -> None:
-        """As ps-lite does it: the first value of a key is kept without asking, later ones go to the updater."""
+        """Take a push as ps-lite does.
+
+        The first value of a key is stored unseen, later ones go to the updater.
+        """
         if key not in self.stored:
             self.stored[key] = values.copy()
             return
@@ -56,7 +59,7 @@ class Node:
 
 
 class MemoryServers:
-    """The servers of one run, with the model of rank 0 in place. Nonces are 1000 + rank unless given."""
+    """The servers of one run, with the model of rank 0. Nonces are 1000 + rank unless given."""
 
     def __init__(
         self,
@@ -72,11 +75,15 @@ class MemoryServers:
         limits: Limits | None = None,
         joined: bool = True,
         weighting: str = "uniform",
+        statistics_weighting: str = "as-updates",
         further: Mapping[str, tuple[Rule, np.ndarray]] | None = None,
         scalars: Mapping[str, str] | None = None,
         packed: Specification | None = None,
     ) -> None:
-        """`further` vectors: name → rule and values; further `scalars`: name → how they are combined.
+        """Make the servers.
+
+        `further` maps the names of vectors to rules and values, `scalars` those of scalars to the
+        way in which they are combined.
 
         The weights travel as they are, or else `packed` as a specification says.
         """
@@ -86,14 +93,15 @@ class MemoryServers:
         rules = {WEIGHTS: rule, STATISTICS: replace_by_mean, **{name: at for name, (at, _) in (further or {}).items()}}
         self.layout = Layout({name: len(values) for name, values in vectors.items()}, servers, bucket_elements)
         self.elements = wire.message_elements(workers, self.scalars)
+        weightings = weightings_of(vectors, weighting, statistics_weighting)
         self.nodes = []
         for shard in range(servers):
             round_state = RoundState(workers, synchronous, limits or Limits(), added=self.scalars)
-            ends: tuple[Uplink, Downlink] = PlainUplink(), PlainDownlink(private)
+            ends: tuple[Uplink, Downlink] = UncompressedUplink(), UncompressedDownlink(private)
             if packed is not None:
-                up, down = packings_of(packed, self.layout, workers)
+                up, down = codecs_of(packed, self.layout, workers)
                 ends = up.uplink(shard), down.downlink(shard)
-            server = ParameterServer(self.layout, round_state, *ends, rules, self.clock, HostMemory(), weighting)
+            server = ParameterServer(self.layout, round_state, *ends, rules, self.clock, HostMemory(), weightings)
             self.nodes.append(Node(server))
         for shard in range(servers):
             self.deliver(Push(shard, self.layout.status_key(shard), np.zeros(self.elements, np.float32)))
@@ -108,7 +116,7 @@ class MemoryServers:
     # --- what workers do --------------------------------------------------------------------------
 
     def join(self, rank: int, nonce: int | None = None) -> None:
-        """Greet every server."""
+        """Introduce a worker to every server."""
         nonce = 1000 + rank if nonce is None else nonce
         for node in self.nodes:
             node.server.join(rank, nonce)

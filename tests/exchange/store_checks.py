@@ -1,4 +1,6 @@
-"""What every store has to do, seen from one of three workers over two servers; and a small training above it.
+"""What every store has to do, as one of three workers over two servers sees it.
+
+Above that there is a small training.
 
 `check_store` needs a fresh cluster, and so does every `train`. All workers call the same.
 """
@@ -12,7 +14,7 @@ import pytest
 from esync.exchange import WEIGHTS, Payload, Specification
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
-from esync.exchange.protocol.handshake import Greeting, Resumed
+from esync.exchange.protocol.handshake import Handshake, Resumed
 from esync.exchange.protocol.layout import Bucket, Layout
 from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.status import Status
@@ -57,7 +59,7 @@ class Worker:
 
     def __init__(self, store: Store) -> None:
         self.store = store
-        self.greeting = Greeting(
+        self.handshake = Handshake(
             rank=store.rank,
             nonce=store.nonce,
             slots=store.workers,
@@ -68,7 +70,7 @@ class Worker:
             lease=store.lease,
             address=store.address,
         )
-        self.layout: Layout = self.greeting.layout()
+        self.layout: Layout = self.handshake.layout()
         self.plan = self.places()
         self.sequence = 0
         self.seen: list[Status] = []
@@ -119,7 +121,7 @@ class Worker:
 def check_store(store: Store) -> None:
     """Go through all of it, exchange by exchange."""
     worker = Worker(store)
-    store.greet(worker.greeting)
+    store.send_handshake(worker.handshake)
     assert [each.nonce for each in store.statuses()] == [store.nonce] * store.servers
     check_time(store)
     check_keys_that_all_share(worker)
@@ -166,7 +168,10 @@ def check_keys_that_all_share(worker: Worker) -> None:
 
 
 def check_a_round(worker: Worker, expected: Mapping[str, np.ndarray]) -> None:
-    """Many keys at once, the last ones first; what is fetched afterwards is what the servers have published."""
+    """Check many keys at once, the last ones first.
+
+    What is fetched afterwards must be what the servers have published.
+    """
     store = worker.store
     worker.sequence = 1
     worker.fill(values(1, store.rank), wire.PAYLOAD)
@@ -216,7 +221,10 @@ def check_waiting_beside(worker: Worker, expected: Mapping[str, np.ndarray]) -> 
 
 
 def check_own_keys(worker: Worker) -> None:
-    """Of a channel of its own a worker gets back what it has put there; once released, buffers can be had again."""
+    """Check that a worker gets back what it has put on its own channel.
+
+    Released buffers must be available again.
+    """
     store, own = worker.store, worker.store.rank + 1
     plan = worker.places(own)
     worker.fill(values(7, store.rank), wire.NOTHING, own)

@@ -1,4 +1,4 @@
-"""With a lease: a worker that is busy for longer is left out, unless it says what it does."""
+"""Workers that are busy for longer than the lease."""
 
 import contextlib
 import math
@@ -45,19 +45,19 @@ def members_in_the_end(says: bool, patience: float = math.inf) -> tuple[int, ...
     return found[0] if found else ()
 
 
-def test_who_says_nothing_for_longer_than_the_lease_is_left_out() -> None:
+def test_worker_busy_longer_than_the_lease_in_silence_is_dropped() -> None:
     assert members_in_the_end(says=False) == (0,)
 
 
-def test_who_says_that_it_is_busy_is_waited_for() -> None:
+def test_worker_that_announces_being_busy_is_waited_for() -> None:
     assert members_in_the_end(says=True) == (0, 1)
 
 
-def test_who_is_busy_for_too_long_is_left_out_all_the_same() -> None:
+def test_worker_busy_longer_than_the_patience_is_dropped() -> None:
     assert members_in_the_end(says=True, patience=LONG - 2 * LEASE) == (0,)
 
 
-def test_without_a_lease_there_is_nobody_to_tell() -> None:
+def test_busy_without_a_lease_sends_nothing() -> None:
     cluster = MemoryCluster(1, random.Random(1).randrange, bucket_elements=4)
     sent: list[str] = []
 
@@ -74,7 +74,7 @@ def test_without_a_lease_there_is_nobody_to_tell() -> None:
     assert not sent
 
 
-def test_an_error_ends_it() -> None:
+def test_busy_that_raises_stops_sending() -> None:
     cluster = MemoryCluster(1, random.Random(1).randrange, bucket_elements=4, lease=LEASE)
 
     def work(store: MemoryStore) -> None:
@@ -89,7 +89,7 @@ def test_an_error_ends_it() -> None:
     assert cluster.now < LEASE
 
 
-def test_a_program_says_so_through_its_trainer() -> None:
+def test_trainer_busy_reaches_the_exchange() -> None:
     said: list[str] = []
 
     @contextlib.contextmanager
@@ -110,8 +110,8 @@ def test_a_program_says_so_through_its_trainer() -> None:
     assert said == ["evaluating", "over"]
 
 
-def test_who_receives_a_large_model_is_heard_array_by_array() -> None:
-    """Worker 1 has a slow line: the model takes it longer than the lease, each of its arrays does not."""
+def test_worker_that_receives_a_large_model_is_heard_after_each_array() -> None:
+    """On worker 1's slow link the model takes longer than the lease, each of its arrays less."""
     cluster = MemoryCluster(2, random.Random(1).randrange, 2, bucket_elements=4, lease=LEASE)
     members: list[tuple[int, ...]] = []
 

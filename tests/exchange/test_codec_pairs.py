@@ -1,4 +1,6 @@
-"""One parameter server with every uplink and downlink codec that work together; the others are refused by name."""
+"""A parameter server with every pair of uplink and downlink codecs; pairs that do not fit are
+refused.
+"""
 
 from collections.abc import Sequence
 
@@ -7,7 +9,7 @@ import pytest
 
 from esync.exchange import STATISTICS, WEIGHTS, Flat
 from esync.exchange.codecs.base import WorkerCodec
-from esync.exchange.codecs.choice import Way, pair
+from esync.exchange.codecs.factory import Way, make_codecs
 from esync.exchange.codecs.quantization import Compression
 from esync.exchange.codecs.sparse import Differences, Sparse
 from esync.exchange.protocol import wire
@@ -32,20 +34,23 @@ SPARSE = [name for name in WAYS if name not in VECTORS]
 
 
 class Cluster:
-    """Two servers; a dict stands for the key store, which keeps the first value of a key without asking."""
+    """Two servers, with a dict in the place of the key store.
+
+    Like that, it stores the first value of a key unseen.
+    """
 
     def __init__(
         self, up: str, down: str, *, synchronous: bool = True, private: bool = False, rule: Rule = add_mean_update
     ) -> None:
         self.layout = Layout({WEIGHTS: SIZE, STATISTICS: 2}, 2, 32)
-        self.packings = pair(WAYS[up], WAYS[down], self.layout, WORKERS, TENSORS, private)
+        self.codecs = make_codecs(WAYS[up], WAYS[down], self.layout, WORKERS, TENSORS, private)
         rules: dict[str, Rule] = {WEIGHTS: rule, STATISTICS: replace_by_mean}
         self.servers = [
             ParameterServer(
                 self.layout,
                 RoundState(WORKERS, synchronous),
-                self.packings[0].uplink(server),
-                self.packings[1].downlink(server),
+                self.codecs[0].uplink(server),
+                self.codecs[1].downlink(server),
                 rules,
                 lambda: 0.0,
             )
@@ -100,7 +105,7 @@ class Worker:
         self.weights = cluster.pulled()
         if own:
             cluster.fill(rank + 1, self.weights)
-        up, down = cluster.packings
+        up, down = cluster.codecs
         self.codec = WorkerCodec(up.encoder(rank), down.decoder(rank))
         buckets = [bucket for bucket in cluster.layout.buckets if bucket.vector == WEIGHTS]
         common = {bucket.index: self.weights[bucket.start : bucket.stop].copy() for bucket in buckets}
@@ -180,7 +185,7 @@ def a_round(cluster: Cluster, sent: Sequence[np.ndarray]) -> None:
 
 @pytest.mark.parametrize("down", VECTORS)
 @pytest.mark.parametrize("up", VECTORS)
-def test_rounds_lose_nothing_and_all_workers_hold_the_same_bits(up: str, down: str) -> None:
+def test_codec_pair_in_rounds_loses_nothing_and_keeps_workers_identical(up: str, down: str) -> None:
     cluster = Cluster(up, down)
     begun, given = cluster.pulled().astype(np.float64), np.zeros(SIZE)
     for seed in range(5):
@@ -197,7 +202,7 @@ def test_rounds_lose_nothing_and_all_workers_hold_the_same_bits(up: str, down: s
 
 @pytest.mark.parametrize("private", [False, True])
 @pytest.mark.parametrize("up", VECTORS)
-def test_every_vector_is_used_at_once_where_weights_come_back_as_they_are(up: str, private: bool) -> None:
+def test_codec_pair_with_plain_downlink_applies_each_commit_at_once(up: str, private: bool) -> None:
     rule = DelayCompensatedSGDRule(0.0) if private else sgd
     cluster = Cluster(up, "none", synchronous=False, private=private, rule=rule)
     expected = cluster.pulled()
@@ -214,7 +219,7 @@ def test_every_vector_is_used_at_once_where_weights_come_back_as_they_are(up: st
 
 
 @pytest.mark.parametrize("private", [False, True])
-def test_weights_that_come_back_privately_are_those_that_a_worker_was_sent_last(private: bool) -> None:
+def test_plain_private_downlink_keeps_what_the_worker_was_sent_last(private: bool) -> None:
     cluster = Cluster("fp16", "none", synchronous=False, private=private)
     first, second, _ = cluster.workers
     first.send(updates(1, workers=1)[0], 0)
@@ -226,7 +231,7 @@ def test_weights_that_come_back_privately_are_those_that_a_worker_was_sent_last(
 
 @pytest.mark.parametrize("down", [*SPARSE, "none"])
 @pytest.mark.parametrize("up", SPARSE)
-def test_sparse_steps_are_subtracted_at_once(up: str, down: str) -> None:
+def test_sparse_uplink_applies_each_step_at_once(up: str, down: str) -> None:
     cluster = Cluster(up, down, synchronous=False)
     expected = cluster.pulled()
     for seed, worker in enumerate(cluster.workers * 3):
@@ -248,14 +253,14 @@ def test_sparse_steps_are_subtracted_at_once(up: str, down: str) -> None:
 
 
 @pytest.mark.parametrize("down", [*SPARSE, "none"])
-def test_sparse_steps_are_refused_in_rounds(down: str) -> None:
+def test_sparse_uplink_in_rounds_is_refused(down: str) -> None:
     with pytest.raises(ValueError, match="uplink codec 'sparse difference' has no use for rounds"):
         Cluster("sparse", down, synchronous=True)
 
 
 @pytest.mark.parametrize("synchronous", [False, True])
 @pytest.mark.parametrize("up", VECTORS)
-def test_sparse_answers_to_vectors_are_refused(up: str, synchronous: bool) -> None:
+def test_sparse_downlink_with_vector_uplink_is_refused(up: str, synchronous: bool) -> None:
     name = WAYS[up]
     with pytest.raises(ValueError, match=f"downlink codec 'sparse difference' .* the uplink codec '{name}'"):
         Cluster(up, "sparse", synchronous=synchronous)
@@ -263,7 +268,7 @@ def test_sparse_answers_to_vectors_are_refused(up: str, synchronous: bool) -> No
 
 @pytest.mark.parametrize("down", ["fp16", "2bit", "topk"])
 @pytest.mark.parametrize("up", [*VECTORS, "sparse"])
-def test_answers_that_all_workers_share_are_refused_without_rounds(up: str, down: str) -> None:
+def test_shared_downlink_without_rounds_is_refused(up: str, down: str) -> None:
     with pytest.raises(ValueError, match=f"downlink codec '{WAYS[down]}' needs rounds"):
         Cluster(up, down, synchronous=False)
 
@@ -271,18 +276,18 @@ def test_answers_that_all_workers_share_are_refused_without_rounds(up: str, down
 @pytest.mark.parametrize(
     ("up", "values"), [("sparse", np.zeros(SIZE, np.float32)), ("fp16", (np.arange(2), np.ones(2)))]
 )
-def test_what_a_codec_does_not_pack_is_refused_by_name(up: str, values: np.ndarray | Sparse) -> None:
+def test_codec_with_payload_of_wrong_kind_names_itself(up: str, values: np.ndarray | Sparse) -> None:
     cluster = Cluster(up, "none", synchronous=False)
-    with pytest.raises(TypeError, match=f"the codec '{cluster.packings[0].name}' packs"):
+    with pytest.raises(TypeError, match=f"the codec '{cluster.codecs[0].name}' packs"):
         cluster.workers[0].send(values, 0)
 
 
 @pytest.mark.parametrize("name", VECTORS)
-def test_sizes_are_told_without_values(name: str) -> None:
-    """Those of buckets exactly (2bit as if each bucket were of one tensor), those of top-k as upper limits."""
+def test_codec_sizes_are_known_without_values(name: str) -> None:
+    """Exact for buckets (2bit as if each bucket were one tensor), upper limits for top-k."""
     layout = Layout({WEIGHTS: 5000}, 2, 1024)
-    packing, _ = pair(WAYS[name], WAYS[name], layout, WORKERS, [5000])
-    encoder, decoder = packing.encoder(0), packing.decoder(0)
+    codec, _ = make_codecs(WAYS[name], WAYS[name], layout, WORKERS, [5000])
+    encoder, decoder = codec.encoder(0), codec.decoder(0)
     sizes = {server: sorted(encoder.sizes(server)) for server in range(2)}
     written: dict[int, list[int]] = {0: [], 1: []}
     buffers: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""The exchange without a server, over memory: several workers as threads of this process."""
+"""The exchange over collectives in memory, with the workers as threads of this process."""
 
 import threading
 import time
@@ -12,7 +12,7 @@ from esync import config
 from esync.exchange import STATISTICS, WEIGHTS, ExchangeError, JobAbortedError, Payload, Specification
 from esync.exchange.collectives.autotuner import AutoEngine
 from esync.exchange.collectives.engine import CollectiveEngine
-from esync.exchange.collectives.memory import Hub
+from esync.exchange.collectives.memory import MemoryNetwork
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
 from esync.exchange.protocol.resume_negotiation import Offer, Offers, ResumeState, RunProgress
 from esync.exchange.protocol.round_state import Limits
@@ -47,13 +47,13 @@ def noise(*seed: int, size: int = SIZES[WEIGHTS]) -> np.ndarray:
 
 def run(workers: int, body: Callable[[CollectiveExchange], Any], name: str = "ring", **specification: Any) -> list[Any]:
     """What `body` returns, or raises, on each of the workers."""
-    hub = Hub(workers)
+    network = MemoryNetwork(workers)
     results: list[Any] = [None] * workers
 
     def work(rank: int) -> None:
         terms = {"rule": "sgd", "synchronous": True, **specification}
         try:
-            transport = hub.transports[rank]
+            transport = network.transports[rank]
             engine = AutoEngine(transport, own=False) if name == "auto" else CollectiveEngine(name, transport)
             results[rank] = body(CollectiveExchange(Specification(**terms), engine, Watchdog(), 20, 20))
         except Exception as error:
@@ -74,9 +74,9 @@ def met(
     """A worker that has joined and has the common model."""
     exchange.join(SIZES, limits or Limits(), agreed, *([offers] if offers else []))
     if exchange.resume_at >= 0:
-        books = RunProgress(7, 21, 100, 5.0, 7) if exchange.rank == 0 else None
+        progress = RunProgress(7, 21, 100, 5.0, 7) if exchange.rank == 0 else None
         state = [noise(99)] if exchange.rank == 0 else []
-        exchange.resume(ResumeState(7 if exchange.rank == 0 else 0, books, state))
+        exchange.resume(ResumeState(7 if exchange.rank == 0 else 0, progress, state))
     model = Vector(noise(exchange.rank), noise(exchange.rank, 1, size=SIZES[STATISTICS]))
     exchange.begin({WEIGHTS: Vector(model.values), STATISTICS: Vector(model.statistics)}, model)
     return model
@@ -94,7 +94,7 @@ def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("workers", "name"), [(1, "ring"), (2, "butterfly"), (3, "binary-blocks"), (5, "ring")])
-def test_the_rule_runs_on_the_mean_with_the_same_bits_everywhere(workers: int, name: str) -> None:
+def test_collective_round_applies_the_rule_to_the_mean_with_same_bits_everywhere(workers: int, name: str) -> None:
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange, Limits(rounds=3))
         results = []
@@ -121,7 +121,7 @@ def test_the_rule_runs_on_the_mean_with_the_same_bits_everywhere(workers: int, n
 
 
 @pytest.mark.parametrize("overlap", [False, True])
-def test_a_round_with_different_rates_ends_on_all_ranks_alike(overlap: bool) -> None:
+def test_collective_round_with_different_rates_ends_on_all_ranks(overlap: bool) -> None:
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange)
         exchange.start(payload(exchange.rank, 1), model).wait()
@@ -141,7 +141,7 @@ def test_a_round_with_different_rates_ends_on_all_ranks_alike(overlap: bool) -> 
     assert untouched
 
 
-def test_auto_may_change_in_every_exchange_and_all_ranks_change_together() -> None:
+def test_collective_auto_changes_the_schedule_on_all_ranks_together() -> None:
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange, Limits(rounds=12))
         used = []
@@ -156,7 +156,7 @@ def test_auto_may_change_in_every_exchange_and_all_ranks_change_together() -> No
     assert len(outcomes[0][0]) == 12
 
 
-def test_workers_count_by_their_samples() -> None:
+def test_collective_round_weights_workers_by_samples() -> None:
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange)
         exchange.start(payload(exchange.rank, 1, learning_rate=1.0), model).wait()
@@ -170,7 +170,7 @@ def test_workers_count_by_their_samples() -> None:
     )
 
 
-def test_a_hidden_exchange_goes_on_by_itself_and_has_the_same_bits() -> None:
+def test_collective_overlapped_exchange_gives_the_same_bits() -> None:
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange, Limits(rounds=4))
         for number in range(1, 5):
@@ -186,13 +186,13 @@ def test_a_hidden_exchange_goes_on_by_itself_and_has_the_same_bits() -> None:
         exchange.close()
         return result.round, result.finished, model.values.tobytes(), model.statistics.tobytes()
 
-    hidden, plain = run(3, body, overlap=True), run(3, body)
-    assert hidden[0][:2] == (4, True)
-    assert hidden == plain
-    assert hidden[0] == hidden[1] == hidden[2]
+    overlapped, plain = run(3, body, overlap=True), run(3, body)
+    assert overlapped[0][:2] == (4, True)
+    assert overlapped == plain
+    assert overlapped[0] == overlapped[1] == overlapped[2]
 
 
-def test_a_failure_during_a_hidden_exchange_reaches_who_waits_for_nothing() -> None:
+def test_collective_failure_during_overlapped_exchange_reaches_all_workers() -> None:
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange)
         pending = exchange.start(payload(exchange.rank, 1), model) if exchange.rank != 1 else None
@@ -212,7 +212,7 @@ def test_a_failure_during_a_hidden_exchange_reaches_who_waits_for_nothing() -> N
     assert all(isinstance(each, JobAbortedError) and "out of luck" in str(each) for each in (outcomes[0], outcomes[2]))
 
 
-def test_who_leaves_in_the_middle_of_a_hidden_exchange_leaves_no_thread() -> None:
+def test_collective_left_during_overlapped_exchange_leaves_no_thread() -> None:
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange)
         if exchange.rank == 0:
@@ -224,7 +224,7 @@ def test_who_leaves_in_the_middle_of_a_hidden_exchange_leaves_no_thread() -> Non
     assert not [thread for thread in threading.enumerate() if thread.name == "exchange"]
 
 
-def test_stop_ends_the_run_on_all_workers_after_the_round_under_way() -> None:
+def test_collective_stop_ends_the_run_on_all_workers_after_the_round() -> None:
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange)
         rounds = 0
@@ -241,7 +241,7 @@ def test_stop_ends_the_run_on_all_workers_after_the_round_under_way() -> None:
     assert run(3, body) == [3, 3, 3]
 
 
-def test_a_failure_reaches_all_workers_with_its_reason() -> None:
+def test_collective_abort_reaches_all_workers_with_its_reason() -> None:
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange)
         exchange.start(payload(exchange.rank, 1), model).wait()
@@ -261,11 +261,11 @@ def test_a_failure_reaches_all_workers_with_its_reason() -> None:
         assert "out of luck" in str(outcome)
 
 
-def test_a_worker_that_leaves_early_and_one_that_hangs_are_named() -> None:
+def test_collective_worker_that_leaves_early_or_hangs_is_named() -> None:
     def leaving(exchange: CollectiveExchange) -> Any:
         model = met(exchange)
         if exchange.rank == 1:
-            return exchange.control.say(4, 0)  # wire.LEAVE
+            return exchange.control.broadcast(4, 0)  # wire.LEAVE
         return exchange.start(payload(exchange.rank, 1), model).wait()
 
     outcomes = run(3, leaving)
@@ -284,7 +284,7 @@ def test_a_worker_that_leaves_early_and_one_that_hangs_are_named() -> None:
     assert "the commit of worker 1" in str(outcomes[0])
 
 
-def test_workers_that_do_not_match_say_in_what() -> None:
+def test_collective_workers_with_different_settings_are_refused() -> None:
     outcomes = run(2, lambda exchange: met(exchange, network="lenet" if exchange.rank else "resnet"))
     assert all(
         isinstance(each, JobAbortedError) and "network lenet instead of resnet" in str(each) for each in outcomes
@@ -293,7 +293,7 @@ def test_workers_that_do_not_match_say_in_what() -> None:
     assert all("has no server" in str(each) for each in outcomes)
 
 
-def test_a_checkpoint_brings_books_and_momentum_back_on_all_workers() -> None:
+def test_collective_resume_restores_round_and_momentum_on_all_workers() -> None:
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange, offers=Offers(True, [Offer(7, 1, 1, (0,))] if exchange.rank == 0 else []))
         result = exchange.start(payload(exchange.rank, 1, momentum=0.5), model).wait()
@@ -309,8 +309,8 @@ def test_a_checkpoint_brings_books_and_momentum_back_on_all_workers() -> None:
         np.testing.assert_allclose(model.values, weights, rtol=1e-5, atol=1e-6)
 
 
-def test_frozen_layers_stay_as_they_are_bit_for_bit() -> None:
-    """Means of equal values by numbers of samples round; what has changed is the mean all the same."""
+def test_collective_mean_keeps_frozen_statistics_bit_for_bit() -> None:
+    """A mean of equal values weighted by samples would round them."""
     samples = (60, 61, 113)
 
     def body(exchange: CollectiveExchange) -> Any:

@@ -1,4 +1,4 @@
-"""Workers killed at random moments, in random orders of deliveries: the run ends, and holds what was committed."""
+"""Workers killed at random moments, with random orders of delivery, over servers in memory."""
 
 import random
 from functools import partial
@@ -56,7 +56,7 @@ class Run(MemoryRun):
 
 
 @pytest.mark.parametrize("kind", SPECIFICATIONS)
-def test_a_worker_killed_at_any_moment_is_replaced_and_every_commit_counts_once(kind: str) -> None:
+def test_worker_killed_at_any_moment_is_replaced_and_every_commit_counts_once(kind: str) -> None:
     for seed in range(20):
         run = Run(kind, seed)
         rank = run.chance.randrange(WORKERS)
@@ -64,14 +64,14 @@ def test_a_worker_killed_at_any_moment_is_replaced_and_every_commit_counts_once(
         run.finish()
 
 
-def test_nobody_goes_on_before_the_servers_have_been_shown_the_shared_model() -> None:
-    """Others once went on as soon as its keys were kept: a private or sparse payload then found no weights."""
+def test_workers_start_only_after_servers_hold_the_shared_model() -> None:
+    """They once began when the keys existed; a private or sparse payload then found no weights."""
     for seed in range(30):
         cluster = MemoryCluster(WORKERS, random.Random(seed).randrange, SERVERS, bucket_elements=BUCKET)
 
         def work(store: MemoryStore, cluster: MemoryCluster = cluster) -> None:
             worker = Worker(store)
-            store.greet(worker.greeting)
+            store.send_handshake(worker.handshake)
             worker.fill(values(store.rank), wire.NOTHING)
             store.init_shared(worker.plan)
             shown = {index for node in cluster.nodes for index in node.endpoint.server._bucket_states}

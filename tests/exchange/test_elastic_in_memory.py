@@ -1,4 +1,6 @@
-"""Workers killed at random moments where servers go on without them, each from a moment of its own on."""
+"""Workers killed at random moments where servers go on without them, each server from its own
+moment.
+"""
 
 from collections.abc import Sequence
 from functools import partial
@@ -20,7 +22,10 @@ LENGTH = 500
 
 
 class Run(MemoryRun):
-    """A training of a kind of `SPECIFICATIONS` in which every server drops dead workers sooner or later."""
+    """A training of a kind of `SPECIFICATIONS`, in which servers drop dead workers.
+
+    Every server does so sooner or later.
+    """
 
     def __init__(self, kind: str, seed: int) -> None:
         super().__init__(SPECIFICATIONS[kind], seed, lease=LEASE)
@@ -34,7 +39,10 @@ class Run(MemoryRun):
         return payload_of(self.kind, exchange.sequence, exchange.rank)
 
     def die(self, ranks: Sequence[int], first: int) -> None:
-        """Have these workers killed, one after the other, and plan when servers notice and others take their places."""
+        """Have these workers killed, one after the other.
+
+        This also plans when servers notice it, and when others take their places.
+        """
         for rank in ranks:
             dead = first + self.chance.randrange(20)
             self.cluster.at(dead, partial(self.kill, rank))
@@ -55,7 +63,7 @@ class Run(MemoryRun):
         self.coming -= 1
 
     def drop(self, rank: int, server: int) -> None:
-        """Have a server drop a worker, unless its replacement is there, or was there and is done."""
+        """Have a server drop a worker, unless its replacement is there, or has been and is done."""
         if self.round_states[server].nonce[rank] <= WORKERS:
             self.cluster.nodes[server].endpoint.server.drop(rank)
 
@@ -66,7 +74,7 @@ class Run(MemoryRun):
 
 @pytest.mark.parametrize("kind", [kind for kind, asked in SPECIFICATIONS.items() if asked.synchronous])
 @pytest.mark.parametrize("many", [1, WORKERS])
-def test_workers_that_die_at_any_moment_are_replaced_whenever_servers_notice(kind: str, many: int) -> None:
+def test_elastic_workers_that_die_at_any_moment_are_dropped_and_replaced(kind: str, many: int) -> None:
     for seed in range(20):
         run = Run(kind, seed)
         first = run.chance.randrange(150, LENGTH)  # nobody may be left out before all have begun
@@ -82,8 +90,8 @@ def started(workers: int) -> MemoryExchanges:
     return MemoryExchanges(Specification("sgd", True), workers, np.zeros(8, np.float32), 2, 4, lease=LEASE)
 
 
-def test_who_has_lost_its_slot_does_not_end_the_run_with_its_goodbye() -> None:
-    """One server has dropped it, the other has not, and nobody else is there."""
+def test_elastic_worker_dropped_by_one_server_does_not_end_the_run_by_leaving() -> None:
+    """One of two servers has dropped it, and no other worker is there."""
     side = started(2)
     slow = side.workers[0]
     side.drop(1)
@@ -92,45 +100,49 @@ def test_who_has_lost_its_slot_does_not_end_the_run_with_its_goodbye() -> None:
         side.round([slow], [np.ones(8)])
     slow.spawn(slow.exchange.close)
     side.cluster.run()
-    assert not any(server.round_state.deserted for server in side.servers)
+    assert not any(server.round_state.can_exit for server in side.servers)
 
 
-def test_newcomers_end_a_round_that_all_others_have_died_in() -> None:
-    """Commits that had reached one server only have ended it there, and nobody is left who could on the other one."""
+def test_elastic_replacements_end_a_round_in_which_all_others_died() -> None:
+    """Commits that reached one server only have ended the round there; nobody is left to repeat
+    them.
+    """
     side = started(2)
     for worker in side.workers:
         worker.die(np.ones(8), before=1)
     side.drop(0)
     side.drop(1)
     assert [server.round_state.round for server in side.servers] == [1, 0]
-    newcomers = [side.replace(rank) for rank in (0, 1)]
+    replacements = [side.replace(rank) for rank in (0, 1)]
     for _ in range(2):
-        side.round(newcomers, [np.ones(8), np.ones(8)])
-        assert newcomers[0].weights.tobytes() == newcomers[1].weights.tobytes() == side.weights().tobytes()
+        side.round(replacements, [np.ones(8), np.ones(8)])
+        assert replacements[0].weights.tobytes() == replacements[1].weights.tobytes() == side.weights().tobytes()
     assert [server.round_state.round for server in side.servers] == [2, 2]
     assert (side.weights() == -2).all()
 
 
-def test_a_newcomer_between_two_servers_of_which_one_has_gone_on_without_its_slot_is_waited_for_once() -> None:
-    """The others wait on the second server, for it or for the end of its slot."""
+def test_elastic_replacement_between_diverged_servers_is_waited_for_once() -> None:
+    """The others wait on the second server, for the replacement or for the end of its slot."""
     side = started(2)
     other, dead = side.workers
     side.cluster.kill(dead.rank)
     other.send(np.ones(8))
     side.servers[0].drop(1)
     assert [server.round_state.round for server in side.servers] == [1, 0]
-    newcomer = side.replace(1)
-    newcomer.send(np.ones(8))
-    for worker in (other, newcomer):
+    replacement = side.replace(1)
+    replacement.send(np.ones(8))
+    for worker in (other, replacement):
         worker.fetch()
     assert [server.round_state.round for server in side.servers] == [1, 1]
-    side.round([other, newcomer], [np.ones(8), np.ones(8)])
-    assert other.weights.tobytes() == newcomer.weights.tobytes() == side.weights().tobytes()
+    side.round([other, replacement], [np.ones(8), np.ones(8)])
+    assert other.weights.tobytes() == replacement.weights.tobytes() == side.weights().tobytes()
     assert [server.round_state.round for server in side.servers] == [2, 2]
 
 
-def test_all_servers_are_trained_to_the_end_that_the_first_one_says() -> None:
-    """The second one has counted the samples of a commit that the first one has not; its limit would come sooner."""
+def test_elastic_servers_all_train_to_the_end_set_by_the_first() -> None:
+    """The second server has counted a commit that the first has not, so its limit would come
+    sooner.
+    """
     side = MemoryExchanges(
         Specification("sgd", True), 2, np.zeros(8, np.float32), 2, 4, lease=LEASE, limits=Limits(samples=3)
     )

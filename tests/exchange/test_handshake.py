@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.handshake import Greeting, Resumed, decode
+from esync.exchange.protocol.handshake import Handshake, Resumed, decode
 from esync.exchange.protocol.layout import STATISTICS, WEIGHTS
 from esync.exchange.protocol.resume_negotiation import Offer, Offers, RunProgress
 from esync.exchange.protocol.round_state import Limits
@@ -14,8 +14,8 @@ from esync.rules import add_mean_update, replace_by_mean
 
 
 @pytest.fixture
-def greeting() -> Greeting:
-    return Greeting(
+def handshake() -> Handshake:
+    return Handshake(
         rank=1,
         nonce=2**62 + 1,
         slots=3,
@@ -29,30 +29,30 @@ def greeting() -> Greeting:
     )
 
 
-def changed(greeting: Greeting, **change: Any) -> Greeting:
-    """The same greeting with other fields, its own or its specification's."""
+def changed(handshake: Handshake, **change: Any) -> Handshake:
+    """The same handshake with other fields, its own or its specification's."""
     asked = {name: value for name, value in change.items() if name in Specification.__dataclass_fields__}
     own = {name: value for name, value in change.items() if name not in asked}
-    return replace(greeting, specification=replace(greeting.specification, **asked), **own)
+    return replace(handshake, specification=replace(handshake.specification, **asked), **own)
 
 
-def test_it_arrives_as_it_was_sent(greeting):
-    assert Greeting.decode(greeting.encode()) == greeting
-    assert Greeting.decode(greeting.encode().encode()) == greeting
+def test_handshake_decoded_equals_the_encoded_one(handshake):
+    assert Handshake.decode(handshake.encode()) == handshake
+    assert Handshake.decode(handshake.encode().encode()) == handshake
 
 
-def test_no_limits_arrive_as_no_limits(greeting):
-    unlimited = replace(greeting, limits=Limits())
-    assert Greeting.decode(unlimited.encode()).limits == Limits()
+def test_handshake_without_limits_decodes_without_limits(handshake):
+    unlimited = replace(handshake, limits=Limits())
+    assert Handshake.decode(unlimited.encode()).limits == Limits()
 
 
-def test_its_layout_is_that_of_its_model(greeting):
-    layout = greeting.layout()
+def test_handshake_layout_is_that_of_its_model(handshake):
+    layout = handshake.layout()
     assert (layout.sizes, layout.servers, layout.bucket_elements) == ({WEIGHTS: 100, STATISTICS: 10}, 2, 16)
 
 
-def test_workers_may_differ_in_who_they_are(greeting):
-    assert greeting.differences(replace(greeting, rank=2, nonce=5)) == []
+def test_handshake_differences_ignore_rank_and_nonce(handshake):
+    assert handshake.differences(replace(handshake, rank=2, nonce=5)) == []
 
 
 @pytest.mark.parametrize(
@@ -64,6 +64,7 @@ def test_workers_may_differ_in_who_they_are(greeting):
         ({"synchronous": True}, ["synchronous True instead of False"]),
         ({"private": False}, ["private False instead of True"]),
         ({"weighting": "samples"}, ["weighting samples instead of uniform"]),
+        ({"statistics_weighting": "samples"}, ["statistics weighting samples instead of as-updates"]),
         ({"staleness": 3}, ["staleness 3 instead of inf"]),
         ({"scalars": {"loss": "mean"}}, ["scalars {'loss': 'mean'} instead of {}"]),
         ({"vectors": {STATISTICS: "sgd"}}, ["rule of statistics sgd instead of mean"]),
@@ -79,18 +80,18 @@ def test_workers_may_differ_in_who_they_are(greeting):
         ({"agreement": {"network": "lenet", "seed": 0, "size": 5}}, ["size 5 instead of nothing"]),
     ],
 )
-def test_what_does_not_match_is_named(greeting, change, said):
-    differences = greeting.differences(changed(greeting, **change))
+def test_handshake_differences_name_each_mismatch(handshake, change, said):
+    differences = handshake.differences(changed(handshake, **change))
     assert len(differences) == len(said)
     for difference, beginning in zip(differences, said, strict=True):
         assert difference.startswith(beginning)
 
 
-def test_a_greeting_matches_itself_after_the_journey(greeting):
-    """Numbers and infinities must not look different for having been JSON."""
+def test_handshake_has_no_differences_from_its_decoded_self(handshake):
+    """Numbers and infinities must survive JSON."""
     for limits in (Limits(), Limits(3, 1e6, 0.5)):
-        mine = replace(greeting, limits=limits)
-        assert mine.differences(Greeting.decode(mine.encode())) == []
+        mine = replace(handshake, limits=limits)
+        assert mine.differences(Handshake.decode(mine.encode())) == []
 
 
 @pytest.mark.parametrize(
@@ -108,54 +109,54 @@ def test_a_greeting_matches_itself_after_the_journey(greeting):
         '{"limits": {"rounds": 1, "years": 2}}',
     ],
 )
-def test_garbage_is_refused(text):
-    with pytest.raises(ValueError, match="not a greeting of a worker of this version"):
-        Greeting.decode(text)
+def test_handshake_decode_of_garbage_is_refused(text):
+    with pytest.raises(ValueError, match="not a handshake of a worker of this version"):
+        Handshake.decode(text)
 
 
-def test_a_cut_greeting_is_refused(greeting):
-    with pytest.raises(ValueError, match="not a greeting"):
-        Greeting.decode(greeting.encode()[:-5])
+def test_handshake_decode_of_truncated_text_is_refused(handshake):
+    with pytest.raises(ValueError, match="not a handshake"):
+        Handshake.decode(handshake.encode()[:-5])
 
 
 @pytest.mark.parametrize("surplus", [True, False])
-def test_a_greeting_with_other_fields_is_refused(greeting, surplus):
-    fields = asdict(greeting)
+def test_handshake_decode_with_extra_or_missing_field_is_refused(handshake, surplus):
+    fields = asdict(handshake)
     if surplus:
         fields["colour"] = "blue"
     else:
         del fields["slots"]
     with pytest.raises(ValueError, match="colour" if surplus else "slots"):
-        Greeting.decode(json.dumps(fields))
+        Handshake.decode(json.dumps(fields))
 
 
-@pytest.mark.parametrize("books", [None, RunProgress(3, 6, 384, 1.5)])
-def test_so_does_the_word_that_a_worker_has_gone_back_to_a_checkpoint(greeting, books):
-    resumed = Resumed(1, 2**62 + 1, 3, books)
+@pytest.mark.parametrize("progress", [None, RunProgress(3, 6, 384, 1.5)])
+def test_resumed_message_decoded_equals_the_encoded_one(handshake, progress):
+    resumed = Resumed(1, 2**62 + 1, 3, progress)
     assert decode(resumed.encode()) == resumed
-    assert decode(greeting.encode()) == greeting
+    assert decode(handshake.encode()) == handshake
 
 
-def test_what_a_worker_holds_need_not_be_the_same(greeting):
-    assert greeting.differences(replace(greeting, offers=Offers())) == []
+def test_handshake_differences_ignore_checkpoint_offers(handshake):
+    assert handshake.differences(replace(handshake, offers=Offers())) == []
 
 
-def test_settings_that_may_differ_are_only_told(greeting):
-    mine, theirs = (changed(greeting, own={"learning rate": rate, "momentum": 0.9}) for rate in (0.1, 0.5))
-    theirs = replace(Greeting.decode(theirs.encode()), rank=2)
+def test_handshake_notice_names_own_settings_that_differ(handshake):
+    mine, theirs = (changed(handshake, own={"learning rate": rate, "momentum": 0.9}) for rate in (0.1, 0.5))
+    theirs = replace(Handshake.decode(theirs.encode()), rank=2)
     assert mine.differences(theirs) == []
     assert mine.notice(replace(mine, rank=2)) == ""
     assert mine.notice(theirs).startswith("worker 2 trains with learning rate 0.5 instead of 0.1 of worker 1.")
 
 
-def test_every_vector_has_a_size_and_a_rule(greeting):
+def test_handshake_vector_without_size_or_rule_is_refused(handshake):
     with pytest.raises(ValueError, match="every vector that is exchanged needs a size and a rule, but control has one"):
-        replace(greeting, sizes={**greeting.sizes, "control": 100})
+        replace(handshake, sizes={**handshake.sizes, "control": 100})
     with pytest.raises(ValueError, match="statistics has one only"):
-        replace(greeting, sizes={WEIGHTS: 100})
+        replace(handshake, sizes={WEIGHTS: 100})
 
 
-def test_statistics_are_replaced_by_their_mean_unless_something_else_is_said():
+def test_specification_replaces_statistics_by_their_mean_by_default():
     plain = Specification("sgd", True)
     assert list(plain.vectors.items()) == [(WEIGHTS, "sgd"), (STATISTICS, "mean")]
     more = Specification("sgd", True, vectors={"control": "add_mean_update"})
@@ -164,7 +165,7 @@ def test_statistics_are_replaced_by_their_mean_unless_something_else_is_said():
     assert [more.rules()[name] for name in (STATISTICS, "control")] == [replace_by_mean, add_mean_update]
 
 
-def test_only_weights_have_channels_of_workers_of_their_own():
+def test_specification_gives_private_channels_to_weights_only():
     asked = Specification("delay_compensated_sgd", False, private=True)
     assert [asked.channel(vector, 2) for vector in (WEIGHTS, STATISTICS)] == [3, 0]
     assert Specification("sgd", False).channel(WEIGHTS, 2) == 0
@@ -183,8 +184,8 @@ def test_only_weights_have_channels_of_workers_of_their_own():
         ("limits", "rounds", "7", "rounds is '7', but should be float"),
     ],
 )
-def test_values_of_other_types_are_refused_at_the_border(greeting, part, field, value, said):
-    fields = asdict(greeting)
+def test_handshake_decode_with_value_of_wrong_type_is_refused(handshake, part, field, value, said):
+    fields = asdict(handshake)
     (fields[part] if part else fields)[field] = value
-    with pytest.raises(ValueError, match=f"not a greeting of a worker of this version: .*{said}"):
-        Greeting.decode(json.dumps(fields))
+    with pytest.raises(ValueError, match=f"not a handshake of a worker of this version: .*{said}"):
+        Handshake.decode(json.dumps(fields))

@@ -1,4 +1,7 @@
-"""Batch-norm statistics of workers whose commits are used at once: the servers publish the mean of the latest."""
+"""Batch norm statistics of asynchronous workers.
+
+The servers publish the mean of the latest ones.
+"""
 
 import numpy as np
 import pytest
@@ -25,7 +28,7 @@ def mean(*statistics: np.ndarray) -> list[float]:
 
 @pytest.mark.parametrize("private", [False, True])
 @given(st.integers(1, 3), st.lists(st.integers(0, 2), min_size=1, max_size=8), st.integers(0, 99))
-def test_the_published_statistics_are_the_mean_of_all_workers_latest(private, servers, order, seed):
+def test_published_statistics_are_the_mean_of_each_workers_latest(private, servers, order, seed):
     cluster = at_once(3, servers=servers, bucket_elements=2, private=private)
     latest = dict.fromkeys(range(3), BEGUN)
     for number, rank in enumerate(order, start=1):
@@ -38,8 +41,8 @@ def test_the_published_statistics_are_the_mean_of_all_workers_latest(private, se
 
 @pytest.mark.parametrize("weighting", ["uniform", "samples", "normalized"])
 @pytest.mark.parametrize("synchronous", [False, True])
-def test_frozen_layers_stay_as_they_are_bit_for_bit(synchronous, weighting):
-    """Beside statistics that change, with numbers of samples that round."""
+def test_published_statistics_of_frozen_layers_stay_bit_for_bit(synchronous, weighting):
+    """A weighting by samples would round them; other statistics change beside them."""
     frozen = np.float32([*floats(3, 50), -np.inf, 0.0])
     cluster = MemoryServers(3, NOTHING, [*frozen, 1.0], synchronous=synchronous, weighting=weighting)
     for sequence in range(1, 40):
@@ -49,7 +52,7 @@ def test_frozen_layers_stay_as_they_are_bit_for_bit(synchronous, weighting):
         assert cluster.statistics()[-1] == pytest.approx(sequence)
 
 
-def test_a_mean_of_equal_values_is_exact():
+def test_latest_values_mean_of_equal_values_is_exact():
     value = floats(5, 100)
     latest = LatestValues(value, np.ones(3, bool), "samples")
     for rank, samples in enumerate((60, 61, 113)):
@@ -57,13 +60,13 @@ def test_a_mean_of_equal_values_is_exact():
     assert latest.mean().tobytes() == value.tobytes()
 
 
-def test_who_is_gone_no_longer_counts_and_who_takes_the_slot_counts_from_its_first_commit_on():
+def test_latest_values_drop_gone_workers_and_count_replacements_from_first_commit():
     cluster = at_once(3)
     own = [floats(rank, 2) for rank in range(3)]
     for rank in range(3):
         cluster.send(rank, 1, NOTHING, own[rank])
     cluster.join(1, nonce=7)
-    assert cluster.statistics().tolist() == mean(*own)  # what the newcomer begins with
+    assert cluster.statistics().tolist() == mean(*own)  # what the replacement begins with
     cluster.send(0, 2, NOTHING, own[0])
     assert cluster.statistics().tolist() == mean(own[0], own[2])
     new = floats(9, 2)
@@ -78,7 +81,7 @@ def test_who_is_gone_no_longer_counts_and_who_takes_the_slot_counts_from_its_fir
 
 
 @pytest.mark.parametrize("limits", [Limits(), Limits(rounds=1)])  # server 1 may not know that the run is over
-def test_at_the_end_of_the_run_those_who_were_done_first_still_count(limits):
+def test_latest_values_at_the_end_still_count_workers_that_finished_first(limits):
     cluster = at_once(2, servers=2, limits=limits)
     own = floats(1, 2)
     cluster.send(1, 1, NOTHING, own)
@@ -87,7 +90,7 @@ def test_at_the_end_of_the_run_those_who_were_done_first_still_count(limits):
     assert cluster.statistics().tolist() == mean(own, 3 * own)
 
 
-def test_a_round_of_all_gives_everybody_its_mean():
+def test_latest_values_after_a_synchronous_round_are_its_mean():
     cluster = at_once(2)
     low, high = np.float32([1, 2]), np.float32([3, 6])
     cluster.send(0, 1, NOTHING, 100 * high)
@@ -98,7 +101,7 @@ def test_a_round_of_all_gives_everybody_its_mean():
     assert cluster.statistics().tolist() == [2.5, 5]  # worker 0 has the mean of the round
 
 
-def test_a_mean_by_samples():
+def test_latest_values_mean_can_be_weighted_by_samples():
     latest = LatestValues(BEGUN, np.ones(2, bool), "samples")
     latest.put(0, np.float32([1, 2]), 30)
     latest.put(1, np.float32([5, 10]), 10)

@@ -22,7 +22,7 @@ layouts = st.builds(
 
 
 @given(layouts)
-def test_every_value_is_in_exactly_one_bucket(layout):
+def test_layout_puts_every_value_in_exactly_one_bucket(layout):
     for vector, size in layout.sizes.items():
         covered = [
             place for bucket in layout.buckets if bucket.vector == vector for place in range(bucket.start, bucket.stop)
@@ -31,20 +31,20 @@ def test_every_value_is_in_exactly_one_bucket(layout):
 
 
 @given(layouts)
-def test_buckets_have_their_place_and_are_not_too_large(layout):
+def test_layout_buckets_are_indexed_in_order_and_within_the_limit(layout):
     for place, bucket in enumerate(layout.buckets):
         assert bucket.index == place
         assert 0 < bucket.stop - bucket.start <= layout.bucket_elements
 
 
 @given(layouts)
-def test_buckets_are_spread_evenly(layout):
+def test_layout_spreads_buckets_evenly_over_servers(layout):
     counts = [sum(bucket.shard == shard for bucket in layout.buckets) for shard in range(layout.servers)]
     assert max(counts) - min(counts) <= 1
 
 
 @given(layouts, st.integers(0, 6))
-def test_keys_are_unique_and_lead_to_their_server(layout, workers):
+def test_layout_keys_are_unique_and_lead_to_their_server(layout, workers):
     shards = range(layout.servers)
     keys = [key(shard) for key in (layout.status_key, layout.mailbox_key) for shard in shards]
     for place, key in enumerate(keys):
@@ -58,20 +58,22 @@ def test_keys_are_unique_and_lead_to_their_server(layout, workers):
 
 
 @given(layouts, st.integers(0, 6))
-def test_locate_is_the_inverse_of_key(layout, channel):
+def test_layout_locate_is_the_inverse_of_key(layout, channel):
     for bucket in layout.buckets:
         assert layout.locate(layout.key(bucket, channel)) == (channel, bucket)
 
 
-def test_a_key_that_is_none_of_the_layout():
+def test_layout_locate_of_unknown_key_raises():
     layout = Layout({WEIGHTS: 5}, servers=2, bucket_elements=2)  # three buckets: server 0 has two, server 1 has one
     last = layout.key(layout.buckets[2])
     with pytest.raises(KeyError):
         layout.locate(last + 1)
 
 
-def test_mxnets_own_rule_puts_the_keys_of_one_shard_on_one_server():
-    """kvstore_dist.h: server = key · 9973 mod number of servers, where no array is large enough to be split."""
+def test_layout_keys_of_one_shard_are_on_one_server_by_mxnets_rule():
+    """kvstore_dist.h: server = key · 9973 mod number of servers, unless an array is large enough to
+    split.
+    """
     layout = Layout({WEIGHTS: 1000, STATISTICS: 100}, servers=3, bucket_elements=7)
     for shard in range(3):
         keys = [layout.status_key(shard)]
@@ -79,7 +81,7 @@ def test_mxnets_own_rule_puts_the_keys_of_one_shard_on_one_server():
         assert len({key * 9973 % 3 for key in keys}) == 1
 
 
-def test_by_hand():
+def test_layout_of_small_model_equals_the_one_by_hand():
     layout = Layout({WEIGHTS: 5, STATISTICS: 2}, servers=2, bucket_elements=2)
     assert [(b.shard, b.slot, b.start, b.stop, b.vector) for b in layout.buckets] == [
         (0, 0, 0, 2, WEIGHTS),
@@ -94,7 +96,7 @@ def test_by_hand():
     assert [layout.key(b, channel=1) for b in layout.buckets] == [8, 9, 10, 11]
 
 
-def test_buckets_are_as_large_as_config_says():
+def test_layout_buckets_are_as_large_as_config_says():
     layout = Layout({WEIGHTS: config.BUCKET_ELEMENTS + 1}, servers=1)
     assert [b.stop - b.start for b in layout.buckets] == [config.BUCKET_ELEMENTS, 1]
 
@@ -102,20 +104,20 @@ def test_buckets_are_as_large_as_config_says():
 @pytest.mark.parametrize(
     ("weights", "statistics", "servers", "elements"), [(0, 1, 1, 1), (1, -1, 1, 1), (1, 0, 0, 1), (1, 0, 1, 0)]
 )
-def test_impossible_layouts_are_refused(weights, statistics, servers, elements):
+def test_layout_with_impossible_sizes_is_refused(weights, statistics, servers, elements):
     sizes = {WEIGHTS: weights, STATISTICS: statistics}
     with pytest.raises(ValueError, match=re.escape(f"sizes={sizes}, servers={servers}")):
         Layout(sizes, servers, elements)
 
 
-def test_the_order_in_which_sizes_are_said_does_not_matter():
-    """Two workers may name the same vectors in different orders: their keys must be the same."""
+def test_layout_is_independent_of_the_order_of_vectors():
+    """Workers may name the same vectors in different orders and must get the same keys."""
     sizes = {WEIGHTS: 5, "control": 5, STATISTICS: 2}
     layouts = [Layout(dict(order), servers=2, bucket_elements=2) for order in permutations(sizes.items())]
     assert [bucket.vector for bucket in layouts[0].buckets] == [WEIGHTS] * 3 + ["control"] * 3 + [STATISTICS]
     assert all(layout.buckets == layouts[0].buckets for layout in layouts)
 
 
-def test_a_layout_has_weights():
+def test_layout_without_weights_is_refused():
     with pytest.raises(ValueError, match="at least one weight"):
         Layout({STATISTICS: 3}, servers=1)

@@ -1,4 +1,4 @@
-"""The scheduler of the store in memory: its orders, its clock, and what it says about who waits in vain."""
+"""The key store in memory: orders of delivery, its clock, deadlocks and timeouts."""
 
 import random
 
@@ -35,14 +35,14 @@ def history(seed: int) -> list[str]:
     return cluster.history
 
 
-def test_the_same_choices_make_the_same_history() -> None:
+def test_memory_cluster_with_the_same_choices_repeats_its_history() -> None:
     assert history(1) == history(1)
     assert history(1) != history(2)
 
 
 @settings(max_examples=25, deadline=None)
 @given(orders)
-def test_a_round_comes_to_the_same_bits_in_any_order(order: list[int]) -> None:
+def test_memory_cluster_round_gives_the_same_bits_in_any_order(order: list[int]) -> None:
     cluster, held = chosen(order), dict[int, Held]()
     for rank in range(3):
         cluster.start(rank, lambda store: held.setdefault(store.rank, train("sgd", store)))
@@ -56,19 +56,19 @@ def test_a_round_comes_to_the_same_bits_in_any_order(order: list[int]) -> None:
         assert_same(held[rank].vectors, expected[0].vectors)
 
 
-def greeted(store: Store) -> Worker:
+def introduced(store: Store) -> Worker:
     worker = Worker(store)
-    store.greet(worker.greeting)
+    store.send_handshake(worker.handshake)
     return worker
 
 
 @settings(max_examples=25, deadline=None)
 @given(st.randoms(use_true_random=False))
-def test_arrays_of_one_key_stay_in_order_and_others_overtake_them(chance: random.Random) -> None:
+def test_memory_store_keeps_arrays_of_one_key_in_order_and_reorders_others(chance: random.Random) -> None:
     cluster = MemoryCluster(1, chance.randrange, 1)
 
     def work(store: MemoryStore) -> None:
-        greeted(store)
+        introduced(store)
         for number in range(3):
             for key in (100, 101):
                 store.buffer(key, 9)[8] = number
@@ -90,12 +90,12 @@ def test_arrays_of_one_key_stay_in_order_and_others_overtake_them(chance: random
         assert [number for each, number in arrived if each == key] == [0, 0, 1, 2]  # the first one sets it up
 
 
-def test_every_order_of_two_keys_is_possible() -> None:
+def test_memory_cluster_reaches_every_order_of_two_keys() -> None:
     def order(seed: int) -> tuple[str, ...]:
         cluster = MemoryCluster(1, random.Random(seed).randrange, 1)
 
         def work(store: MemoryStore) -> None:
-            greeted(store)
+            introduced(store)
             for key in (100, 101):
                 store.buffer(key, 9)
                 store.send(0, [(key, 9)])
@@ -108,11 +108,11 @@ def test_every_order_of_two_keys_is_possible() -> None:
     assert len({order(seed) for seed in range(300)}) == 5 * 4 * 3 // 2  # 100, 100, 101, 101 and the message
 
 
-def test_the_first_array_of_a_key_is_kept_a_second_init_is_ignored_and_its_size_is_bound() -> None:
+def test_memory_store_ignores_second_init_and_binds_the_size_of_a_key() -> None:
     cluster = MemoryCluster(1, lambda options: 0, 1)
 
     def work(store: MemoryStore) -> None:
-        worker = greeted(store)
+        worker = introduced(store)
         for seed in (1, 2):
             worker.fill(values(seed), wire.NOTHING)
             store._init([key for part in worker.plan for key, _ in part])
@@ -128,18 +128,18 @@ def test_the_first_array_of_a_key_is_kept_a_second_init_is_ignored_and_its_size_
         cluster.run()
 
 
-def test_who_waits_for_what_is_said_where_nothing_can_happen_any_more() -> None:
+def test_memory_cluster_in_deadlock_names_who_waits_for_what() -> None:
     cluster = MemoryCluster(2, random.Random(3).randrange, 1, bucket_elements=BUCKET)
     cluster.start(0, lambda store: train("sgd", store))
     with pytest.raises(DeadlockError, match=r"worker 0 waits for .*the other workers to come"):
         cluster.run()
 
 
-def test_a_pull_that_never_returns_is_given_up_by_name() -> None:
+def test_memory_store_pull_that_never_returns_is_given_up_by_name() -> None:
     cluster = MemoryCluster(1, random.Random(3).randrange, 2, patience=600)
 
     def work(store: MemoryStore) -> None:
-        greeted(store)
+        introduced(store)
         cluster.stopped.add(1)
         with pytest.raises(ExchangeError, match=r"after 600 s of waiting for the status of the parameter server\(s\)"):
             store.statuses()
@@ -149,7 +149,7 @@ def test_a_pull_that_never_returns_is_given_up_by_name() -> None:
     assert cluster.now >= 600
 
 
-def test_a_server_that_stops_in_a_run_is_given_up_by_all_workers() -> None:
+def test_memory_cluster_with_stopped_server_is_given_up_by_all_workers() -> None:
     cluster, errors = MemoryCluster(3, random.Random(3).randrange, 2, bucket_elements=BUCKET, patience=600), list[str]()
 
     def work(store: MemoryStore) -> None:
@@ -165,7 +165,7 @@ def test_a_server_that_stops_in_a_run_is_given_up_by_all_workers() -> None:
     assert all(error.startswith("gave up after 600 s of waiting for ") for error in errors)
 
 
-def test_what_goes_on_for_ever_is_noticed() -> None:
+def test_memory_cluster_that_never_ends_raises_deadlock_error() -> None:
     cluster = MemoryCluster(1, lambda options: 0, 1, most=500)
 
     def work(store: MemoryStore) -> None:
@@ -177,13 +177,13 @@ def test_what_goes_on_for_ever_is_noticed() -> None:
         cluster.run()
 
 
-def test_of_what_a_killed_worker_has_sent_some_arrives_in_order() -> None:
+def test_memory_store_of_killed_worker_delivers_a_prefix_in_order() -> None:
     def kept(seed: int) -> tuple[float, float]:
         cluster = MemoryCluster(1, random.Random(seed).randrange, 1)
         store = cluster.start(0, lambda store: work(store))
 
         def work(store: MemoryStore) -> None:
-            greeted(store)
+            introduced(store)
             for key in (100, 101):
                 store.buffer(key, 9)
                 store.open([[(key, 9)]])

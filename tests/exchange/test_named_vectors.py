@@ -1,4 +1,4 @@
-"""A third vector beside weights and statistics, with a rule of its own, on servers and in collectives."""
+"""A vector beside weights and statistics with a rule of its own, on servers and in collectives."""
 
 import threading
 from collections.abc import Callable, Mapping
@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 
 from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
-from esync.exchange.codecs.none import PlainDownlink, PlainUplink
+from esync.exchange.codecs.uncompressed import UncompressedDownlink, UncompressedUplink
 from esync.exchange.collectives.engine import CollectiveEngine
-from esync.exchange.collectives.memory import Hub
+from esync.exchange.collectives.memory import MemoryNetwork
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.endpoint import serve
-from esync.exchange.protocol.handshake import Greeting
+from esync.exchange.protocol.handshake import Handshake
 from esync.exchange.protocol.layout import Layout
 from esync.exchange.protocol.parameter_server import ParameterServer
 from esync.exchange.protocol.round_state import Limits, RoundState
@@ -71,7 +71,7 @@ class Model:
 
 
 @pytest.mark.parametrize("servers", [1, 3])
-def test_a_round_runs_the_rule_of_each_vector_on_its_mean(servers: int) -> None:
+def test_named_vector_round_applies_its_rule_to_its_mean(servers: int) -> None:
     begun, sent = values(0), [values(1), values(2)]
     cluster = MemoryServers(
         2,
@@ -91,7 +91,7 @@ def test_a_round_runs_the_rule_of_each_vector_on_its_mean(servers: int) -> None:
     np.testing.assert_allclose(cluster.vector(CONTROL), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_every_vector_has_a_state_of_its_own() -> None:
+def test_named_vector_has_a_rule_state_of_its_own() -> None:
     begun, sent = values(0), [values(1), values(2)]
     cluster = MemoryServers(
         1, begun[WEIGHTS], begun[STATISTICS], rule=sgd, further={CONTROL: (outer_nesterov, begun[CONTROL])}
@@ -107,14 +107,14 @@ def test_every_vector_has_a_state_of_its_own() -> None:
     np.testing.assert_allclose(cluster.vector(CONTROL), control, rtol=1e-5, atol=1e-6)
 
 
-def test_a_vector_stays_where_it_is_not_sent() -> None:
+def test_named_vector_that_is_not_sent_stays() -> None:
     begun = values(0)
     cluster = MemoryServers(1, begun[WEIGHTS], begun[STATISTICS], further={CONTROL: (add_mean_update, begun[CONTROL])})
     cluster.send(0, 1, values(1)[WEIGHTS])
     assert cluster.vector(CONTROL).tobytes() == begun[CONTROL].tobytes()
 
 
-def test_commits_used_at_once_change_it_at_once_and_private_answers_are_for_weights_only() -> None:
+def test_named_vector_in_asynchronous_mode_changes_at_once_and_is_shared() -> None:
     begun, sent = values(0), [values(1), values(2)]
     cluster = MemoryServers(
         2,
@@ -131,7 +131,7 @@ def test_commits_used_at_once_change_it_at_once_and_private_answers_are_for_weig
     assert cluster.weights(1).tobytes() != cluster.weights(2).tobytes() == cluster.weights().tobytes()
 
 
-def test_only_updates_of_the_weights_are_normalized() -> None:
+def test_normalized_weighting_applies_to_weights_only() -> None:
     begun, sent, samples = values(0), [values(1), values(2)], (10, 40)
     cluster = MemoryServers(
         2,
@@ -149,7 +149,7 @@ def test_only_updates_of_the_weights_are_normalized() -> None:
     np.testing.assert_allclose(cluster.weights(), begun[WEIGHTS] + direction / 2 * 25, rtol=1e-5, atol=1e-5)
 
 
-def test_a_rule_is_told_how_many_commits_go_into_it_and_how_many_slots_there_are() -> None:
+def test_rule_step_knows_number_of_commits_and_slots() -> None:
     told = []
 
     def note(weights: Any, value: Any, state: Any, step: Any) -> Any:
@@ -170,9 +170,9 @@ def test_a_rule_is_told_how_many_commits_go_into_it_and_how_many_slots_there_are
 
 
 @pytest.mark.parametrize("compression", ["none", "fp16", "topk:0.5"])
-def test_compression_is_for_the_weights_only(compression: str) -> None:
-    """The greeting's own server, whatever way the weights are packed: the other vectors come as they are."""
-    greeting = Greeting(
+def test_compression_applies_to_weights_only(compression: str) -> None:
+    """The server comes from the handshake, however the weights are packed."""
+    handshake = Handshake(
         rank=0,
         nonce=1000,
         slots=1,
@@ -184,8 +184,8 @@ def test_compression_is_for_the_weights_only(compression: str) -> None:
         ),
     )
     begun, sent = values(0), values(1)
-    server, stored = serve(Greeting.decode(greeting.encode()), 0, lambda: 0.0), {}
-    layout = greeting.layout()
+    server, stored = serve(Handshake.decode(handshake.encode()), 0, lambda: 0.0), {}
+    layout = handshake.layout()
 
     def push(key: int, array: np.ndarray) -> None:
         if key in stored:
@@ -221,10 +221,12 @@ def test_compression_is_for_the_weights_only(compression: str) -> None:
         np.testing.assert_allclose(np.concatenate(held), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_a_vector_without_a_rule_is_a_mistake() -> None:
+def test_named_vector_without_rule_is_refused() -> None:
     layout = Layout({WEIGHTS: 1, CONTROL: 1}, 1)
     with pytest.raises(ValueError, match="control"):
-        ParameterServer(layout, RoundState(1, True), PlainUplink(), PlainDownlink(False), {WEIGHTS: sgd}, lambda: 0.0)
+        ParameterServer(
+            layout, RoundState(1, True), UncompressedUplink(), UncompressedDownlink(False), {WEIGHTS: sgd}, lambda: 0.0
+        )
 
 
 # --- end to end -----------------------------------------------------------------------------------
@@ -257,11 +259,13 @@ def check(models: list[Model], rounds: int) -> None:
             np.testing.assert_allclose(model.held[name], each, rtol=1e-5, atol=1e-5)
 
 
-def test_a_collective_runs_the_rule_of_each_vector() -> None:
-    hub, models = Hub(3), [Model({})] * 3
+def test_named_vector_in_a_collective_follows_its_rule() -> None:
+    network, models = MemoryNetwork(3), [Model({})] * 3
 
     def work(rank: int) -> None:
-        exchange = CollectiveExchange(WITH_CONTROL, CollectiveEngine("ring", hub.transports[rank]), Watchdog(), 20, 20)
+        exchange = CollectiveExchange(
+            WITH_CONTROL, CollectiveEngine("ring", network.transports[rank]), Watchdog(), 20, 20
+        )
         models[rank] = take_part(exchange, 2)
 
     threads = [threading.Thread(target=work, args=[rank], daemon=True) for rank in range(3)]
@@ -289,7 +293,7 @@ def simulated(make: Callable[[Time, Network, int], Any]) -> list[Model]:
 
 
 @pytest.mark.parametrize("overlap", [False, True])
-def test_the_simulators_servers_do(overlap: bool) -> None:
+def test_named_vector_on_simulated_servers_follows_its_rule(overlap: bool) -> None:
     sides: list[ClusterState] = []
 
     def make(engine: Time, network: Network, rank: int) -> ParameterServerExchange:
@@ -302,7 +306,7 @@ def test_the_simulators_servers_do(overlap: bool) -> None:
     check(simulated(make), 2)
 
 
-def test_the_simulators_collective_does() -> None:
+def test_named_vector_in_simulated_collective_follows_its_rule() -> None:
     sides: list[SharedCollectiveState] = []
 
     def make(engine: Time, network: Network, rank: int) -> SimulatedCollective:
@@ -314,8 +318,8 @@ def test_the_simulators_collective_does() -> None:
 
 
 @pytest.mark.parametrize("sparse", [False, True])
-def test_where_weights_are_private_the_other_vectors_are_those_of_all(sparse: bool) -> None:
-    """Worker 1 is sent what worker 0 has changed, too: there is nothing of its own about them."""
+def test_named_vectors_are_shared_where_weights_are_private(sparse: bool) -> None:
+    """Worker 1 also receives what worker 0 has changed in them."""
     engine = Time()
     network = Network(engine, lambda host: Link(1e8, 1e-4), ["server"])
     nodes = [ServerNode(engine, ServerModel("server"), shard) for shard in range(2)]

@@ -1,4 +1,4 @@
-"""Optimizers with a state, run by servers and collectives in memory: rounds, single commits, deaths, and old state."""
+"""Optimizers with a state on servers and in collectives, in memory."""
 
 from collections.abc import Callable
 from typing import Any
@@ -42,7 +42,7 @@ def by_hand(rule: Rule, gradients: list[np.ndarray], start: np.ndarray, **terms:
 
 @pytest.mark.parametrize("rule", OPTIMIZERS, ids=str)
 @pytest.mark.parametrize("servers", [1, 3])
-def test_a_round_is_one_step_with_the_mean_gradient(rule: Rule, servers: int) -> None:
+def test_server_optimizer_takes_one_step_per_round_with_the_mean_gradient(rule: Rule, servers: int) -> None:
     cluster = MemoryServers(WORKERS, noise(7), servers=servers, bucket_elements=4, rule=rule)
     means = []
     for number in range(1, ROUNDS + 1):
@@ -53,7 +53,7 @@ def test_a_round_is_one_step_with_the_mean_gradient(rule: Rule, servers: int) ->
 
 
 @pytest.mark.parametrize("rule", OPTIMIZERS, ids=str)
-def test_with_commits_that_are_used_at_once_each_is_a_step(rule: Rule) -> None:
+def test_server_optimizer_takes_one_step_per_asynchronous_commit(rule: Rule) -> None:
     cluster = MemoryServers(WORKERS, noise(7), bucket_elements=4, rule=rule, synchronous=False)
     gradients = []
     for number in range(1, ROUNDS + 1):
@@ -65,8 +65,8 @@ def test_with_commits_that_are_used_at_once_each_is_a_step(rule: Rule) -> None:
 
 @pytest.mark.parametrize("replaced", [True, False])
 @pytest.mark.parametrize("rule", [AdamRule(), CenteredRMSPropRule()], ids=str)
-def test_the_steps_go_on_when_a_worker_dies(rule: Rule, replaced: bool) -> None:
-    """The state is the servers' own, and what it has seen does not depend on who has sent it."""
+def test_server_optimizer_continues_when_a_worker_dies(rule: Rule, replaced: bool) -> None:
+    """The optimizer's state belongs to the servers and does not depend on who sent a gradient."""
     cluster = MemoryServers(WORKERS, noise(7), servers=2, bucket_elements=4, rule=rule)
     means = []
     for number in range(1, ROUNDS + 1):
@@ -111,7 +111,9 @@ def steps_of(rounds: int) -> Callable[[CollectiveExchange], Any]:
 
 
 @pytest.mark.parametrize(("name", "options", "rule"), COLLECTIVE, ids=lambda each: str(each) if each else "")
-def test_collectives_run_the_same_steps_on_every_rank(name: str, options: dict[str, float], rule: Rule) -> None:
+def test_collective_optimizer_takes_the_same_steps_on_every_rank(
+    name: str, options: dict[str, float], rule: Rule
+) -> None:
     outcomes = run(WORKERS, steps_of(ROUNDS), rule=name, options=options)
     means = [np.mean([gradient(rank, n) for rank in range(WORKERS)], axis=0) for n in range(1, ROUNDS + 1)]
     expected = by_hand(rule, means, noise(0))

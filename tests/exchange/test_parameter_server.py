@@ -1,4 +1,7 @@
-"""Synchronous rounds, driven push by push, and the end of a run. Nonces are 1000 + rank unless a test gives others."""
+"""Synchronous rounds, driven push by push, and the end of a run.
+
+Nonces are 1000 + rank unless a test gives others.
+"""
 
 import numpy as np
 import pytest
@@ -15,7 +18,10 @@ from .memory_servers import MemoryServers, floats, interleaved, mean_in_rank_ord
 
 @st.composite
 def rounds_of_payloads(draw):
-    """(servers, list of rounds); a round is (payloads by rank, statistics by rank, all pushes in some order)."""
+    """Draw (servers, list of rounds).
+
+    A round is (payloads by rank, statistics by rank, all pushes in some order).
+    """
     workers, servers = draw(st.integers(1, 4)), draw(st.integers(1, 3))
     size, statistics = draw(st.integers(1, 9)), draw(st.integers(0, 5))
     seed = draw(st.integers(0, 2**20))
@@ -34,7 +40,7 @@ def rounds_of_payloads(draw):
 
 
 @given(rounds_of_payloads())
-def test_the_mean_is_taken_in_rank_order_whatever_the_order_of_arrival(drawn):
+def test_round_mean_is_in_rank_order_whatever_the_order_of_arrival(drawn):
     cluster, rounds = drawn
     expected = cluster.weights()
     for number, (values, stats, pushes) in enumerate(rounds, start=1):
@@ -48,7 +54,7 @@ def test_the_mean_is_taken_in_rank_order_whatever_the_order_of_arrival(drawn):
 
 
 @given(rounds_of_payloads())
-def test_nothing_changes_before_the_last_worker_has_committed(drawn):
+def test_round_changes_nothing_before_the_last_commit(drawn):
     cluster, rounds = drawn
     before = {WEIGHTS: cluster.weights(), STATISTICS: cluster.statistics()}
     _, _, pushes = rounds[0]
@@ -64,7 +70,7 @@ def test_nothing_changes_before_the_last_worker_has_committed(drawn):
 
 
 @given(rounds_of_payloads())
-def test_staged_memory_is_at_most_a_model_for_each_worker(drawn):
+def test_round_stages_at_most_one_model_per_worker(drawn):
     cluster, rounds = drawn
     for _, _, pushes in rounds:
         cluster.deliver(*pushes)
@@ -74,7 +80,7 @@ def test_staged_memory_is_at_most_a_model_for_each_worker(drawn):
         assert memory.staged_bytes == 0
 
 
-def test_by_hand():
+def test_round_of_sgd_equals_the_one_by_hand():
     cluster = MemoryServers(2, [1.0, 2.0, 3.0], [10.0])
     cluster.send(1, 1, np.float32([2, 2, 2]), np.float32([30]), learning_rate=0.5, samples=64)
     assert cluster.weights().tolist() == [1.0, 2.0, 3.0]
@@ -85,7 +91,7 @@ def test_by_hand():
     assert [int(status[name]) for name in ("round", "version", "samples")] == [1, 2, 96]
 
 
-def test_esyncs_rule_by_hand():
+def test_round_of_esync_equals_the_one_by_hand():
     cluster = MemoryServers(2, [1.0, 2.0], [10.0], rule=add_mean_update)
     cluster.send(0, 1, np.float32([1, 2]), np.float32([0]), learning_rate=0.5)
     cluster.send(1, 1, np.float32([3, -2]), np.float32([1]), learning_rate=0.5)
@@ -93,7 +99,7 @@ def test_esyncs_rule_by_hand():
     assert cluster.statistics().tolist() == [0.5]
 
 
-def test_momentum_and_weight_decay_travel_with_the_commits():
+def test_round_uses_momentum_and_weight_decay_of_the_commits():
     cluster = MemoryServers(1, [1.0])
     cluster.send(0, 1, np.float32([1]), learning_rate=0.5, momentum=0.5, weight_decay=1.0)
     # v = −0.5·(1 + 1·1) = −1; w = 0
@@ -103,15 +109,18 @@ def test_momentum_and_weight_decay_travel_with_the_commits():
     assert cluster.weights().tolist() == [-0.75]
 
 
-def test_weight_decay_is_relative_to_the_mean_gradient_of_a_batch():
-    """Sums over batches of 8 and 4 samples: −l·(mean of the sums + mean batch size · decay · weight)."""
+def test_round_scales_weight_decay_by_the_mean_batch_size():
+    """Sums over batches of 8 and 4 samples.
+
+    The step is −l·(mean of sums + mean batch size · decay · weight).
+    """
     cluster = MemoryServers(2, [1.0])
     for rank, batch in ((0, 8), (1, 4)):
         cluster.send(rank, 1, np.float32([batch]), learning_rate=0.5, weight_decay=0.25, gradient_scale=batch)
     assert cluster.weights().tolist() == [1 - 0.5 * (6 + 6 * 0.25)]
 
 
-def test_waits_are_measured_by_the_servers_clock():
+def test_wait_is_measured_by_the_servers_clock():
     cluster = MemoryServers(3, [0.0])
     for rank, now in ((1, 10.0), (2, 12.0), (0, 17.0)):
         cluster.clock.now = now
@@ -119,7 +128,7 @@ def test_waits_are_measured_by_the_servers_clock():
     assert cluster.status()["wait"].tolist() == [0.0, 7.0, 5.0]
 
 
-def test_a_wait_begins_when_the_whole_payload_is_there():
+def test_wait_begins_when_the_whole_payload_is_there():
     cluster = MemoryServers(2, np.zeros(8))
     first, second, commit = cluster.payload(0, 1, np.ones(8, np.float32))
     cluster.clock.now = 10.0
@@ -131,7 +140,7 @@ def test_a_wait_begins_when_the_whole_payload_is_there():
     assert cluster.status()["wait"].tolist() == [1.0, 0.0]
 
 
-def test_a_commit_that_comes_again_is_harmless():
+def test_duplicate_commit_is_ignored():
     cluster = MemoryServers(2, [0.0])
     one = np.float32([1])
     cluster.send(0, 1, one)
@@ -147,7 +156,7 @@ def test_a_commit_that_comes_again_is_harmless():
     assert cluster.weights().tolist() == [-2.0]
 
 
-def test_stop_ends_a_synchronous_run_after_the_round_under_way():
+def test_stop_ends_a_synchronous_run_after_the_current_round():
     cluster = MemoryServers(2, [0.0])
     cluster.send(0, 1, np.float32([1]))
     cluster.say(wire.STOP, 0)
@@ -171,7 +180,7 @@ def test_stop_ends_an_asynchronous_run_at_once():
 
 @pytest.mark.parametrize("synchronous", [True, False])
 @pytest.mark.parametrize("limits", [Limits(rounds=2), Limits(samples=40), Limits(seconds=20.0)])
-def test_limits(synchronous, limits):
+def test_limits_end_the_run_and_later_commits_change_nothing(synchronous, limits):
     cluster = MemoryServers(2, [0.0], synchronous=synchronous, limits=limits)
     for sequence in (1, 2):
         status = cluster.status()

@@ -21,7 +21,7 @@ def orders_of_commits(draw):
 
 
 @given(orders_of_commits())
-def test_asynchronous_payloads_are_used_one_by_one_in_the_order_of_their_commits(drawn):
+def test_asynchronous_payloads_are_applied_in_the_order_of_their_commits(drawn):
     servers, order, seed = drawn
     cluster = MemoryServers(3, floats(seed, 7), servers=servers, bucket_elements=2, synchronous=False)
     expected, velocity = cluster.weights(), np.zeros(7, np.float32)
@@ -39,7 +39,7 @@ def test_asynchronous_payloads_are_used_one_by_one_in_the_order_of_their_commits
     assert all(memory.staged_bytes == 0 for memory in cluster.memories)
 
 
-def test_asynchronous_payloads_count_when_they_are_complete_not_when_they_began():
+def test_asynchronous_payload_counts_when_it_is_complete():
     cluster = MemoryServers(2, np.zeros(8), synchronous=False)
     first, second, commit = cluster.payload(0, 1, np.ones(8, np.float32))
     cluster.deliver(first, commit)
@@ -51,7 +51,7 @@ def test_asynchronous_payloads_count_when_they_are_complete_not_when_they_began(
     assert cluster.status()["acknowledged"].tolist() == [1, 1]
 
 
-def test_statistics_stay_where_they_are_not_sent():
+def test_statistics_that_are_not_sent_stay():
     cluster = MemoryServers(2, np.zeros(3), [7.0, 8.0], servers=3, synchronous=False, bucket_elements=2)
     cluster.send(0, 1, np.ones(3, np.float32))  # one server holds statistics only and gets a commit without buckets
     assert cluster.statistics().tolist() == [7.0, 8.0]
@@ -61,7 +61,10 @@ def test_statistics_stay_where_they_are_not_sent():
 
 
 class ReferenceDCASGD:
-    """DC-ASGD as in Zheng et al., Algorithms 1 and 2: the server backs up what it sends to each worker."""
+    """DC-ASGD as in Zheng et al., Algorithms 1 and 2.
+
+    The server backs up what it sends to each worker.
+    """
 
     def __init__(self, weights: np.ndarray, workers: int, strength: float, adaptive: bool) -> None:
         self.weights = weights.astype(np.float64)
@@ -100,8 +103,8 @@ def test_dcasgd_compensates_against_what_each_worker_was_sent_last(adaptive, dra
             np.testing.assert_allclose(cluster.weights(channel=other + 1), last[other], rtol=1e-4, atol=1e-5)
 
 
-def test_dcasgd_by_hand():
-    """One weight of 1, λ = 0.5, learning rate 0.1; worker 1 sends 2, then worker 0 sends 3, then worker 1 sends 1."""
+def test_dcasgd_equals_the_steps_by_hand():
+    """One weight of 1, λ = 0.5, rate 0.1; worker 1 sends 2, worker 0 sends 3, worker 1 sends 1."""
     rule = DelayCompensatedSGDRule(strength=0.5, adaptive=False)
     cluster = MemoryServers(2, [1.0], rule=rule, synchronous=False, private=True)
     cluster.send(1, 1, np.float32([2]), learning_rate=0.1)  # no delay: 1 − 0.1·2
@@ -114,8 +117,11 @@ def test_dcasgd_by_hand():
     assert cluster.weights(channel=2)[0] == pytest.approx(0.5005)
 
 
-def test_a_replacement_begins_with_what_it_was_sent():
-    """It pulls the common model and shows it in its own channel; delay counts from there."""
+def test_dcasgd_replacement_begins_with_the_model_it_pulled():
+    """It pulls the common model and writes it to its own channel.
+
+    The delay is counted from there.
+    """
     rule = DelayCompensatedSGDRule(strength=0.5, adaptive=False)
     cluster = MemoryServers(2, [1.0], rule=rule, synchronous=False, private=True)
     cluster.send(1, 1, np.float32([2]), learning_rate=0.1)

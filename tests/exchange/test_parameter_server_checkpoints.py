@@ -65,7 +65,7 @@ RULES = {
 
 @pytest.mark.parametrize("servers", [1, 3])
 @pytest.mark.parametrize("rule", RULES)
-def test_servers_go_on_with_the_state_of_others_bit_for_bit(rule: str, servers: int) -> None:
+def test_restored_servers_continue_bit_for_bit(rule: str, servers: int) -> None:
     function, private, places = RULES[rule]
     step = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.01}
     size = 11
@@ -81,9 +81,9 @@ def test_servers_go_on_with_the_state_of_others_bit_for_bit(rule: str, servers: 
     )
     second.join(0)
     put_state(second, state)
-    books = RunProgress(round=2, version=2, samples=2, elapsed=7.0, step=2)
+    progress = RunProgress(round=2, version=2, samples=2, elapsed=7.0, step=2)
     for node in second.nodes:
-        node.server.resume(0, 1000, 2, books)
+        node.server.resume(0, 1000, 2, progress)
     for cluster in (first, second):
         cluster.send(0, 3, floats(13, size), **step)
     assert second.weights(channel).tobytes() == first.weights(channel).tobytes()
@@ -93,7 +93,7 @@ def test_servers_go_on_with_the_state_of_others_bit_for_bit(rule: str, servers: 
         assert status["elapsed"] == 7.0
 
 
-def test_state_of_a_worker_that_has_been_replaced_is_not_taken() -> None:
+def test_restored_state_of_a_replaced_worker_is_ignored() -> None:
     cluster = MemoryServers(1, [1.0, 2.0, 3.0])
     put_state(cluster, [np.ones(3, np.float32)], nonce=999)
     cluster.nodes[0].server.resume(0, 999, 5, RunProgress(5, 5, 5, 5.0))
@@ -101,7 +101,7 @@ def test_state_of_a_worker_that_has_been_replaced_is_not_taken() -> None:
     assert cluster.status()["acknowledged"][0] == 0
 
 
-def test_limits_count_from_the_beginning_of_the_run() -> None:
+def test_restored_server_counts_limits_from_the_beginning_of_the_run() -> None:
     cluster = MemoryServers(1, [1.0], limits=Limits(rounds=10, samples=50, seconds=60.0))
     server = cluster.nodes[0].server
     server.resume(0, 1000, 4, RunProgress(4, 4, 40, 30.0))
@@ -115,14 +115,16 @@ def test_limits_count_from_the_beginning_of_the_run() -> None:
     assert server.round_state.elapsed == 60.0
 
 
-@pytest.mark.parametrize("books", [RunProgress(10, 10, 0, 0.0), RunProgress(4, 4, 50, 0.0), RunProgress(4, 4, 0, 60.0)])
-def test_a_run_that_was_over_is_over(books: RunProgress) -> None:
+@pytest.mark.parametrize(
+    "progress", [RunProgress(10, 10, 0, 0.0), RunProgress(4, 4, 50, 0.0), RunProgress(4, 4, 0, 60.0)]
+)
+def test_restored_server_of_a_finished_run_is_finished(progress: RunProgress) -> None:
     cluster = MemoryServers(1, [1.0], limits=Limits(rounds=10, samples=50, seconds=60.0))
-    cluster.nodes[0].server.resume(0, 1000, 4, books)
+    cluster.nodes[0].server.resume(0, 1000, 4, progress)
     assert cluster.nodes[0].server.round_state.finished
 
 
-def test_all_workers_offers_settle_where_the_run_goes_on() -> None:
+def test_server_chooses_the_round_to_resume_from_all_offers() -> None:
     cluster = MemoryServers(2, [1.0], joined=False)
     server, round_state = cluster.nodes[0].server, cluster.nodes[0].server.round_state
     server.join(0, 1000, Offers(True, (Offer(6, 5, 2, (0, 1)),)))
@@ -135,7 +137,7 @@ def test_all_workers_offers_settle_where_the_run_goes_on() -> None:
     assert (cluster.status()["resume_at"], cluster.status()["job"]) == (6, 1000)
 
 
-def test_a_checkpoint_that_does_not_fit_ends_the_job_for_all() -> None:
+def test_server_with_unusable_checkpoint_of_one_worker_aborts_the_job() -> None:
     cluster = MemoryServers(2, [1.0], joined=False)
     cluster.nodes[0].server.join(0, 1000, Offers(True))
     cluster.nodes[0].server.join(1, 1001, Offers(True, problem="seed 1 instead of 2"))

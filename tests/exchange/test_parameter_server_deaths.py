@@ -1,4 +1,7 @@
-"""Workers that die, leave or fail, driven push by push. Nonces are 1000 + rank unless a test gives others."""
+"""Workers that die, leave or fail, driven push by push.
+
+Nonces are 1000 + rank unless a test gives others.
+"""
 
 import numpy as np
 import pytest
@@ -10,8 +13,8 @@ from .memory_servers import MemoryServers, floats, mean_in_rank_order
 
 
 @pytest.mark.parametrize("sent", [1, 2, 3])
-def test_a_worker_that_dies_before_its_commit_has_sent_nothing(sent):
-    """Its replacement's payload takes the place of the pieces that came; the round then is as if nothing had been."""
+def test_worker_that_dies_before_its_commit_contributes_nothing(sent):
+    """Its replacement's payload takes the place of the pieces that have arrived."""
     cluster = MemoryServers(2, np.zeros(9), [5.0], bucket_elements=3)
     right, wrong = floats(1, 9), floats(2, 9)
     cluster.send(0, 1, right, np.float32([1]))
@@ -28,7 +31,7 @@ def test_a_worker_that_dies_before_its_commit_has_sent_nothing(sent):
     assert cluster.memories[0].staged_bytes == 0
 
 
-def test_a_worker_that_dies_between_its_commit_and_its_buckets_has_sent_nothing():
+def test_worker_that_dies_between_commit_and_buckets_contributes_nothing():
     cluster = MemoryServers(2, np.zeros(8))
     dead, alive = floats(1, 8), floats(2, 8)
     first, second, commit = cluster.payload(0, 1, dead)
@@ -43,8 +46,8 @@ def test_a_worker_that_dies_between_its_commit_and_its_buckets_has_sent_nothing(
 
 @pytest.mark.parametrize("dead", [0, 1])
 @pytest.mark.parametrize("early", [True, False])
-def test_a_worker_that_dies_after_its_commit_has_sent_its_payload(dead, early):
-    """It counts once, and nobody waits for the replacement, whose payload for the same round is not needed."""
+def test_worker_that_dies_after_its_commit_contributes_once(dead, early):
+    """Nobody waits for the replacement, whose payload for the same round is not used."""
     cluster = MemoryServers(2, np.zeros(8))
     alive = 1 - dead
     values = [floats(1, 8), floats(2, 8)]
@@ -75,7 +78,7 @@ def test_a_worker_that_dies_after_its_commit_has_sent_its_payload(dead, early):
 
 
 @pytest.mark.parametrize("kind", [wire.COMMIT, wire.LEAVE, wire.STOP, wire.ABORT])
-def test_who_has_lost_its_slot_is_not_listened_to(kind):
+def test_worker_that_lost_its_slot_is_ignored(kind):
     cluster = MemoryServers(2, [0.0])
     cluster.join(0, nonce=7)
     cluster.say(kind, 0, nonce=1000, sequence=1, text="I am still here")
@@ -85,7 +88,7 @@ def test_who_has_lost_its_slot_is_not_listened_to(kind):
     assert status["member"].tolist() == [1, 1]
 
 
-def test_late_buckets_of_a_dead_worker_do_not_touch_those_of_its_replacement():
+def test_late_buckets_of_dead_worker_leave_those_of_its_replacement_alone():
     cluster = MemoryServers(1, np.zeros(8))
     right, wrong = floats(1, 8), floats(2, 8)
     late = cluster.buckets(0, 1, wrong, nonce=1000)
@@ -95,7 +98,7 @@ def test_late_buckets_of_a_dead_worker_do_not_touch_those_of_its_replacement():
     assert np.array_equal(cluster.weights(), -right)
 
 
-def test_rounds_go_on_without_who_has_left():
+def test_worker_that_leaves_is_not_waited_for():
     cluster = MemoryServers(3, [0.0])
     cluster.send(0, 1, np.float32([1]))
     cluster.send(2, 1, np.float32([2]))
@@ -108,7 +111,7 @@ def test_rounds_go_on_without_who_has_left():
     assert cluster.memories[0].staged_bytes == 0
 
 
-def test_who_leaves_in_the_middle_of_a_push_has_sent_nothing():
+def test_worker_that_leaves_in_the_middle_of_a_push_contributes_nothing():
     cluster = MemoryServers(2, np.zeros(8))
     values = floats(1, 8)
     cluster.deliver(cluster.buckets(1, 1, floats(2, 8))[0])
@@ -117,13 +120,13 @@ def test_who_leaves_in_the_middle_of_a_push_has_sent_nothing():
     assert np.array_equal(cluster.weights(), -values)
 
 
-def test_deserted_when_the_last_worker_has_left():
+def test_server_can_exit_when_the_last_worker_has_left():
     cluster = MemoryServers(2, [0.0])
     round_state = cluster.nodes[0].server.round_state
     cluster.say(wire.LEAVE, 0)
-    assert not round_state.deserted
+    assert not round_state.can_exit
     cluster.say(wire.LEAVE, 1)
-    assert round_state.deserted
+    assert round_state.can_exit
 
 
 @pytest.mark.parametrize("synchronous", [True, False])

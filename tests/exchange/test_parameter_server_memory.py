@@ -1,4 +1,4 @@
-"""What a server keeps in memory."""
+"""The memory that a parameter server and its key store need."""
 
 import tracemalloc
 
@@ -12,14 +12,14 @@ from .memory_servers import MemoryServers, Push
 
 
 @pytest.mark.parametrize("dying", [False, True])
-def test_the_servers_memory_against_the_number_of_workers(dying):
-    """The docstring of parameter_server, measured: of its own at most p·M, however many rounds and deaths."""
+def test_server_memory_is_at_most_one_model_per_worker(dying):
+    """Measures the bound p·M in the docstring of parameter_server, over many rounds and deaths."""
     workers, size, bucket = 4, 200_000, 20_000
     cluster = MemoryServers(workers, np.zeros(size), bucket_elements=bucket)
     values = np.ones(size, np.float32)
 
     def round_(sequence: int) -> list[tuple[int | None, list[Push]]]:
-        """(nonce of a new rank 0 that greets before them, pushes)"""
+        """(nonce of a new rank 0 that comes before them, pushes)"""
         steps: list[tuple[int | None, list[Push]]] = []
         if dying:  # rank 0 dies before its last bucket
             steps.append((2 * sequence, cluster.buckets(0, sequence, values, nonce=2 * sequence)[:-1]))
@@ -45,14 +45,16 @@ def test_the_servers_memory_against_the_number_of_workers(dying):
 
 
 @pytest.mark.parametrize(("private", "models"), [(False, 1), (True, 4)])
-def test_the_key_stores_memory_against_the_number_of_workers(private, models):
+def test_key_store_memory_is_one_model_or_one_more_per_private_worker(private, models):
     cluster = MemoryServers(3, np.zeros(10_000), bucket_elements=1000, synchronous=not private, private=private)
     kept = sum(array.nbytes for array in cluster.nodes[0].stored.values())
     assert models * 40_000 <= kept <= models * 40_000 * 1.05
 
 
-def test_keys_beyond_those_of_the_workers_are_not_kept():
-    """DC-ASGD has a channel for each worker; a key of one more must not have the server keep anything."""
+def test_key_store_ignores_keys_beyond_those_of_the_workers():
+    """DC-ASGD has one channel per worker; a key of one more must not make the server store
+    anything.
+    """
     workers = 2
     cluster = MemoryServers(workers, np.zeros(100), servers=2, private=True, synchronous=False)
     before = cluster.weights().tolist()

@@ -25,14 +25,14 @@ def ones(count: int = 4, value: float = 1.0) -> np.ndarray:
 # --- memory ---------------------------------------------------------------------------------------
 
 
-def test_a_staged_array_is_a_copy(memory):
+def test_host_memory_stages_a_copy(memory):
     values = ones()
     staged = memory.stage(values)
     values.fill(9)
     assert np.array_equal(staged, ones())
 
 
-def test_staged_bytes_are_counted(memory):
+def test_host_memory_counts_staged_bytes(memory):
     first, second = memory.stage(ones(10)), memory.stage(ones(5))
     assert memory.staged_bytes == 60
     memory.release([first])
@@ -41,7 +41,7 @@ def test_staged_bytes_are_counted(memory):
     assert (memory.staged_bytes, memory.peak_bytes) == (0, 60)
 
 
-def test_released_memory_is_used_again(memory):
+def test_host_memory_reuses_released_arrays(memory):
     first = memory.stage(ones(10))
     memory.release([first])
     assert memory.stage(ones(10, 2.0)) is first
@@ -49,7 +49,7 @@ def test_released_memory_is_used_again(memory):
     assert memory.stage(ones(10)) is not first
 
 
-def test_the_values_that_are_pulled_are_written_in_place(memory):
+def test_host_memory_assigns_pulled_values_in_place(memory):
     kept = ones()
     assert memory.assign(memory.work_on(kept), ones(value=5.0)) is kept
     assert np.array_equal(memory.fetch(kept), ones(value=5.0))
@@ -58,7 +58,7 @@ def test_the_values_that_are_pulled_are_written_in_place(memory):
 # --- staging --------------------------------------------------------------------------------------
 
 
-def test_a_payload_is_complete_when_no_bucket_is_missing(staging):
+def test_staging_payload_is_complete_when_no_bucket_is_missing(staging):
     staging.put(0, 1, 1, bucket=3, values=ones())
     assert not staging.complete(0, 1, 1, buckets=2)
     staging.put(0, 1, 1, bucket=5, values=ones(value=2.0))
@@ -67,7 +67,7 @@ def test_a_payload_is_complete_when_no_bucket_is_missing(staging):
     assert {bucket: values[0] for bucket, values in taken.items()} == {3: 1.0, 5: 2.0}
 
 
-def test_a_bucket_that_comes_twice_counts_once(staging, memory):
+def test_staging_duplicate_bucket_counts_once(staging, memory):
     for _ in range(2):
         staging.put(0, 1, 1, bucket=3, values=ones())
     assert not staging.complete(0, 1, 1, buckets=2)
@@ -75,7 +75,7 @@ def test_a_bucket_that_comes_twice_counts_once(staging, memory):
 
 
 @pytest.mark.parametrize(("nonce", "sequence"), [(2, 1), (1, 2)])
-def test_what_belongs_to_another_payload_does_not_complete_it(staging, memory, nonce, sequence):
+def test_staging_bucket_of_another_payload_replaces_the_unfinished_one(staging, memory, nonce, sequence):
     staging.put(0, 1, 1, bucket=0, values=ones())
     assert not staging.complete(0, nonce, sequence, buckets=1)
     staging.put(0, nonce, sequence, bucket=1, values=ones(value=3.0))
@@ -86,19 +86,19 @@ def test_what_belongs_to_another_payload_does_not_complete_it(staging, memory, n
     assert list(staging.take(0)) == [1]
 
 
-def test_a_server_that_gets_no_bucket_has_a_complete_payload(staging):
+def test_staging_payload_without_buckets_is_complete(staging):
     assert staging.complete(0, 1, 1, buckets=0)
     assert staging.take(0) == {}
 
 
-def test_ranks_do_not_mix(staging):
+def test_staging_keeps_ranks_apart(staging):
     staging.put(0, 1, 1, bucket=0, values=ones(value=1.0))
     staging.put(1, 1, 1, bucket=0, values=ones(value=2.0))
     assert staging.take(1)[0][0] == 2.0
     assert staging.take(0)[0][0] == 1.0
 
 
-def test_discarded_memory_is_free(staging, memory):
+def test_staging_discard_frees_memory(staging, memory):
     staging.put(0, 1, 1, bucket=0, values=ones())
     staging.discard(0)
     assert memory.staged_bytes == 0
@@ -116,7 +116,7 @@ def there(*ranks: int) -> np.ndarray:
 
 
 @given(st.integers(1, 6).flatmap(lambda count: st.permutations(range(count))), st.integers(0, 2**32))
-def test_the_sum_is_in_rank_order_whatever_comes_first(order, seed):
+def test_rank_ordered_sum_is_independent_of_arrival_order(order, seed):
     memory = HostMemory()
     adding = RankOrderedSum(memory)
     payloads = [floats(seed + rank, 7) for rank in order]
@@ -131,7 +131,7 @@ def test_the_sum_is_in_rank_order_whatever_comes_first(order, seed):
     assert (memory.staged_bytes, len(adding)) == (0, 0)
 
 
-def test_what_is_added_is_free_again(memory):
+def test_rank_ordered_sum_frees_what_is_added(memory):
     adding = RankOrderedSum(memory)
     for rank in range(3):
         adding.put(rank, {0: memory.stage(ones(100))}, there(*range(4)))
@@ -139,7 +139,7 @@ def test_what_is_added_is_free_again(memory):
     assert memory.peak_bytes == 800
 
 
-def test_what_has_to_wait_is_kept_until_its_turn(memory):
+def test_rank_ordered_sum_keeps_values_until_their_turn(memory):
     adding = RankOrderedSum(memory)
     adding.put(2, {0: memory.stage(ones(100))}, there(*range(3)))
     adding.put(1, {0: memory.stage(ones(100))}, there(*range(3)))
@@ -149,7 +149,7 @@ def test_what_has_to_wait_is_kept_until_its_turn(memory):
     assert np.array_equal(adding.finish()[0], ones(100, 3.0))
 
 
-def test_the_order_holds_where_somebody_has_left_after_its_commit(memory):
+def test_rank_ordered_sum_keeps_order_where_a_worker_left_after_its_commit(memory):
     values = [np.array([value], np.float32) for value in (1e8, 1.0, -1e8)]  # (1e8 + 1) − 1e8 is 0, not 1
     adding = RankOrderedSum(memory)
     adding.put(1, {0: memory.stage(values[1])}, there(0, 1, 2))

@@ -1,4 +1,4 @@
-"""The commits of a synchronous round carry one learning rate, momentum and weight decay, or the run ends by name."""
+"""The commits of a synchronous round must have one learning rate, momentum and weight decay."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ def commit(round_state: RoundState, rank: int, sequence: int, **fields: object) 
     ],
 )
 @pytest.mark.parametrize("servers", [1, 2])
-def test_servers_end_the_run_and_leave_the_weights_alone(servers, theirs, said):
+def test_round_with_different_rates_ends_the_run_and_leaves_weights_alone(servers, theirs, said):
     cluster = MemoryServers(3, np.zeros(8), servers=servers)
     cluster.send(0, 1, np.ones(8), **RATES)
     cluster.send(1, 1, np.ones(8), **{**RATES, **theirs})
@@ -44,7 +44,7 @@ def test_servers_end_the_run_and_leave_the_weights_alone(servers, theirs, said):
     assert cluster.status()["round"] == 0
 
 
-def test_all_that_differs_is_named_in_one_message_that_fits():
+def test_round_with_different_rates_names_all_of_them_in_one_message():
     round_state = make(2)
     commit(round_state, 1, 1)
     commit(round_state, 0, 1, learning_rate=0.1 + 0.2, momentum=0.123456789012345, weight_decay=1e-17 / 3 + 0.1)
@@ -53,7 +53,7 @@ def test_all_that_differs_is_named_in_one_message_that_fits():
     assert len(round_state.failure.encode()) <= wire.TEXT_BYTES
 
 
-def test_the_last_bits_of_a_schedule_may_differ_between_machines():
+def test_round_with_rates_equal_up_to_rounding_is_accepted():
     round_state = make(2)
     commit(round_state, 0, 1, learning_rate=0.1)
     assert commit(round_state, 1, 1, learning_rate=0.1 * (1 + 1e-15)) == [0, 1]
@@ -61,21 +61,21 @@ def test_the_last_bits_of_a_schedule_may_differ_between_machines():
     assert commit(round_state, 1, 2, learning_rate=0.0) == [0, 1]
 
 
-def test_a_rate_may_change_from_round_to_round():
+def test_rates_may_change_from_round_to_round():
     round_state = make(2)
     for sequence, rate in enumerate((0.1, 0.01, 0.1), start=1):
         commit(round_state, 0, sequence, learning_rate=rate)
         assert commit(round_state, 1, sequence, learning_rate=rate) == [0, 1]
 
 
-def test_without_rounds_every_commit_has_its_own():
+def test_rates_of_asynchronous_commits_may_differ():
     round_state = make(2, synchronous=False)
     assert commit(round_state, 0, 1) == [0]
     assert commit(round_state, 1, 1, learning_rate=0.5, momentum=0.9) == [1]
     assert not round_state.failure
 
 
-def test_workers_that_are_apart_may_have_their_own():
+def test_rates_of_excluded_workers_may_differ():
     round_state = make(3)
     commit(round_state, 0, 1)
     commit(round_state, 1, 1, learning_rate=0.5, use=wire.DISCARD)
@@ -83,8 +83,10 @@ def test_workers_that_are_apart_may_have_their_own():
     assert round_state.acknowledged.tolist() == [0, 1, 0]
 
 
-def test_the_first_round_after_a_switch_is_not_compared_but_the_second_is():
-    """Asynchronous workers hear of the switch at different numbers of samples, between which a schedule may step."""
+def test_rates_are_compared_from_the_second_round_after_a_switch():
+    """Asynchronous workers learn of the switch at different samples, between which a schedule may
+    step.
+    """
     round_state = make(2, synchronous=False)
     commit(round_state, 0, 1, use=wire.AT_ONCE, switch=wire.TOGETHER)
     commit(round_state, 1, 1, use=wire.AT_ONCE)
@@ -95,8 +97,8 @@ def test_the_first_round_after_a_switch_is_not_compared_but_the_second_is():
     assert "to round 3" in round_state.failure
 
 
-def test_what_a_worker_sends_that_the_rounds_go_on_without_is_not_used():
-    """It may be rounds behind: neither its gradient nor its learning rate belongs to this one."""
+def test_commit_of_excluded_worker_is_not_used():
+    """It may be rounds behind: neither its gradient nor its rate belongs to the current round."""
     cluster = MemoryServers(3, [0.0])
     for rank in (1, 2):
         cluster.send(rank, 1, np.float32([1]), **RATES)
@@ -111,7 +113,7 @@ def test_what_a_worker_sends_that_the_rounds_go_on_without_is_not_used():
     assert not any(memory.staged_bytes for memory in cluster.memories)
 
 
-def test_what_it_had_committed_before_still_counts():
+def test_commit_sent_before_exclusion_still_counts():
     cluster = MemoryServers(3, [0.0])
     cluster.send(0, 1, np.float32([1]), learning_rate=1.0)
     cluster.nodes[0].server.drop(0)

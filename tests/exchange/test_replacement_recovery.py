@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.replacement_recovery import dealt_with, round_has_commit, starting_status
+from esync.exchange.protocol.replacement_recovery import completed_exchanges, round_has_commit, starting_status
 from esync.exchange.protocol.status import Status
 
 
@@ -18,7 +18,7 @@ from esync.exchange.protocol.status import Status
         ([4, 4], [False, False], False),
     ],
 )
-def test_the_round_of_a_dead_worker(rounds, committed, expected):
+def test_round_has_commit_of_dead_worker_where_a_server_needs_it(rounds, committed, expected):
     assert round_has_commit(rounds, committed) == expected
 
 
@@ -33,17 +33,17 @@ def test_the_round_of_a_dead_worker(rounds, committed, expected):
         ([3, 5], [5, 6], 4),
     ],
 )
-def test_how_many_exchanges_of_a_dead_worker_are_over(acknowledged, rounds, expected):
-    """The next one is new to every server in the earliest round, and so is the one after it to all."""
-    assert dealt_with(acknowledged, rounds, synchronous=True) == expected
+def test_dealt_with_counts_the_exchanges_of_a_dead_worker(acknowledged, rounds, expected):
+    """The next exchange is new to every server in the earliest round, the one after it to all."""
+    assert completed_exchanges(acknowledged, rounds, synchronous=True) == expected
     earliest = min(rounds)
     for number, ended in zip(acknowledged, rounds, strict=True):
         assert expected + 1 > number or ended > earliest
         assert expected + 2 > number
 
 
-def test_where_nothing_waits_every_commit_is_made_up_for():
-    assert dealt_with([4, 3], [0, 0], synchronous=False) == 3
+def test_dealt_with_in_asynchronous_mode_is_the_fewest():
+    assert completed_exchanges([4, 3], [0, 0], synchronous=False) == 3
 
 
 @pytest.mark.parametrize(
@@ -52,12 +52,12 @@ def test_where_nothing_waits_every_commit_is_made_up_for():
         ([4, 3], [wire.AT_ONCE, wire.AT_ONCE], True, False),  # it came to the first server only, before a switch
         ([3, 4], [wire.AT_ONCE, wire.AT_ONCE], True, False),
         ([4, 4], [wire.AT_ONCE, wire.AT_ONCE], True, True),
-        ([4, 3], [wire.TOGETHER, wire.AT_ONCE], True, True),  # part of a round: see `dealt_with`
+        ([4, 3], [wire.TOGETHER, wire.AT_ONCE], True, True),  # part of a round: see `completed_exchanges`
         ([4, 3], [0, wire.AT_ONCE], True, True),
         ([4, 3], [wire.AT_ONCE, wire.AT_ONCE], False, False),
     ],
 )
-def test_a_commit_that_was_used_at_once_by_some_is_made_up_for_before_rounds(acknowledged, uses, synchronous, expected):
+def test_starting_status_repeats_partly_used_asynchronous_commit_first(acknowledged, uses, synchronous, expected):
     statuses = []
     for number, use in zip(acknowledged, uses, strict=True):
         record = np.zeros((), wire.status_type(2))

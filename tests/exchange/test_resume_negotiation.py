@@ -14,30 +14,30 @@ def held(*parts: Offer) -> Offers:
     return Offers(resume=True, parts=parts)
 
 
-def test_nobody_asks():
+def test_resume_without_resume_flag_begins_anew():
     assert choose({0: Offers(), 1: Offers()}) == -1
 
 
-def test_nobody_has_anything():
+def test_resume_without_any_checkpoint_begins_anew():
     assert choose({0: held(), 1: held()}) == -1
 
 
-def test_the_newest_that_all_have():
+def test_resume_chooses_the_newest_round_that_all_have():
     offers = {0: held(model(30), model(20), model(10)), 1: held(Offer(20, JOB), Offer(10, JOB))}
     assert choose(offers) == 20
 
 
-def test_parts_of_different_lives_are_not_mixed():
+def test_resume_does_not_mix_parts_of_different_jobs():
     offers = {0: held(model(20, LATER), model(10)), 1: held(Offer(20, JOB), Offer(10, JOB))}
     assert choose(offers) == 10
 
 
-def test_who_was_no_member_then_is_not_needed():
+def test_resume_needs_no_part_of_a_worker_that_was_no_member():
     offers = {0: held(model(20, needs=(0, 2)), model(10)), 1: held(Offer(10, JOB)), 2: held(Offer(20, JOB))}
     assert choose(offers) == 20
 
 
-def test_asynchronous_ones_need_nobody():
+def test_resume_of_asynchronous_checkpoint_needs_rank_0_only():
     assert choose({0: held(model(23, needs=(0,))), 1: held(Offer(17, JOB)), 2: held()}) == 23
 
 
@@ -48,7 +48,7 @@ def test_asynchronous_ones_need_nobody():
         {0: held(), 1: held(Offer(10, JOB, 1))},
     ],
 )
-def test_a_job_that_died_during_its_first_checkpoint_begins_anew(offers):
+def test_resume_after_death_during_the_first_checkpoint_begins_anew(offers):
     assert choose(offers) == -1
 
 
@@ -59,16 +59,16 @@ def test_a_job_that_died_during_its_first_checkpoint_begins_anew(offers):
         ({0: held(), 1: held(Offer(20, JOB, 2))}, "worker 0 has none; worker 1 has those of round 20"),
     ],
 )
-def test_lost_parts_are_not_passed_over(offers, held_by):
+def test_resume_with_lost_parts_names_who_holds_what(offers, held_by):
     with pytest.raises(ValueError, match=held_by):
         choose(offers)
 
 
-def test_all_or_none_resume():
+def test_resume_flag_on_some_workers_only_is_refused():
     with pytest.raises(ValueError, match="worker 1 was started with --resume and worker 0 without it"):
         choose({0: Offers(), 1: held()})
 
 
-def test_a_problem_of_one_worker_stops_all():
+def test_resume_with_problem_of_one_worker_stops_all():
     with pytest.raises(ValueError, match="worker 1: no such folder"):
         choose({0: held(), 1: Offers(True, problem="no such folder")})

@@ -1,4 +1,4 @@
-"""A server's books: members, rounds, commits and who waits for whom."""
+"""A server's round state: members, rounds, commits and who waits for whom."""
 
 import math
 
@@ -10,7 +10,7 @@ from esync.exchange.protocol.round_state import RoundState
 from .round_states import commit, make
 
 
-def test_a_round_waits_for_every_member():
+def test_round_waits_for_every_member():
     round_state = make(3)
     assert commit(round_state, 2, now=1.0) == []
     assert commit(round_state, 0, now=2.5) == []
@@ -19,14 +19,14 @@ def test_a_round_waits_for_every_member():
     assert (round_state.round, round_state.version, round_state.samples) == (1, 3, 3)
 
 
-def test_waits_are_from_each_commit_to_the_last_of_the_round():
+def test_round_waits_run_from_each_commit_to_the_last():
     round_state = make(3)
     for rank, now in ((2, 1.0), (0, 2.5), (1, 4.0)):
         commit(round_state, rank, now)
     assert round_state.status()["wait"].tolist() == [1.5, 0.0, 3.0]
 
 
-def test_without_rounds_every_commit_counts_at_once():
+def test_asynchronous_commit_counts_at_once():
     round_state = make(3, synchronous=False)
     for sequence, (rank, version, round_) in enumerate([(2, 1, 0), (2, 2, 0), (0, 3, 1), (1, 4, 1)], start=1):
         assert commit(round_state, rank, now=1.0, sequence=sequence) == [rank]
@@ -34,7 +34,7 @@ def test_without_rounds_every_commit_counts_at_once():
     assert round_state.status()["wait"].tolist() == [0.0, 0.0, 0.0]
 
 
-def test_a_commit_is_acknowledged_by_its_sequence_number():
+def test_commit_is_acknowledged_by_its_sequence_number():
     round_state = make()
     commit(round_state, 0, 1.0, sequence=7)
     assert round_state.status()["acknowledged"].tolist() == [0, 0]
@@ -46,7 +46,7 @@ def test_a_commit_is_acknowledged_by_its_sequence_number():
     assert status["committed"].tolist() == [0, 0]
 
 
-def test_who_leaves_is_not_waited_for():
+def test_member_that_leaves_is_not_waited_for():
     round_state = make(3)
     commit(round_state, 0, 1.0)
     commit(round_state, 2, 1.5)
@@ -55,7 +55,7 @@ def test_who_leaves_is_not_waited_for():
     assert round_state.status()["member"].tolist() == [1, 0, 1]
 
 
-def test_who_leaves_after_its_commit_has_still_contributed():
+def test_member_that_leaves_after_its_commit_contributes():
     round_state = make(3)
     commit(round_state, 1, 1.0)
     round_state.leave(1)
@@ -63,26 +63,26 @@ def test_who_leaves_after_its_commit_has_still_contributed():
     assert commit(round_state, 2, 3.0) == [0, 1, 2]
 
 
-def test_deserted_when_all_who_came_have_left():
+def test_round_state_can_exit_when_all_who_joined_have_left():
     round_state = RoundState(3, True)
-    assert not round_state.deserted
+    assert not round_state.can_exit
     round_state.join(0, 1, 0.0)
     round_state.join(2, 1, 0.0)
     round_state.leave(0)
-    assert not round_state.deserted
+    assert not round_state.can_exit
     round_state.leave(2)
-    assert round_state.deserted
+    assert round_state.can_exit
 
 
-def test_a_newcomer_ends_the_desertion():
+def test_round_state_can_no_longer_exit_after_a_join():
     round_state = make(1)
     round_state.leave(0)
     round_state.join(0, 99, 1.0)
-    assert not round_state.deserted
+    assert not round_state.can_exit
     assert round_state.status()["member"].tolist() == [1]
 
 
-def test_arrivals_count_processes_not_greetings():
+def test_arrivals_count_processes_not_joins():
     round_state = RoundState(2, True)
     for nonce in (5, 5, 6):
         round_state.join(1, nonce, 0.0)
@@ -91,7 +91,7 @@ def test_arrivals_count_processes_not_greetings():
     assert status["nonce"].tolist() == [0, 6]
 
 
-def test_a_replacement_can_commit_what_the_dead_worker_had_not():
+def test_replacement_commits_for_the_dead_worker():
     round_state = make(2)
     commit(round_state, 0, 1.0)
     round_state.join(1, 99, now=5.0)
@@ -99,7 +99,7 @@ def test_a_replacement_can_commit_what_the_dead_worker_had_not():
     assert round_state.status()["wait"].tolist() == [5.0, 0.0]
 
 
-def test_counting_for_one_device():
+def test_count_of_local_iterations_advances_round_and_samples():
     round_state = make(1, samples=50)
     round_state.count(20, 1.0)
     round_state.count(20, 2.0)
@@ -108,7 +108,7 @@ def test_counting_for_one_device():
     assert (round_state.round, round_state.samples, round_state.finished) == (3, 60, True)
 
 
-def test_the_others_go_on_without_a_worker_that_is_gone():
+def test_dropped_member_is_not_waited_for_until_a_replacement_joins():
     round_state = make(3)
     commit(round_state, 0, now=1.0)
     commit(round_state, 2, now=2.0)
@@ -119,62 +119,63 @@ def test_the_others_go_on_without_a_worker_that_is_gone():
     assert round_state.status()["member"].tolist() == [1, 0, 1]
     commit(round_state, 0, now=4.0, sequence=2)
     assert commit(round_state, 2, now=5.0, sequence=2) == [0, 2]
-    round_state.join(1, 99, now=6.0)  # a newcomer in its slot
+    round_state.join(1, 99, now=6.0)  # a replacement in its slot
     assert round_state.status()["elapsed"] == 6.0
+    assert round_state.status()["exchanged_at"] == 5.0  # what a schedule counts by: all workers know it
     commit(round_state, 0, now=7.0, sequence=3)
     assert commit(round_state, 2, now=7.0, sequence=3) == []
     assert commit(round_state, 1, now=8.0) == [0, 1, 2]
 
 
-def test_a_worker_that_is_gone_is_waited_for_at_the_end_only_where_it_is_to_be_replaced():
+def test_dropped_member_is_waited_for_at_the_end_only_if_awaited():
     round_state = make(2)
     round_state.drop(1)
     round_state.awaited.add(1)
-    assert not round_state.deserted
+    assert not round_state.can_exit
     round_state.leave(0)
     assert round_state.over
-    assert not round_state.deserted
+    assert not round_state.can_exit
     round_state.awaited.discard(1)
-    assert round_state.deserted
+    assert round_state.can_exit
 
 
-def test_a_goodbye_of_a_worker_that_was_dropped_does_not_end_the_run():
+def test_dropped_member_that_leaves_does_not_end_the_run():
     round_state = make(2)
     for rank in range(2):
         round_state.drop(rank)
     round_state.leave(0)
-    assert not round_state.deserted
+    assert not round_state.can_exit
     round_state.join(1, 99, now=1.0)
     round_state.leave(1)
-    assert round_state.deserted
+    assert round_state.can_exit
 
 
-def test_a_worker_that_is_dropped_after_the_others_have_left_is_waited_for():
+def test_member_dropped_after_the_others_left_is_waited_for():
     round_state = make(2)
     round_state.leave(0)
     round_state.drop(1)
-    assert not round_state.deserted
+    assert not round_state.can_exit
 
 
-def test_nobody_is_waited_for_when_the_run_is_over():
+def test_dropped_member_is_not_waited_for_after_the_end():
     round_state = make(2, rounds=1)
     for rank in range(2):
         commit(round_state, rank, now=1.0)
     round_state.leave(0)
     round_state.drop(1)
-    assert round_state.deserted
+    assert round_state.can_exit
     failed = make(1)
     failed.abort("the loss is NaN")
     failed.drop(0)
-    assert failed.deserted
+    assert failed.can_exit
 
 
-def test_the_run_is_over_where_a_worker_says_so():
+def test_leave_with_done_ends_the_run():
     round_state = make(2)
     round_state.leave(0, done=True)
     assert round_state.over
     assert not round_state.finished
-    assert not round_state.deserted
+    assert not round_state.can_exit
 
 
 # --- stale synchronous parallel -------------------------------------------------------------------
@@ -184,7 +185,7 @@ def stale(staleness: int, slots: int = 2, **limits: float) -> RoundState:
     return make(slots, synchronous=False, staleness=staleness, **limits)
 
 
-def test_a_worker_that_is_too_far_ahead_is_answered_when_the_slowest_has_caught_up():
+def test_ssp_worker_too_far_ahead_is_answered_when_the_slowest_catches_up():
     round_state = stale(1)
     commit(round_state, 0, now=1.0, sequence=1)
     assert round_state.acknowledged.tolist() == [1, 0]
@@ -198,7 +199,7 @@ def test_a_worker_that_is_too_far_ahead_is_answered_when_the_slowest_has_caught_
 
 
 @pytest.mark.parametrize("staleness", [0, 2])
-def test_nobody_gets_further_ahead_than_that(staleness):
+def test_ssp_worker_gets_no_further_ahead_than_the_staleness(staleness):
     round_state = stale(staleness)
     for sequence in range(1, staleness + 2):
         assert round_state.acknowledged[0] == sequence - 1
@@ -206,7 +207,7 @@ def test_nobody_gets_further_ahead_than_that(staleness):
     assert round_state.acknowledged[0] == staleness
 
 
-def test_who_leaves_is_not_waited_for_and_the_end_of_the_run_lets_all_go():
+def test_ssp_releases_waiting_workers_on_leave_drop_and_end():
     for end in ("leave", "drop"):
         round_state = stale(0)
         commit(round_state, 0, now=1.0)
@@ -221,14 +222,14 @@ def test_who_leaves_is_not_waited_for_and_the_end_of_the_run_lets_all_go():
     assert round_state.used.tolist() == [wire.AT_ONCE, 0, 0]
 
 
-def test_what_a_dead_worker_has_committed_counts_for_its_replacement():
+def test_ssp_commit_of_dead_worker_counts_for_its_replacement():
     round_state = stale(0)
     commit(round_state, 0, now=1.0)
     round_state.join(0, 99, now=2.0)
     assert (round_state.acknowledged[0], round_state.version) == (1, 1)
 
 
-def test_the_fastest_is_the_fastest_member_that_has_told():
+def test_fastest_is_the_pace_of_the_fastest_member_that_reported():
     round_state = make(3, synchronous=False)
     assert round_state.fastest == 0
     for rank, pace in enumerate((0.5, 0.2, math.nan)):

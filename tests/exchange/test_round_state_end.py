@@ -1,4 +1,4 @@
-"""A server's books: limits, and how a run ends."""
+"""A server's round state: limits, and how a run ends."""
 
 import math
 
@@ -11,7 +11,7 @@ from .round_states import commit, make
 
 
 @pytest.mark.parametrize("synchronous", [True, False])
-def test_limit_of_rounds(synchronous):
+def test_rounds_limit_ends_the_run(synchronous):
     round_state = make(2, synchronous, rounds=2)
     assert round_state.status()["stop_at"] == 2
     for sequence in (1, 2):
@@ -23,7 +23,7 @@ def test_limit_of_rounds(synchronous):
     assert (round_state.round, round_state.version) == (2, 4)
 
 
-def test_limit_of_samples_ends_the_run_when_the_round_is_done():
+def test_samples_limit_ends_the_run_when_the_round_is_done():
     round_state = make(2, samples=100)
     for sequence in (1, 2):
         commit(round_state, 0, 1.0, sequence, samples=30)
@@ -33,7 +33,7 @@ def test_limit_of_samples_ends_the_run_when_the_round_is_done():
     assert round_state.status()["stop_at"] == 2
 
 
-def test_limit_of_samples_without_rounds():
+def test_samples_limit_in_asynchronous_mode_ends_the_run_at_once():
     round_state = make(3, synchronous=False, samples=25)
     commit(round_state, 0, 1.0, 1, samples=24)
     assert not round_state.finished
@@ -41,7 +41,7 @@ def test_limit_of_samples_without_rounds():
     assert round_state.finished
 
 
-def test_limit_of_seconds_counts_from_when_all_were_there():
+def test_seconds_limit_counts_from_when_all_have_joined():
     round_state = RoundState(2, True, Limits(seconds=10.0))
     round_state.join(0, 1, now=100.0)
     round_state.join(1, 1, now=200.0)
@@ -52,7 +52,7 @@ def test_limit_of_seconds_counts_from_when_all_were_there():
     assert round_state.status()["elapsed"] == 10.0
 
 
-def test_a_replacement_does_not_set_the_clock_back():
+def test_seconds_limit_is_not_reset_by_a_replacement():
     round_state = make(2, seconds=10.0)
     round_state.join(1, 77, now=8.0)
     commit(round_state, 0, 11.0)
@@ -60,7 +60,7 @@ def test_a_replacement_does_not_set_the_clock_back():
     assert round_state.finished
 
 
-def test_stop_ends_the_run_after_the_round_under_way():
+def test_stop_ends_the_run_after_the_current_round():
     round_state = make(2)
     commit(round_state, 0, 1.0)
     round_state.stop()
@@ -70,14 +70,14 @@ def test_stop_ends_the_run_after_the_round_under_way():
     assert round_state.round == 1
 
 
-def test_stop_ends_a_run_without_rounds_at_once():
+def test_stop_in_asynchronous_mode_ends_the_run_at_once():
     round_state = make(2, synchronous=False)
     commit(round_state, 0, 1.0)
     round_state.stop()
     assert round_state.finished
 
 
-def test_stop_comes_no_later_than_the_limit_and_no_later_than_said_before():
+def test_stop_is_never_later_than_the_limit_or_an_earlier_stop():
     round_state = make(1, rounds=1)
     round_state.stop()
     assert round_state.stop_at == 1
@@ -88,7 +88,7 @@ def test_stop_comes_no_later_than_the_limit_and_no_later_than_said_before():
 
 
 @pytest.mark.parametrize("synchronous", [True, False])
-def test_a_run_that_is_over_stays_over(synchronous):
+def test_finished_run_stays_finished(synchronous):
     round_state = make(1, synchronous, rounds=1)
     commit(round_state, 0, 1.0)
     round_state.stop()
@@ -96,7 +96,7 @@ def test_a_run_that_is_over_stays_over(synchronous):
 
 
 @pytest.mark.parametrize("synchronous", [True, False])
-def test_commits_after_the_end_are_acknowledged_but_not_used(synchronous):
+def test_commit_after_the_end_is_acknowledged_but_not_used(synchronous):
     round_state = make(1, synchronous, rounds=1)
     commit(round_state, 0, 1.0, sequence=1)
     assert commit(round_state, 0, 2.0, sequence=2) == []
@@ -106,7 +106,7 @@ def test_commits_after_the_end_are_acknowledged_but_not_used(synchronous):
 
 
 @pytest.mark.parametrize("limits", [Limits(rounds=1), Limits(samples=2)])
-def test_a_server_that_does_not_decide_uses_the_commits_that_the_one_that_decides_may_still_use(limits):
+def test_server_that_does_not_decide_uses_commits_the_deciding_one_may_use(limits):
     round_state = RoundState(2, False, limits, decides=False)
     for rank in range(2):
         round_state.join(rank, 10 + rank, now=0.0)
@@ -119,7 +119,7 @@ def test_a_server_that_does_not_decide_uses_the_commits_that_the_one_that_decide
     assert commit(round_state, 1, 3.0, sequence=2) == []
 
 
-def test_a_round_that_waits_when_the_run_ends_is_not_used():
+def test_synchronous_round_pending_at_the_end_is_not_used():
     round_state = make(2, synchronous=False, samples=2)
 
     def say(rank, sequence, **terms):
@@ -149,7 +149,7 @@ def test_abort_ends_the_run_and_the_first_reason_stays():
     assert round_state.status()["text"].item().decode() == "worker 1: loss is NaN"
 
 
-def test_abort_without_a_reason_is_an_abort():
+def test_abort_without_reason_ends_the_run():
     round_state = make()
     round_state.abort("")
     assert round_state.finished
@@ -157,7 +157,7 @@ def test_abort_without_a_reason_is_an_abort():
     assert round_state.status()["text"].item()
 
 
-def test_a_run_without_limits_never_ends():
+def test_run_without_limits_never_finishes():
     round_state = make(1)
     assert Limits() == Limits(math.inf, math.inf, math.inf)
     for sequence in range(1, 50):
@@ -166,7 +166,7 @@ def test_a_run_without_limits_never_ends():
     assert round_state.status()["stop_at"] == -1
 
 
-def test_counting_after_the_end_changes_nothing():
+def test_count_after_the_end_changes_nothing():
     round_state = make(1, rounds=1)
     round_state.count(20, 1.0)
     round_state.count(20, 2.0)

@@ -1,4 +1,4 @@
-"""Scalars that an algorithm adds: how those of a round become one, on servers, in collectives and in the simulator."""
+"""Scalars added by an algorithm: how those of a round are combined, by servers and collectives."""
 
 import math
 import threading
@@ -10,7 +10,7 @@ import pytest
 
 from esync.exchange import STATISTICS, WEIGHTS, Flat, Payload, Result, Specification
 from esync.exchange.collectives.engine import CollectiveEngine
-from esync.exchange.collectives.memory import Hub
+from esync.exchange.collectives.memory import MemoryNetwork
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
@@ -44,7 +44,7 @@ def says(value: float) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("servers", [1, 2])
-def test_those_of_a_round_become_one_and_stay_until_the_next_has_ended(servers: int) -> None:
+def test_scalars_of_a_round_are_combined_and_kept_until_the_next_ends(servers: int) -> None:
     cluster = MemoryServers(3, np.zeros(8), servers=servers, scalars=WAYS)
     assert told(cluster) == {}
     for rank, value in ((2, 1.0), (0, -2.0), (1, 4.0)):
@@ -58,7 +58,7 @@ def test_those_of_a_round_become_one_and_stay_until_the_next_has_ended(servers: 
     assert told(cluster) == {"temperature": 3.0, "loss": 50.0, "norm": 100.0, "least": 0.0, "most": 100.0}
 
 
-def test_those_who_say_nothing_do_not_count() -> None:
+def test_scalars_that_a_worker_does_not_send_are_left_out() -> None:
     cluster = MemoryServers(2, [0.0], scalars={"loss": "mean", "norm": "sum"})
     cluster.send(0, 1, ONE, loss=4.0)
     cluster.send(1, 1, ONE)
@@ -68,7 +68,7 @@ def test_those_who_say_nothing_do_not_count() -> None:
     assert told(cluster) == {}  # not what was said a round ago
 
 
-def test_common_ones_must_be_the_same() -> None:
+def test_common_scalars_that_differ_abort_the_run() -> None:
     cluster = MemoryServers(2, [0.0], scalars={"cooling_rate": "common"})
     for rank in (0, 1):
         cluster.send(rank, 1, ONE)
@@ -79,7 +79,7 @@ def test_common_ones_must_be_the_same() -> None:
     assert said.startswith("worker 1 committed cooling rate 0.25, but worker 0 0.5 to round 2")
 
 
-def test_where_commits_are_used_at_once_the_latest_of_all_members_count() -> None:
+def test_scalars_of_asynchronous_commits_combine_the_latest_of_all_members() -> None:
     cluster = MemoryServers(3, [0.0], synchronous=False, scalars={"loss": "mean"})
     cluster.send(0, 1, ONE, loss=2.0)
     assert told(cluster) == {"loss": 2.0}
@@ -91,7 +91,7 @@ def test_where_commits_are_used_at_once_the_latest_of_all_members_count() -> Non
     assert told(cluster) == {"loss": 4.0}
 
 
-def test_a_rule_is_told_what_they_have_become() -> None:
+def test_scalars_are_passed_to_the_rule() -> None:
     seen = []
 
     def note(weights: Any, value: Any, state: Any, step: Any) -> Any:
@@ -105,14 +105,14 @@ def test_a_rule_is_told_what_they_have_become() -> None:
     assert seen == [{"loss": 3.0, "norm": 6.0}, {"loss": 7.0, "norm": 8.0}]
 
 
-def test_names_that_are_taken_and_unknown_ways_are_refused() -> None:
+def test_scalars_with_reserved_name_or_unknown_combination_are_refused() -> None:
     with pytest.raises(ValueError, match="a scalar cannot be named 'pace': messages have a field of that name"):
         Specification("sgd", True, scalars={"pace": "mean"})
     with pytest.raises(ValueError, match="'loss' is to be combined by 'median', but should be by one of common, mean"):
         Specification("sgd", True, scalars={"loss": "median"})
 
 
-def test_without_further_ones_messages_are_as_large_as_ever() -> None:
+def test_message_without_scalars_has_the_original_size() -> None:
     assert wire.message_type() == wire.MESSAGE
     assert wire.message_type(["b", "a"]) == wire.message_type(["a", "b"])
     assert wire.message_type(["a"]).itemsize == wire.MESSAGE.itemsize + 8
@@ -141,12 +141,12 @@ def check(outcomes: list[list[Result]]) -> None:
         assert [each.scalars for each in results] == [{}, {"loss": 11.0, "most": 2.0}, {"loss": 21.0, "most": 2.0}]
 
 
-def test_a_collective_combines_them() -> None:
-    hub, outcomes = Hub(3), [[]] * 3  # type: ignore[var-annotated]
+def test_scalars_in_a_collective_are_combined() -> None:
+    network, outcomes = MemoryNetwork(3), [[]] * 3  # type: ignore[var-annotated]
 
     def work(rank: int) -> None:
         outcomes[rank] = take_part(
-            CollectiveExchange(ASKED, CollectiveEngine("ring", hub.transports[rank]), Watchdog(), 20, 20)
+            CollectiveExchange(ASKED, CollectiveEngine("ring", network.transports[rank]), Watchdog(), 20, 20)
         )
 
     threads = [threading.Thread(target=work, args=[rank], daemon=True) for rank in range(3)]
@@ -173,7 +173,7 @@ def simulated(make: Callable[[Time, Network, int], Any]) -> list[list[Result]]:
     return outcomes
 
 
-def test_the_simulators_servers_combine_them() -> None:
+def test_scalars_on_simulated_servers_are_combined() -> None:
     sides: list[ClusterState] = []
 
     def make(engine: Time, network: Network, rank: int) -> ParameterServerExchange:
@@ -185,7 +185,7 @@ def test_the_simulators_servers_combine_them() -> None:
     check(simulated(make))
 
 
-def test_the_simulators_collective_combines_them() -> None:
+def test_scalars_in_simulated_collective_are_combined() -> None:
     sides: list[SharedCollectiveState] = []
 
     def make(engine: Time, network: Network, rank: int) -> SimulatedCollective:

@@ -1,4 +1,4 @@
-"""Who may begin a conversation with the port that MXNet opens: real sockets of this process."""
+"""The check of new connections to MXNet's port, with real sockets of this process."""
 
 import socket
 import sys
@@ -52,55 +52,55 @@ def stack():
         bytes(64),
     ],
 )
-def test_what_is_no_zeromq_does_not_get_in(stack, first):
-    doorkeeper = SenderCheck(listening())
+def test_sender_check_closes_connections_that_do_not_speak_zeromq(stack, first):
+    check = SenderCheck(listening())
     server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-    assert doorkeeper.look()
+    assert check.look()
     here, there = conversation(stack, server, first)
     there.sendall(b"and on it goes")
-    doorkeeper.look()
+    check.look()
     assert hears(here, NEVER) == b""
-    doorkeeper.look()
+    check.look()
     assert hears(here, NEVER) == b""
 
 
-def test_who_has_brought_the_signature_may_go_on(stack):
-    doorkeeper = SenderCheck(listening())
+def test_sender_check_passes_connections_with_the_zeromq_signature(stack):
+    check = SenderCheck(listening())
     server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-    doorkeeper.look()
+    check.look()
     here, there = conversation(stack, server, SIGNATURE)
     assert hears(here, TIME_LIMIT, 10) == SIGNATURE
     there.sendall(b"abc")  # too early: the kernel sends it again
-    doorkeeper.look()
+    check.look()
     assert hears(here, TIME_LIMIT, 3) == b"abc"
     here.sendall(b"xyz")
     assert hears(there, TIME_LIMIT, 3) == b"xyz"
 
 
-def test_other_ports_of_the_process_are_left_alone(stack):
+def test_sender_check_leaves_other_ports_of_the_process_alone(stack):
     before = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-    doorkeeper = SenderCheck(listening())
+    check = SenderCheck(listening())
     meant = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     meanwhile = stack.enter_context(socket.create_server(("127.0.0.1", 0)))  # opened by the user's program
-    doorkeeper.look()
+    check.look()
     assert hears(conversation(stack, before, b"hello")[0], TIME_LIMIT, 5) == b"hello"
     late, _ = conversation(stack, meanwhile, b"hello")
-    doorkeeper.settle(meant.getsockname()[1])
-    doorkeeper.look()
+    check.settle(meant.getsockname()[1])
+    check.look()
     assert hears(late, TIME_LIMIT, 5) == b"hello"
     assert hears(conversation(stack, meanwhile, b"hello")[0], TIME_LIMIT, 5) == b"hello"
     assert hears(conversation(stack, meant, b"hello there!")[0], NEVER) == b""
 
 
-def test_it_watches_by_itself(stack):
-    doorkeeper = SenderCheck(listening())
-    stack.callback(doorkeeper.over)
-    doorkeeper.start()
+def test_sender_check_thread_checks_by_itself_and_ends(stack):
+    check = SenderCheck(listening())
+    stack.callback(check.over)
+    check.start()
     server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     time.sleep(NEVER)
     here, there = conversation(stack, server, SIGNATURE)
     there.sendall(b"abc")
     assert hears(here, TIME_LIMIT, 13) == SIGNATURE + b"abc"
-    doorkeeper.over()
-    doorkeeper.join(TIME_LIMIT)
-    assert not doorkeeper.is_alive()
+    check.over()
+    check.join(TIME_LIMIT)
+    assert not check.is_alive()

@@ -1,4 +1,4 @@
-"""Switching between synchronous and asynchronous in a running job, push by push, on two servers."""
+"""Switching between synchronous and asynchronous during a job, push by push, on two servers."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import WEIGHTS
 from esync.exchange.protocol.resume_negotiation import RunProgress
 from esync.exchange.protocol.round_state import Limits, RoundState
-from esync.rules import Step, momentum_sgd
+from esync.rules import RESET_MOMENTUM, Step, momentum_sgd
 
 from .memory_servers import MemoryServers, Push
 
@@ -16,7 +16,7 @@ USES = {True: wire.TOGETHER, False: wire.AT_ONCE}
 
 
 class Worker:
-    """Sends one commit after the other, as the servers' status wants them, its pushes in any order."""
+    """Sends one commit after the other, as the servers' status demands, its pushes in any order."""
 
     def __init__(self, rank: int, cluster: MemoryServers, random: np.random.Generator) -> None:
         self.rank, self.cluster, self.random = rank, cluster, random
@@ -24,16 +24,16 @@ class Worker:
         self.together = True
         self.queue: list[Push] = []
         self.used = [0, 0]  # commits at once, together
-        self.wishes = 0
+        self.requests = 0
         self.waiting = False
 
-    def send(self, wish: bool) -> None:
-        """Make the next commit; rank 0 may wish for the other way from then on."""
+    def send(self, request_switch: bool) -> None:
+        """Make the next commit; rank 0 may request the switch."""
         self.sequence += 1
         self.waiting = True
         switch = wire.AS_AGREED
-        if wish:
-            self.wishes += 1
+        if request_switch:
+            self.requests += 1
             switch = USES[not self.together]
         # The mean of the workers' gradients times the number of workers is their sum, as in the
         # configuration policy.
@@ -45,7 +45,7 @@ class Worker:
         self.random.shuffle(pushes)  # type: ignore[arg-type]
         self.queue = pushes
 
-    def turn(self, more: bool, wish: bool) -> None:
+    def turn(self, more: bool, request_switch: bool) -> None:
         """Deliver a push, or take the answer where there is one and go on."""
         if self.queue:
             self.cluster.deliver(self.queue.pop())
@@ -56,28 +56,28 @@ class Worker:
             self.used[self.together] += 1
             self.together, self.waiting = bool(status[0]["synchronous"]), False
         if more and not self.waiting:
-            self.send(wish)
+            self.send(request_switch)
 
 
 @pytest.mark.parametrize("anybody", [False, True])
 @pytest.mark.parametrize("seed", range(5))
-def test_no_commit_is_lost_or_counted_twice_over_a_hundred_switches(seed, anybody):
-    """With `anybody` every worker may ask for the way back to rounds."""
+def test_switching_a_hundred_times_loses_and_repeats_no_commit(seed, anybody):
+    """With `anybody`, every worker may request the switch back to rounds."""
     random = np.random.default_rng(seed)
     cluster = MemoryServers(WORKERS, np.zeros(10), servers=2, bucket_elements=3)
     workers = [Worker(rank, cluster, random) for rank in range(WORKERS)]
     turns = 0
-    while workers[0].wishes < 100:
+    while workers[0].requests < 100:
         worker = workers[random.integers(WORKERS)]
         may = worker.rank == 0 or (anybody and not worker.together)
-        worker.turn(more=True, wish=may and bool(random.random() < 0.5))
+        worker.turn(more=True, request_switch=may and bool(random.random() < 0.5))
         turns += 1
         assert turns < 200_000, "they wait for one another"
     for worker in workers:
         while worker.queue:
-            worker.turn(more=False, wish=False)
+            worker.turn(more=False, request_switch=False)
     for worker in workers:
-        worker.turn(more=False, wish=False)
+        worker.turn(more=False, request_switch=False)
     commits = sum(sum(worker.used) for worker in workers)
     assert min(sum(worker.used[mode] for worker in workers) for mode in (0, 1)) > 100
     for shard in range(2):
@@ -85,7 +85,7 @@ def test_no_commit_is_lost_or_counted_twice_over_a_hundred_switches(seed, anybod
     assert (cluster.weights() == -commits).all()
 
 
-def test_weights_and_momentum_stay_as_they_are_when_the_way_changes():
+def test_switching_keeps_weights_and_momentum():
     cluster = MemoryServers(2, np.array([1.0, -2.0]), rule=momentum_sgd)
     gradient = np.array([0.5, 0.25], np.float32)
     weights, gathered = momentum_sgd(np.array([1, -2], np.float32), gradient, None, Step(0.2, momentum=0.9))
@@ -101,7 +101,30 @@ def test_weights_and_momentum_stay_as_they_are_when_the_way_changes():
     assert cluster.nodes[0].server._bucket_states[0].state.tobytes() == gathered.tobytes()
 
 
-def test_the_wish_holds_from_the_end_of_the_round_on():
+def test_switch_that_resets_momentum_forgets_what_was_gathered():
+    """Two workers, two servers; only the leader's commit asks for it."""
+    cluster = MemoryServers(
+        2, np.zeros(2), servers=2, bucket_elements=1, rule=momentum_sgd, scalars={RESET_MOMENTUM: "maximum"}
+    )
+    terms = {"learning_rate": 1.0, "momentum": 0.5}
+
+    def rounds(sequence: int, **leaders: float) -> None:
+        cluster.send(
+            1, sequence, [1.0, 2.0], use=wire.TOGETHER, **terms, **({RESET_MOMENTUM: np.nan} if leaders else {})
+        )
+        cluster.send(0, sequence, [1.0, 2.0], use=wire.TOGETHER, **terms, **leaders)
+
+    rounds(1)
+    rounds(2, switch=wire.AT_ONCE, **{RESET_MOMENTUM: 1.0})
+    assert not cluster.status()["synchronous"]
+    assert cluster.weights().tolist() == [-1 - 1.5, -2 - 3.0]  # the last synchronous step still has its momentum
+    cluster.send(0, 3, [1.0, 2.0], use=wire.AT_ONCE, **terms)
+    assert cluster.weights().tolist() == [-2.5 - 1, -5.0 - 2]  # with it, 1.75 and 3.5
+    cluster.send(1, 3, [1.0, 2.0], use=wire.AT_ONCE, **terms)
+    assert cluster.weights().tolist() == [-3.5 - 1.5, -7.0 - 3]  # and from now on it gathers again
+
+
+def test_switch_request_takes_effect_at_the_end_of_the_round():
     cluster = MemoryServers(2, np.zeros(2))
     cluster.send(0, 1, np.ones(2), use=wire.TOGETHER, switch=wire.AT_ONCE)
     assert cluster.status()["synchronous"]
@@ -109,14 +132,14 @@ def test_the_wish_holds_from_the_end_of_the_round_on():
     assert not cluster.status()["synchronous"]
 
 
-def test_only_rank_0_may_wish():
+def test_switch_request_is_accepted_from_rank_0_only():
     cluster = MemoryServers(2, np.zeros(2))
     for rank in (0, 1):
         cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, switch=wire.AT_ONCE * rank)
     assert cluster.status()["synchronous"]
 
 
-def test_rounds_and_steps_of_both_kinds():
+def test_switching_counts_rounds_and_steps_of_both_kinds():
     cluster = MemoryServers(2, np.zeros(2), limits=Limits(samples=9))
     for rank in (0, 1):
         cluster.send(rank, 1, np.ones(2), samples=2, use=wire.TOGETHER, switch=wire.AT_ONCE * (rank == 0))
@@ -129,7 +152,7 @@ def test_rounds_and_steps_of_both_kinds():
     assert cluster.status()["stop_at"] == cluster.status()["round"] == 3
 
 
-def test_a_run_that_goes_on_knows_how_commits_are_used():
+def test_switching_state_survives_resume():
     round_state = RoundState(2, True)
     round_state.resume(RunProgress(round=5, version=11, samples=100, elapsed=1.0, step=9, synchronous=False), 10.0)
     assert (round_state.round, round_state.step, round_state.synchronous) == (5, 9, False)
@@ -139,7 +162,7 @@ def test_a_run_that_goes_on_knows_how_commits_are_used():
     assert (round_state.round, round_state.step, round_state.version) == (6, 10, 12)
 
 
-def test_rounds_go_on_without_a_worker_from_the_end_of_the_leaders_round_on():
+def test_exclusion_takes_effect_at_the_end_of_the_leaders_round():
     cluster = MemoryServers(3, np.zeros(4), servers=2)
     for rank in (1, 2, 0):
         excluded = wire.encode_ranks([1]) if rank == 0 else b""
@@ -158,7 +181,7 @@ def test_rounds_go_on_without_a_worker_from_the_end_of_the_leaders_round_on():
     assert cluster.status()["samples"] == 3 + 2
 
 
-def test_a_worker_that_was_apart_is_waited_for_again():
+def test_excluded_worker_that_is_included_again_is_waited_for():
     cluster = MemoryServers(2, np.zeros(2))
     for rank, text in ((0, b"1"), (1, b"")):
         cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, text=text)
@@ -170,7 +193,7 @@ def test_a_worker_that_was_apart_is_waited_for_again():
     assert cluster.status()["round"] == 3
 
 
-def test_whoever_leads_may_switch_and_then_nobody_is_apart():
+def test_switch_by_any_leader_ends_all_exclusions():
     cluster = MemoryServers(3, np.zeros(2))
     for rank in range(3):
         cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, text=b"0" * (rank == 0))
@@ -184,8 +207,10 @@ def test_whoever_leads_may_switch_and_then_nobody_is_apart():
     assert cluster.status()["used"][0]
 
 
-def test_a_round_of_commits_that_say_so_waits_for_who_is_missing_whatever_a_server_thinks():
-    """So a worker that hangs is noticed on every server, also where the commit with the switch has not come."""
+def test_synchronous_commits_wait_for_missing_workers_on_every_server():
+    """A hanging worker is then noticed even by a server that has not seen the commit with the
+    switch.
+    """
     round_state = RoundState(2, False)
     for rank in range(2):
         round_state.join(rank, 7 + rank, 0.0)
@@ -195,7 +220,7 @@ def test_a_round_of_commits_that_say_so_waits_for_who_is_missing_whatever_a_serv
     assert not round_state.waits_for(0)
 
 
-def test_somebody_always_leads():
+def test_exclusion_of_everyone_is_ignored():
     cluster = MemoryServers(2, np.zeros(2))
     for rank in (0, 1):
         cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, text=b"0,1")
@@ -203,7 +228,7 @@ def test_somebody_always_leads():
 
 
 @pytest.mark.parametrize("ranks", [None, (), (3,), (0, 17, 4), range(1000)])
-def test_ranks_travel_as_text(ranks):
+def test_encoded_ranks_decode_to_the_same_set(ranks):
     text = wire.unpack(
         wire.pack(wire.message(wire.COMMIT, text=wire.encode_ranks(ranks)), wire.message_elements(4)), wire.MESSAGE
     )["text"]
@@ -211,7 +236,7 @@ def test_ranks_travel_as_text(ranks):
     assert read is None if ranks is None else read <= set(ranks) and len(read) >= min(len(ranks), 100)
 
 
-def test_the_books_tell_how_many_samples_were_used_together_and_keep_it_over_a_checkpoint():
+def test_samples_used_synchronously_are_counted_and_survive_resume():
     cluster = MemoryServers(2, np.zeros(2))
     for rank in (0, 1):
         cluster.send(rank, 1, np.ones(2), samples=3, use=wire.TOGETHER, switch=wire.AT_ONCE * (rank == 0))

@@ -1,4 +1,4 @@
-"""Sync-Switch with the real client over servers in memory: what the leader asks for, and its death at any moment."""
+"""Sync-Switch's requests over servers in memory, with a leader that dies at any moment."""
 
 import random
 from collections.abc import Callable
@@ -18,32 +18,32 @@ from .vectors import SIZES, sources
 LENGTH, MOST = 900, 30_000
 
 #: Given how things stand and a source of chance, what the leader asks for with its next payload.
-Wish = Callable[[Result, random.Random], dict[str, object]]
+Requests = Callable[[Result, random.Random], dict[str, object]]
 
 
-def goes_back_and_forth(result: Result, chance: random.Random) -> dict[str, object]:
+def switches_back_and_forth(result: Result, chance: random.Random) -> dict[str, object]:
     return {"switch": not result.synchronous} if chance.random() < 0.4 else {}
 
 
-def leaves_somebody_out(result: Result, chance: random.Random) -> dict[str, object]:
+def excludes_a_worker(result: Result, chance: random.Random) -> dict[str, object]:
     return {"excluded": () if result.excluded else (2,)} if chance.random() < 0.4 else {}
 
 
 class Run(MemoryRun):
-    """A training whose leader asks for something new now and then; see `Wish`."""
+    """A training whose leader asks for something new now and then; see `Requests`."""
 
-    def __init__(self, wish: Wish, seed: int) -> None:
+    def __init__(self, requests: Requests, seed: int) -> None:
         super().__init__(Specification("momentum_sgd", True), seed, rounds=8, most=MOST)
-        self._wish = wish
+        self._requests = requests
 
     def __str__(self) -> str:
-        return self._wish.__name__
+        return self._requests.__name__
 
     def payload(self, exchange: ParameterServerExchange, result: Result) -> Payload:
         discard = bool(result.synchronous) and exchange.rank in result.excluded
         if discard:
             exchange.store.sleep(0.001)  # else time never passes, because there is always something that it can do
-        asked: dict[str, Any] = self._wish(result, self.chance) if exchange.rank == 0 else {}
+        asked: dict[str, Any] = self._requests(result, self.chance) if exchange.rank == 0 else {}
         sent = {WEIGHTS: np.ones(SIZES[WEIGHTS], np.float32)}
         return Payload(sources(sent), 1, 0.25, together=result.synchronous, discard=discard, **asked)
 
@@ -51,62 +51,62 @@ class Run(MemoryRun):
         assert len({round_state.rounds_together for round_state in self.round_states}) == 1
 
 
-@pytest.mark.parametrize("wish", [goes_back_and_forth, leaves_somebody_out])
+@pytest.mark.parametrize("requests", [switches_back_and_forth, excludes_a_worker])
 @pytest.mark.parametrize("dies", [False, True])
-def test_the_leader_dies_at_any_moment_and_the_servers_stay_together(wish: Wish, dies: bool) -> None:
+def test_sync_switch_leader_that_dies_at_any_moment_leaves_servers_consistent(requests: Requests, dies: bool) -> None:
     for seed in range(40):
-        run = Run(wish, seed)
+        run = Run(requests, seed)
         if dies:
             run.cluster.at(run.chance.randrange(LENGTH), partial(run.replace, 0))
         run.finish()
 
 
-def test_servers_agree_on_rounds_again_that_a_dead_worker_had_asked_one_of_them_for() -> None:
+def test_sync_switch_servers_agree_on_rounds_that_a_dead_leader_requested_from_one() -> None:
     side = MemoryExchanges(Specification("momentum_sgd", False), 2, np.zeros(8, np.float32), 2, 4)
     leader, other = side.workers
     side.round([other], [np.ones(8)], together=False)
     leader.die(np.ones(8), before=1, together=False, switch=True)
     assert [server.round_state.synchronous for server in side.servers] == [True, False]
-    newcomer = side.replace(0)
-    side.round([newcomer], [np.ones(8)], together=False)  # makes up for the commit that the second server has missed
-    assert newcomer.result.synchronous
+    replacement = side.replace(0)
+    side.round([replacement], [np.ones(8)], together=False)  # makes up for the commit that the second server has missed
+    assert replacement.result.synchronous
     assert [server.round_state.synchronous for server in side.servers] == [True, False]
-    side.round([newcomer, other], [np.ones(8), np.ones(8)], together=True)
+    side.round([replacement, other], [np.ones(8), np.ones(8)], together=True)
     assert [server.round_state.synchronous for server in side.servers] == [True, True]
     assert [server.round_state.rounds_together for server in side.servers] == [1, 1]
-    assert newcomer.weights.tobytes() == other.weights.tobytes() == side.weights().tobytes()
+    assert replacement.weights.tobytes() == other.weights.tobytes() == side.weights().tobytes()
 
 
-def test_servers_agree_on_whom_rounds_do_not_wait_for() -> None:
-    """The leader had asked the first of them only, and its replacement does not know."""
+def test_sync_switch_servers_agree_on_excluded_workers() -> None:
+    """The leader told only the first server before it died, and its replacement does not know."""
     side = MemoryExchanges(Specification("momentum_sgd", True), 3, np.zeros(8, np.float32), 2, 4)
     leader, other, slow = side.workers
     for worker in (other, slow):
         worker.send(np.ones(8), together=True)
     leader.die(np.ones(8), before=1, together=True, excluded=(2,))
-    newcomer = side.replace(0)
-    newcomer.send(np.ones(8), together=True)
-    for worker in (other, slow, newcomer):
+    replacement = side.replace(0)
+    replacement.send(np.ones(8), together=True)
+    for worker in (other, slow, replacement):
         worker.fetch()
     assert [server.round_state.excluded.any() for server in side.servers] == [True, False]
     side.round([slow], [np.ones(8)], together=True, discard=True)
-    side.round([newcomer, other], [np.ones(8), np.ones(8)], together=True)
+    side.round([replacement, other], [np.ones(8), np.ones(8)], together=True)
     assert [server.round_state.rounds_together for server in side.servers] == [2, 2]
     assert [server.round_state.excluded.tolist() for server in side.servers] == [[False, False, True]] * 2
 
 
-def test_a_replacement_takes_part_in_the_round_before_the_one_that_does_not_wait_for_it() -> None:
-    """Its slot's commit had ended the round on the first server, where the leader has excluded it since."""
+def test_sync_switch_replacement_takes_part_in_the_round_before_its_exclusion() -> None:
+    """Its slot's commit ended the round on the first server, which has excluded it since."""
     side = MemoryExchanges(Specification("momentum_sgd", True), 3, np.zeros(8, np.float32), 2, 4)
     leader, other, slow = side.workers
     leader.send(np.ones(8), together=True, excluded=(2,))
     other.send(np.ones(8), together=True)
     slow.die(np.ones(8), before=1, together=True)
     assert [server.round_state.rounds_together for server in side.servers] == [1, 0]
-    newcomer = side.replace(2)
-    newcomer.send(np.ones(8), together=True, discard=2 in newcomer.result.excluded)
-    for worker in (leader, other, newcomer):
+    replacement = side.replace(2)
+    replacement.send(np.ones(8), together=True, discard=2 in replacement.result.excluded)
+    for worker in (leader, other, replacement):
         worker.fetch()
-    assert newcomer.result.excluded == (2,)
+    assert replacement.result.excluded == (2,)
     assert [server.round_state.rounds_together for server in side.servers] == [1, 1]
     assert [server.round_state.excluded.tolist() for server in side.servers] == [[False, False, True]] * 2

@@ -7,8 +7,8 @@ from esync.exchange.protocol import wire
 
 
 @given(st.binary(min_size=wire.MESSAGE.itemsize, max_size=wire.MESSAGE.itemsize), st.integers(0, 3))
-def test_a_message_survives_with_every_bit_pattern(content, spare):
-    """Patterns that are NaN as float32, signalling ones too, must not be changed by the journey."""
+def test_message_keeps_every_bit_pattern(content, spare):
+    """Patterns that are NaN as float32, including signalling ones, must not change."""
     record = np.frombuffer(content, wire.MESSAGE)[0]
     elements = wire.message_elements(1) + spare
     packed = wire.pack(record, elements)
@@ -20,20 +20,20 @@ def test_a_message_survives_with_every_bit_pattern(content, spare):
 
 
 @given(st.sampled_from([0x7F800001, 0xFFBFFFFF, 0x7FC00000, 0xFFFFFFFF, 0x7FA5A5A5]))
-def test_numbers_that_are_nans_as_floats_come_through(pattern):
+def test_message_keeps_numbers_whose_bits_are_nan_as_floats(pattern):
     sent = wire.message(wire.COMMIT, nonce=pattern << 31 | pattern, sequence=pattern, samples=pattern)
     got = wire.unpack(wire.pack(sent, wire.message_elements(2)), wire.MESSAGE)
     assert (int(got["nonce"]), int(got["sequence"]), int(got["samples"])) == (pattern << 31 | pattern, pattern, pattern)
 
 
 @given(st.integers(1, 300))
-def test_one_key_has_room_for_messages_and_for_the_status(slots):
+def test_message_elements_hold_a_message_and_the_status(slots):
     size = 4 * wire.message_elements(slots)
     needed = max(wire.MESSAGE.itemsize, wire.status_type(slots).itemsize)
     assert needed <= size < needed + 4
 
 
-def test_the_status_has_an_entry_for_every_slot():
+def test_status_has_an_entry_for_every_slot():
     status = np.zeros((), wire.status_type(3))
     status["acknowledged"] = [7, 8, 9]
     got = wire.unpack(wire.pack(status, wire.message_elements(3)), wire.status_type(3))
@@ -42,18 +42,18 @@ def test_the_status_has_an_entry_for_every_slot():
         assert got[name].shape == (3,)
 
 
-def test_an_unpacked_record_is_a_copy():
+def test_unpack_returns_a_copy():
     packed = wire.pack(wire.message(wire.STOP, rank=3), wire.message_elements(1))
     got = wire.unpack(packed, wire.MESSAGE)
     packed.fill(np.nan)
     assert (int(got["kind"]), int(got["rank"])) == (wire.STOP, 3)
 
 
-def test_the_header_takes_the_place_that_is_kept_for_it():
+def test_header_has_the_size_reserved_for_it():
     assert wire.HEADER.itemsize == 4 * wire.HEADER_ELEMENTS
 
 
-def test_a_header_writes_through_and_leaves_the_values_alone():
+def test_header_writes_through_and_leaves_the_values_alone():
     bucket = np.arange(wire.HEADER_ELEMENTS + 5, dtype=np.float32)
     values = bucket[wire.HEADER_ELEMENTS :].copy()
     header = wire.header_of(bucket)
@@ -64,7 +64,7 @@ def test_a_header_writes_through_and_leaves_the_values_alone():
 
 
 @given(st.text(max_size=600))
-def test_text_is_cut_at_a_whole_character(text):
+def test_encode_text_truncates_at_a_whole_character(text):
     encoded = wire.encode_text(text)
     assert len(encoded) <= wire.TEXT_BYTES
     assert text.startswith(encoded.decode())
@@ -75,7 +75,7 @@ def test_text_is_cut_at_a_whole_character(text):
 
 
 @pytest.mark.parametrize("character", ["a", "é", "€", "😀"])
-def test_text_that_just_does_not_fit(character):
+def test_encode_text_too_long_keeps_as_many_characters_as_fit(character):
     width = len(character.encode())
     for start in range(width):
         text = "x" * start + character * wire.TEXT_BYTES
@@ -83,15 +83,15 @@ def test_text_that_just_does_not_fit(character):
         assert wire.encode_text(text).decode() == "x" * start + character * whole
 
 
-def test_text_with_what_utf8_cannot_hold_is_sent_all_the_same():
-    """A file name that is no UTF-8 comes out of the system with such characters; it may be in a reason to stop."""
+def test_encode_text_with_surrogates_is_sent_with_replacements():
+    """A file name that is not UTF-8 contains surrogates and may be part of an abort reason."""
     sent = wire.message(wire.ABORT, text="cannot write to logs/\udcff: disk full")
     got = wire.unpack(wire.pack(sent, wire.message_elements(1)), wire.MESSAGE)["text"].decode()
     assert got.startswith("cannot write to logs/")
     assert got.endswith(": disk full")
 
 
-def test_a_message_carries_its_text():
+def test_message_carries_its_text():
     sent = wire.message(wire.ABORT, rank=1, text="die Lernrate ist zu groß – η")
     got = wire.unpack(wire.pack(sent, wire.message_elements(4)), wire.MESSAGE)
     assert got["text"].decode() == "die Lernrate ist zu groß – η"

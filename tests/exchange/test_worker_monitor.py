@@ -1,4 +1,4 @@
-"""Who is left out: decided over real round states and weights, with a scripted clock and scripted connections."""
+"""The monitor of workers, with real round states and a scripted clock and connections."""
 
 import math
 
@@ -23,9 +23,9 @@ class Situation:
         self.server = self.servers.nodes[0].server
         self.connected = {("127.0.0.1", 90 + rank) for rank in range(3)}
         self.peers: Peers[int] = Peers(lambda among: self.connected & set(among))
-        self.membership = WorkerMonitor(self.server, LEASE, self.servers.clock, self.peers)
+        self.monitor = WorkerMonitor(self.server, LEASE, self.servers.clock, self.peers)
         for rank in range(3):
-            self.membership.joined(rank, f"127.0.0.1:{90 + rank}")
+            self.monitor.joined(rank, f"127.0.0.1:{90 + rank}")
         self.pass_by(LOOK_EVERY)
 
     def pass_by(self, seconds: float, heard: tuple[int, ...] = (0, 1, 2)) -> None:
@@ -34,7 +34,7 @@ class Situation:
             self.servers.clock.now += LOOK_EVERY
             for rank in heard:
                 self.servers.say(0, rank)
-            self.membership.look()
+            self.monitor.look()
 
     @property
     def members(self) -> list[int]:
@@ -42,7 +42,7 @@ class Situation:
 
 
 @pytest.mark.parametrize("synchronous", [True, False])
-def test_whose_connection_has_ended_is_left_out(synchronous):
+def test_monitor_drops_worker_whose_connection_ended(synchronous):
     now = Situation(synchronous)
     now.connected.remove(("127.0.0.1", 91))
     now.pass_by(config.CONNECTION_GONE, heard=(0, 2))
@@ -51,7 +51,7 @@ def test_whose_connection_has_ended_is_left_out(synchronous):
     assert now.members == [0, 2]
 
 
-def test_the_round_goes_on_with_the_others_payloads():
+def test_monitor_drop_lets_the_round_continue_with_the_others():
     now = Situation()
     values = np.float32([3, 6])
     now.servers.send(0, 1, values)
@@ -64,7 +64,7 @@ def test_the_round_goes_on_with_the_others_payloads():
     assert now.server.memory.staged_bytes == 0
 
 
-def test_what_it_has_committed_counts():
+def test_monitor_drop_keeps_the_commits_of_the_dropped_worker():
     now = Situation()
     for rank in (0, 1):
         now.servers.send(rank, 1, np.float32([3, 3]))
@@ -75,7 +75,7 @@ def test_what_it_has_committed_counts():
     assert now.servers.weights().tolist() == [-4, -4]
 
 
-def test_who_is_silent_is_left_out_when_others_wait_for_it():
+def test_monitor_drops_silent_worker_only_when_others_wait_for_it():
     now = Situation()
     now.pass_by(2 * LEASE, heard=(0, 1))
     assert now.members == [0, 1, 2]  # a long iteration, and nobody waits
@@ -86,7 +86,7 @@ def test_who_is_silent_is_left_out_when_others_wait_for_it():
     assert now.servers.status()["round"] == 1
 
 
-def test_a_slow_one_that_sends_heartbeats_is_waited_for():
+def test_monitor_waits_for_slow_worker_with_heartbeats():
     now = Situation()
     for rank in (0, 1):
         now.servers.send(rank, 1, np.float32([1, 1]))
@@ -94,12 +94,12 @@ def test_a_slow_one_that_sends_heartbeats_is_waited_for():
     assert now.members == [0, 1, 2]
 
 
-def test_a_newcomer_is_counted_in_again():
+def test_monitor_counts_a_replacement_in_again():
     now = Situation()
     now.connected.remove(("127.0.0.1", 91))
     now.pass_by(2, heard=(0, 2))
     now.servers.join(1, nonce=77)
-    now.membership.joined(1, "127.0.0.1:99")
+    now.monitor.joined(1, "127.0.0.1:99")
     now.pass_by(2, heard=(0, 2))  # its connection is not there yet
     assert now.members == [0, 1, 2]
     now.connected.add(("127.0.0.1", 99))
@@ -107,7 +107,7 @@ def test_a_newcomer_is_counted_in_again():
     assert now.members == [0, 1, 2]
 
 
-def test_the_dead_ones_late_words_do_not_count_as_the_newcomers():
+def test_monitor_ignores_late_messages_of_the_dead_worker():
     now = Situation()
     now.servers.join(1, nonce=77)
     before = now.server.heard[1]
@@ -121,9 +121,9 @@ class NotElastic(Situation):
 
     def __init__(self, replacement: float) -> None:
         super().__init__()
-        self.membership = WorkerMonitor(self.server, math.inf, self.servers.clock, self.peers)
+        self.monitor = WorkerMonitor(self.server, math.inf, self.servers.clock, self.peers)
         for rank in range(3):
-            self.membership.joined(rank, f"127.0.0.1:{90 + rank}", replacement)
+            self.monitor.joined(rank, f"127.0.0.1:{90 + rank}", replacement)
         self.pass_by(LOOK_EVERY)
 
     @property
@@ -134,7 +134,7 @@ class NotElastic(Situation):
 GONE = config.CONNECTION_GONE + 2 * LOOK_EVERY
 
 
-def test_a_dead_worker_that_nobody_replaces_ends_the_run_with_its_name():
+def test_monitor_without_replacement_ends_the_run_and_names_the_worker():
     now = NotElastic(replacement=0)
     now.connected.remove(("127.0.0.1", 91))
     now.pass_by(config.CONNECTION_GONE, heard=(0, 2))
@@ -143,25 +143,25 @@ def test_a_dead_worker_that_nobody_replaces_ends_the_run_with_its_name():
     assert now.failure.startswith("worker 1 at 127.0.0.1:91 is gone: its connection has ended, and nobody has promised")
     for rank in (0, 2):
         now.servers.say(wire.LEAVE, rank)
-    assert now.server.round_state.deserted
+    assert now.server.round_state.can_exit
 
 
-def test_one_that_dies_before_anybody_has_seen_its_connection_is_noticed_too():
+def test_monitor_notices_worker_that_dies_before_its_connection_was_seen():
     now = NotElastic(replacement=0)
     now.servers.join(1, nonce=77)
-    now.membership.joined(1, "127.0.0.1:99", 0)
+    now.monitor.joined(1, "127.0.0.1:99", 0)
     now.pass_by(config.PEER_GONE - LOOK_EVERY, heard=(0, 2))
     assert not now.failure
     now.pass_by(1, heard=(0, 2))
     assert now.failure.startswith("worker 1 at 127.0.0.1:99 is gone")
 
 
-def test_a_replacement_is_waited_for_as_long_as_was_said():
+def test_monitor_waits_for_a_replacement_for_the_given_time():
     now = NotElastic(replacement=60)
     now.connected.remove(("127.0.0.1", 91))
     now.pass_by(GONE + 50, heard=(0, 2))
     now.servers.join(1, nonce=77)
-    now.membership.joined(1, "127.0.0.1:99", 60)
+    now.monitor.joined(1, "127.0.0.1:99", 60)
     now.connected.add(("127.0.0.1", 99))
     now.pass_by(100)
     assert not now.failure
@@ -171,7 +171,7 @@ def test_a_replacement_is_waited_for_as_long_as_was_said():
     assert "no replacement has come within 60 s (--wait-for-replacement)" in now.failure
 
 
-def test_one_whose_replacement_is_promised_is_waited_for_for_ever():
+def test_monitor_waits_forever_for_a_promised_replacement():
     now = NotElastic(replacement=math.inf)
     now.connected.remove(("127.0.0.1", 91))
     now.pass_by(500, heard=(0, 2))
@@ -182,31 +182,31 @@ def test_one_whose_replacement_is_promised_is_waited_for_for_ever():
 @pytest.mark.parametrize("elastic", [False, True])
 @pytest.mark.parametrize("promised", [False, True])
 @pytest.mark.parametrize("victim", [0, 1])
-def test_of_those_who_die_when_the_run_is_over_only_a_promised_worker_0_is_waited_for(victim, promised, elastic):
+def test_monitor_after_the_end_waits_only_for_a_promised_worker_0(victim, promised, elastic):
     other = 1 - victim
     replacement = math.inf if promised else 0
     now = NotElastic(replacement)
     if elastic:
-        now.membership = WorkerMonitor(now.server, LEASE, now.servers.clock, now.peers)
+        now.monitor = WorkerMonitor(now.server, LEASE, now.servers.clock, now.peers)
         for rank in range(3):
-            now.membership.joined(rank, f"127.0.0.1:{90 + rank}", replacement)
+            now.monitor.joined(rank, f"127.0.0.1:{90 + rank}", replacement)
         now.pass_by(LOOK_EVERY)
     now.servers.say(wire.DONE, other)
     now.connected -= {("127.0.0.1", 90), ("127.0.0.1", 91)}
     now.pass_by(GONE, heard=(2,))
     now.servers.say(wire.DONE, 2)
-    now.membership.look()
+    now.monitor.look()
     assert not now.failure
     awaited = promised and victim == 0
-    assert now.server.round_state.deserted == (not awaited)
+    assert now.server.round_state.can_exit == (not awaited)
     if awaited:
         now.servers.join(0, nonce=77)
-        now.membership.joined(0, "127.0.0.1:99", replacement)
+        now.monitor.joined(0, "127.0.0.1:99", replacement)
         now.servers.say(wire.DONE, 0, nonce=77)
-        assert now.server.round_state.deserted
+        assert now.server.round_state.can_exit
 
 
-def test_the_goodbye_of_one_that_was_dropped_ends_nothing_in_the_middle_of_the_run():
+def test_monitor_ignores_leave_of_a_dropped_worker_during_the_run():
     now = Situation()
     for rank in (0, 1):
         now.servers.send(rank, 1, np.float32([1, 1]))
@@ -215,6 +215,6 @@ def test_the_goodbye_of_one_that_was_dropped_ends_nothing_in_the_middle_of_the_r
     now.connected -= {("127.0.0.1", 90), ("127.0.0.1", 91)}
     now.pass_by(GONE, heard=(2,))
     now.servers.say(wire.LEAVE, 2)
-    now.membership.look()
-    assert not now.server.round_state.deserted
+    now.monitor.look()
+    assert not now.server.round_state.can_exit
     assert not now.server.round_state.over

@@ -1,4 +1,4 @@
-"""A small model for exchanges in tests: its sizes, values from a seed, and where results are put."""
+"""A small model for exchanges in tests: sizes, values from a seed, and a place for results."""
 
 from collections.abc import Mapping
 
@@ -38,7 +38,10 @@ def values(*seed: int) -> dict[str, np.ndarray]:
 
 
 def gradient(rank: int, sequence: int, workers: int) -> np.ndarray:
-    """What a worker sends in an exchange, whoever holds its slot: at places that no other worker changes."""
+    """Return what a slot's worker sends in an exchange, whoever holds the slot.
+
+    Its places are those that no other worker changes.
+    """
     whole = values(rank, sequence)[WEIGHTS]
     return np.where(np.arange(whole.size) % workers == rank, whole, np.float32(0))
 

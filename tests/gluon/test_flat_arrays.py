@@ -1,4 +1,4 @@
-"""Arrays as one flat vector, and what is computed while it is read."""
+"""Arrays as one flat vector, read and written in slices."""
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ SHAPES = [(2, 3), (1,), (4,)]
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("start", range(11))
-def test_reading_any_piece(dtype, start):
+def test_flat_arrays_read_any_slice(dtype, start):
     vector = flat(*counting(*SHAPES, dtype=dtype))
     assert vector.size == 11
     for stop in range(start, 12):
@@ -40,7 +40,7 @@ def test_reading_any_piece(dtype, start):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_writing_any_piece(dtype):
+def test_flat_arrays_write_any_slice(dtype):
     for start in range(11):
         for stop in range(start + 1, 12):
             arrays = counting(*SHAPES, dtype=dtype)
@@ -52,7 +52,7 @@ def test_writing_any_piece(dtype):
             assert all(array.dtype == np.dtype(dtype) for array in arrays)
 
 
-def test_pieces_are_views_that_begin_where_they_say():
+def test_flat_arrays_pieces_are_views_with_offsets():
     vector = flat(*counting(*SHAPES))
     pieces = list(vector.pieces(4, 9))
     assert [(at, values.tolist()) for at, values in pieces] == [(4, [4, 5]), (6, [6]), (7, [7, 8])]
@@ -60,8 +60,8 @@ def test_pieces_are_views_that_begin_where_they_say():
 
 @pytest.mark.parametrize("start", [0, 5])
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_what_has_not_been_changed_in_a_scaled_copy_keeps_every_bit(start, dtype, monkeypatch):
-    """Multiplied by 1/48 and divided again, one value in six would not be the same."""
+def test_flat_arrays_change_of_scaled_copy_keeps_unchanged_bits(start, dtype, monkeypatch):
+    """Multiplying by 1/48 and dividing again would change one value in six."""
     monkeypatch.setattr(flat_arrays, "BLOCK", 64)
     before = [np.random.default_rng(seed).standard_normal(size).astype(dtype) for seed, size in enumerate((300, 7, 93))]
     arrays = [mx.nd.array(values, dtype=dtype) for values in before]
@@ -79,7 +79,7 @@ def test_what_has_not_been_changed_in_a_scaled_copy_keeps_every_bit(start, dtype
     assert not vector.close()  # there is nothing to bring back to a device
 
 
-def test_no_arrays_are_an_empty_vector():
+def test_flat_arrays_without_arrays_are_empty():
     vector = flat()
     assert vector.size == 0
     vector.read(0, 0, np.zeros(0, np.float32))
@@ -87,7 +87,7 @@ def test_no_arrays_are_an_empty_vector():
     vector.close()
 
 
-def test_reading_float32_in_host_memory_makes_no_copy():
+def test_flat_arrays_read_of_float32_on_host_copies_nothing():
     array = counting((4,))[0]
     vector = flat(array)
     array[:] = 9
@@ -97,8 +97,8 @@ def test_reading_float32_in_host_memory_makes_no_copy():
     assert out.tolist() == [9, 9, 9, 9]
 
 
-def test_what_is_only_read_is_not_written_back():
-    """A copy that went out of date meanwhile must not overwrite the values."""
+def test_flat_arrays_that_are_only_read_are_not_written_back():
+    """A copy that is out of date must not overwrite the values."""
     array = counting((3,), dtype="float16")[0]
     vector = flat(array)
     array[:] = 7
@@ -106,7 +106,7 @@ def test_what_is_only_read_is_not_written_back():
     assert array.asnumpy().tolist() == [7, 7, 7]
 
 
-def test_open_sees_the_values_of_now():
+def test_flat_arrays_open_sees_current_values():
     array = counting((3,), dtype="float16")[0]
     vector = flat(array)
     vector.close()
@@ -119,14 +119,14 @@ def test_open_sees_the_values_of_now():
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 11), (3, 8), (6, 7), (10, 11)])
-def test_scaled(start, stop):
+def test_scaled_multiplies_what_is_read(start, stop):
     out = np.zeros(stop - start, np.float32)
     Scaled(flat(*counting(*SHAPES)), 0.1).read(start, stop, out)
     assert out.tolist() == [np.float32(0.1) * np.float32(value) for value in range(start, stop)]
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 11), (3, 8), (6, 7), (10, 11)])
-def test_difference(start, stop):
+def test_difference_subtracts_the_base_from_what_is_read(start, stop):
     base = np.float32([value**2 for value in range(11)])
     out = np.zeros(stop - start, np.float32)
     Difference(flat(*counting(*SHAPES)), base).read(start, stop, out)

@@ -1,4 +1,4 @@
-"""The float32 copies that an optimizer keeps of float16 weights are what a worker exchanges."""
+"""Exchanges of the float32 copies that an optimizer keeps of float16 weights."""
 
 from pathlib import Path
 
@@ -26,7 +26,7 @@ def single_weight(dtype: str = "float16"):
 
 
 def make_world(*answers: float) -> World:
-    """A world where the common weights are 1 at first, and then one after the other of the answers."""
+    """Make a world where the common weights are 1 at first, and then each of the answers."""
     return World(
         answers=[([answer, answer], False, True) for answer in answers],
         prepare=lambda exchange: setattr(exchange, "beginning", [1.0, 1.0]),
@@ -52,7 +52,7 @@ def step(trainer, weight, slope: float = -1.0) -> None:
     [LocalSGD(1), ESync(local_iterations=1, outer_momentum=0.5), DyLU(1)],
     ids=lambda algorithm: algorithm.name,
 )
-def test_an_update_is_counted_from_the_common_model_to_the_last_bit(algorithm):
+def test_master_weights_make_updates_exact_to_the_last_bit(algorithm):
     weight, world = single_weight(), make_world(FINE, 2 * FINE, 3.0)
     trainer = make_trainer(weight, world, algorithm=algorithm)
     for common in (FINE, 2 * FINE, 3.0):
@@ -63,8 +63,8 @@ def test_an_update_is_counted_from_the_common_model_to_the_last_bit(algorithm):
 
 @pytest.mark.parametrize("momentum", [0.0, 0.5])
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_the_copy_of_any_optimizer_is_found(name, momentum):
-    """After an exchange its next step is counted from the common model, also where the optimizer has a momentum."""
+def test_master_weights_of_every_optimizer_are_found(name, momentum):
+    """The step after an exchange starts from the common model, also with momentum."""
     options = {"momentum": momentum} if name in ("sgd", "nag", "lars", "lbsgd", "signum") else {}
     weight, world = single_weight(), make_world(FINE, 2 * FINE)
     trainer = make_trainer(weight, world, name, options)
@@ -74,7 +74,7 @@ def test_the_copy_of_any_optimizer_is_found(name, momentum):
     assert np.abs(world.made.sent[1].values).max() < 0.02  # 0.9 where the copy had stayed at 1
 
 
-def test_weights_of_both_kinds():
+def test_master_weights_beside_float32_weights_are_exchanged_together():
     half, whole = single_weight(), mx.gluon.Parameter("whole", shape=(2,), init="ones")
     whole.initialize()
     world = World(
@@ -90,7 +90,7 @@ def test_weights_of_both_kinds():
     assert whole.data().asnumpy().tolist() == [np.float32(FINE)] * 2
 
 
-def test_an_optimizer_that_hides_its_copy_is_refused_by_name():
+def test_master_weights_hidden_by_the_optimizer_are_refused():
     class Secretive(mx.optimizer.SGD):
         def create_state_multi_precision(self, index, weight):
             return {"copy": weight.astype("float32")}
@@ -103,7 +103,7 @@ def test_an_optimizer_that_hides_its_copy_is_refused_by_name():
 
 
 @pytest.mark.parametrize("before", [0, 1])
-def test_a_trial_changes_no_copy(before):
+def test_master_weights_are_unchanged_by_a_trial(before):
     weight, world = single_weight(), make_world(FINE, 2 * FINE)
     trainer = make_trainer(weight, world, options={"momentum": 0.5})
     for _ in range(before):
@@ -114,7 +114,7 @@ def test_a_trial_changes_no_copy(before):
     assert world.made.sent[-1].values == [2.0**-12 * (1 + 0.5 * before)] * 2
 
 
-def test_alone_it_is_gluons_bit_for_bit():
+def test_master_weights_in_local_mode_equal_gluon_bit_for_bit():
     ours, theirs = single_weight(), single_weight()
     trainer = make_trainer(ours, RealWorld(), "adam", algorithm="local")
     plain = mx.gluon.Trainer([theirs], "adam", SGD, kvstore=None)
@@ -156,15 +156,15 @@ def kept_round(directory: Path, **more) -> None:
     trainer.checkpoints.save_if_due()
 
 
-def test_a_resumed_worker_0_begins_with_what_float16_cannot_hold(tmp_path):
+def test_master_weights_of_resumed_worker_0_start_the_run(tmp_path):
     kept_round(tmp_path)
     _, world, trainer = keep(tmp_path, resume_at=1)
     trainer.start()
     assert world.made.log[1] == ("begin", [FINE] * 2, [])
 
 
-def test_a_copy_that_is_not_the_models_gives_way_to_it(tmp_path):
-    """As in checkpoints of releases whose optimizers kept their own copies: the model is the common one."""
+def test_master_weights_that_differ_from_the_model_are_replaced_by_it(tmp_path):
+    """Checkpoints of earlier releases hold the optimizer's own copies."""
     weight, _, trainer = keep(tmp_path, resume=False)
     step(trainer, weight)
     trainer._updaters[0].states[0][1][:] = mx.nd.array([7.0, FINE])
@@ -174,7 +174,7 @@ def test_a_copy_that_is_not_the_models_gives_way_to_it(tmp_path):
     assert world.made.log[1] == ("begin", [1.0, FINE], [])
 
 
-def test_a_replacement_goes_on_from_the_jobs_model_not_from_the_dead_workers_copies(tmp_path):
+def test_master_weights_of_a_replacement_come_from_the_common_model(tmp_path):
     kept_round(tmp_path, rank=1, options={"momentum": 0.5})
     world = make_world(5.0, 6.0)
     more = {"rank": 1, "options": {"momentum": 0.5}, "replacement": True, "beginning": [3.0, FINE]}
@@ -186,7 +186,7 @@ def test_a_replacement_goes_on_from_the_jobs_model_not_from_the_dead_workers_cop
 
 
 @pytest.mark.parametrize("then", [True, False])
-def test_a_checkpoint_with_copies_does_not_fit_a_run_without_and_the_other_way_round(tmp_path, then, caplog):
+def test_master_weights_in_checkpoint_must_match_the_run(tmp_path, then, caplog):
     kept_round(tmp_path, options={"multi_precision": not then})
     weight, _, trainer = keep(tmp_path, options={"multi_precision": then}, job=7, replacement=True)
     trainer.start()
@@ -197,7 +197,7 @@ def test_a_checkpoint_with_copies_does_not_fit_a_run_without_and_the_other_way_r
     assert f"round-1 does not fit: multi_precision {not then} instead of {then}; " in world.made.offers.problem
 
 
-def test_of_float32_weights_there_are_none_either_way(tmp_path):
+def test_master_weights_of_float32_parameters_do_not_exist(tmp_path):
     kept_round(tmp_path, weight=single_weight("float32"), options={"multi_precision": True})
     _, world, trainer = keep(tmp_path, single_weight("float32"), {"multi_precision": False})
     trainer.start()

@@ -1,6 +1,7 @@
-"""Which rule, with which options, servers are asked for; the steps themselves are compared in test_rules."""
+"""The rule and its options for each Gluon optimizer; tests/test_rules.py compares the steps."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -59,26 +60,26 @@ def asked(optimizer: str, algorithm: str = "sync", scale: float = 1.0, **options
         (optimizers.AdaGrad(eps=1e-3), "adagrad", {"eps": 1e-3}),
     ],
 )
-def test_the_constants_of_an_optimizer_become_the_options_of_its_rule(optimizer, rule, options):
+def test_rule_of_optimizer_has_its_constants_as_options(optimizer, rule, options):
     choice = rule_of(optimizer, (), "sync")
     assert (choice.name, choice.options) == (rule, options)
     assert make_rule(rule, json.loads(json.dumps(choice.options))) == make_rule(rule, options)
 
 
 @pytest.mark.parametrize("name", KNOWN)
-def test_the_defaults_of_a_rule_are_gluons(name):
+def test_rule_defaults_are_those_of_gluon(name):
     choice = rule_of(optimizers.create(name), (), "sync")
     assert make_rule(choice.name, choice.options) == make_rule(choice.name, {})
 
 
 @pytest.mark.parametrize("name", ["lars", "lamb", "lbsgd", "groupadagrad"])
-def test_layer_wise_optimizers_are_refused_by_name(name):
+def test_rule_of_layer_wise_optimizer_is_refused(name):
     optimizer = optimizers.create(name)
     with pytest.raises(ValueError, match=f"'sync' .* {type(optimizer).__name__!r} needs the norms of whole layers"):
         rule_of(optimizer, (), "sync")
 
 
-def test_every_other_optimizer_is_refused_with_those_that_are_known():
+def test_rule_of_unsupported_optimizer_is_refused_with_the_supported_ones():
     others = {
         kind
         for kind in optimizers.Optimizer.opt_registry.values()
@@ -100,16 +101,16 @@ def test_every_other_optimizer_is_refused_with_those_that_are_known():
         (optimizers.RMSProp(clip_weights=-1.0), "clip_weights is -1.0"),
     ],
 )
-def test_a_constant_that_would_spoil_the_weights_of_all_is_refused(optimizer, text):
+def test_rule_of_optimizer_with_invalid_constant_is_refused(optimizer, text):
     with pytest.raises(ValueError, match=text):
         rule_of(optimizer, (), "sync")
 
 
 @pytest.mark.parametrize("algorithm", ["sync", "async", "ssp"])
-def test_the_rule_is_in_the_service_and_the_rates_are_in_every_commit(algorithm):
-    net, trainer, service = asked("rmsprop", algorithm, learning_rate=0.5, wd=0.25, centered=True, gamma2=0.75)
-    assert service.rule == "centered_rmsprop"
-    assert service.options == {"gamma1": 0.9, "gamma2": 0.75, "epsilon": 1e-8}
+def test_rule_is_in_the_specification_and_rates_are_in_every_commit(algorithm):
+    net, trainer, asked_for = asked("rmsprop", algorithm, learning_rate=0.5, wd=0.25, centered=True, gamma2=0.75)
+    assert asked_for.rule == "centered_rmsprop"
+    assert asked_for.options == {"gamma1": 0.9, "gamma2": 0.75, "epsilon": 1e-8}
     for number, rate in enumerate((0.5, 0.125)):
         trainer.set_learning_rate(rate)
         backward(net, number)
@@ -121,7 +122,7 @@ def test_the_rule_is_in_the_service_and_the_rates_are_in_every_commit(algorithm)
     ]
 
 
-def test_a_class_of_ones_own_may_take_other_steps_than_the_one_whose_name_it_has():
+def test_rule_of_own_class_with_known_name_is_refused():
     class Adam(optimizers.Adam):
         pass
 
@@ -132,12 +133,34 @@ def test_a_class_of_ones_own_may_take_other_steps_than_the_one_whose_name_it_has
 class Forgetful(ASGD):
     """Its servers would do SGD whatever the optimizer is."""
 
-    def service(self) -> Specification:
+    def specification(self) -> Specification:
         """Ask for SGD."""
         return Specification(rule="sgd", synchronous=False)
 
 
-def test_an_algorithm_whose_service_ignores_the_optimizer_does_not_start():
+def test_trainer_with_algorithm_that_ignores_the_optimizer_rule_is_refused():
     asked("sgd", Forgetful())
     with pytest.raises(ValueError, match=r"has the rule 'sgd' .*, but the optimizer's is 'adam'"):
         asked("adam", Forgetful())
+
+
+class Earlier(ASGD):
+    """Written for an earlier version, in which `specification` was called `service`."""
+
+    def service(self) -> Specification:
+        """Ask for a bound, beside what the base class asks for."""
+        return replace(self._optimizers_service(synchronous=super().service().synchronous), staleness=8)
+
+
+class EarlierStill(Earlier):
+    """Derived from it."""
+
+    def service(self) -> Specification:
+        """Ask for another bound."""
+        return replace(super().service(), staleness=4)
+
+
+@pytest.mark.parametrize(("algorithm", "staleness"), [(Earlier, 8), (EarlierStill, 4)])
+def test_algorithm_whose_specification_is_called_service_is_accepted(algorithm, staleness):
+    _, _, asked_for = asked("adam", algorithm())
+    assert (asked_for.rule, asked_for.synchronous, asked_for.staleness) == ("adam", False, staleness)

@@ -1,4 +1,4 @@
-"""SGD on host memory gives the same bits as MXNet's; esync.Trainer uses it where the optimizer runs on the worker."""
+"""SGD in host memory, against MXNet's bit for bit."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ OPTIONS = [{}, {"momentum": 0.9}, {"wd": 0.01}, {"momentum": 0.9, "wd": 0.01}, {
 @pytest.mark.parametrize("several", [False, True], ids=["one by one", "aggregated"])
 @pytest.mark.parametrize(("rate", "rescale"), [(0.0005, 1.0), (0.05, 1 / 64), (0.123, 0.37)])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
-def test_the_same_bits(rate, rescale, options, several):
+def test_sgd_equals_mxnet_bit_for_bit(rate, rescale, options, several):
     random = np.random.default_rng(0)
     values, *slopes = (random.standard_normal(2 * BLOCK + 7, np.float32) for _ in range(4))
     weights = []
@@ -30,14 +30,14 @@ def test_the_same_bits(rate, rescale, options, several):
     assert np.array_equal(*weights)
 
 
-def test_half_precision_is_left_to_mxnet():
+def test_sgd_of_float16_is_left_to_mxnet():
     weight = mx.nd.array([1, 2, 3], dtype="float16")
     mx.optimizer.get_updater(SGD(learning_rate=0.5))(0, mx.nd.ones(3, dtype="float16"), weight)
     assert weight.asnumpy().tolist() == [0.5, 1.5, 2.5]
 
 
-def test_an_update_waits_for_its_gradient():
-    """The engine computes while the program runs on; a step taken too early would use what was there before."""
+def test_sgd_waits_for_its_gradient():
+    """The engine is asynchronous; a step taken too early would use an older gradient."""
     weight, other = mx.nd.zeros((256, 256)), mx.nd.random.uniform(shape=(256, 256))
     product = other
     for _ in range(200):
@@ -46,8 +46,8 @@ def test_an_update_waits_for_its_gradient():
     assert np.array_equal(weight.asnumpy(), -product.asnumpy())
 
 
-def test_a_new_momentum_is_there_before_it_is_used():
-    """The engine fills it with zeros when it comes to it; filled after the step, the step would be forgotten."""
+def test_sgd_waits_for_its_new_momentum():
+    """The engine fills it with zeros asynchronously; zeros after the step would undo the step."""
     grad, weight, other = mx.nd.ones(1000), mx.nd.zeros(1000), mx.nd.random.uniform(shape=(2000, 2000))
     mx.nd.waitall()
     mx.nd.dot(other, other)  # keeps the engine busy
@@ -59,7 +59,7 @@ def test_a_new_momentum_is_there_before_it_is_used():
 
 
 @pytest.mark.parametrize(("algorithm", "mine"), [("local", True), ("esync", True), ("sync", False)])
-def test_what_the_trainer_uses(algorithm, mine):
+def test_trainer_uses_host_sgd_where_the_optimizer_runs_locally(algorithm, mine):
     net = mx.gluon.nn.Dense(2, in_units=3)
     net.initialize()
     trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm)

@@ -1,4 +1,4 @@
-"""A worker that has gone on during an exchange: what becomes of its weights and statistics when the answer comes."""
+"""Merging an answer into weights and statistics that have changed during the exchange."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,10 @@ FIXED = (1, 1, 0, 0)
 
 
 def make_replica(dtype="float32"):
-    """Three weights; and as statistics two running means and two variances, behind four values that never change."""
+    """Make a replica of three weights, and of statistics.
+
+    The statistics are two running means and two variances, after four values that never change.
+    """
     net = mx.gluon.nn.HybridSequential()
     net.add(mx.gluon.nn.Dense(1, in_units=2), mx.gluon.nn.BatchNorm(in_channels=2, center=False, scale=False))
     net.initialize()
@@ -38,7 +41,7 @@ def get(source):
     return out.tolist()
 
 
-def test_progress_since_the_push_is_kept_and_sent_once():
+def test_overlap_merge_keeps_progress_since_the_push_and_sends_it_once():
     replica = make_replica()
     assert get(Sized(replica.update(), 3)) == [0, 0, 1]  # what is pushed
     merge = replica.begin_overlap()
@@ -59,7 +62,7 @@ class Sized:
 
 
 @pytest.mark.parametrize("iterations", [1, 3, 100])
-def test_statistics_forget_the_mean_as_batch_norm_forgets(iterations):
+def test_overlap_merge_decays_received_statistics_as_batch_norm_does(iterations):
     replica = make_replica()
     merge = replica.begin_overlap()
     put(replica.statistics, [*FIXED, 1, 1, 0.5, 0.5])  # a variance has fallen from 5
@@ -71,7 +74,7 @@ def test_statistics_forget_the_mean_as_batch_norm_forgets(iterations):
     assert get(replica.common[1]) == [*FIXED, 2, 1, 4, 0.5]
 
 
-def test_at_the_end_all_workers_hold_the_common_model():
+def test_overlap_merge_discarded_at_the_end_leaves_the_common_model():
     replica = make_replica()
     merge = replica.begin_overlap()
     put(replica.weights, [9, 9, 9])
@@ -83,7 +86,7 @@ def test_at_the_end_all_workers_hold_the_common_model():
     assert get(replica.statistics) == [*FIXED, 2, 1, 4, 0.5]
 
 
-def test_a_second_landing_counts_from_the_second_push():
+def test_overlap_merge_counts_from_the_second_push():
     replica = make_replica()
     for _ in range(2):
         merge = replica.begin_overlap()
@@ -93,7 +96,7 @@ def test_a_second_landing_counts_from_the_second_push():
         assert get(replica.weights) == [11, 21, 31]
 
 
-def test_weights_of_another_number_format():
+def test_overlap_merge_of_float16_weights_adds_progress():
     replica = make_replica("float16")
     merge = replica.begin_overlap()
     put(replica.weights, [1.5, 2, 7])
@@ -103,8 +106,8 @@ def test_weights_of_another_number_format():
     assert get(replica.weights) == [10.5, 20, 34]
 
 
-def test_what_float16_cannot_hold_is_not_taken_for_training():
-    """Without a local iteration the next update is nothing, however the common model is rounded."""
+def test_overlap_merge_does_not_count_float16_rounding_as_progress():
+    """Without a local iteration the next update is zero, however the common model is rounded."""
     replica = make_replica("float16")
     for common in (1.0001, 1.0002, 1.0003):
         merge = replica.begin_overlap()
@@ -115,7 +118,7 @@ def test_what_float16_cannot_hold_is_not_taken_for_training():
         assert get(replica.common[0]) == get(replica.weights) == [1, 1, 1]
 
 
-def test_a_resumed_worker_is_as_far_ahead_of_the_common_model_as_it_was():
+def test_overlap_resumed_worker_is_as_far_ahead_as_before():
     replica = make_replica()
     replica.anchor[:] = [1, 2, 3]
     replica.keep_common()
@@ -133,18 +136,6 @@ def test_a_resumed_worker_is_as_far_ahead_of_the_common_model_as_it_was():
     assert get(Sized(replica.update(), 3)) == [0.5, 0, 4]
 
 
-def test_without_exchanges_under_way_the_common_model_is_the_own_one():
+def test_replica_without_overlap_has_its_own_weights_as_common_model():
     replica = make_replica()
     assert replica.common == (replica.weights, replica.statistics)
-
-
-def test_settling_waits_for_what_is_being_computed():
-    replica = make_replica()
-    replica.close()
-    big = mx.nd.random.uniform(shape=(600, 600))
-    for _ in range(5):
-        big = mx.nd.dot(big, big) / 300
-    for parameter in replica._trained:
-        parameter.set_data(parameter.data() * 0 + big[0, 0].reshape((1,) * len(parameter.shape)))
-    replica.open()
-    assert get(replica.weights) == pytest.approx([float(big[0, 0].asscalar())] * 3)

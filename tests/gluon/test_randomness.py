@@ -17,7 +17,7 @@ def dropout() -> bytes:
         return layer(mx.nd.ones((50,))).asnumpy().tobytes()
 
 
-def test_the_same_place_draws_the_same():
+def test_reseed_at_the_same_place_draws_the_same():
     draws = []
     for _ in range(2):
         reseed(trainer(1, 2, 3), seed=4)
@@ -26,7 +26,7 @@ def test_the_same_place_draws_the_same():
     assert draws[0] == draws[1]
 
 
-def test_every_place_draws_differently():
+def test_reseed_at_every_place_draws_differently():
     draws = set()
     places = list(itertools.product(range(2), range(3), range(3), range(2)))
     for rank, round_, iteration, seed in places:
@@ -35,13 +35,13 @@ def test_every_place_draws_differently():
     assert len(draws) == len(places)
 
 
-def test_after_an_exchange_a_round_begins():
+def test_reseed_after_an_exchange_begins_a_round():
     reseed(trainer(round=2, local_iterations=5, exchanged=True), seed=0)
     after = dropout()
     reseed(trainer(round=2, local_iterations=0), seed=0)
     assert dropout() == after
 
 
-def test_generators_of_numpy():
+def test_sequence_seeds_numpy_generators_by_place():
     draws = {float(np.random.default_rng(sequence(0, 1, round_, 3)).random()) for round_ in (4, 4, 5)}
     assert len(draws) == 2

@@ -1,4 +1,4 @@
-"""A network as the exchange sees it: weights and statistics, the update since the last exchange, what is refused."""
+"""A network as the exchange sees it: weights, statistics and updates."""
 
 import numpy as np
 import pytest
@@ -13,7 +13,10 @@ from esync.runtime.mxnet_import import mx
 
 
 def small_net():
-    """Convolution, batch norm and a dense layer, with shapes known; the Gluon names are in the order of the layers."""
+    """Return a network of convolution, batch norm and a dense layer, with known shapes.
+
+    Gluon's names are in the order of the layers.
+    """
     nn = mx.gluon.nn
     net = nn.HybridSequential(prefix="small_")
     with net.name_scope():
@@ -48,7 +51,7 @@ def values_of(vector: FlatArrays) -> np.ndarray:
     return out
 
 
-def test_trained_and_other_values_are_told_apart():
+def test_replica_separates_trained_weights_from_statistics():
     net = small_net()
     replica = replica_of(net)
     assert replica.statistics.size == 16  # running mean and variance of 8 channels
@@ -59,7 +62,7 @@ def test_trained_and_other_values_are_told_apart():
     replica.close()
 
 
-def test_frozen_layers_are_averaged_not_trained():
+def test_replica_of_frozen_layers_counts_them_as_statistics():
     net = small_net()
     before = replica_of(net)
     net[0].collect_params().setattr("grad_req", "null")
@@ -71,7 +74,7 @@ def test_frozen_layers_are_averaged_not_trained():
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_the_gradient_of_the_last_backward_pass(dtype):
+def test_replica_gradient_is_that_of_the_last_backward_pass(dtype):
     weight = single_weight(dtype)
     replica = Replica([weight], lambda batch_size: None)
     slope = mx.nd.array([3.0, 0.1, -2.0], dtype=dtype)
@@ -86,8 +89,10 @@ def test_the_gradient_of_the_last_backward_pass(dtype):
 
 
 @pytest.mark.parametrize("hybridize", [True, False])
-def test_weights_in_onednns_layout_are_read_and_written(hybridize):
-    """After a forward pass in predict mode convolution weights are kept in another order of memory."""
+def test_replica_reads_and_writes_weights_in_onednn_layout(hybridize):
+    """After a forward pass in predict mode, oneDNN keeps convolution weights in a layout of its
+    own.
+    """
     mx.random.seed(0)
     images = mx.nd.random.uniform(shape=(8, 1, 28, 28))
     one = build("resnet18-v1", 10, mx.cpu(), seed=1, hybridize=hybridize)
@@ -111,7 +116,7 @@ def test_weights_in_onednns_layout_are_read_and_written(hybridize):
     np.testing.assert_allclose(one(images).asnumpy(), expected, rtol=1e-5, atol=1e-6)
 
 
-def test_writing_between_training_steps_is_seen_by_the_next_one():
+def test_replica_write_between_steps_is_seen_by_the_next_step():
     images = mx.nd.random.uniform(shape=(2, 1, 8, 8))
     hybrid, plain = small_net(), small_net()
     hybrid.hybridize(static_alloc=True, static_shape=True)
@@ -132,7 +137,7 @@ def test_writing_between_training_steps_is_seen_by_the_next_one():
         np.testing.assert_allclose(outputs[0], outputs[1], rtol=1e-4, atol=1e-5)
 
 
-def test_opening_waits_for_what_the_device_still_has_to_do():
+def test_replica_open_waits_for_pending_computation():
     weight = single_weight("float32")
     replica = Replica([weight], lambda batch_size: None)
     pending = mx.nd.ones((1500, 1500))
@@ -147,7 +152,7 @@ def test_opening_waits_for_what_the_device_still_has_to_do():
 # --- the update since the last exchange -----------------------------------------------------------
 
 
-def test_the_update_is_how_far_the_weights_have_moved():
+def test_replica_update_is_the_change_since_the_anchor():
     net = small_net()
     replica = replica_of(net)
     replica.keep_anchor()
@@ -165,7 +170,7 @@ def test_the_update_is_how_far_the_weights_have_moved():
     assert np.count_nonzero(update) == 4
 
 
-def test_every_write_moves_the_anchor():
+def test_replica_write_moves_the_anchor():
     replica = replica_of(small_net())
     replica.keep_anchor()
     size = replica.weights.size
@@ -180,8 +185,8 @@ def test_every_write_moves_the_anchor():
     assert not update.any()
 
 
-def test_the_common_weights_can_be_changed_where_they_are_kept():
-    """As compressed exchanges do it: the anchor moves first, then the weights are written from it."""
+def test_replica_common_weights_can_be_changed_in_place():
+    """Compressed exchanges change the anchor first and write the weights from it."""
     replica = replica_of(small_net())
     assert replica.common_weights() is None
     replica.keep_anchor()
@@ -197,14 +202,14 @@ def test_the_common_weights_can_be_changed_where_they_are_kept():
     np.testing.assert_array_equal(common, np.arange(common.size))
 
 
-def test_rounded_weights_are_not_the_common_ones():
+def test_replica_common_weights_of_float16_are_not_available():
     replica = Replica([single_weight("float16")], lambda batch_size: None)
     replica.keep_anchor()
     assert replica.common_weights() is None
 
 
-def test_what_float16_cannot_hold_is_not_taken_for_training():
-    """The anchor is what the network really holds: without a local step the update is nothing."""
+def test_replica_update_does_not_count_float16_rounding():
+    """The anchor is what the network really holds, so the update without a local step is zero."""
     replica = Replica([single_weight("float16")], lambda batch_size: None)
     replica.keep_anchor()
     replica.open()
@@ -217,7 +222,7 @@ def test_what_float16_cannot_hold_is_not_taken_for_training():
     assert not update.any()
 
 
-def test_an_update_needs_an_anchor():
+def test_replica_update_without_anchor_raises():
     with pytest.raises(RuntimeError, match="keep_anchor"):
         replica_of(small_net()).update()
 
@@ -229,33 +234,33 @@ def dense(**options):
     return mx.gluon.nn.Dense(2, **options)
 
 
-def test_shapes_must_be_known():
+def test_replica_with_unknown_shapes_is_refused():
     layer = dense(prefix="later_")
     layer.initialize()
     with pytest.raises(UnsuitableParametersError, match=r"later_weight is not initialized yet: .* one batch"):
         replica_of(layer)
 
 
-def test_parameters_must_be_initialized():
+def test_replica_with_uninitialized_parameters_is_refused():
     with pytest.raises(UnsuitableParametersError, match="never_weight is not initialized yet"):
         replica_of(dense(in_units=3, prefix="never_", use_bias=False))
 
 
-def test_one_process_has_one_device():
+def test_replica_on_two_devices_is_refused():
     layer = dense(in_units=3, prefix="two_")
     layer.initialize(ctx=[mx.cpu(0), mx.cpu(1)])
     with pytest.raises(UnsuitableParametersError, match="lives on 2 devices: start one process per device"):
         replica_of(layer)
 
 
-def test_sparse_parameters_are_refused():
+def test_replica_with_sparse_parameters_is_refused():
     layer = mx.gluon.nn.Embedding(5, 3, sparse_grad=True, prefix="sparse_")
     layer.initialize()
     with pytest.raises(UnsuitableParametersError, match=r"sparse_weight is sparse .*row_sparse"):
         replica_of(layer)
 
 
-def test_something_must_be_trained():
+def test_replica_without_trained_parameters_is_refused():
     layer = dense(in_units=3)
     layer.initialize()
     layer.collect_params().setattr("grad_req", "null")
@@ -263,11 +268,11 @@ def test_something_must_be_trained():
         replica_of(layer)
 
 
-def test_unsuitable_parameters_are_a_value_error():
+def test_unsuitable_parameters_error_is_a_value_error():
     assert issubclass(UnsuitableParametersError, ValueError)
 
 
-def test_the_mean_of_all_workers_statistics_beside_this_workers_own():
+def test_replica_keeps_mean_statistics_beside_its_own():
     net = small_net()
     replica = replica_of(net)
     own = everything(net, trained=False)

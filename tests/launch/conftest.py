@@ -1,38 +1,14 @@
-"""Jobs that end with their test, and a data set of a few samples."""
+"""Jobs that end with their test, a data set of a few samples, and an sshd."""
 
-import contextlib
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
-from launching import Launch
+from job_fixtures import data_dir, launch  # noqa: F401
 from sshd import MISSING, SSHD, Sshd
 
 sys.path.append(str(Path(__file__).parents[1] / "data"))
-
-
-@pytest.fixture(scope="session")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    import tiny_dataset
-
-    folder = tmp_path_factory.mktemp("data")
-    tiny_dataset.write(folder)
-    return folder
-
-
-@pytest.fixture
-def launch(tmp_path: Path) -> Iterator[Callable[..., Launch]]:
-    """Start launchers; nothing of their jobs outlives the test."""
-    with contextlib.ExitStack() as stack:
-
-        def start(file: Path, *flags: str, **more: Any) -> Launch:
-            job = Launch(tmp_path, file, *flags, **more)
-            stack.callback(job.sweep)
-            return job
-
-        yield start
 
 
 @pytest.fixture(scope="session")

@@ -1,4 +1,7 @@
-"""Synchronous SGD with a worker that is killed once, at a moment near the end; tests copy it to where they name it."""
+"""Synchronous SGD with a worker that is killed once, at a moment near the end.
+
+Tests copy this file to the place from which they load it.
+"""
 
 import os
 from collections.abc import Callable

@@ -18,7 +18,10 @@ MARK = "ESYNC_TEST_JOB"
 
 
 def description(steps: list[float], hosts: list[str] | None = None, **train: Any) -> dict[str, Any]:
-    """Workers with these step times on this machine, on two hosts by turns unless `hosts` says otherwise."""
+    """Return a description of workers with these step times on this machine.
+
+    They are on two hosts by turns, unless `hosts` says otherwise.
+    """
     names = hosts or ["left", "right"]
     return {
         "hosts": {name: {"address": "localhost"} for name in names},
@@ -43,6 +46,7 @@ class Launch:
 
     With `output`, standard output goes to that file, and `errors` is what has gone to standard
     error. `inside` are words in front of its command, which lead it into another network namespace.
+    `command` is the launcher's own, without the file.
     """
 
     def __init__(
@@ -52,6 +56,7 @@ class Launch:
         *flags: str,
         output: Path | None = None,
         inside: Sequence[str] = (),
+        command: Sequence[str] = ("-m", "esync.launch"),
         **variables: str,
     ) -> None:
         self.mark = uuid.uuid4().hex
@@ -59,7 +64,7 @@ class Launch:
         environment = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "ESYNC_"))}
         with open(self.log, "wb") as log, open(output or self.log, "ab") as out:
             self.process = subprocess.Popen(
-                [*inside, sys.executable, "-m", "esync.launch", str(file), *flags],
+                [*inside, sys.executable, *command, str(file), *flags],
                 cwd=folder,
                 env={**environment, **variables, MARK: self.mark},
                 stdin=subprocess.DEVNULL,
@@ -92,7 +97,7 @@ class Launch:
             time.sleep(0.05)
 
     def processes(self) -> dict[int, str]:
-        """Everything of the job that is there: process id → command line. The launcher itself is left out."""
+        """Return the job's living processes, id → command line, without the launcher."""
         found = {}
         marked = f"{MARK}={self.mark}".encode()
         for entry in Path("/proc").iterdir():

@@ -1,4 +1,7 @@
-"""Jobs on machines whose cables can be pulled: launched from the desk over ssh, a worker on each of three hosts."""
+"""Jobs on machines whose cables can be pulled.
+
+They are launched from the desk over ssh, with a worker on each of three hosts.
+"""
 
 import json
 import signal

@@ -1,4 +1,6 @@
-"""Machines for tests, of one kernel: network namespaces with an address and an sshd each, whose cables can be pulled.
+"""Machines for tests, which share one kernel, and whose cables can be pulled.
+
+They are network namespaces with an address and an sshd each.
 
 They hang on a switch that is a namespace, too, so this machine's own network is not touched. A desk
 beside them is where launch runs. The disk is this machine's; every host has a working directory of
@@ -112,6 +114,17 @@ class Machines:
         """Boot it: sshd runs, and it is connected again."""
         self._sshd[name].start()
         self.plug(name)
+
+    def limit(self, name: str, megabits: int) -> None:
+        """Let a machine send and receive no more than so many Mbit/s.
+
+        Raises:
+            subprocess.CalledProcessError: the kernel cannot do that.
+        """
+        rate = ["root", "tbf", "rate", f"{megabits}mbit", "burst", "64kb", "latency", "100ms"]
+        for place, device in ((namespace(name), "eth0"), (namespace(_SWITCH), name)):
+            words = ["tc", "-n", place, "qdisc", "replace", "dev", device, *rate]
+            subprocess.run(words, check=True, capture_output=True)
 
     def part(self, *names: str) -> None:
         """Let these machines reach all others, but not each other."""

@@ -1,4 +1,6 @@
-"""A real sshd for tests: own configuration, own host and user keys, on addresses that stand for machines.
+"""A real sshd for tests, on addresses that stand for machines.
+
+It has its own configuration, host key and user key.
 
 Every address is a host with a folder of its own. Nothing outside of a test's folder is read or
 written, but for the empty directory that Debian's sshd wants when it is started by root.

@@ -1,4 +1,7 @@
-"""docs/adding_an_algorithm.md: its example, outside this package, with the page's own commands."""
+"""The example of docs/adding_an_algorithm.md, run with the page's own commands.
+
+--long adds its simulation.
+"""
 
 import json
 import os
@@ -75,7 +78,7 @@ def folder(tmp_path: Path, data_dir: Path) -> Path:
     return tmp_path
 
 
-def test_it_trains_goes_on_from_a_checkpoint_and_is_drawn(folder: Path, launch: Start) -> None:
+def test_documented_algorithm_trains_resumes_and_is_plotted(folder: Path, launch: Start) -> None:
     (words, again) = commands("esync.launch")
     first = launch(folder / words[0], *words[1:], *SMALL, *SHORT, "--rounds", "4", "--checkpoint-every", "2")
     assert first.wait(120) == 0, first.output
@@ -113,7 +116,8 @@ def distance(one: Path, other: Path) -> float:
     return float(np.sqrt(sum(np.sum((before[name] - after[name]).asnumpy().astype(float) ** 2) for name in before)))
 
 
-def test_it_is_simulated_with_and_without_gradients(folder: Path) -> None:
+@pytest.mark.long
+def test_documented_algorithm_is_simulated_with_and_without_gradients(folder: Path) -> None:
     times, gradients = commands("esync.simulate")
     small = [*SMALL, *SHORT, "--rounds", "4"]
     run(folder, "esync.simulate", times, *small)
@@ -126,8 +130,8 @@ def test_it_is_simulated_with_and_without_gradients(folder: Path) -> None:
     assert [facts["clipped"] for facts in runs(folder / "modelled")] == [0] * 3
 
 
-def test_it_is_a_mode_under_all_its_names(folder: Path) -> None:
-    """A file, a module, and the entry point of a package that is installed, with the page's own line."""
+def test_documented_algorithm_is_a_mode_by_file_module_and_entry_point(folder: Path) -> None:
+    """The entry point is that of an installed package, with the page's own line."""
     package = folder / "installed" / "my_package"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
@@ -149,16 +153,16 @@ def test_it_is_a_mode_under_all_its_names(folder: Path) -> None:
     assert iterations(folder / "timed") == [GROWING[:4]] * 3
 
 
-def test_the_service_is_asked_for() -> None:
+def test_documented_specification_example_reaches_the_exchange() -> None:
     names: dict[str, Any] = {}
-    exec(example("service"), names)
+    exec(example("specification"), names)
     world = World()
     world.start(names["Bounded"]())
     assert world.made.specification.staleness == 8
 
 
-def test_the_messages_are_those_of_the_code() -> None:
-    """The table's messages, but for what stands for a value."""
+def test_documented_messages_are_those_of_the_code() -> None:
+    """Compares the messages in the table except for placeholders."""
     others = ("requires a type annotation", "object has no attribute", "is not JSON serializable")  # Pydantic, Python
     texts = [file.read_text("utf-8") for file in sorted((ROOT / "esync").rglob("*.py"))]
     code = "\n".join(re.sub(r'"\s*\n\s*f?"', "", text) for text in texts)

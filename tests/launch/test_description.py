@@ -1,4 +1,4 @@
-"""Reading a description: what is wrong is named by file, line and key."""
+"""Reading a cluster description, and refusing a wrong one by file, line and key."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def complaint(tmp_path: Path, text: str) -> list[str]:
     return [line.removeprefix(f"{tmp_path}/") for line in str(caught.value).splitlines()]
 
 
-def test_everything_that_may_stand_there(tmp_path):
+def test_description_with_every_key_is_read(tmp_path):
     description = parse(tmp_path, GOOD)
     assert description.scheduler.port == 9091
     assert [worker.device for worker in description.workers] == ["gpu0", "cpu"]
@@ -57,7 +57,7 @@ def test_everything_that_may_stand_there(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["demo", "paper", "quick"])
-def test_the_descriptions_that_come_along(name):
+def test_description_shipped_in_clusters_is_read(name):
     description = read(CLUSTERS / f"{name}.yaml")
     assert len(description.workers) >= {"demo": 4, "paper": 6, "quick": 2}[name]
     if name == "demo":
@@ -74,7 +74,11 @@ LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10
     ("old", "new", "expected"),
     [
         ("device: gpu0", "devise: gpu0", ["cluster.yaml:5: workers[0].devise: unknown key; known: host, device,"]),
-        ("device: gpu0", "device: gpu", ["cluster.yaml:5: workers[0].device: 'gpu' is no device; expected cpu, gpu0"]),
+        (
+            "device: gpu0",
+            "device: gpu",
+            ["cluster.yaml:5: workers[0].device: 'gpu' is not a device; expected cpu"],
+        ),
         ("    device: cpu\n", "", ["cluster.yaml:6: workers[1].device: it is missing"]),
         ("step_time: 3.5", "step_time: -1", ["cluster.yaml:8: workers[1].step_time: Input should be greater than 0"]),
         ("step_time: 3.5", "step_time: soon", ["cluster.yaml:8: workers[1].step_time: Input should be a valid number"]),
@@ -83,11 +87,15 @@ LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10
         ("port: 9091", "port: '9091'", ["cluster.yaml:1: scheduler.port: Input should be a valid integer"]),
         ("scheduler: {host: cloud2, port: 9091}\n", "", ["cluster.yaml:1: scheduler: it is missing"]),
         ("servers: [{host: cloud2}]", "servers: []", ["cluster.yaml:2: servers: List should have at least 1 item"]),
-        ("host: cloud1\n", "host: ../up\n", ["cluster.yaml:6: workers[1].host: '../up' is no name of a host"]),
+        ("host: cloud1\n", "host: ../up\n", ["cluster.yaml:6: workers[1].host: '../up' is not a host name"]),
         ("address:", "adress:", ["cluster.yaml:11: hosts.cloud1.adress: unknown key; known: address"]),
-        ("localhost", "-v", ["cluster.yaml:11: hosts.cloud1.address: '-v' is nothing that ssh could be told"]),
+        ("localhost", "-v", ["cluster.yaml:11: hosts.cloud1.address: '-v' cannot be passed to ssh"]),
         ("localhost", "a, port: 0", ["cluster.yaml:11: hosts.cloud1.port: Input should be greater than or equal to 1"]),
-        ("localhost", "a, env: {A B: 1}", ["cluster.yaml:11: hosts.cloud1.env.A B: it is no name of an environment"]),
+        (
+            "localhost",
+            "a, env: {A B: 1}",
+            ["cluster.yaml:11: hosts.cloud1.env.A B: it is not a name of an"],
+        ),
         ("localhost", "a, env: {PORT: 1}", ["cluster.yaml:11: hosts.cloud1.env.PORT: launch sets it by itself"]),
         (
             "localhost",
@@ -118,8 +126,8 @@ LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10
             "spare_hosts: [cloud3, cloud3]\ntrain:",
             ["cluster.yaml:13: spare_hosts: cloud3 is there twice; a spare host takes the place of one host only"],
         ),
-        ("train:", "spare_hosts: [a/b]\ntrain:", ["cluster.yaml:13: spare_hosts[0]: 'a/b' is no name of a host"]),
-        ("train:", "servers:", ["cluster.yaml:13: servers: this key stands there twice"]),
+        ("train:", "spare_hosts: [a/b]\ntrain:", ["cluster.yaml:13: spare_hosts[0]: 'a/b' is not a host name"]),
+        ("train:", "servers:", ["cluster.yaml:13: servers: this key occurs twice"]),
         ("device: gpu0}", "device: gpu0", ["cluster.yaml:6: "]),
         (GOOD, "", ["cluster.yaml: expected a mapping with the keys scheduler, servers,"]),
         (GOOD, "- a\n", ["cluster.yaml: expected a mapping with the keys scheduler, servers,"]),
@@ -140,7 +148,7 @@ LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10
         ),
         ("localhost", f"a, env: {{A: {list(range(5000))}}}", ["cluster.yaml:11: hosts.cloud1.env.A: [0, 1, 2, 3, "]),
         (GOOD, "a: &a [*a]\n", ["cluster.yaml:1: a: unknown key"]),
-        (GOOD, "a: 2024-99-99\n", ["cluster.yaml: no YAML text: "]),
+        (GOOD, "a: 2024-99-99\n", ["cluster.yaml: not valid YAML: "]),
         (
             GOOD,
             GOOD.replace("gpu0", "tpu0").replace("port: 10010", "port: -1"),
@@ -148,7 +156,7 @@ LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10
         ),
     ],
 )
-def test_a_mistake_is_named(tmp_path, old, new, expected):
+def test_description_with_mistake_names_file_line_and_key(tmp_path, old, new, expected):
     assert GOOD.count(old) == 1
     lines = complaint(tmp_path, GOOD.replace(old, new))
     assert len(lines) == len(expected)
@@ -158,24 +166,24 @@ def test_a_mistake_is_named(tmp_path, old, new, expected):
         line.encode()
 
 
-def test_a_value_on_the_command_line_is_checked_in_the_same_way():
+def test_yaml_value_of_the_command_line_is_checked_like_a_description():
     assert yaml_text.value("[1e-3, 2]") == [0.001, 2]
     with pytest.raises(DescriptionError, match=r"stand for more than 1,000,000 values") as caught:
         yaml_text.value("{" + ", ".join(LAUGHS.splitlines()) + "}")
     assert len(str(caught.value)) < 300
-    with pytest.raises(DescriptionError, match="which is no character"):
+    with pytest.raises(DescriptionError, match="which is invalid"):
         yaml_text.value(r'"\ud800"')
 
 
-def test_a_file_that_cannot_be_read(tmp_path):
+def test_description_that_cannot_be_read_is_refused(tmp_path):
     with pytest.raises(DescriptionError, match=r"none\.yaml: No such file or directory"):
         read(tmp_path / "none.yaml")
     (tmp_path / "binary.yaml").write_bytes(b"\xff\xfe\x00\x01")
-    with pytest.raises(DescriptionError, match=r"binary\.yaml: no YAML text"):
+    with pytest.raises(DescriptionError, match=r"binary\.yaml: not valid YAML"):
         read(tmp_path / "binary.yaml")
 
 
-def test_hosts_are_found_by_their_addresses(tmp_path):
+def test_locate_finds_hosts_of_this_machine_by_address(tmp_path):
     text = GOOD.replace("localhost", "10.0.0.1")
     hosts = locate(parse(tmp_path, text), is_here=lambda address: address == "10.0.0.1")
     assert {name: (host.address, host.here) for name, host in hosts.items()} == {
@@ -184,16 +192,16 @@ def test_hosts_are_found_by_their_addresses(tmp_path):
     }
 
 
-def test_a_login_makes_a_host_another_machine(tmp_path):
+def test_locate_with_ssh_login_makes_a_host_another_machine(tmp_path):
     for key in ("user: me", "port: 22", "key: id", "ssh_options: [-v]"):
         hosts = locate(parse(tmp_path, GOOD.replace("cloud2", "cloud1").replace("localhost", f"localhost, {key}")))
         assert not hosts["cloud1"].here
 
 
-def test_which_addresses_are_this_machine():
+def test_is_this_machine_knows_local_addresses():
     assert all(map(is_this_machine, ("localhost", "127.0.0.1")))
     assert not any(map(is_this_machine, ("203.0.113.7", "no-such-name.invalid")))
 
 
-def test_descriptions_of_these_tests_are_good(tmp_path):
+def test_description_made_by_the_test_helper_is_read(tmp_path):
     assert read(launching.write(tmp_path / "a.yaml", launching.description([0.1, 0.2], rounds=3))).train["rounds"] == 3

@@ -1,4 +1,4 @@
-"""Logs of other machines: a device's folder is there as a whole, or not at all."""
+"""Gathering logs from other machines, a device's folder as a whole or not at all."""
 
 import json
 import os
@@ -16,7 +16,7 @@ def files(folder: Path) -> dict[str, str]:
     return {str(path.relative_to(folder)): path.read_text() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_they_are_put_in_place_and_an_earlier_runs_are_kept(tmp_path):
+def test_gather_unpack_puts_logs_in_place_and_keeps_earlier_runs(tmp_path):
     host = tmp_path / "left"
     earlier = host / "cpu" / "earlier-20260101T000000"
     earlier.mkdir(parents=True)
@@ -28,8 +28,8 @@ def test_they_are_put_in_place_and_an_earlier_runs_are_kept(tmp_path):
 
 
 @pytest.mark.parametrize("moment", range(6))
-def test_what_is_interrupted_leaves_whole_folders_only(tmp_path, monkeypatch, moment):
-    """At each of the calls that change something on the disk."""
+def test_gather_unpack_interrupted_leaves_only_complete_folders(tmp_path, monkeypatch, moment):
+    """Interrupted at each of the calls that change something on the disk."""
     host = tmp_path / "left"
     calls = 0
 
@@ -58,13 +58,13 @@ def test_what_is_interrupted_leaves_whole_folders_only(tmp_path, monkeypatch, mo
 @pytest.mark.parametrize(
     "name", ["../iter-1.txt", "/etc/passwd", "cpu/../../x", "cpu/a/b", ".ssh/x", "cpu/.lock", "cpu"]
 )
-def test_strange_names_are_refused(tmp_path, name):
-    with pytest.raises(ValueError, match="is no name of a log"):
+def test_gather_unpack_with_suspicious_name_is_refused(tmp_path, name):
+    with pytest.raises(ValueError, match="is not a name of a log"):
         gather.unpack({name: "x"}, tmp_path / "left")
     assert os.listdir(tmp_path) == []
 
 
-def test_the_agent_packs_results_only(tmp_path):
+def test_agent_gather_packs_only_results(tmp_path):
     host = tmp_path / "esync" / "left"
     for name in (
         "cpu/iter-1.txt",

@@ -1,4 +1,4 @@
-"""Places in a description, and other values for them."""
+"""Paths to keys in a description, and overriding their values."""
 
 import pytest
 from launching import description, write
@@ -26,7 +26,7 @@ def file(tmp_path):
         ("network", ["network"]),
     ],
 )
-def test_places(place, way):
+def test_find_splits_a_key_path_into_keys(place, way):
     content = {"workers": [{}, {}], "network": {"hosts": {"node-1.example.org": {}}}}
     assert find(content, Description, place) == way
 
@@ -44,14 +44,14 @@ def test_places(place, way):
         ("network.hosts.left.speed", "network.hosts.left has no key 'speed'; it has bandwidth, latency"),
     ],
 )
-def test_there_is_no_such_place(file, place, message):
+def test_key_path_that_does_not_exist_is_refused(file, place, message):
     with pytest.raises(UnknownKeyError, match=message):
         check_key_paths(file, [place])
     with pytest.raises(UnknownKeyError, match=message):
         read(file, {place: 1})
 
 
-def test_one_of_two_places_that_an_anchor_makes_one(tmp_path):
+def test_override_of_one_key_behind_a_yaml_anchor_leaves_the_other(tmp_path):
     path = tmp_path / "cluster.yaml"
     path.write_text(
         "scheduler: {host: a}\nservers: [{host: a}]\n"
@@ -61,7 +61,7 @@ def test_one_of_two_places_that_an_anchor_makes_one(tmp_path):
     assert [worker.simulate.step_time for worker in changed.workers] == [2.0, 1.0]
 
 
-def test_sections_that_the_file_leaves_out_are_made(file):
+def test_override_of_a_missing_section_creates_it(file):
     changed = read(file, {"simulate.evaluation_time": 3.0, "network.hosts.left.latency": "4ms"})
     assert changed.simulate.evaluation_time == 3.0
     assert changed.network.hosts["left"].latency == 0.004

@@ -1,4 +1,7 @@
-"""Whole jobs by `python -m esync.launch`: real schedulers, servers, workers and state servers."""
+"""Whole jobs by `python -m esync.launch`, with real processes on this machine.
+
+--long adds further moments near the end, and a disk full of checkpoints.
+"""
 
 import contextlib
 import json
@@ -15,6 +18,7 @@ import pytest
 from launching import Launch, description, write
 
 from tests.support.disks import fill
+from tests.support.variants import variants
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -30,19 +34,20 @@ def is_training(job: Launch, base: Path) -> Callable[[], bool]:
     return lambda: any(base.glob("*/*/left/cpu/iter-*.txt"))
 
 
-def test_two_jobs_at_once_do_not_disturb_each_other(tmp_path, data_dir, launch: Start):
-    """ESync and synchronous SGD from one description, at the same time and with the same log directory."""
+@pytest.mark.timeout(400)
+def test_launch_of_two_jobs_at_once_keeps_them_apart(tmp_path, data_dir, launch: Start):
+    """ESync and synchronous SGD from one description, with the same log directory."""
     steps = [0.05, 0.13, 0.31]
-    content = description(steps, local_lr=0.01, learning_rate=0.01, rounds=4, data_dir=str(data_dir), log_dir="base")
+    content = description(steps, local_lr=0.01, learning_rate=0.01, rounds=20, data_dir=str(data_dir), log_dir="base")
     content["servers"].append({"host": "right"})
     file = write(tmp_path / "cluster.yaml", content)
     jobs = {
         "esync": launch(file, "--json", "esync.json"),
-        "sync": launch(file, "--mode", "sync", "--json", "sync.json", "--rounds", "6"),
+        "sync": launch(file, "--mode", "sync", "--json", "sync.json", "--rounds", "30"),
     }
-    for mode, number in {"esync": 4, "sync": 6}.items():
+    for mode, number in {"esync": 20, "sync": 30}.items():
         job = jobs[mode]
-        assert job.wait() == 0, job.output
+        assert job.wait(180) == 0, job.output  # its evaluations stand back behind everybody
         assert job.processes() == {}
 
         folder = tmp_path / "base" / "lenet" / mode
@@ -60,6 +65,11 @@ def test_two_jobs_at_once_do_not_disturb_each_other(tmp_path, data_dir, launch: 
         assert report["figures"]["speed_limit"] == pytest.approx(sum(8 / step for step in steps))
         assert report["figures"]["final_accuracy"] is not None
 
+        page = folder / "report.html"
+        assert "report.html" in job.output
+        assert "</html>" in page.read_text()
+        assert json.loads((folder / "processes" / "outcome.json").read_text()) == report
+
         logs = {path.stem for path in (folder / "processes").glob("*.log")}
         assert logs == names | ({"state-server"} if mode == "esync" else set())
         assert "@progress" not in (folder / "processes" / "worker-0.log").read_text()
@@ -69,7 +79,7 @@ def test_two_jobs_at_once_do_not_disturb_each_other(tmp_path, data_dir, launch: 
     assert (tmp_path / "base" / "lenet" / "esync" / "ESync.json").exists()
 
 
-def test_a_job_goes_on_from_its_checkpoint_after_its_parameter_server_was_killed(tmp_path, data_dir, launch: Start):
+def test_launch_resume_after_killed_server_continues_from_the_checkpoint(tmp_path, data_dir, launch: Start):
     content = description([0.1, 0.25], local_lr=0.01, data_dir=str(data_dir), checkpoint_dir="kept", checkpoint_every=3)
     file = write(tmp_path / "cluster.yaml", content)
     folder, devices = tmp_path / "logs" / "lenet" / "esync", ("left/cpu", "right/cpu")
@@ -79,7 +89,7 @@ def test_a_job_goes_on_from_its_checkpoint_after_its_parameter_server_was_killed
     os.kill(server, signal.SIGKILL)
     assert first.wait() == 1
     said = folder / "processes" / "worker-0.log"
-    assert "no checkpoint in kept yet: beginning from the beginning" in said.read_text()
+    assert f"no checkpoint in {tmp_path / 'kept'} yet: starting from the beginning" in said.read_text()
     earlier = [(folder / device / "iter-5.txt").read_bytes() for device in devices]
 
     words, before = said.read_text(), sorted(folder.rglob("*"))
@@ -91,13 +101,13 @@ def test_a_job_goes_on_from_its_checkpoint_after_its_parameter_server_was_killed
 
     second = launch(file, "--resume", "--rounds", "12")
     assert second.wait() == 0, second.output
-    assert re.search(r"going on from the checkpoint of round \d+ in kept", said.read_text())
+    assert re.search(r"going on from the checkpoint of round \d+ in \S+/kept", said.read_text())
     assert [rounds(folder / device) for device in devices] == [list(range(1, 13))] * 2
     assert [(folder / device / "iter-5.txt").read_bytes() for device in devices] == earlier
     assert (tmp_path / "kept" / "model" / "model-symbol.json").exists()
 
 
-def test_a_worker_that_is_killed_and_one_that_diverges(tmp_path, data_dir, launch: Start):
+def test_launch_with_killed_or_diverging_worker_reports_the_failure(tmp_path, data_dir, launch: Start):
     content = description([0.1, 0.1], max_time=300, data_dir=str(data_dir), learning_rate=0.001, mode="sync")
     file = write(tmp_path / "cluster.yaml", content)
     killed = launch(file, "--log-dir", "killed", "--no-restart")
@@ -124,7 +134,7 @@ def test_a_worker_that_is_killed_and_one_that_diverges(tmp_path, data_dir, launc
 
 
 @pytest.mark.timeout(200)
-def test_a_killed_worker_is_replaced_and_a_lost_one_is_done_without(tmp_path, data_dir, launch: Start):
+def test_launch_with_killed_worker_replaces_it_or_continues_without_it(tmp_path, data_dir, launch: Start):
     content = description([0.1, 0.2, 0.1], data_dir=str(data_dir), local_lr=0.001, learning_rate=0.001)
     file = write(tmp_path / "cluster.yaml", content)
     replaced = launch(file, "--log-dir", "replaced", "--json", "replaced.json", "--mode", "sync", "--rounds", "9")
@@ -160,8 +170,8 @@ NEAR_THE_END = {
 }
 
 
-@pytest.mark.parametrize("moment", NEAR_THE_END)
-def test_a_worker_that_dies_near_the_end_does_not_spoil_a_finished_run(tmp_path, data_dir, launch: Start, moment):
+@pytest.mark.parametrize("moment", variants(NEAR_THE_END, quick=["the export"]))
+def test_launch_with_worker_killed_near_the_end_finishes_the_run(tmp_path, data_dir, launch: Start, moment):
     victim, flags = NEAR_THE_END[moment]
     shutil.copy(Path(__file__).with_name("dying.py"), tmp_path)
     content = description([0.1, 0.1], data_dir=str(data_dir), mode="dying.py:Dying", rounds=10, learning_rate=0.001)
@@ -179,8 +189,8 @@ def test_a_worker_that_dies_near_the_end_does_not_spoil_a_finished_run(tmp_path,
 
 
 @pytest.mark.parametrize("small_disk", ["8m"], indirect=True)
-def test_a_disk_that_is_full_for_a_while_ends_nothing(tmp_path, data_dir, launch: Start, small_disk):
-    """The disk has the logs of workers and processes, and launch's own output."""
+def test_launch_with_disk_full_for_a_while_continues(tmp_path, data_dir, launch: Start, small_disk):
+    """The disk holds the logs of workers and processes, and the launcher's own output."""
     content = description([0.05, 0.1], rounds=60, local_lr=0.01, data_dir=str(data_dir), log_dir=str(small_disk))
     job = launch(write(tmp_path / "cluster.yaml", content), "--json", "result.json")
     folder = small_disk / "lenet" / "esync"
@@ -197,8 +207,11 @@ def test_a_disk_that_is_full_for_a_while_ends_nothing(tmp_path, data_dir, launch
     assert json.loads((tmp_path / "result.json").read_text())["figures"]["rounds"] == 60
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("small_disk", ["3m"], indirect=True)
-def test_a_full_disk_for_checkpoints_ends_the_job_by_its_name(tmp_path, data_dir, launch: Start, small_disk):
+def test_launch_with_disk_full_of_checkpoints_ends_and_names_the_directory(
+    tmp_path, data_dir, launch: Start, small_disk
+):
     content = description([0.1, 0.1], mode="sync", data_dir=str(data_dir), learning_rate=0.001, no_evaluation=True)
     content["train"] |= {"checkpoint_dir": str(small_disk), "checkpoint_every": 3, "max_time": 300}
     file = write(tmp_path / "cluster.yaml", content)
@@ -215,7 +228,7 @@ def test_a_full_disk_for_checkpoints_ends_the_job_by_its_name(tmp_path, data_dir
     assert rounds(tmp_path / "logs" / "lenet" / "sync" / "left" / "cpu") == list(range(1, 31))
 
 
-def test_a_result_that_cannot_be_printed_is_not_passed_over(tmp_path, data_dir, launch: Start):
+def test_launch_with_unwritable_stdout_exits_with_1(tmp_path, data_dir, launch: Start):
     content = description([0.05], rounds=2, local_lr=0.01, data_dir=str(data_dir), log_dir="logs")
     job = launch(write(tmp_path / "cluster.yaml", content), output=Path("/dev/full"))
     assert job.wait() == 1
@@ -224,8 +237,8 @@ def test_a_result_that_cannot_be_printed_is_not_passed_over(tmp_path, data_dir, 
     assert rounds(tmp_path / "logs" / "lenet" / "esync" / "left" / "cpu") == [1, 2]
 
 
-def test_nothing_outlives_the_launcher(tmp_path, data_dir, launch: Start):
-    """However it ends: asked to, in the middle of its start, or killed without a chance to say anything."""
+def test_launch_that_ends_or_is_killed_leaves_no_process(tmp_path, data_dir, launch: Start):
+    """It is terminated, interrupted during its start, and killed."""
     content = description([0.1, 0.1], max_time=300, data_dir=str(data_dir), local_lr=0.001)
     file = write(tmp_path / "cluster.yaml", content)
     started, interrupted, killed = (launch(file, "--log-dir", name) for name in ("started", "interrupted", "killed"))
@@ -249,8 +262,8 @@ def test_nothing_outlives_the_launcher(tmp_path, data_dir, launch: Start):
     assert killed.gone_within(10) == {}
 
 
-def test_a_wait_is_spoken_of_and_given_up(tmp_path, data_dir, launch: Start):
-    """One of two workers never comes: its Python hangs."""
+def test_launch_with_worker_that_never_joins_reports_and_gives_up(tmp_path, data_dir, launch: Start):
+    """The Python of one of two workers hangs."""
     hangs = tmp_path / "hangs"
     hangs.write_text("#!/bin/sh\nexec sleep 100\n")
     hangs.chmod(0o755)
@@ -270,8 +283,8 @@ def run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_a_log_directory_in_the_home_directory(tmp_path, data_dir, launch: Start):
-    """Also where no shell has replaced `~`: the launcher and the processes that it starts mean the same folder."""
+def test_launch_with_tilde_in_log_dir_uses_the_home_directory(tmp_path, data_dir, launch: Start):
+    """Also where no shell has expanded it; launcher and processes must agree on the folder."""
     train = {"mode": "sync", "rounds": 2, "data_dir": str(data_dir), "log_dir": "~/logs", "checkpoint_dir": "~/kept"}
     file = write(tmp_path / "cluster.yaml", description([0.05, 0.05], learning_rate=0.001, **train))
     home = tmp_path / "home"
@@ -287,7 +300,7 @@ def test_a_log_directory_in_the_home_directory(tmp_path, data_dir, launch: Start
     assert report["logs"] == str(folder)
 
 
-def test_dry_run_prints_every_command_and_starts_nothing(tmp_path):
+def test_launch_dry_run_prints_every_command_and_starts_nothing(tmp_path):
     file = write(tmp_path / "cluster.yaml", {**description([0.1, 0.2]), "spare_hosts": ["127.0.0.1"]})
     done = run(tmp_path, str(file), "--dry-run", "--rounds", "3")
     assert done.returncode == 0
@@ -311,7 +324,11 @@ def test_dry_run_prints_every_command_and_starts_nothing(tmp_path):
         ),
         (["good.yaml", "--local-lr", "1", "--mode", "sync"], 2, "launch: error: good.yaml: train: --local-lr makes no"),
         (["good.yaml", "--rounds", "0"], 2, "'0' should be a whole number of 1 or more"),
-        (["good.yaml", "--dry-run", "--json", "x"], 2, "--json tells how a job went; with --dry-run there is none"),
+        (
+            ["good.yaml", "--dry-run", "--json", "x"],
+            2,
+            "--json describes how a job went, and with --dry-run",
+        ),
         ([], 2, "the following arguments are required: FILE"),
         (
             ["far.yaml"],
@@ -320,7 +337,7 @@ def test_dry_run_prints_every_command_and_starts_nothing(tmp_path):
         ),
     ],
 )
-def test_mistakes(tmp_path, words, code, message):
+def test_launch_with_mistake_names_it(tmp_path, words, code, message):
     good = description([0.1])
     write(tmp_path / "good.yaml", good)
     text = "{workers: [{devise: cpu, host: a}], scheduler: {host: a}, servers: [{host: a}]}\n"

@@ -1,4 +1,4 @@
-"""Log folders and ports: one job's are never another's."""
+"""Log folders and ports that belong to one job only."""
 
 import socket
 from pathlib import Path
@@ -24,7 +24,7 @@ def earlier_run(mode_folder: Path) -> None:
     write(mode_folder / "processes" / "worker-0.log")
 
 
-def test_logs_of_an_earlier_run_are_moved_aside(tmp_path):
+def test_log_folders_with_earlier_run_move_its_logs_aside(tmp_path):
     earlier_run(tmp_path)
     folders = LogFolders(tmp_path, overwrite=False)
     assert not (folders.processes / "worker-0.log").exists()
@@ -33,7 +33,7 @@ def test_logs_of_an_earlier_run_are_moved_aside(tmp_path):
     for device in ("cloud1/cpu", "gone/gpu3"):
         assert [path.name for path in (tmp_path / device).glob("earlier-*/iter-1.txt")] == ["iter-1.txt"]
     found, skipped = find_devices(tmp_path)
-    assert [device.round_files for device in found] == [(), ()]
+    assert [device.rounds for device in found] == [(), ()]
     assert skipped == []  # the processes' logs are no host, and no noise either
     folders.close()
     write(folders.processes / "worker-0.log")
@@ -41,13 +41,26 @@ def test_logs_of_an_earlier_run_are_moved_aside(tmp_path):
     assert len(list(folders.processes.glob("*.log"))) == 2
 
 
-def test_overwrite_deletes_them(tmp_path):
+def test_log_folders_with_an_earlier_report_move_it_aside_or_delete_it(tmp_path):
+    page, outcome = tmp_path / "report.html", tmp_path / "processes" / "outcome.json"
+    write(page)
+    write(outcome)
+    LogFolders(tmp_path, overwrite=False).close()
+    assert not page.exists()
+    assert not outcome.exists()
+    assert len(list(tmp_path.glob("report.earlier-*.html"))) == len(list(outcome.parent.glob("*.json"))) == 1
+    write(page)
+    LogFolders(tmp_path, overwrite=True).close()
+    assert len(list(tmp_path.glob("*.html"))) == 1
+
+
+def test_log_folders_with_overwrite_delete_an_earlier_run(tmp_path):
     earlier_run(tmp_path)
     LogFolders(tmp_path, overwrite=True).close()
     assert [path for path in tmp_path.rglob("*") if path.is_file() and not path.name.startswith(".")] == []
 
 
-def test_two_jobs_do_not_share_a_folder(tmp_path):
+def test_log_folders_in_use_by_another_job_are_refused(tmp_path):
     first = LogFolders(tmp_path, overwrite=False)
     running = write(first.processes / "worker-0.log", "new")
     with pytest.raises(BusyLogsError, match="another job writes its logs to"):
@@ -57,7 +70,7 @@ def test_two_jobs_do_not_share_a_folder(tmp_path):
     LogFolders(tmp_path, overwrite=False).close()
 
 
-def test_a_folder_that_cannot_be_made(tmp_path):
+def test_log_folders_that_cannot_be_created_are_refused(tmp_path):
     write(tmp_path / "file")
     with pytest.raises(LogDirectoryError, match=r"cannot write logs to .*file.*: "):
         LogFolders(tmp_path / "file" / "esync", overwrite=False)
@@ -72,7 +85,7 @@ def listener(port: int) -> socket.socket:
     return server
 
 
-def test_ports_are_held_but_can_be_used():
+def test_ports_are_reserved_and_can_be_listened_on():
     with Ports() as ports, Ports() as others:
         mine, theirs = ports.free(100), others.free(100)
         assert mine == sorted(mine)
@@ -81,7 +94,7 @@ def test_ports_are_held_but_can_be_used():
             pass
 
 
-def test_a_port_in_use_is_named():
+def test_ports_claim_of_port_in_use_names_it():
     with Ports() as ports, listener(0) as server:
         port = server.getsockname()[1]
         with pytest.raises(PortInUseError, match=rf"^scheduler\.port {port}: it is in use; choose another one"):
@@ -90,7 +103,7 @@ def test_a_port_in_use_is_named():
         ports.claim(port, "scheduler.port")
 
 
-def test_a_run_that_may_go_on_keeps_its_rounds(tmp_path):
+def test_log_folders_with_resume_keep_the_rounds(tmp_path):
     earlier_run(tmp_path)
     LogFolders(tmp_path, overwrite=False, resume=True).close()
     assert (tmp_path / "cloud1" / "cpu" / "iter-1.txt").read_text() == "old"

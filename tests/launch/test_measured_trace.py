@@ -1,4 +1,7 @@
-"""The logs of a real cluster as traces of the simulator: the simulated devices are as fast as the real ones were."""
+"""Logs of a real cluster as traces for the simulator.
+
+--long adds a mode.
+"""
 
 import json
 from pathlib import Path
@@ -13,7 +16,10 @@ STEPS = {"left/cpu": 0.12, "right/cpu": 0.3}
 
 
 def pace(folder: Path) -> float:
-    """Seconds of an iteration: all the time after the first round less exchanges, by the clock of the whole run."""
+    """Return the seconds of an iteration, by the clock of the whole run.
+
+    They are all the time after the first round, without exchanges.
+    """
     files = sorted(folder.glob("iter-*.txt"), key=lambda file: int(file.stem.split("-")[1]))
     first, *rounds = [json.loads(file.read_text()) for file in files]
     phases = [each for entry in rounds for each in entry["time"].values()]
@@ -25,9 +31,13 @@ def pace(folder: Path) -> float:
 
 @pytest.mark.timeout(150)
 @pytest.mark.parametrize(
-    "words", [["--mode=local-sgd", "--local-iterations=3", "--rounds=5"], ["--mode=sync", "--rounds=8"]]
+    "words",
+    [
+        ["--mode=local-sgd", "--local-iterations=3", "--rounds=5"],
+        pytest.param(["--mode=sync", "--rounds=8"], marks=pytest.mark.long),
+    ],
 )
-def test_a_real_run_as_a_trace(tmp_path, data_dir, launch, words):
+def test_trace_of_a_real_run_simulates_devices_of_the_measured_speed(tmp_path, data_dir, launch, words):
     content = description(list(STEPS.values()), data_dir=str(data_dir), batch_size=8)
     job = launch(write(tmp_path / "real.yaml", content), *words, "--no-evaluation", "--log-dir=real")
     assert job.wait(100) == 0, job.output

@@ -1,4 +1,4 @@
-"""From a description to commands: a pure function."""
+"""The plan of a job: from a description to commands."""
 
 import enum
 import itertools
@@ -40,7 +40,7 @@ def options_of(spec: ProcessSpec) -> Any:
     return arguments.read("worker", "", spec.command[3:])
 
 
-def test_a_job_with_a_collective_has_a_process_manager_instead_of_servers():
+def test_plan_with_collective_has_a_process_manager_instead_of_servers():
     job = make(launching.description([0.1, 0.2], rounds=7, collective="ring", local_iterations=2))
     manager, *workers = job.processes
     assert manager.name == "process-manager"
@@ -54,7 +54,7 @@ def test_a_job_with_a_collective_has_a_process_manager_instead_of_servers():
     assert job.remarks == ("no parameter servers: the workers exchange by ring",)
 
 
-def test_a_whole_esync_job():
+def test_plan_of_esync_job_contains_every_process_with_its_settings():
     content = launching.description([0.1, 0.2, 0.3], local_lr=0.5, rounds=7)
     content["servers"].append({"host": "right", "device": "gpu1"})
     job = make(content)
@@ -80,7 +80,7 @@ def test_a_whole_esync_job():
     assert all(worker.environment["ESYNC_PROGRESS"] == "json" for worker in workers)
 
 
-def test_logs_go_where_the_log_tools_look():
+def test_plan_log_directories_are_where_the_log_tools_look():
     job = make(launching.description([0.1] * 4), log_dir="base")
     assert job.mode_folder == Path("base/lenet/esync")
     places = [Path(options_of(worker).log_dir) / worker.environment["ESYNC_DEVICE_FOLDER"] for worker in job.workers]
@@ -101,10 +101,11 @@ def test_logs_go_where_the_log_tools_look():
         ({"mode": "esync", "partition": "class"}, "esync-niid"),
         ({"mode": "sync", "split_by_class": 1}, "sync-niid"),
         ({"mode": "async", "partition": "dirichlet:0.3"}, "async-niid"),
+        ({"mode": "esync", "partition": "class:3,1"}, "esync-niid"),
         ({"mode": "async", "use_dcasgd": 1, "split_by_class": 1}, "dcasgd-niid"),
     ],
 )
-def test_mode_folders_are_those_of_the_log_tools(settings, folder):
+def test_mode_folder_is_that_of_the_log_tools(settings, folder):
     assert mode_folder(flags.parse(flags.to_arguments(settings))).name == folder
     assert folder in FOLDERS
 
@@ -148,18 +149,18 @@ def own():
         ("colour", "blue", Colour.BLUE),
     ],
 )
-def test_an_options_value_of_the_description_is_the_workers(name, value, expected):
+def test_plan_passes_algorithm_options_of_the_description_to_workers(name, value, expected):
     (worker,) = make(launching.description([0.1], mode="own", **{name: value})).workers
     assert getattr(arguments.choose_algorithm(options_of(worker)).options, name) == expected
 
 
 @pytest.mark.usefixtures("own")
-def test_a_value_that_a_worker_would_take_for_another_one_is_refused():
+def test_plan_with_option_value_that_a_worker_would_misread_is_refused():
     with pytest.raises(DescriptionError, match=r"told '0.3', and would understand 0\.003 instead"):
         make(launching.description([0.1], mode="own", percent=30))
 
 
-def test_a_description_with_published_dcasgd_can_be_run_in_mode_dcasgd():
+def test_plan_with_published_use_dcasgd_flag_runs_in_mode_dcasgd():
     content = launching.description([0.1], mode="async", use_dcasgd=0)
     assert options_of(make(content, mode="dcasgd").workers[0]).algorithm.name == "dcasgd"
     assert options_of(make(content).workers[0]).algorithm.name == "async"
@@ -167,7 +168,7 @@ def test_a_description_with_published_dcasgd_can_be_run_in_mode_dcasgd():
         make(content, mode="dcasgd", use_dcasgd=0)
 
 
-def test_ports_keep_the_order_of_the_description():
+def test_plan_ports_keep_the_order_of_the_description():
     processes = make(launching.description([0.1] * 12)).processes
     ports = [int(spec.environment["PORT"]) for spec in processes if spec.role in ("server", "worker")]
     assert len(ports) == 13
@@ -176,7 +177,7 @@ def test_ports_keep_the_order_of_the_description():
     assert options_of(processes[-1]).state_server_port not in ports
 
 
-def test_ports_of_the_description_are_used():
+def test_plan_uses_ports_of_the_description():
     content = launching.description([0.1])
     content["scheduler"]["port"], content["state_server"]["port"] = 9091, 10010
     job = make(content)
@@ -184,7 +185,7 @@ def test_ports_of_the_description_are_used():
     assert options_of(job.workers[0]).state_server_port == 10010
 
 
-def test_cores_are_shared_by_the_workers_of_this_machine():
+def test_plan_shares_cores_among_the_workers_of_this_machine():
     content = launching.description([0.1] * 3)
     for worker in content["workers"][1:]:
         del worker["threads"]
@@ -224,7 +225,7 @@ SEVERAL_MODES = {
         ({"local_lr": 0.7, "network": "alexnet"}, {"local_lr": 0.7, "network": "alexnet"}, 7),
     ],
 )
-def test_typed_flags_win_and_other_modes_settings_are_left_out(typed, expected, names):
+def test_plan_with_typed_flags_overrides_description_and_drops_other_modes(typed, expected, names):
     job = make(launching.description([0.1] * 4, **SEVERAL_MODES), **typed)
     assert len(job.processes) == names
     options = vars(options_of(job.workers[0]))  # which refuses flags that make no sense in its mode
@@ -242,6 +243,7 @@ def test_typed_flags_win_and_other_modes_settings_are_left_out(typed, expected, 
             "--dcasgd-lambda makes no sense with --mode async; it is for dcasgd ",
         ),
         ({"state_server": None}, {}, "state_server: it is missing, and mode esync asks it"),
+        ({}, {"partition": "class:4,4,1"}, "train: partition class:4,4,1 has weights for 3 workers, but there are 1"),
         (
             {"scheduler": {"host": "far"}},
             {},
@@ -254,12 +256,12 @@ def test_typed_flags_win_and_other_modes_settings_are_left_out(typed, expected, 
         ),
     ],
 )
-def test_what_makes_no_job(changes, typed, message):
+def test_plan_with_contradictory_settings_is_refused(changes, typed, message):
     with pytest.raises(DescriptionError, match=message):
         make({**launching.description([0.1]), **changes}, **typed)
 
 
-def test_a_local_run_needs_one_worker_and_nobody_else():
+def test_plan_of_local_mode_has_one_worker_and_nothing_else():
     job = make(launching.description([0.3, 0.1]), mode="local")
     (worker,) = job.processes
     assert options_of(worker).step_time == 0.3
@@ -276,8 +278,7 @@ def several_machines() -> dict[str, Any]:
     return content
 
 
-def test_several_machines_that_have_not_been_asked():
-    """As --dry-run shows them: nobody has been asked for free ports."""
+def test_plan_of_dry_run_on_several_machines_asks_no_host():
     scheduler, _, state_server, far, other, _ = make(several_machines(), cores=2).processes
     assert {far.environment["DMLC_PS_ROOT_URI"], other.environment["DMLC_PS_ROOT_URI"]} == {"10.0.0.5"}
     assert (scheduler.environment["DMLC_NODE_HOST"], other.environment["DMLC_NODE_HOST"]) == ("10.0.0.5", "10.0.0.6")
@@ -291,7 +292,7 @@ def test_several_machines_that_have_not_been_asked():
     assert "PS_VERBOSE" not in other.environment
 
 
-def test_several_machines_with_what_they_have():
+def test_plan_on_several_machines_uses_the_hosts_ports_and_cores():
     there = {"left": HostResources([2001, 2002, 2003, 2004, 2005], 9), "right": HostResources([3001, 3002], 5)}
     content = several_machines()
     for worker in content["workers"]:
@@ -304,7 +305,7 @@ def test_several_machines_with_what_they_have():
     assert [worker.environment["OMP_NUM_THREADS"] for worker in workers] == ["4", "4", "4"]  # left has two of them
 
 
-def test_spare_hosts_would_start_the_workers_of_one_host_each():
+def test_plan_with_spare_hosts_prepares_the_workers_of_one_host_each():
     content = several_machines()
     del content["workers"][1]["threads"]
     content["hosts"]["spare"] = {"address": "10.0.0.7", "python": "python3.11"}
@@ -328,14 +329,14 @@ def test_spare_hosts_would_start_the_workers_of_one_host_each():
     assert "spare hosts, for the workers of hosts that do not answer: spare" in job.remarks
 
 
-def test_a_rank_of_a_collective_has_no_spare_host():
+def test_plan_with_collective_uses_no_spare_hosts():
     content = {**several_machines(), "spare_hosts": ["spare"]}
     job = make(content, collective="ring", local_iterations=2)
     assert job.spares == {}
     assert job.remarks[-1] == "spare hosts are not used: without parameter servers nobody can take a worker's place"
 
 
-def test_home_directories_stay_those_of_the_hosts(monkeypatch, tmp_path):
+def test_plan_with_tilde_paths_leaves_them_to_each_host(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     content = several_machines()
     content["hosts"]["left"] |= {"python": "~/my venv/bin/python"}
@@ -354,7 +355,7 @@ def test_home_directories_stay_those_of_the_hosts(monkeypatch, tmp_path):
     assert job.folder_here == tmp_path / "logs/lenet/esync"
 
 
-def test_a_host_that_names_its_network_interface():
+def test_plan_with_network_interface_sets_no_node_host():
     content = several_machines()
     content["hosts"]["right"]["env"] = {"DMLC_INTERFACE": "eth1"}
     worker = make(content).workers[1]
@@ -362,13 +363,13 @@ def test_a_host_that_names_its_network_interface():
     assert "DMLC_NODE_HOST" not in worker.environment
 
 
-def test_a_command_can_be_pasted_into_a_shell():
+def test_plan_command_can_be_pasted_into_a_shell():
     worker = make(launching.description([0.1]), log_dir="my logs").workers[0]
     assert "--log-dir 'my logs/lenet/esync/left'" in worker.shell
     assert worker.shell.startswith("DMLC_ROLE=worker DMLC_PS_ROOT_URI=127.0.0.1 ")
 
 
-def test_a_command_for_another_machine_suits_any_login_shell():
+def test_plan_ssh_command_suits_any_login_shell():
     host = make(several_machines()).workers[1].host
     *_, address, line = ssh.start_module(host, "esync.launch.remote_agent")
     assert address == "me@10.0.0.6"
@@ -376,7 +377,7 @@ def test_a_command_for_another_machine_suits_any_login_shell():
     assert not set(line) & {"\n", "!"}
 
 
-def test_a_command_for_another_machine_can_be_pasted():
+def test_plan_ssh_command_can_be_pasted_into_a_shell():
     content = several_machines()
     content["hosts"]["right"]["ssh_options"] = ["-o", "UserKnownHostsFile=my hosts"]
     content["hosts"]["right"]["env"] = {"ESYNC_TOKEN": "very secret"}
@@ -392,3 +393,26 @@ def test_a_command_for_another_machine_can_be_pasted():
     assert inner[:4] == ["cd", "--", "esync", "&&"]
     assert inner[inner.index("--log-dir") + 1] == "my logs/lenet/esync/right"
     assert "DMLC_NODE_HOST=10.0.0.6" in inner
+
+
+def test_a_run_with_a_name_has_a_folder_of_its_own():
+    job = make(launching.description([0.1, 0.2], partition="class", name="base"), log_dir="base")
+    assert job.mode_folder == Path("base/lenet/esync-niid@base")
+    assert [options_of(worker).log_dir for worker in job.workers] == [
+        f"{job.mode_folder}/{n}" for n in ("left", "right")
+    ]
+    assert all(options_of(worker).name is None for worker in job.workers)  # the folder has it: not twice
+
+
+@pytest.mark.parametrize("name", ["a/b", ".hidden", "x" * 61, "a@b", "-a"])
+def test_names_that_cannot_be_a_folders_are_refused(name):
+    with pytest.raises(ValueError, match="cannot name a run"):
+        make(launching.description([0.1], name=name))
+
+
+def test_event_files_are_below_their_folder_as_the_logs_are():
+    job = make(launching.description([0.1, 0.2], name="base", tensorboard="events"), log_dir="base")
+    assert [options_of(worker).tensorboard for worker in job.workers] == [
+        f"events/lenet/esync@base/{name}" for name in ("left", "right")
+    ]
+    assert options_of(make(launching.description([0.1])).workers[0]).tensorboard is None

@@ -1,4 +1,4 @@
-"""A process of a job behind its shim, which is tied to its standard input."""
+"""The shim around a process of a job, which ends it with its standard input."""
 
 import json
 import os
@@ -15,7 +15,7 @@ import pytest
 from test_supervisor import ends
 
 from esync.launch.heartbeat_pipe import NO_CONNECTION
-from esync.launch.process_shim import GREETING
+from esync.launch.process_shim import STARTED
 
 pytestmark = pytest.mark.timeout(60)
 
@@ -65,14 +65,14 @@ def children_of(pid: int) -> list[int]:
         ("raise SystemExit(255)", 254),  # 255 is ssh's own
     ],
 )
-def test_it_ends_as_its_command_ends(program, code):
+def test_shim_exits_with_the_exit_code_of_its_command(program, code):
     with shimmed(program) as process:
-        until(process, GREETING)
+        until(process, STARTED)
         assert process.wait(20) == code
 
 
-def test_the_end_of_its_input_ends_everything_that_was_started(tmp_path):
-    """A child that has left the process group and a grandchild whose parent has gone, both deaf to SIGTERM, too."""
+def test_shim_at_end_of_its_input_ends_all_descendants(tmp_path):
+    """Also a child in another process group and an orphaned grandchild that both ignore SIGTERM."""
     program = f"""
         import os, signal, subprocess, sys, time
         deaf = "import os, signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); "
@@ -100,8 +100,8 @@ def test_the_end_of_its_input_ends_everything_that_was_started(tmp_path):
             assert ends(tmp_path / name)
 
 
-def test_names_of_processes_that_are_no_text_do_not_matter(tmp_path):
-    """Anybody may have one; the shim looks through all processes for what the command has left behind."""
+def test_shim_beside_process_with_non_utf8_name_ends_all_descendants(tmp_path):
+    """The shim searches all processes of the machine for descendants of its command."""
     odd = "import ctypes, time; ctypes.CDLL(None).prctl(15, b'Pr\\xfcfung'); print('up', flush=True); time.sleep(60)"
     pid_file = tmp_path / "left"
     left = "import os, sys, time; open(sys.argv[1], 'w').write(str(os.getpid())); time.sleep(60)"
@@ -121,7 +121,7 @@ def test_names_of_processes_that_are_no_text_do_not_matter(tmp_path):
             stranger.kill()
 
 
-def test_orphans_that_have_ended_are_reaped_while_the_command_runs():
+def test_shim_reaps_orphans_while_the_command_runs():
     program = """
         import os, time
         for _ in range(20):
@@ -143,7 +143,7 @@ def test_orphans_that_have_ended_are_reaped_while_the_command_runs():
         assert process.poll() is None
 
 
-def test_silence_ends_it_and_a_sign_of_life_does_not():
+def test_shim_without_signs_of_life_ends_and_with_them_continues():
     with shimmed("import time; print('up'); time.sleep(60)", lease=2.0, grace=5.0) as process:
         until(process, "up")
         for _ in range(8):  # twice as long
@@ -154,7 +154,7 @@ def test_silence_ends_it_and_a_sign_of_life_does_not():
         assert process.wait(20) == NO_CONNECTION
 
 
-def test_orders(tmp_path):
+def test_shim_obeys_orders_to_terminate_and_kill(tmp_path):
     gentle = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(3)); print('up'); time.sleep(60)"
     with shimmed(gentle) as process:
         until(process, "up")
@@ -166,7 +166,7 @@ def test_orders(tmp_path):
         assert process.wait(20) == 128 + signal.SIGKILL
 
 
-def test_a_signal_for_the_process_itself_ends_the_command(tmp_path):
+def test_shim_that_is_signalled_or_killed_ends_its_command(tmp_path):
     program = (
         f"import os, time; open({str(tmp_path / 'id')!r}, 'w').write(str(os.getpid())); print('up'); time.sleep(60)"
     )
@@ -180,7 +180,7 @@ def test_a_signal_for_the_process_itself_ends_the_command(tmp_path):
         assert ends(Path(tmp_path / "id"))
 
 
-def test_a_request_that_never_comes(tmp_path):
+def test_shim_whose_request_never_comes_starts_nothing(tmp_path):
     with subprocess.Popen(
         [sys.executable, "-m", "esync.launch.process_shim"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:

@@ -1,8 +1,10 @@
-"""The agent of another machine answers whatever comes over its line, and keeps what it has taken."""
+"""The launcher's agent on another machine."""
 
+import contextlib
 import json
 import os
 import random
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -17,8 +19,9 @@ from esync.launch.description import Description
 from esync.launch.hosts import locate
 from esync.launch.plan import plan
 from esync.launch.preflight import check_hosts
+from esync.launch.reachability import sentences
 from esync.launch.remote_agent import MARK, Agent
-from esync.launch.resources import HostResources
+from esync.launch.resources import HostResources, Ports
 
 HERE = "127.0.0.1"
 REQUESTS = {
@@ -29,6 +32,8 @@ REQUESTS = {
         "engine": False,
         "address": HERE,
         "algorithm": None,
+        "program": None,
+        "functions": [],
         "checkpoints": ["kept", 2],
     },
     "prepare": {"folder": "logs/lenet/esync/here", "overwrite": False, "resume": False},
@@ -84,7 +89,7 @@ def memory_of(process: "subprocess.Popen[bytes]") -> int:
 
 
 @pytest.mark.parametrize("number", [500, pytest.param(10_000, marks=[pytest.mark.long, pytest.mark.timeout(1800)])])
-def test_an_agent_answers_odd_requests_and_goes_on(tmp_path, number):
+def test_agent_with_fuzzed_requests_answers_and_continues(tmp_path, number):
     with subprocess.Popen(
         [sys.executable, "-m", "esync.launch.remote_agent"], cwd=tmp_path, stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as agent:
@@ -113,8 +118,8 @@ def test_an_agent_answers_odd_requests_and_goes_on(tmp_path, number):
             agent.kill()
 
 
-def test_an_agent_refuses_a_host_with_checkpoints_of_an_earlier_run(tmp_path):
-    """Before anything of that run is moved aside; what is of ranks that the job does not have is in nobody's way."""
+def test_agent_on_host_with_checkpoints_of_an_earlier_run_refuses(tmp_path):
+    """It refuses before moving anything aside; parts of ranks that the job lacks do not matter."""
     request = {"do": "check", **REQUESTS["check"], "address": "", "checkpoints": [str(tmp_path), 2]}
     with closing(Agent()) as agent:
         for name in ("round-30/worker-2.json", "round-40/worker-0.npz", "round-old/worker-0.json"):
@@ -130,7 +135,7 @@ def test_an_agent_refuses_a_host_with_checkpoints_of_an_earlier_run(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "asked"), [({}, ["~/kept", 1]), ({"resume": True}, None), ({"overwrite": True}, None)]
 )
-def test_hosts_of_workers_are_asked_for_checkpoints_of_an_earlier_run(flags, asked):
+def test_agent_is_asked_about_checkpoints_only_on_hosts_of_workers(flags, asked):
     content = {
         **description([0.1], ["far"], mode="sync", learning_rate=0.001, checkpoint_dir="~/kept", **flags),
         "hosts": {"far": {"address": "203.0.113.9"}, "other": {"address": "203.0.113.8"}},
@@ -151,3 +156,32 @@ def test_hosts_of_workers_are_asked_for_checkpoints_of_an_earlier_run(flags, ask
     check_hosts(job, Asked(), {}, 0)
     assert requests["other"]["checkpoints"] is None
     assert json.loads(json.dumps(requests["far"]["checkpoints"])) == asked
+
+
+def test_agent_probe_reports_which_ports_of_other_hosts_answer(tmp_path):
+    """Two agents on this machine; one port answers, one refuses, and one drops packets."""
+    one, other = Agent(), Agent()
+    with socket.socket() as closed, socket.socket() as full, contextlib.ExitStack() as callers:
+        for each in (closed, full):
+            each.bind(("127.0.0.1", 0))
+        full.listen(0)
+        for _ in range(3):  # more than it takes: whoever comes next waits for an answer
+            caller = callers.enter_context(socket.socket())
+            caller.setblocking(False)
+            caller.connect_ex(full.getsockname())
+        with Ports() as ports:
+            (held,) = ports.free(1)
+            good = ("left", "127.0.0.1", held)
+            assert one.answer({"do": "listen", "endpoints": [good]}) == {}
+            wanted = [good, ("left", *closed.getsockname()), ("left", *full.getsockname())]
+            failed = other.answer({"do": "reach", "endpoints": wanted})["failed"]
+            assert [each[2] for each in failed] == [closed.getsockname()[1], full.getsockname()[1]]
+            assert one.answer({"do": "hush", "endpoints": []}) == {}
+            socket.create_server(("127.0.0.1", held)).close()  # it is free for whom it is held
+    (sentence,) = sentences("right", failed)
+    assert sentence == (
+        f"host right cannot reach left at 127.0.0.1, port {failed[0][2]}, {failed[1][2]} (Connection refused); "
+        "open the firewall between them, or correct hosts.left.address"
+    )
+    error = one.answer({"do": "listen", "endpoints": [("left", "203.0.113.9", 1)]})["error"]
+    assert error.startswith("nothing can listen at 203.0.113.9:1: ")

@@ -1,4 +1,7 @@
-"""Whole jobs over ssh: a real sshd, two hosts with folders of their own, real roles."""
+"""Whole jobs over ssh, with a real sshd and two hosts with folders of their own.
+
+--long adds home directories, an interrupted launcher and a failing worker.
+"""
 
 import contextlib
 import json
@@ -23,9 +26,6 @@ from test_supervisor import ends, impatient, spec, supervise  # noqa: F401
 
 from esync.launch.hosts import Host, HostEntry
 from esync.launch.plan import COMMON
-from esync.launch.reachability import sentences
-from esync.launch.remote_agent import Agent
-from esync.launch.resources import Ports
 from esync.launch.ssh import login, missing_key, pasteable
 
 pytestmark = pytest.mark.timeout(400)
@@ -37,7 +37,10 @@ TOKEN = "a-secret-that-nobody-may-see"
 
 
 def description(sshd: Sshd, steps: list[float], **train: Any) -> dict[str, Any]:
-    """Both hosts over ssh: the scheduler and the server on the left one, the state server on the right one."""
+    """Return a description with both hosts over ssh.
+
+    The scheduler and the server are on the left one, the state server on the right one.
+    """
     content = launching.description(steps, **train)
     content["hosts"] = {name: sshd.entry(name) for name in ADDRESSES}
     content["state_server"] = {"host": "right"}
@@ -59,7 +62,7 @@ def machines(sshd: Sshd):
     return base
 
 
-def test_a_job_over_ssh(tmp_path, data_dir, sshd, machines, launch: Start):
+def test_launch_over_ssh_runs_a_whole_job_and_gathers_the_logs(tmp_path, data_dir, sshd, machines, launch: Start):
     content = description(sshd, [0.05, 0.11, 0.2], local_lr=0.01, rounds=4, data_dir=str(data_dir))
     content["hosts"]["right"]["env"] = {"GREETING": "it's me; $HOME"}
     content["scheduler"]["port"] = 0
@@ -102,7 +105,8 @@ def test_a_job_over_ssh(tmp_path, data_dir, sshd, machines, launch: Start):
     assert "everyone is here" in (folder / "processes" / "scheduler.log").read_text()
 
 
-def test_a_home_directory_is_that_of_each_machine(tmp_path, data_dir, sshd, machines, launch: Start):
+@pytest.mark.long
+def test_launch_over_ssh_with_tilde_paths_uses_the_home_of_each_host(tmp_path, data_dir, sshd, machines, launch: Start):
     homes = {name: tmp_path / f"home-{name}" for name in ("here", *ADDRESSES)}
     for name in ADDRESSES:
         homes[name].mkdir()
@@ -136,8 +140,8 @@ def endless(sshd: Sshd, data_dir: Path) -> dict[str, Any]:
     return description(sshd, [0.1, 0.1], mode="sync", learning_rate=0.001, max_time=300, data_dir=str(data_dir))
 
 
-def test_nothing_is_left_when_the_launcher_is_killed(tmp_path, data_dir, sshd, machines, launch: Start):
-    """Without a chance to say anything. Before that another one is kept from writing to the same folders there."""
+def test_launch_over_ssh_that_is_killed_leaves_no_process(tmp_path, data_dir, sshd, machines, launch: Start):
+    """A second launcher is also kept from writing to the same folders."""
     file = write(tmp_path / "cluster.yaml", endless(sshd, data_dir))
     job = launch(file)
     job.until(trained(machines), LONG)
@@ -149,8 +153,9 @@ def test_nothing_is_left_when_the_launcher_is_killed(tmp_path, data_dir, sshd, m
     assert job.gone_within(20) == {}
 
 
-def test_nothing_is_left_when_the_launcher_is_interrupted(tmp_path, data_dir, sshd, machines, launch: Start):
-    """And the logs are here."""
+@pytest.mark.long
+def test_launch_over_ssh_that_is_interrupted_leaves_no_process(tmp_path, data_dir, sshd, machines, launch: Start):
+    """The logs have been gathered, too."""
     job = launch(write(tmp_path / "cluster.yaml", endless(sshd, data_dir)))
     job.until(trained(machines), LONG)
     job.process.send_signal(signal.SIGINT)
@@ -161,7 +166,8 @@ def test_nothing_is_left_when_the_launcher_is_interrupted(tmp_path, data_dir, ss
         assert 1 in rounds(tmp_path / "logs" / "lenet" / "sync" / name / "cpu")
 
 
-def test_a_worker_that_fails_there(tmp_path, data_dir, sshd, machines, launch: Start):
+@pytest.mark.long
+def test_launch_over_ssh_with_failing_worker_reports_its_error(tmp_path, data_dir, sshd, machines, launch: Start):
     content = description(sshd, [0.1, 0.1], mode="sync", learning_rate=1e9, max_time=300, data_dir=str(data_dir))
     job = launch(write(tmp_path / "cluster.yaml", content))
     assert job.wait(LONG) == 1
@@ -174,8 +180,8 @@ def test_a_worker_that_fails_there(tmp_path, data_dir, sshd, machines, launch: S
     assert "Traceback" not in job.output
 
 
-def test_a_connection_that_breaks(tmp_path, data_dir, sshd, machines, launch: Start):
-    """The other side of it is killed: what it carried ends, and is replaced over another one. The rest runs here."""
+def test_launch_over_ssh_with_broken_connection_replaces_the_worker(tmp_path, data_dir, sshd, machines, launch: Start):
+    """The remote sshd process is killed; its worker ends and is replaced over a new connection."""
     content = endless(sshd, data_dir)
     content["hosts"]["mine"] = {"address": "127.0.0.1"}
     content["scheduler"], content["servers"] = {"host": "mine"}, [{"host": "mine"}]
@@ -214,8 +220,8 @@ def far(sshd: Sshd, name: str = "left") -> Host:
         ),
     ],
 )
-def test_how_a_process_ended_there(tmp_path, sshd, machines, program, how, last):
-    """Whoever is still there when it ends is deaf to SIGTERM, in a process group of its own, and ended all the same."""
+def test_launch_over_ssh_reports_how_a_remote_process_ended(tmp_path, sshd, machines, program, how, last):
+    """A child in a process group of its own that ignores SIGTERM is ended, too."""
     deaf = f"""
         import os, signal, subprocess, sys, time
         program = "import os, signal, sys, time; signal.signal(15, signal.SIG_IGN); " \\
@@ -241,7 +247,7 @@ def test_how_a_process_ended_there(tmp_path, sshd, machines, program, how, last)
     assert (tmp_path / "worker-1.log").read_text().startswith("$ ssh -t ")
 
 
-def test_what_stands_in_the_way_is_told_at_once_for_all_hosts(tmp_path, data_dir, sshd, machines):
+def test_launch_over_ssh_reports_the_obstacles_of_all_hosts_at_once(tmp_path, data_dir, sshd, machines):
     """Every host has a mistake of its own; nothing is started or written."""
     stranger = make_key(tmp_path / "stranger")
     old, bare = tmp_path / "old-python", tmp_path / "bare-python"
@@ -287,7 +293,7 @@ def test_what_stands_in_the_way_is_told_at_once_for_all_hosts(tmp_path, data_dir
     expected = {
         "wrongkey": "the login was refused; name the right user and key under hosts.wrongkey",
         "unknownhost": "its host key is not known here; compare and accept it once with: ssh ",
-        "changedhost": "its host key is another one than known_hosts says; if the machine was set up anew, remove",
+        "changedhost": "its host key differs from the one in known_hosts; if the machine was set up anew, remove",
         "portclosed": "nobody listens there for ssh; check that sshd runs, and hosts.portclosed.port",
         "nopython": "there is no python9; name the right one with hosts.nopython.python",
         "oldpython": f"{old} there is version 3.8, but 3.10 to 3.13 is needed; name another one with hosts.oldpython",
@@ -304,8 +310,10 @@ def test_what_stands_in_the_way_is_told_at_once_for_all_hosts(tmp_path, data_dir
     assert not (machines / "left" / "logs").exists()
 
 
-def test_a_machine_that_takes_the_call_and_says_nothing(tmp_path, monkeypatch):
-    """As behind a firewall that swallows: spoken of, then given up."""
+def test_launch_over_ssh_with_silent_host_gives_up(tmp_path, monkeypatch):
+    """As behind a firewall that drops packets; the launcher says what it waits for before it gives
+    up.
+    """
     from esync import config
     from esync.launch import ssh
     from esync.launch.agent_pool import AgentPool, RemoteHostError
@@ -326,8 +334,8 @@ def test_a_machine_that_takes_the_call_and_says_nothing(tmp_path, monkeypatch):
     assert said[0].startswith("waiting for far (127.0.0.1) for ")
 
 
-def test_the_commands_of_a_dry_run_can_be_pasted(tmp_path, sshd, machines):
-    """A shell here runs them there; nobody is asked before."""
+def test_launch_over_ssh_dry_run_prints_commands_that_can_be_pasted(tmp_path, sshd, machines):
+    """A shell on this machine runs them; no host is contacted before."""
     file = write(tmp_path / "cluster.yaml", description(sshd, [0.1], rounds=3))
     done = run(tmp_path, str(file), "--dry-run")
     assert done.returncode == 0, done.stderr
@@ -343,7 +351,7 @@ def test_the_commands_of_a_dry_run_can_be_pasted(tmp_path, sshd, machines):
     assert shown.stdout.split(maxsplit=1) == [str(sshd.workdir("right")), "it's $HOME\n"], shown.stderr
 
 
-def test_the_name_of_a_key_file_is_taken_as_it_stands(tmp_path, sshd, machines):
+def test_ssh_login_takes_key_file_name_literally(tmp_path, sshd, machines):
     """Ssh itself would replace %h and %d in it."""
     key = tmp_path / '100%hosts 50%d %%\\ "it\'s".key'
     shutil.copy(sshd.folder / "user", key)
@@ -351,32 +359,3 @@ def test_the_name_of_a_key_file_is_taken_as_it_stands(tmp_path, sshd, machines):
     assert not missing_key(host)
     done = subprocess.run([*login(host), "true"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
-
-
-def test_ways_between_hosts_are_tried(tmp_path):
-    """Two agents on this machine; one port answers, one refuses, and one swallows as a firewall does."""
-    one, other = Agent(), Agent()
-    with socket.socket() as closed, socket.socket() as full, contextlib.ExitStack() as callers:
-        for each in (closed, full):
-            each.bind(("127.0.0.1", 0))
-        full.listen(0)
-        for _ in range(3):  # more than it takes: whoever comes next waits for an answer
-            caller = callers.enter_context(socket.socket())
-            caller.setblocking(False)
-            caller.connect_ex(full.getsockname())
-        with Ports() as ports:
-            (held,) = ports.free(1)
-            good = ("left", "127.0.0.1", held)
-            assert one.answer({"do": "listen", "endpoints": [good]}) == {}
-            wanted = [good, ("left", *closed.getsockname()), ("left", *full.getsockname())]
-            failed = other.answer({"do": "reach", "endpoints": wanted})["failed"]
-            assert [each[2] for each in failed] == [closed.getsockname()[1], full.getsockname()[1]]
-            assert one.answer({"do": "hush", "endpoints": []}) == {}
-            socket.create_server(("127.0.0.1", held)).close()  # it is free for whom it is held
-    (sentence,) = sentences("right", failed)
-    assert sentence == (
-        f"host right cannot reach left at 127.0.0.1, port {failed[0][2]}, {failed[1][2]} (Connection refused); "
-        "open the firewall between them, or correct hosts.left.address"
-    )
-    error = one.answer({"do": "listen", "endpoints": [("left", "203.0.113.9", 1)]})["error"]
-    assert error.startswith("nothing can listen at 203.0.113.9:1: ")

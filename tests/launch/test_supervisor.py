@@ -1,4 +1,4 @@
-"""Supervision of real processes: small Python programs that behave and misbehave as members of a cluster do."""
+"""The supervisor of a job, with small Python programs as its processes."""
 
 import argparse
 import os
@@ -113,7 +113,7 @@ def wait_until(condition: Callable[[], bool], limit: float = 30) -> None:
         time.sleep(0.02)
 
 
-def test_a_job_that_is_done(tmp_path):
+def test_supervisor_with_workers_that_finish_returns_ok(tmp_path):
     outcome, view = supervise(
         tmp_path,
         spec("scheduler", "import time; time.sleep(0.6)", "scheduler"),  # leaves after the workers, by itself
@@ -130,7 +130,7 @@ def test_a_job_that_is_done(tmp_path):
     assert (tmp_path / "worker-1.log").read_text().endswith("\nno newline")
 
 
-def test_progress_goes_to_the_view_and_all_else_to_the_log(tmp_path):
+def test_supervisor_sends_progress_to_the_view_and_output_to_the_log(tmp_path):
     report = Progress(1, 5, 3, 120.5, 0.25, 9.0, 0.75, 4)
     program = f"""
         from esync.runtime.progress import Progress, ProgressReporter
@@ -149,7 +149,7 @@ def test_progress_goes_to_the_view_and_all_else_to_the_log(tmp_path):
     assert view.heard == [("worker-0", text) for text in ("before", report.line(), "@progress of another kind")]
 
 
-def test_the_next_processes_start_when_one_is_ready(tmp_path):
+def test_supervisor_starts_next_processes_once_one_is_ready(tmp_path):
     flag = tmp_path / "flag"
     outcome, _ = supervise(
         tmp_path,
@@ -165,7 +165,7 @@ def test_the_next_processes_start_when_one_is_ready(tmp_path):
     assert not outcome.failures
 
 
-def test_one_that_never_gets_ready_is_given_up(tmp_path):
+def test_supervisor_with_process_that_never_gets_ready_gives_up(tmp_path):
     outcome, view = supervise(
         tmp_path,
         spec("state-server", LONG, "state server", endless=True, ready="something else"),
@@ -193,7 +193,7 @@ def test_one_that_never_gets_ready_is_given_up(tmp_path):
         ),
     ],
 )
-def test_a_failing_worker_ends_the_job(tmp_path, program, how, last):
+def test_supervisor_with_failing_worker_ends_the_job(tmp_path, program, how, last):
     outcome, view = supervise(
         tmp_path, spec("server-0", LONG, "server"), spec("worker-0", LONG), spec("worker-1", program, device="gpu0")
     )
@@ -204,19 +204,19 @@ def test_a_failing_worker_ends_the_job(tmp_path, program, how, last):
     assert not outcome.interrupted
 
 
-def test_a_service_that_ends_too_early_is_a_failure_even_with_exit_code_0(tmp_path):
+def test_supervisor_with_service_that_exits_early_fails_even_with_exit_code_0(tmp_path):
     outcome, _ = supervise(tmp_path, spec("state-server", SHORT, "state server", endless=True), spec("worker-0", LONG))
     assert [(failure.name, failure.how) for failure in outcome.failures] == [("state-server", "ended with exit code 0")]
 
 
-def test_a_program_that_is_not_there(tmp_path):
+def test_supervisor_with_missing_program_reports_exit_code_127(tmp_path):
     missing = ProcessSpec("worker-0", "worker", HERE, ("/no/such/program",))
     outcome, _ = supervise(tmp_path, missing)
     assert outcome.failures[0].how == "ended with exit code 127"
     assert outcome.failures[0].last_lines == ("cannot start /no/such/program: No such file or directory",)
 
 
-def test_who_does_not_listen_to_SIGTERM_is_killed_with_its_children(tmp_path):  # noqa: N802
+def test_supervisor_with_process_deaf_to_sigterm_kills_it_and_its_children(tmp_path):
     stubborn = f"""
         import os, signal, subprocess, sys, time
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -236,7 +236,7 @@ def test_who_does_not_listen_to_SIGTERM_is_killed_with_its_children(tmp_path):  
     assert outcome.seconds < 20
 
 
-def test_descendants_in_sessions_of_their_own_end_with_a_launcher_that_is_killed(tmp_path):
+def test_supervisor_that_is_killed_leaves_no_descendants_in_other_sessions(tmp_path):
     child = f"""
         import os, time
         if not os.fork():
@@ -262,7 +262,7 @@ def test_descendants_in_sessions_of_their_own_end_with_a_launcher_that_is_killed
     assert ends(tmp_path / "grandchild", config.LAUNCH_GRACE + 10)
 
 
-def test_descendants_in_sessions_of_their_own_end_with_the_process_that_has_started_them(tmp_path):
+def test_supervisor_ends_descendants_in_other_sessions_with_their_process(tmp_path):
     pid_file = tmp_path / "grandchild"
     program = f"""
         import subprocess, sys
@@ -274,7 +274,7 @@ def test_descendants_in_sessions_of_their_own_end_with_the_process_that_has_star
     assert ends(pid_file)
 
 
-def test_a_full_disk_costs_output_and_not_the_job(tmp_path, small_disk):
+def test_supervisor_with_full_disk_loses_output_and_continues_the_job(tmp_path, small_disk):
     """The disk is full while the worker prints, and has room again before it ends."""
     program = f"""
         import os, time
@@ -304,7 +304,7 @@ def test_a_full_disk_costs_output_and_not_the_job(tmp_path, small_disk):
     assert last.endswith(f"bytes of output are missing in {log}: No space left on device")
 
 
-def test_children_of_a_process_that_has_ended_are_ended(tmp_path):
+def test_supervisor_ends_children_of_a_process_that_has_ended(tmp_path):
     program = f"""
         import subprocess, sys
         child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
@@ -317,7 +317,7 @@ def test_children_of_a_process_that_has_ended_are_ended(tmp_path):
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_ends_the_job(tmp_path, number, request):
+def test_supervisor_that_receives_a_signal_ends_the_job(tmp_path, number, request):
     found = signal.signal(number, signal.default_int_handler)  # where the suite runs under nohup, SIGHUP is ignored
     request.addfinalizer(lambda: signal.signal(number, found))
     ready = tmp_path / "ready"
@@ -341,7 +341,7 @@ def test_a_signal_ends_the_job(tmp_path, number, request):
     assert signal.getsignal(number) is before
 
 
-def test_silence_is_broken(tmp_path, monkeypatch):
+def test_supervisor_with_silent_processes_says_who_is_still_running(tmp_path, monkeypatch):
     monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.5)
     program = "import time; print('waiting for 1 server(s)', flush=True); time.sleep(1.8)"
     server = "import time; print('listening', flush=True); time.sleep(2.5)"  # one that ends has finished the run
@@ -351,7 +351,7 @@ def test_silence_is_broken(tmp_path, monkeypatch):
     assert any(text.endswith(ending) for text in view.said)
 
 
-def test_much_output_does_not_stop_a_process(tmp_path):
+def test_supervisor_with_much_output_does_not_block_the_process(tmp_path):
     program = "import sys; sys.stdout.write('x' * 3_000_000 + '\\n'); print('end')"
     outcome, _ = supervise(tmp_path, spec("worker-0", program))
     assert outcome.ok
@@ -378,7 +378,7 @@ def frail(folder: Path, name: str, deaths: int, **more: Any) -> ProcessSpec:
     return spec(name, FRAIL.replace("COUNT", str(folder / f"{name}.count")).replace("DEATHS", str(deaths)), **more)
 
 
-def test_a_worker_that_dies_is_replaced(tmp_path):
+def test_supervisor_with_dying_worker_replaces_it(tmp_path):
     worker = frail(tmp_path, "worker-0", 2, environment={"PORT": "7"})
     outcome, view = supervise(tmp_path, spec("server-0", LONG, "server"), worker, restarts=3)
     assert outcome.ok
@@ -392,7 +392,7 @@ def test_a_worker_that_dies_is_replaced(tmp_path):
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_replacement_that_comes_too_late_matters_where_it_was_to_write_the_model(tmp_path, rank):
+def test_supervisor_with_late_replacement_fails_only_where_it_writes_the_model(tmp_path, rank):
     late = f"""
         import os, signal, time
         from pathlib import Path
@@ -424,7 +424,7 @@ def test_a_replacement_that_comes_too_late_matters_where_it_was_to_write_the_mod
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_worker_that_hangs_when_the_servers_have_left_is_ended(tmp_path, rank, monkeypatch):
+def test_supervisor_with_worker_hanging_after_servers_left_ends_it(tmp_path, rank, monkeypatch):
     monkeypatch.setattr(config, "LAUNCH_FAREWELL", 1.0)
     hangs = f"""
         import os, pathlib, signal
@@ -453,7 +453,7 @@ def test_a_worker_that_hangs_when_the_servers_have_left_is_ended(tmp_path, rank,
 
 @pytest.mark.parametrize("role", ["server", "scheduler"])
 @pytest.mark.parametrize("knowing", [1, 2])
-def test_who_serves_may_die_when_all_workers_know_that_the_run_is_finished(tmp_path, role, knowing):
+def test_supervisor_with_service_dying_after_all_workers_finished_returns_ok(tmp_path, role, knowing):
     program = """
         import pathlib, time
         from esync.runtime import progress
@@ -486,7 +486,7 @@ def test_who_serves_may_die_when_all_workers_know_that_the_run_is_finished(tmp_p
         assert [failure.name for failure in outcome.failures] == ["it"]
 
 
-def test_who_dies_after_it_has_done_its_work_needs_no_replacement(tmp_path):
+def test_supervisor_with_worker_dying_after_its_work_starts_no_replacement(tmp_path):
     program = """
         import os, signal
         from esync.runtime import progress
@@ -500,7 +500,7 @@ def test_who_dies_after_it_has_done_its_work_needs_no_replacement(tmp_path):
     assert view.said[-1].endswith("after it had done its work")
 
 
-def test_to_end_a_process_that_has_just_ended_leaves_its_exit_code_to_be_found(tmp_path):
+def test_process_terminate_of_ended_process_keeps_its_exit_code(tmp_path):
     process = Process(spec("worker-0", "raise SystemExit(3)"), tmp_path / "worker-0.log", print, print)
     os.waitid(os.P_PID, process._popen.pid, os.WEXITED | os.WNOWAIT)
     process.terminate()
@@ -510,7 +510,7 @@ def test_to_end_a_process_that_has_just_ended_leaves_its_exit_code_to_be_found(t
     process.close()
 
 
-def test_past_the_limit_the_job_ends(tmp_path):
+def test_supervisor_past_max_restarts_ends_the_job(tmp_path):
     outcome, _ = supervise(tmp_path, spec("server-0", LONG, "server"), frail(tmp_path, "worker-0", 9), restarts=2)
     assert [failure.name for failure in outcome.failures] == ["worker-0"]
     assert outcome.failures[0].how.endswith(", after 2 replacements, as many as --max-restarts allows")
@@ -525,13 +525,48 @@ def test_past_the_limit_the_job_ends(tmp_path):
         """print('@event {"kind": "joined"}\\n@event {"kind": "over", "reason": "NaN"}'); raise SystemExit(1)""",
     ],
 )
-def test_who_would_fail_again_is_not_replaced(tmp_path, program):
+def test_supervisor_with_worker_that_would_fail_again_starts_no_replacement(tmp_path, program):
     outcome, _ = supervise(tmp_path, spec("worker-0", program), spec("worker-1", LONG), restarts=3)
     assert [failure.name for failure in outcome.failures] == ["worker-0"]
     assert outcome.replacements == []
 
 
-def test_the_others_may_go_on_without_it(tmp_path):
+@pytest.mark.parametrize("role", ["worker", "server"])
+@pytest.mark.parametrize("kind", ["over", "cut off"])
+def test_supervisor_names_the_process_that_has_failed_before_those_that_end_for_it(tmp_path, role, kind, monkeypatch):
+    monkeypatch.setattr(config, "LAUNCH_GRACE", 30.0)
+    event = "progress.OVER, reason='worker 1: no', consequence=True" if kind == "over" else "progress.CUT_OFF"
+    follows = f"""
+        import os, time
+        from esync.runtime import progress
+        while not os.path.exists({str(tmp_path / "failed")!r}):
+            time.sleep(0.05)
+        progress.report_event({event})
+        open({str(tmp_path / "follows")!r}, "w")
+        raise SystemExit(1)
+    """
+    fails = f"""
+        import os, time
+        from esync.runtime import progress
+        progress.report_event(progress.OVER, reason="no")
+        open({str(tmp_path / "failed")!r}, "w")
+        while not os.path.exists({str(tmp_path / "follows")!r}):
+            time.sleep(0.05)
+        time.sleep({3 * config.LAUNCH_LINGER})
+        raise SystemExit(3)
+    """
+    outcome, _ = supervise(
+        tmp_path,
+        spec("it", follows, role, environment=TELLING),
+        spec("worker-1", fails, environment=TELLING),
+    )
+    assert [(each.name, each.how, each.consequence) for each in outcome.failures] == [
+        ("worker-1", "ended with exit code 3", False),
+        ("it", "ended with exit code 1", True),
+    ]
+
+
+def test_supervisor_with_elastic_and_dead_worker_continues_without_it(tmp_path):
     gone = tmp_path / "gone"
     view = Reacting("the others go on without it", gone.touch)
     other = spec("worker-1", f"import os, time\nwhile not os.path.exists({str(gone)!r}): time.sleep(0.1)")
@@ -542,20 +577,20 @@ def test_the_others_may_go_on_without_it(tmp_path):
     assert view.said[-1].endswith("the others go on without it")
 
 
-def test_with_nobody_left_the_job_has_failed(tmp_path):
+def test_supervisor_with_elastic_and_no_worker_left_fails(tmp_path):
     outcome, _ = supervise(tmp_path, frail(tmp_path, "worker-0", 9), frail(tmp_path, "worker-1", 9), elastic=True)
     assert len(outcome.failures) == 1
     assert len(outcome.lost) == 1
 
 
-def test_a_server_that_dies_ends_the_job(tmp_path):
+def test_supervisor_with_dead_server_ends_the_job(tmp_path):
     outcome, _ = supervise(
         tmp_path, spec("server-0", "raise SystemExit(1)", "server"), spec("worker-0", LONG), restarts=3
     )
     assert [failure.name for failure in outcome.failures] == ["server-0"]
 
 
-def test_a_service_that_goes_on_where_it_was_is_started_again(tmp_path):
+def test_supervisor_with_dead_resumable_service_restarts_it(tmp_path):
     service = frail(tmp_path, "state-server", 1, role="state server", endless=True, resumable=True)
     program = service.command[-1] + "\nimport time; time.sleep(60)"
     service = spec("state-server", program, "state server", endless=True, resumable=True)

@@ -1,4 +1,4 @@
-"""What is seen of a running job."""
+"""The launcher's views of a running job."""
 
 import io
 from typing import Any
@@ -28,17 +28,17 @@ ROWS = [
 ]
 
 
-def test_totals():
+def test_totals_add_up_the_rows():
     assert totals(ROWS) == JobTotals(8, 40.5, 0.71234, 6)
     assert totals(ROWS[2:]) == JobTotals()
 
 
-def test_the_newest_accuracy_counts():
+def test_totals_take_the_newest_accuracy():
     older = WorkerRow("worker-1", "cloud1", "gpu0", "done", progress(1, accuracy=0.9, accuracy_round=2))
     assert totals([older, *ROWS]).accuracy_round == 6
 
 
-def test_one_line():
+def test_line_summarizes_the_job():
     assert line(ROWS, 83.9) == (
         "1:23  workers: 2 training, 1 starting  round 8  40.5 samples/s  local iterations 9 3  accuracy 0.712 (round 6)"
     )
@@ -48,13 +48,22 @@ def test_one_line():
     assert "local iterations" not in line(many[:1], 0)  # one each, as in mode sync, says nothing
 
 
+def test_line_and_table_name_another_metric():
+    of_loss = progress(0, accuracy=31.4159, accuracy_round=6, metric="perplexity")
+    rows = [WorkerRow("worker-0", "cloud1", "cpu", "training", of_loss), *ROWS[1:]]
+    assert line(rows, 0).endswith("  perplexity 31.42 (round 6)")
+    assert "perplexity" in drawn(rows)
+    assert "31.42 (6)" in drawn(rows)
+    assert "accuracy" not in drawn(rows)
+
+
 def drawn(rows: list[WorkerRow]) -> str:
     console = Console(file=io.StringIO(), width=80)
     console.print(table(rows, 83.9, "lenet, esync"))
     return console.file.getvalue()
 
 
-def test_the_table_fits_a_terminal():
+def test_table_view_fits_the_terminal():
     text = drawn(ROWS)
     assert "lenet, esync" in text
     rows = {words[1]: " ".join(words) for words in map(str.split, text.splitlines()) if len(words) > 2}
@@ -64,7 +73,7 @@ def test_the_table_fits_a_terminal():
     assert any(words == ["cloud2/cpu", "starting"] for words in map(str.split, text.splitlines()))
 
 
-def test_lines_come_now_and_then(capsys, monkeypatch):
+def test_line_view_prints_at_most_every_few_seconds(capsys, monkeypatch):
     times = iter([100.0, 100.5, 101.5, 103.0, 106.0, 107.0, 108.0])
     monkeypatch.setattr(view.time, "monotonic", lambda: next(times))
     lines = LineView(every=5)
@@ -73,7 +82,7 @@ def test_lines_come_now_and_then(capsys, monkeypatch):
     assert [text.split()[0] for text in capsys.readouterr().out.splitlines()] == ["0:01", "0:07", "0:08"]
 
 
-def test_the_last_state_stays_on_the_terminal(monkeypatch):
+def test_table_view_leaves_the_last_state_on_the_terminal(monkeypatch):
     console = Console(file=io.StringIO(), force_terminal=True, width=100)
     screen = TableView(console, "title")
     screen.show(ROWS)
@@ -85,12 +94,12 @@ def test_the_last_state_stays_on_the_terminal(monkeypatch):
     assert "done" in console.file.getvalue().rpartition("title")[2]
 
 
-def test_what_the_processes_print_can_be_followed(capsys):
+def test_view_with_follow_prints_process_output(capsys):
     view.choose("the title", quiet=False, follow=True).process_line("worker-0", "[so] it goes")
     assert capsys.readouterr().out == "worker-0 | [so] it goes\n"
 
 
 @pytest.mark.parametrize(("quiet", "kind"), [(True, QuietView), (False, LineView)])
-def test_without_a_terminal_there_are_lines_or_nothing(quiet, kind, capsys):
+def test_view_without_terminal_prints_lines_or_nothing(quiet, kind, capsys):
     assert type(view.choose("the title", quiet)) is kind
     assert capsys.readouterr().out == ("" if quiet else "the title\n")

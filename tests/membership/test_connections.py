@@ -77,7 +77,7 @@ def soon(condition: Callable[[], bool]) -> bool:
     return True
 
 
-def test_a_connection_is_found_with_both_ends(peer):
+def test_connections_list_both_ends(peer):
     with peer.connect() as here:
         (found,) = mine(here)
         assert (found.here, found.there, found.established) == (here.getsockname(), peer.address, True)
@@ -88,7 +88,7 @@ def mine_is_gone(connection) -> bool:
     return connection.inode not in {each.inode for each in connections()}
 
 
-def test_bytes_are_counted_exactly(peer):
+def test_connections_count_bytes_exactly(peer):
     with peer.connect() as here:
         (before,) = mine(here)
         peer("write", 12_345)
@@ -101,13 +101,13 @@ def test_bytes_are_counted_exactly(peer):
         assert mine(here)[0].received - before.received == 12_345
 
 
-def test_a_closed_other_side_is_not_established(peer):
+def test_connection_closed_by_the_peer_is_not_established(peer):
     with peer.connect() as here:
         peer("close")
         assert soon(lambda: not mine(here)[0].established)
 
 
-def test_connections_of_a_process_to_itself_are_left_out():
+def test_connections_omit_those_of_a_process_to_itself():
     with socket.create_server(("127.0.0.1", 0)) as server:
         here = socket.create_connection(server.getsockname())
         there, _ = server.accept()
@@ -116,7 +116,7 @@ def test_connections_of_a_process_to_itself_are_left_out():
             assert not [each for each in connections() if each.here in ends]
 
 
-def test_what_is_no_tcp_connection_is_left_out():
+def test_connections_omit_other_sockets():
     before = {each.inode for each in connections()}
     with (
         socket.create_server(("127.0.0.1", 0)),
@@ -131,7 +131,7 @@ def test_what_is_no_tcp_connection_is_left_out():
             each.close()
 
 
-def test_looking_does_not_disturb_the_connection(peer):
+def test_connections_do_not_disturb_the_socket(peer):
     with peer.connect() as here:
         for _ in range(50):
             connections()
@@ -140,8 +140,8 @@ def test_looking_does_not_disturb_the_connection(peer):
         assert here.getblocking()
 
 
-def test_a_default_timeout_of_the_program_is_its_own_business(peer):
-    """socket.setdefaulttimeout makes every new Python socket non-blocking, and what shares its open file too."""
+def test_connections_leave_the_default_timeout_alone(peer):
+    """socket.setdefaulttimeout makes every new Python socket and its duplicates non-blocking."""
     with peer.connect() as here:
         socket.setdefaulttimeout(5.0)
         try:
@@ -153,8 +153,8 @@ def test_a_default_timeout_of_the_program_is_its_own_business(peer):
         assert os.get_blocking(here.fileno())
 
 
-def test_connections_are_seen_when_no_more_files_can_be_opened(peer):
-    """Strangers who connect again and again can bring that about."""
+def test_connections_are_listed_without_free_file_descriptors(peer):
+    """Strangers who connect again and again can exhaust them."""
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     with peer.connect() as here, ExitStack() as stack:
         resource.setrlimit(resource.RLIMIT_NOFILE, (max(256, here.fileno() + 8), limits[1]))
@@ -168,7 +168,7 @@ def test_connections_are_seen_when_no_more_files_can_be_opened(peer):
         assert mine(here)[0] in outgoing()
 
 
-def test_what_others_have_opened_is_not_outgoing(peer):
+def test_outgoing_omits_accepted_connections(peer):
     with peer.connect() as here, socket.create_server(("127.0.0.1", 0)) as server:
         program = f"import socket; s = socket.create_connection(('127.0.0.1', {server.getsockname()[1]})); input()"
         with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as other, server.accept()[0]:
@@ -178,7 +178,7 @@ def test_what_others_have_opened_is_not_outgoing(peer):
             other.kill()
 
 
-def test_the_meter_counts_from_when_it_was_made(peer):
+def test_traffic_meter_counts_from_its_creation(peer):
     with peer.connect() as here:
         here.sendall(b"y" * 5000)
         peer("read", 5000)
@@ -201,7 +201,7 @@ def test_the_meter_counts_from_when_it_was_made(peer):
         assert meter.take() == (0, 0)
 
 
-def test_the_meter_keeps_what_closed_connections_have_moved(peer):
+def test_traffic_meter_keeps_bytes_of_closed_connections(peer):
     meter = TrafficMeter()
     with peer.connect() as first:
         first.sendall(b"y" * 1000)

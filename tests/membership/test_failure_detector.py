@@ -7,7 +7,7 @@ def detector() -> FailureDetector[str]:
     return FailureDetector(GRACE)
 
 
-def test_a_peer_is_gone_when_it_has_been_missing_for_longer_than_its_grace():
+def test_failure_detector_reports_a_peer_missing_for_longer_than_its_grace():
     detecting = detector()
     assert detecting.look({"a"}, 100.0) == []
     assert detecting.look(set(), 101.0) == []
@@ -19,14 +19,14 @@ def test_a_peer_is_gone_when_it_has_been_missing_for_longer_than_its_grace():
     assert detecting.look({"a"}, 201.0) == []
 
 
-def test_a_process_does_not_take_its_own_pause_for_the_absence_of_others():
+def test_failure_detector_ignores_absences_during_its_own_pause():
     detecting = detector()
     detecting.look({"a"}, 100.0)
     assert detecting.look(set(), 900.0) == []  # it was suspended, and this is its first look since
     assert detecting.look({"a"}, 900.5) == []
 
 
-def test_who_has_not_been_seen_is_not_missed_unless_it_is_expected():
+def test_failure_detector_misses_only_peers_seen_or_expected():
     detecting = detector()
     assert detecting.look(set(), 100.0) == []
     detecting.expect("a", 120.0)
@@ -35,14 +35,14 @@ def test_who_has_not_been_seen_is_not_missed_unless_it_is_expected():
     assert detecting.look(set(), 121.0) == ["a"]
 
 
-def test_who_has_been_seen_need_not_be_expected():
+def test_failure_detector_does_not_expect_a_peer_that_was_seen():
     detecting = detector()
     detecting.look({"a"}, 100.0)
     detecting.expect("a", 101.0)
     assert detecting.look({"a"}, 110.0) == []
 
 
-def test_who_has_been_gone_longest_comes_first():
+def test_failure_detector_lists_the_longest_missing_first():
     detecting = detector()
     detecting.look({"a", "b"}, 100.0)
     detecting.look({"a"}, 101.0)
@@ -50,7 +50,7 @@ def test_who_has_been_gone_longest_comes_first():
     assert detecting.look(set(), 110.0) == ["b", "a"]
 
 
-def test_who_is_forgotten_has_to_be_seen_anew():
+def test_failure_detector_forgets_a_peer_until_it_is_seen_again():
     detecting = detector()
     detecting.look({"a", "b"}, 100.0)
     detecting.look(set(), 101.0)

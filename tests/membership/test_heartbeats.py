@@ -1,4 +1,4 @@
-"""The thread that speaks for a busy worker."""
+"""The thread that sends heartbeats for a busy worker."""
 
 import logging
 import threading
@@ -26,7 +26,7 @@ def beaten(heartbeats: Heartbeats) -> list[None]:
     return calls
 
 
-def test_it_speaks_during_one_activity_after_the_other_and_is_silent_in_the_end():
+def test_heartbeats_beat_during_activities_and_stop_at_close():
     heartbeats = Heartbeats(0.001, limit=PATIENCE)
     first, second = beaten(heartbeats), beaten(heartbeats)
     heartbeats.close()
@@ -35,7 +35,7 @@ def test_it_speaks_during_one_activity_after_the_other_and_is_silent_in_the_end(
     assert not [thread for thread in threading.enumerate() if thread.name == "heartbeats"]
 
 
-def test_it_speaks_for_the_outer_activity_again_when_the_inner_one_is_over():
+def test_heartbeats_resume_for_the_outer_activity_after_the_inner():
     heartbeats, outer = Heartbeats(0.001, limit=PATIENCE), threading.Event()
     with heartbeats.during("writing", outer.set):
         beaten(heartbeats)
@@ -44,7 +44,7 @@ def test_it_speaks_for_the_outer_activity_again_when_the_inner_one_is_over():
     heartbeats.close()
 
 
-def test_an_activity_that_lasts_too_long_is_named_and_spoken_for_no_longer(caplog: pytest.LogCaptureFixture):
+def test_heartbeats_stop_after_the_limit_and_name_the_activity(caplog: pytest.LogCaptureFixture):
     heartbeats, said, beats = Heartbeats(0.001, limit=0.0), threading.Event(), list[None]()
 
     class Said(logging.Handler):

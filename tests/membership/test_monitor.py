@@ -56,7 +56,7 @@ def next_line(process, beginning: str) -> str:
     return line
 
 
-def test_alone_when_all_have_gone():
+def test_monitor_reports_alone_when_all_have_gone():
     with member(everyone=2, least=0, patience=0.5) as (process, address), ExitStack() as stack:
         first, second = arrive(stack, address), arrive(stack, address)
         next_line(process, "everyone is here")
@@ -68,7 +68,7 @@ def test_alone_when_all_have_gone():
         assert process.wait(20) == 3
 
 
-def test_those_who_do_not_count_do_not_keep_it_going():
+def test_monitor_reports_alone_when_only_uncounted_peers_are_left():
     """A server is alone when only the scheduler is left."""
     with member(everyone=2, least=1, patience=0.5) as (process, address), ExitStack() as stack:
         arrive(stack, address)
@@ -79,7 +79,7 @@ def test_those_who_do_not_count_do_not_keep_it_going():
         assert process.wait(20) == 3
 
 
-def test_a_run_that_has_failed_before_all_were_there_at_one_time():
+def test_monitor_reports_alone_after_a_run_that_failed_before_the_start():
     with member(everyone=2, least=0, patience=0.3) as (process, address):
         for seen in ("waiting for 1 server(s) and 1 worker(s) (1 of 2 have connected)", "everyone is here"):
             with ExitStack() as stack:
@@ -89,14 +89,14 @@ def test_a_run_that_has_failed_before_all_were_there_at_one_time():
         assert process.wait(20) == 3
 
 
-def test_nobody_is_alone_before_everyone_was_there():
+def test_monitor_is_never_alone_before_everyone_was_there():
     with member(everyone=2, least=0, patience=0.1) as (process, address), ExitStack() as stack:
         arrive(stack, address).close()
         time.sleep(1.0)
         assert process.poll() is None
 
 
-def test_who_is_missing_is_said_and_given_up_on_in_the_end():
+def test_monitor_names_the_missing_and_gives_up():
     with member(everyone=2, least=0, patience=0.1, limit=1.5) as (process, address), ExitStack() as stack:
         arrive(stack, address)
         line = next_line(process, "waiting for 1 server(s) and 1 worker(s) (1 of 2 have connected)")

@@ -7,7 +7,7 @@ from esync.membership import names
 from esync.membership.names import Lookup, is_address, resolve
 
 
-def test_hosts_as_the_kernel_writes_them():
+def test_resolve_and_is_address_know_addresses_as_the_kernel_writes_them():
     assert resolve("localhost") == ["127.0.0.1"]
     assert resolve("127.0.0.1") == ["127.0.0.1"]
     for nobody in ("a\0b", "x" * 300):
@@ -17,12 +17,12 @@ def test_hosts_as_the_kernel_writes_them():
         assert not is_address(name)
 
 
-def test_an_address_needs_no_looking_up(monkeypatch):
+def test_lookup_of_an_address_resolves_nothing(monkeypatch):
     monkeypatch.setattr(names, "resolve", lambda host: pytest.fail("looked up"))
     assert Lookup("10.1.1.34").addresses() == ["10.1.1.34"]
 
 
-def test_a_name_is_looked_up_until_it_is_found(monkeypatch):
+def test_lookup_retries_until_the_name_is_found(monkeypatch):
     answers = [[], [], ["10.1.1.34"]]
     monkeypatch.setattr(names, "resolve", lambda host: answers.pop(0))
     monkeypatch.setattr(names, "RESOLVE_EVERY", 0.0)
@@ -32,7 +32,7 @@ def test_a_name_is_looked_up_until_it_is_found(monkeypatch):
     assert (lookup.addresses(), lookup.failures, answers) == (["10.1.1.34"], 2, [])
 
 
-def test_nobody_waits_for_a_name_server(monkeypatch):
+def test_lookup_does_not_block_on_a_name_server(monkeypatch):
     answered = threading.Event()
 
     def slowly(host: str) -> list[str]:

@@ -1,4 +1,4 @@
-"""A worker whose scheduler and servers are real sockets that end."""
+"""A worker's monitor of scheduler and servers, with real sockets."""
 
 import socket
 import subprocess
@@ -46,7 +46,7 @@ class Listener:
 
 
 @pytest.mark.parametrize("which", ["scheduler", "server"])
-def test_who_is_gone_is_named(which):
+def test_server_monitor_names_the_peer_that_is_gone(which):
     with ExitStack() as stack:
         scheduler, server = Listener(stack), Listener(stack)
         monitor = monitor_servers(scheduler.address, [server.address], print, grace=5.0)
@@ -60,7 +60,7 @@ def test_who_is_gone_is_named(which):
 
 
 @pytest.mark.parametrize("order", [("server", "scheduler"), ("scheduler", "server")])
-def test_everyone_who_is_gone_is_reported_once(order):
+def test_server_monitor_reports_each_lost_peer_once(order):
     """A worker that has lost the scheduler at the end of a run may still need the servers."""
     with ExitStack() as stack:
         listeners = {"scheduler": Listener(stack), "server": Listener(stack)}
@@ -84,7 +84,7 @@ def test_everyone_who_is_gone_is_reported_once(order):
         assert reports == [f"{names[name]} at 127.0.0.1:{addresses[name][1]}" for name in order]
 
 
-def test_connections_of_other_kinds_do_not_count():
+def test_server_monitor_ignores_other_connections():
     with ExitStack() as stack:
         tracker = Listener(stack)  # before anything of the cluster is there
         scheduler, server = Listener(stack), Listener(stack)
@@ -102,7 +102,7 @@ def test_connections_of_other_kinds_do_not_count():
         assert "parameter server" in gone
 
 
-def test_only_connections_of_the_cluster_are_kept_alive():
+def test_server_monitor_sets_keep_alive_on_cluster_connections_only():
     with ExitStack() as stack:
         tracker, scheduler, server = Listener(stack), Listener(stack), Listener(stack)
         monitor_servers(scheduler.address, [server.address], print).look(now=100.0)
@@ -112,7 +112,7 @@ def test_only_connections_of_the_cluster_are_kept_alive():
         assert keeps == [0, 1, 1]
 
 
-def test_a_name_is_watched_once_it_can_be_resolved(monkeypatch):
+def test_server_monitor_watches_a_name_once_it_resolves(monkeypatch):
     known: dict[str, list[str]] = {}
     monkeypatch.setattr(names, "resolve", lambda host: known.get(host, []))
     monkeypatch.setattr(names, "RESOLVE_EVERY", 0.0)
@@ -130,7 +130,7 @@ def test_a_name_is_watched_once_it_can_be_resolved(monkeypatch):
         assert peers.connected() == {"scheduler"}
 
 
-def test_a_connection_that_comes_back_is_forgiven():
+def test_server_monitor_forgives_a_connection_that_comes_back():
     with ExitStack() as stack:
         scheduler, server = Listener(stack), Listener(stack)
         monitor = monitor_servers(scheduler.address, [server.address], print, grace=5.0)
@@ -142,7 +142,7 @@ def test_a_connection_that_comes_back_is_forgiven():
         assert monitor.look(now=110.0) == []
 
 
-def test_the_end_of_the_watch():
+def test_server_monitor_close_ends_its_thread():
     monitor = monitor_servers(("127.0.0.1", 1), [("127.0.0.1", 2)], print)
     monitor.start()
     monitor.close()
@@ -150,8 +150,8 @@ def test_the_end_of_the_watch():
     assert not monitor.is_alive()
 
 
-def test_connections_that_were_opened_here_are_kept_alive_also_those_that_come_later():
-    """A server's monitor looks at these: a machine that has lost its power ends none of them."""
+def test_keep_alive_is_set_on_outgoing_connections_also_later_ones():
+    """A machine that loses power ends no connection, so a server's monitor relies on keep-alive."""
     with ExitStack() as stack:
         outgoing, kept = OutgoingConnections(), []
         for _ in range(2):

@@ -1,4 +1,4 @@
-"""esync/models/depthwise.py: which convolutions pad beforehand, and that nothing else changes by it."""
+"""Padding before depthwise convolutions on small feature maps, with the same result."""
 
 import numpy as np
 import pytest
@@ -40,7 +40,7 @@ def gradients(net, images):
     ("kernel", "pad", "stride", "height", "width"), [(3, 1, 1, 2, 2), (3, 1, 2, 2, 2), (5, 2, 1, 1, 3)]
 )
 @pytest.mark.parametrize("bias", [False, True])
-def test_a_small_map_is_padded_beforehand_with_the_same_result(kernel, pad, stride, height, width, bias):
+def test_pad_beforehand_with_small_feature_map_gives_the_same_result(kernel, pad, stride, height, width, bias):
     shape = (3, 8, height, width)
 
     def build():
@@ -67,11 +67,11 @@ def test_a_small_map_is_padded_beforehand_with_the_same_result(kernel, pad, stri
         (nn.Conv2D(1, 3, padding=1), (2, 1, 2, 2)),  # one channel
     ],
 )
-def test_others_stay_as_they_are(layer, shape):
+def test_pad_beforehand_leaves_other_convolutions_unchanged(layer, shape):
     assert depthwise.pad_beforehand(network(layer, shape=shape), shape) == 0
 
 
-def test_mobilenet_takes_its_parameters_from_gluoncv_and_gives_them_back(tmp_path):
+def test_mobilenet_exchanges_parameters_with_gluoncv(tmp_path):
     from gluoncv.model_zoo import get_model
 
     file = str(tmp_path / "some.params")

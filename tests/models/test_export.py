@@ -30,7 +30,7 @@ def save(net, folder: Path) -> list[str]:
     return said
 
 
-def test_it_is_there_in_every_form(trained, images, tmp_path):
+def test_save_writes_parameters_symbol_and_onnx(trained, images, tmp_path):
     pytest.importorskip("onnx")
     assert save(trained, tmp_path / "model") == []
     names = {path.name for path in (tmp_path / "model").iterdir()}
@@ -46,8 +46,9 @@ def test_it_is_there_in_every_form(trained, images, tmp_path):
     np.testing.assert_array_equal(same(images).asnumpy(), expected)
 
 
-@pytest.mark.parametrize("network", ["lenet", "mobilenet-v1"])  # one that pads by an operator of its own, too
-def test_onnx_computes_the_same(network, images, tmp_path):
+# MobileNet pads by an operator of its own; group norm has operators that the exporter may not know.
+@pytest.mark.parametrize("network", ["lenet", "mobilenet-v1", "mobilenet-v1x0.0625-groupnorm"])
+def test_save_onnx_model_computes_the_same_scores(network, images, tmp_path):
     pytest.importorskip("onnx")
     runtime = pytest.importorskip("onnxruntime")
     trained = build(network, 10, mx.cpu(), seed=5)
@@ -56,10 +57,11 @@ def test_onnx_computes_the_same(network, images, tmp_path):
     (name,) = (given.name for given in session.get_inputs())
     for image in images:
         (scores,) = session.run(None, {name: image.expand_dims(0).asnumpy()})
-        np.testing.assert_allclose(scores, trained(image.expand_dims(0)).asnumpy(), atol=1e-5)
+        # Group norm of few values that are nearly the same makes rounding errors larger.
+        np.testing.assert_allclose(scores, trained(image.expand_dims(0)).asnumpy(), atol=1e-4)
 
 
-def test_a_network_that_is_not_hybridized_is_exported_too(images, tmp_path):
+def test_save_of_network_not_hybridized_exports_it(images, tmp_path):
     net = build("lenet", 10, mx.cpu(), seed=5, hybridize=False)
     expected = net(images).asnumpy()
     save(net, tmp_path)
@@ -69,16 +71,16 @@ def test_a_network_that_is_not_hybridized_is_exported_too(images, tmp_path):
     np.testing.assert_allclose(block(images).asnumpy(), expected, atol=1e-6)
 
 
-def test_without_onnx_it_says_so(trained, tmp_path, monkeypatch):
+def test_save_without_onnx_package_says_so(trained, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     (tmp_path / "model.onnx").write_text("of an earlier run")
     (said,) = save(trained, tmp_path)
-    assert said.startswith("the final model is not there as ONNX: the package onnx is not installed (pip install")
+    assert said.startswith("the final model was not exported to ONNX: the package onnx is not installed (pip install")
     assert not (tmp_path / "model.onnx").exists()
     assert (tmp_path / "model-symbol.json").exists()
 
 
-def test_what_the_exporter_cannot_do_is_said_in_one_line(trained, tmp_path, monkeypatch):
+def test_save_with_onnx_exporter_error_reports_one_line(trained, tmp_path, monkeypatch):
     pytest.importorskip("onnx")
 
     def export(*arguments):
@@ -87,20 +89,20 @@ def test_what_the_exporter_cannot_do_is_said_in_one_line(trained, tmp_path, monk
     monkeypatch.setattr(mx.onnx, "export_model", export)
     (said,) = save(trained, tmp_path)
     assert said == (
-        "the final model is not there as ONNX: MXNet's exporter cannot translate it (AttributeError: No conversion "
+        "the final model was not exported to ONNX: MXNet's exporter cannot translate it (AttributeError: No conversion "
         "function registered for op type magic yet.)"
     )
     assert not [path for path in tmp_path.iterdir() if path.name.startswith(".")]
 
 
-def test_a_folder_that_cannot_be_written(trained):
+def test_save_to_unwritable_folder_names_it(trained):
     with pytest.raises(export.FinalModelError, match="cannot write the final model to /proc/model: "):
         save(trained, Path("/proc/model"))
 
 
 @pytest.mark.parametrize("pages", [60, 30])  # of 61 that model.params takes; MXNet does not notice the last one
 @pytest.mark.parametrize("small_disk", ["1m"], indirect=True)
-def test_a_full_disk_is_named_and_leaves_nothing_behind(trained, small_disk, pages, monkeypatch):
+def test_save_on_full_disk_names_it_and_leaves_nothing_behind(trained, small_disk, pages, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnx", None)
     folder = small_disk / "model"
     folder.mkdir()

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from esync.arguments import NETWORKS
+from esync.models.names import NETWORKS
 from esync.models.networks import MODELS, build
 from esync.runtime.mxnet_import import mx
 
@@ -13,11 +13,11 @@ def weights(net) -> list[np.ndarray]:
     return [parameter.data().asnumpy() for _, parameter in sorted(net.collect_params().items())]
 
 
-def test_every_network_of_the_command_line_is_there():
+def test_models_contain_every_network_of_the_command_line():
     assert set(MODELS) == set(NETWORKS)
 
 
-def test_input_sizes():
+def test_models_have_the_expected_input_sizes():
     sizes = {name: model.size for name, model in MODELS.items()}
     assert sizes.pop("alexnet") == 224
     assert sizes.pop("inception-v3") == 299
@@ -26,7 +26,7 @@ def test_input_sizes():
 
 
 @pytest.mark.parametrize(("name", "classes"), [*((name, 10) for name in NETWORKS if name not in DEEP), ("lenet", 7)])
-def test_a_network_is_ready_to_train(name, classes):
+def test_build_returns_a_network_that_is_ready_to_train(name, classes):
     net = build(name, classes, mx.cpu(), seed=0)
     size = MODELS[name].size
     with mx.autograd.record():
@@ -38,8 +38,8 @@ def test_a_network_is_ready_to_train(name, classes):
 
 
 @pytest.mark.parametrize("name", ["lenet", "resnet18-v1"])
-def test_the_seed_decides_the_weights(name):
-    """So that every worker begins alike; and in one order, so that a flat vector means the same everywhere."""
+def test_build_with_seed_determines_the_weights(name):
+    """All workers begin alike, with parameters in one order, so a flat vector has one meaning."""
     mx.random.seed(99)
     one = weights(build(name, 10, mx.cpu(), seed=1))
     again = weights(build(name, 10, mx.cpu(), seed=1))
@@ -48,11 +48,11 @@ def test_the_seed_decides_the_weights(name):
     assert not all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
-def test_lenet_has_no_statistics():
+def test_lenet_has_no_batch_norm_statistics():
     assert all(parameter.grad_req == "write" for parameter in build("lenet", 10, mx.cpu(), 0).collect_params().values())
 
 
-def test_hybridized_or_not_it_is_the_same_network():
+def test_build_hybridized_or_not_computes_the_same():
     mx.random.seed(5)
     images = mx.nd.random.uniform(shape=(4, 1, 28, 28))
     one = build("lenet", 10, mx.cpu(), seed=1, hybridize=True)(images).asnumpy()
@@ -61,8 +61,8 @@ def test_hybridized_or_not_it_is_the_same_network():
 
 
 @pytest.mark.parametrize(("name", "layers"), [("cifar-resnet20-v1", 20), ("cifar-resnet32-v1", 32)])
-def test_networks_for_images_with_colours(name, layers):
-    net = build(name, 100, mx.cpu(), seed=0, channels=3)
+def test_build_cifar_resnet_accepts_colour_images(name, layers):
+    net = build(name, 100, mx.cpu(), seed=0, shape=(3, 32, 32))
     assert net(mx.nd.ones((2, 3, 32, 32))).shape == (2, 100)
     convolutions = [p for p in net.collect_params(".*weight").values() if len(p.shape) == 4 and p.shape[2] == 3]
     assert len(convolutions) == layers - 1  # and the last layer, which is dense

@@ -27,7 +27,10 @@ def esync_round(
     accuracy: float | None = None,
     **added: float,
 ) -> dict:
-    """A round of mode esync; without `added` fields it is what the published implementation writes."""
+    """Return a round of mode esync.
+
+    Without `added` fields, it is what the published implementation writes.
+    """
     times: dict[str, dict[str, float]] = {
         str(k): {
             "check ready": 0.001,
@@ -76,7 +79,9 @@ def write_run(
     evaluate_every: int = 1,
     algorithm: Any = None,
 ) -> None:
-    """Write a whole run of a mode on devices {"host/device": seconds an iteration}; the first device evaluates.
+    """Write a whole run of a mode; the first device evaluates.
+
+    `devices` maps "host/device" to the seconds of an iteration.
 
     `algorithm` is what run.json says about the algorithm, if anything.
     """

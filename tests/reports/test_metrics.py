@@ -1,4 +1,4 @@
-"""Figures against numbers worked out by hand."""
+"""Metrics of runs, against numbers worked out by hand."""
 
 import pytest
 
@@ -16,7 +16,7 @@ def test_time_to_target_of_a_run_that_never_reaches_it_is_none() -> None:
     assert metrics.time_to_target([], [], 0.8) is None
 
 
-def test_speedup() -> None:
+def test_speedup_is_the_ratio_of_times_or_none() -> None:
     assert metrics.speedup(3600.0, 540.0) == pytest.approx(6.6667, abs=1e-4)
     assert metrics.speedup(None, 540.0) is None
     assert metrics.speedup(3600.0, None) is None
@@ -29,37 +29,37 @@ def test_speed_limit_and_efficiency_of_the_papers_cluster() -> None:
     assert metrics.efficiency(1560.0, limit) == pytest.approx(0.18203, abs=1e-5)
 
 
-def test_speed_limit_is_unknown_if_one_devices_speed_is() -> None:
+def test_speed_limit_with_unknown_device_speed_is_none() -> None:
     assert metrics.speed_limit([64, 64], [0.03, None]) is None
     assert metrics.speed_limit([64, None], [0.03, 3.5]) is None
     assert metrics.efficiency(100.0, None) is None
     assert metrics.efficiency(None, 100.0) is None
 
 
-def test_computing_ratio_and_the_published_formula() -> None:
+def test_computing_ratio_and_the_published_formula_equal_those_by_hand() -> None:
     # 10 s: 2 + 3 computing, 1 + 1.5 aggregating; the remaining 2.5 s pass for computing in the
     # published formula
     assert metrics.computing_ratio([2.0, 3.0], 10.0) == pytest.approx(0.5)
     assert metrics.published_computing_ratio([1.0, 1.5], 10.0) == pytest.approx(0.75)
 
 
-def test_computing_ratio_of_a_log_that_does_not_show_computing_is_none() -> None:
+def test_computing_ratio_without_computing_times_is_none() -> None:
     assert metrics.computing_ratio([], 10.0) is None
 
 
-def test_a_run_without_time_has_no_rates() -> None:
+def test_rates_of_a_run_without_time_are_none() -> None:
     assert metrics.rate(640.0, 0.0) is None
     assert metrics.computing_ratio([1.0], 0.0) is None
     assert metrics.published_computing_ratio([1.0], 0.0) is None
     assert metrics.rate(640.0, 4.0) == 160.0
 
 
-def test_mean_and_max_leave_out_what_is_not_known() -> None:
+def test_mean_and_max_leave_out_unknown_values() -> None:
     assert metrics.mean_and_max([0.1, None, 0.5]) == (pytest.approx(0.3), 0.5)
     assert metrics.mean_and_max([None, None]) is None
     assert metrics.mean_and_max([]) is None
 
 
-def test_share_of_nothing_is_zero() -> None:
+def test_share_of_nothing_is_0() -> None:
     assert metrics.share(3, 200) == 0.015
     assert metrics.share(0, 0) == 0.0

@@ -1,4 +1,4 @@
-"""From summaries to figures and tables, by the tool as a user starts it."""
+"""The program plot: from summaries to figures and tables."""
 
 import json
 import shutil
@@ -12,12 +12,13 @@ from matplotlib.image import imread
 
 from esync.algorithms.base import SPARE_STYLES
 from esync.reports import figures, style
+from esync.reports.load import load_runs
 from esync.reports.metrics_table import RunFigures, run_figures, speedup
 from esync.reports.modes import FOLDERS, mode_of
 from esync.reports.plot import main
 from esync.reports.summarize import main as summarize
 from esync.reports.summary_file import DeviceSummary, RunInfo, load_summary
-from esync.reports.tables import comparison_text, duration
+from esync.reports.tables import duration, runs_text
 
 CLUSTER = {"cloud1/gpu0": 0.5, "cloud1/cpu": 2.0, "cloud3/gpu0": 0.4}
 
@@ -50,7 +51,7 @@ def figures_of(folder: str = "esync", target: float = 0.8, **changes: object) ->
 
 
 def make(base: Path, modes: dict[str, dict], seconds: float = 60.0, network: str = "lenet") -> Path:
-    """Write, for each mode, a run on the cluster, and summarize it; returns the network's folder."""
+    """Write a run of each mode on the cluster, and summarize it; return the network's folder."""
     for mode, options in modes.items():
         devices = {"cloud1/gpu0": 0.5} if mode == "local" else CLUSTER
         write_run(base / network / mode, devices, seconds, **options)
@@ -58,7 +59,7 @@ def make(base: Path, modes: dict[str, dict], seconds: float = 60.0, network: str
     return base / network
 
 
-def test_figures_of_a_run_worked_out_by_hand() -> None:
+def test_run_figures_equal_those_by_hand() -> None:
     other = device(
         accuracy_list=[],
         accuracy_rounds=[],
@@ -82,12 +83,12 @@ def test_figures_of_a_run_worked_out_by_hand() -> None:
     assert (cpu.wait_mean, cpu.wait_max) == (None, None)
 
 
-def test_a_rounded_accuracy_does_not_reach_the_target() -> None:
+def test_time_to_target_uses_the_exact_accuracy() -> None:
     run = figures_of(accuracy_list=[0.7, 0.8], accuracy_exact_list=[0.7, 0.7996])
     assert run.time_to_target is None
 
 
-def test_speedup_and_the_reasons_for_none() -> None:
+def test_speedup_without_baseline_says_why() -> None:
     esync = figures_of()
     slow = figures_of("sync", accuracy_time_list=[20.0, 49.5])
     never = figures_of("sync", accuracy_exact_list=[0.1, 0.2])
@@ -104,20 +105,20 @@ def test_speedup_and_the_reasons_for_none() -> None:
 
 
 @pytest.mark.parametrize(("overruns", "invalid"), [(2, None), (3, "invalid: overruns 1.5 %")])
-def test_above_one_percent_of_overruns_a_run_is_invalid(overruns: int, invalid: str | None) -> None:
+def test_run_above_one_percent_of_overruns_is_invalid(overruns: int, invalid: str | None) -> None:
     run = figures_of(overruns=overruns)  # of 200 iterations
     assert run.invalid == invalid
-    assert ("(10.0)" in comparison_text("lenet", 0.8, [run])) is (invalid is not None)
+    assert ("(10.0)" in runs_text("lenet", [run])) is (invalid is not None)
 
 
-def test_iterations_that_are_not_padded_do_not_hide_overruns() -> None:
+def test_overruns_are_counted_among_padded_iterations_only() -> None:
     real = device(iterations=100_000, run=RunInfo(batch_size=64))
     run = run_figures(mode_of("esync"), {"h": {"cpu": device(overruns=10), "gpu0": real}}, 0.8)
     assert run.invalid == "invalid: overruns 5.0 %"
     assert run.efficiency is None  # the speed of one device is not known
 
 
-def test_all_five_figures_and_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plot_writes_all_five_figures_and_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     modes = {
         "esync": {"final_accuracy": 0.95, "half_time": 4.0},
         "sync": {"final_accuracy": 0.9, "half_time": 12.0},
@@ -159,7 +160,7 @@ def test_all_five_figures_and_the_table(tmp_path: Path, capsys: pytest.CaptureFi
     assert sorted(Path(path).stem for path in written["figures"]) == sorted(2 * names)
 
 
-def test_the_same_summaries_give_the_same_bytes(tmp_path: Path) -> None:
+def test_plot_of_the_same_summaries_gives_the_same_bytes(tmp_path: Path) -> None:
     make(tmp_path, {"esync": {}, "sync": {}})
     for out in ("one", "two"):
         assert main(["-b", str(tmp_path), "-n", "lenet", "--out", str(tmp_path / out)]) == 0
@@ -169,7 +170,7 @@ def test_the_same_summaries_give_the_same_bytes(tmp_path: Path) -> None:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
 
 
-def test_published_logs_are_drawn_with_estimated_traffic(tmp_path: Path) -> None:
+def test_plot_of_published_logs_draws_estimated_traffic(tmp_path: Path) -> None:
     plain = {"published": True}
     folder = make(tmp_path, {"esync": plain, "sync": plain, "async": plain}, network="resnet18-v1")
     assert main(["-b", str(tmp_path), "-n", "resnet18-v1"]) == 0
@@ -184,7 +185,7 @@ def test_published_logs_are_drawn_with_estimated_traffic(tmp_path: Path) -> None
     assert "traffic estimated, push only" in (folder / "figures" / "speedup.txt").read_text()
 
 
-def test_a_summary_written_by_the_published_tool_is_read(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plot_reads_a_summary_of_the_published_tool(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     columns = {
         "num_samples_list": [64, 64],
         "self_iters_list": [1, 1],
@@ -212,7 +213,9 @@ def test_a_summary_written_by_the_published_tool_is_read(tmp_path: Path, capsys:
     assert "the accuracies of gpu0" in capsys.readouterr().err
 
 
-def test_unusable_summaries_are_named_and_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plot_with_unusable_summaries_names_them_and_leaves_them_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = make(tmp_path, {"esync": {}, "sync": {}, "async": {}, "dcasgd": {}})
     (folder / "sync" / "Sync.json").write_text('{"h": {"cpu": {"accuracy_list": [1, 2')
     broken = json.loads((folder / "async" / "Async.json").read_text())
@@ -238,7 +241,7 @@ def test_unusable_summaries_are_named_and_left_out(tmp_path: Path, capsys: pytes
         ("computing_time_list", -1.0),
     ],
 )
-def test_a_summary_with_impossible_numbers_is_named_and_left_out(
+def test_plot_with_impossible_numbers_in_a_summary_names_it_and_leaves_it_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str, value: float
 ) -> None:
     folder = make(tmp_path, {"esync": {}})
@@ -249,7 +252,7 @@ def test_a_summary_with_impossible_numbers_is_named_and_left_out(
     path.write_text(json.dumps(content))
     assert main(["-b", str(tmp_path), "-n", "lenet"]) == 1  # nothing else is there
     said = capsys.readouterr().err
-    assert f"{path} is no summary: cloud1 → gpu0 → {field}" in said
+    assert f"{path} is not a summary: cloud1 → gpu0 → {field}" in said
     assert "run summarize again" in said
 
 
@@ -257,8 +260,8 @@ def test_a_summary_with_impossible_numbers_is_named_and_left_out(
     "changes",
     [{"total_time": 5e-324}, {"total_time": 1e15, "wait": 1e15}, {"num_samples": 10**15, "bytes_sent": 10**15}],
 )
-def test_extreme_numbers_that_are_possible_are_drawn(tmp_path: Path, changes: dict) -> None:
-    """What divides by hardly any time is not known; everything else fits on an axis."""
+def test_plot_with_extreme_numbers_draws_them(tmp_path: Path, changes: dict) -> None:
+    """A quotient by almost no time is unknown; everything else fits on an axis."""
     folder = make(tmp_path, {"esync": {}})
     for path in (folder / "esync" / "cloud1" / "cpu").glob("iter-*.txt"):
         path.write_text(json.dumps(json.loads(path.read_text()) | changes))
@@ -278,7 +281,7 @@ def test_extreme_numbers_that_are_possible_are_drawn(tmp_path: Path, changes: di
         ("model_bytes", 1e308),
     ],
 )
-def test_impossible_numbers_in_run_json(
+def test_summarize_with_impossible_numbers_in_run_json_skips_it(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], field: str, value: float
 ) -> None:
     folder = make(tmp_path, {"esync": {}})
@@ -288,7 +291,7 @@ def test_impossible_numbers_in_run_json(
     assert f"skipped (foreign) {path}: {field}" in capsys.readouterr().err
 
 
-def test_rounds_missing_from_the_logs_are_noted(tmp_path: Path) -> None:
+def test_plot_notes_rounds_missing_from_the_logs(tmp_path: Path) -> None:
     folder = make(tmp_path, {"esync": {}})
     (folder / "esync" / "cloud1" / "cpu" / "iter-3.txt").unlink()
     assert summarize(["-b", str(tmp_path), "-n", "lenet"]) == 0
@@ -296,31 +299,41 @@ def test_rounds_missing_from_the_logs_are_noted(tmp_path: Path) -> None:
     assert "1 rounds missing from the logs" in (folder / "figures" / "speedup.txt").read_text()
 
 
-def test_nothing_to_draw_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plot_without_summaries_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-b", str(tmp_path), "-n", "lenet"]) == 1
     assert "run summarize first" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("flags", [["--target", "0"], ["--target", "80"], ["--target", "nan"], ["-x"]])
-def test_bad_usage_is_exit_code_2(tmp_path: Path, flags: list[str]) -> None:
+@pytest.mark.parametrize("target", ["0", "80", "-0.5"])
+def test_plot_with_impossible_target_accuracy_exits_with_2(tmp_path: Path, capsys, target: str) -> None:
+    folder = make(tmp_path, {"esync": {}})
+    assert main(["-b", str(tmp_path), "-n", "lenet", "--target", target]) == 2
+    assert f"--target {target}: expected an accuracy above 0 and up to 1" in capsys.readouterr().err
+    assert not (folder / "figures").exists()
+
+
+@pytest.mark.parametrize("flags", [["--target", "nan"], ["--target", "inf"], ["-x"]])
+def test_plot_with_bad_usage_exits_with_2(tmp_path: Path, flags: list[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["-b", str(tmp_path), *flags])
     assert caught.value.code == 2
 
 
-def test_every_evaluation_is_drawn_as_logged() -> None:
+def test_accuracy_figure_draws_every_evaluation_as_logged() -> None:
     run, standalone = figures_of(), figures_of("local")
     axes = figures.accuracy("lenet", [run], standalone, 0.8).axes[0]
-    curve, final, target = axes.get_lines()
-    assert curve.get_xydata().tolist() == [[4.2, 0.7004], [9.9, 0.8]]
+    curve, alone, final, target = axes.get_lines()
+    for line in (curve, alone):
+        assert line.get_xydata().tolist() == [[4.2, 0.7004], [9.9, 0.8]]
+    assert (curve.get_label(), alone.get_label()) == ("ESync", "Standalone")
     assert set(final.get_ydata()) == {0.8}
     assert final.get_label() == "Standalone, final (0.800)"
     assert set(target.get_ydata()) == {0.8}
     assert axes.get_xlabel() == "Time (seconds)"
 
 
-def test_bars_and_colours() -> None:
+def test_throughput_and_traffic_figures_mark_invalid_runs() -> None:
     runs = [figures_of(), figures_of("sync", overruns=3), figures_of("sync-niid")]
     bars = figures.throughput("lenet", runs).axes[0].patches
     assert [bar.get_height() for bar in bars] == [10.0, 10.0, 10.0]
@@ -335,7 +348,7 @@ def test_bars_and_colours() -> None:
     assert texts == ["0.0", "(0.0)\ninvalid:\noverruns 1.5 %", "0.0"]
 
 
-def test_the_computing_ratio_shows_each_device_of_each_run() -> None:
+def test_computing_ratio_figure_shows_each_device_of_each_run() -> None:
     wide = {f"h{host}": {f"gpu{gpu}": device() for gpu in range(4)} for host in range(3)}
     runs = [run_figures(mode_of("esync"), wide, 0.8), figures_of("sync")]
     twelve, one = figures.computing_ratio("lenet", runs).axes
@@ -361,5 +374,29 @@ def test_styles_of_built_in_algorithms_can_be_drawn_and_differ() -> None:
     ("seconds", "text"),
     [(48.25, "48.2 s"), (119.99, "120.0 s"), (725.4, "12 min 05 s"), (7379.0, "2 h 03 min"), (3599.6, "60 min 00 s")],
 )
-def test_durations(seconds: float, text: str) -> None:
+def test_duration_is_formatted_by_its_size(seconds: float, text: str) -> None:
     assert duration(seconds) == text
+
+
+def test_named_runs_stand_beside_the_others(tmp_path: Path) -> None:
+    for folder, seconds in (("sync", 1.0), ("sync@b", 1.0), ("esync", 0.5), ("esync@a", 0.5), ("esync@b", 0.5)):
+        write_run(tmp_path / "lenet" / folder, {"h/gpu0": seconds, "h/cpu": 1.5}, 400)
+    assert summarize(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    assert main(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    table = (tmp_path / "lenet" / "figures" / "speedup.txt").read_text()
+    for label in ("SSGD ", "SSGD, b", "ESync ", "ESync, a", "ESync, b"):
+        assert f"| {label}" in table
+    runs, _ = load_runs(tmp_path / "lenet", None)
+    assert len({run.mode.style.color for run in runs}) == 5
+    bars = figures.throughput("lenet", runs).axes[0].patches
+    assert len({bar.get_x() for bar in bars}) == 5
+
+
+def test_speedup_over_several_named_baselines_is_not_chosen_by_chance(tmp_path: Path) -> None:
+    for folder in ("sync@b", "sync@c", "esync@a", "esync@b"):
+        write_run(tmp_path / "lenet" / folder, {"h/gpu0": 0.5, "h/cpu": 1.5}, 400)
+    assert summarize(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    runs, _ = load_runs(tmp_path / "lenet", 0.5)
+    said = {run.mode.folder: speedup(run, runs) for run in runs}
+    assert said["esync@a"].reason == "several SSGD runs"
+    assert said["esync@b"].value is not None

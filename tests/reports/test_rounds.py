@@ -1,6 +1,7 @@
-"""Reading single round files, whole and broken."""
+"""Reading single round files, complete and broken."""
 
 import json
+import math
 from pathlib import Path
 
 import pytest
@@ -10,9 +11,10 @@ from log_trees import esync_round, sync_round, write_round
 
 from esync.reports.discovery import missing_ranges, natural
 from esync.reports.rounds import BadRound, read_round
+from esync.runtime.metric import Metric
 
 
-def test_an_esync_round_as_published(tmp_path: Path) -> None:
+def test_read_round_reads_a_published_esync_round(tmp_path: Path) -> None:
     path = write_round(tmp_path, 7, esync_round(7, 21.5, iterations=3, step_time=2.0, exchange=0.75, accuracy=0.81234))
     one = read_round(path, 7)
     assert (one.number, one.samples, one.entries, one.iterations) == (7, 192, 4, 3)
@@ -22,7 +24,7 @@ def test_an_esync_round_as_published(tmp_path: Path) -> None:
     assert (one.bytes_sent, one.bytes_received, one.wait, one.transfer, one.overruns) == (None,) * 5
 
 
-def test_a_sync_round_with_the_added_fields(tmp_path: Path) -> None:
+def test_read_round_reads_a_sync_round_with_added_fields(tmp_path: Path) -> None:
     log = sync_round(1, 2.0, exchange=0.5, bytes_sent=10, bytes_received=20, wait=0.4, transfer=0.1, accuracy_time=1.9)
     one = read_round(write_round(tmp_path, 1, log | {"step_time_overrun": True, "of a later version": []}), 1)
     assert (one.entries, one.aggregate, one.computing) == (1, 0.5, 1.0)
@@ -30,14 +32,14 @@ def test_a_sync_round_with_the_added_fields(tmp_path: Path) -> None:
     assert (one.accuracy, one.accuracy_time, one.overruns) == (None, 1.9, 1)
 
 
-def test_a_local_round_has_no_exchange(tmp_path: Path) -> None:
+def test_read_round_of_local_mode_has_no_exchange(tmp_path: Path) -> None:
     log = sync_round(1, 2.0, step_time=1.0, exchange=0.25, ending="local update")
     one = read_round(write_round(tmp_path, 1, log), 1)
     assert one.aggregate == 0.0
     assert one.computing == 1.25
 
 
-def test_entries_are_ordered_as_numbers(tmp_path: Path) -> None:
+def test_read_round_orders_entries_as_numbers(tmp_path: Path) -> None:
     # as strings "9" > "10"
     one = read_round(write_round(tmp_path, 1, esync_round(1, 9.0, iterations=10, exchange=0.6)), 1)
     assert one.aggregate == 0.6
@@ -84,9 +86,7 @@ WHOLE = json.dumps(GOOD)
         (GOOD | {"wait": []}, "foreign", "wait"),
     ],
 )
-def test_what_is_no_round_is_refused_with_the_reason(
-    tmp_path: Path, content: dict | str, category: str, reason: str
-) -> None:
+def test_read_round_of_malformed_file_says_why(tmp_path: Path, content: dict | str, category: str, reason: str) -> None:
     path = write_round(tmp_path, 3, content)
     with pytest.raises(BadRound) as caught:
         read_round(path, 3)
@@ -94,7 +94,7 @@ def test_what_is_no_round_is_refused_with_the_reason(
     assert reason in caught.value.reason
 
 
-def test_bytes_that_are_no_text_and_a_folder_in_place_of_a_file(tmp_path: Path) -> None:
+def test_read_round_of_binary_file_folder_or_missing_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "iter-1.txt").write_bytes(b"\xff\xfe\x80{")
     (tmp_path / "iter-2.txt").mkdir()
     for number in (1, 2):
@@ -107,7 +107,7 @@ def test_bytes_that_are_no_text_and_a_folder_in_place_of_a_file(tmp_path: Path) 
 
 
 @given(st.sets(st.integers(1, 60), min_size=1))
-def test_gaps_and_numbers_make_up_the_whole(numbers: set[int]) -> None:
+def test_missing_ranges_and_numbers_make_up_the_whole(numbers: set[int]) -> None:
     gaps = missing_ranges(sorted(numbers))
     missing = {number for first, last in gaps for number in range(first, last + 1)}
     assert missing | numbers == set(range(1, max(numbers) + 1))
@@ -115,5 +115,26 @@ def test_gaps_and_numbers_make_up_the_whole(numbers: set[int]) -> None:
     assert all(first <= last for first, last in gaps)
 
 
-def test_natural_order() -> None:
+def test_natural_sorts_numbers_by_value() -> None:
     assert sorted(["gpu10", "gpu2", "cpu", "cpu-1", "9"], key=natural) == ["9", "cpu", "cpu-1", "gpu2", "gpu10"]
+
+
+def test_round_of_another_metric_reads_its_value(tmp_path: Path) -> None:
+    loss = Metric("loss", "min")
+    log = sync_round(1, 2.0, loss=12.5, accuracy=0.5)
+    assert read_round(write_round(tmp_path, 1, log), 1, loss).accuracy == 12.5
+    assert read_round(write_round(tmp_path, 1, log), 1).accuracy == 0.5
+    for value in (-3.5, 0, 10**6):
+        assert read_round(write_round(tmp_path, 1, log | {"loss": value}), 1, loss).accuracy == value
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_round_of_diverged_weights_counts_without_a_value(tmp_path: Path, value: float) -> None:
+    one = read_round(write_round(tmp_path, 1, sync_round(1, 2.0, loss=value)), 1, Metric("loss", "min"))
+    assert (one.accuracy, one.samples) == (None, 64)
+
+
+def test_round_whose_metric_is_no_number_is_foreign(tmp_path: Path) -> None:
+    path = write_round(tmp_path, 1, sync_round(1, 2.0, loss="low"))
+    with pytest.raises(BadRound, match="loss is 'low', expected a finite number"):
+        read_round(path, 1, Metric("loss", "min"))

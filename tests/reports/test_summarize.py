@@ -1,15 +1,17 @@
-"""From log trees to NAME.json, by the tool as a user starts it."""
+"""The program summarize: from log trees to summaries."""
 
 import json
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from log_trees import MODEL_BYTES, esync_round, sync_round, write_round, write_run
 
 from esync.reports.modes import FOLDERS, mode_of
+from esync.reports.plot import main as plot
 from esync.reports.summarize import main
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,7 +25,7 @@ def read(path: Path) -> dict:
     return json.loads(path.read_text())
 
 
-def test_published_logs_give_the_published_summary(tmp_path: Path) -> None:
+def test_summarize_of_published_logs_gives_the_published_summary(tmp_path: Path) -> None:
     folder = tmp_path / "resnet18-v1" / "esync" / "cloud1"
     write_round(folder / "gpu0", 1, esync_round(1, 3.49, iterations=2, exchange=0.5, accuracy=0.12345))
     write_round(folder / "gpu0", 2, esync_round(2, 6.51, iterations=3, exchange=0.25, accuracy=0.5678))
@@ -43,7 +45,7 @@ def test_published_logs_give_the_published_summary(tmp_path: Path) -> None:
     assert (gpu["bytes_sent_list"], gpu["bytes_received_list"], gpu["bytes_estimated"]) == ([42_600_000] * 2, [], True)
 
 
-def test_the_added_lists(tmp_path: Path) -> None:
+def test_summarize_adds_lists_of_bytes_waits_and_transfers(tmp_path: Path) -> None:
     folder = tmp_path / "resnet18-v1" / "sync" / "h" / "gpu0"
     added = {"bytes_sent": 5, "bytes_received": 7, "transfer": 0.2}
     write_round(folder, 1, sync_round(1, 1.5, wait=0.25, **added))
@@ -68,7 +70,7 @@ def test_the_added_lists(tmp_path: Path) -> None:
     assert device["run"]["seed"] == 3
 
 
-def test_rounds_are_read_in_numeric_order(tmp_path: Path) -> None:
+def test_summarize_reads_rounds_in_numeric_order(tmp_path: Path) -> None:
     folder = tmp_path / "resnet18-v1" / "esync" / "h" / "gpu0"
     for number in range(1, 13):
         write_round(folder, number, esync_round(number, float(number)))
@@ -77,7 +79,9 @@ def test_rounds_are_read_in_numeric_order(tmp_path: Path) -> None:
     assert device["rounds_list"] == device["elapsed_time_list"] == list(range(1, 13))
 
 
-def test_broken_files_are_named_skipped_and_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_summarize_with_broken_files_names_skips_and_counts_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     mode_folder = tmp_path / "resnet18-v1" / "esync"
     gpu = mode_folder / "cloud1" / "gpu0"
     for number in (1, 2, 6, 9):
@@ -122,7 +126,7 @@ def test_broken_files_are_named_skipped_and_counted(tmp_path: Path, capsys: pyte
     assert "9 skipped (1 empty, 5 foreign, 1 missing, 2 truncated)" in told
 
 
-def test_only_the_first_skipped_files_are_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_summarize_with_many_broken_files_names_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = tmp_path / "resnet18-v1" / "esync" / "h" / "cpu"
     write_round(folder, 1, esync_round(1, 1.0))
     for number in range(2, 40):
@@ -134,7 +138,9 @@ def test_only_the_first_skipped_files_are_named(tmp_path: Path, capsys: pytest.C
     assert len(read(tmp_path / "r.json")["modes"]["esync"]["skipped"]) == 38
 
 
-def test_rounds_of_two_runs_in_one_folder_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_summarize_with_rounds_of_two_runs_in_a_folder_reports_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "resnet18-v1" / "esync" / "h" / "cpu"
     for number, total in ((1, 5.0), (2, 10.0), (3, 7.0), (4, 9.0)):
         write_round(folder, number, esync_round(number, total))
@@ -142,7 +148,7 @@ def test_rounds_of_two_runs_in_one_folder_are_reported(tmp_path: Path, capsys: p
     assert "falls from 10.0 s in round 2 to 7.0 s in round 3" in capsys.readouterr().err
 
 
-def test_without_a_mode_every_known_folder_is_summarized(tmp_path: Path) -> None:
+def test_summarize_without_mode_takes_every_known_folder(tmp_path: Path) -> None:
     network = tmp_path / "lenet"
     for folder in ("esync", "dcasgd-niid", "local", "figures"):
         write_round(network / folder / "h" / "cpu", 1, sync_round(1, 1.0, ending="local update"))
@@ -151,7 +157,7 @@ def test_without_a_mode_every_known_folder_is_summarized(tmp_path: Path) -> None
     assert written == {"esync/ESync.json", "dcasgd-niid/DCASGD-Non-IID.json", "local/Standalone.json"}
 
 
-def test_every_published_name() -> None:
+def test_summary_names_include_every_published_one() -> None:
     names = {folder: mode_of(folder).summary for folder in FOLDERS}
     published = {
         "esync": "ESync",
@@ -167,7 +173,9 @@ def test_every_published_name() -> None:
     assert names.items() >= published.items()
 
 
-def test_model_size_for_logs_without_bytes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_summarize_of_logs_without_bytes_uses_the_model_size(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = tmp_path / "alexnet" / "esync" / "h" / "cpu"
     summary = tmp_path / "alexnet" / "esync" / "ESync.json"
     write_round(folder, 1, esync_round(1, 1.0))
@@ -185,7 +193,7 @@ def test_model_size_for_logs_without_bytes(tmp_path: Path, capsys: pytest.Captur
     assert read(summary)["h"]["cpu"]["bytes_sent_list"] == [MODEL_BYTES]
 
 
-def test_the_same_logs_give_the_same_bytes(tmp_path: Path) -> None:
+def test_summarize_of_the_same_logs_gives_the_same_bytes(tmp_path: Path) -> None:
     for base in (tmp_path / "a", tmp_path / "b"):
         hosts = ["h10", "h2"] if base.name == "a" else ["h2", "h10"]  # made in another order
         for host in hosts:
@@ -199,13 +207,28 @@ def test_the_same_logs_give_the_same_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "make", [lambda base: None, lambda base: (base / "resnet18-v1" / "esync" / "h").mkdir(parents=True)]
 )
-def test_nothing_to_summarize_is_exit_code_1(tmp_path: Path, capsys: pytest.CaptureFixture[str], make) -> None:
+def test_summarize_without_logs_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str], make) -> None:
     make(tmp_path)
     assert summarize(tmp_path) == 1
     assert f"nothing to summarize in {tmp_path}/resnet18-v1: expected esync/HOST/DEVICE" in capsys.readouterr().err
 
 
-def test_an_earlier_summary_stays_when_there_is_nothing_to_summarize(tmp_path: Path) -> None:
+@pytest.mark.parametrize("program", [main, plot])
+def test_log_tools_without_network_name_those_that_are_there(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], program: Callable[[list[str]], int]
+) -> None:
+    for network in ("train", "my nets"):
+        write_run(tmp_path / network / "esync", {"h/cpu": 1.0}, 10.0)
+    (tmp_path / "empty" / "esync" / "h" / "cpu").mkdir(parents=True)
+    (tmp_path / "notes.txt").touch()
+    assert program(["-b", str(tmp_path)]) == 1
+    said = " ".join(capsys.readouterr().err.split())
+    assert said.endswith(f"; {tmp_path} holds rounds of my nets, train: choose with -n, for instance -n 'my nets'")
+    program(["-b", str(tmp_path), "-n", "train", *(["-m", "sync"] if program is main else [])])
+    assert "choose with -n" not in capsys.readouterr().err
+
+
+def test_summarize_without_logs_keeps_an_earlier_summary(tmp_path: Path) -> None:
     folder = tmp_path / "resnet18-v1" / "esync"
     write_round(folder / "h" / "cpu", 1, esync_round(1, 1.0))
     assert summarize(tmp_path) == 0
@@ -216,7 +239,9 @@ def test_an_earlier_summary_stays_when_there_is_nothing_to_summarize(tmp_path: P
 
 
 @pytest.mark.parametrize("flags", [["-m", "esnyc"], ["--model-bytes", "-3"], ["--model-bytes", "big"], ["--frob"]])
-def test_bad_usage_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]) -> None:
+def test_summarize_with_bad_usage_exits_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["-b", str(tmp_path), *flags])
     assert caught.value.code == 2
@@ -227,7 +252,7 @@ def test_bad_usage_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert {"sync", "async", "dcasgd", "esync-niid"} <= set(choices)
 
 
-def test_a_result_that_cannot_be_written_is_one_line_and_exit_code_1(
+def test_summarize_with_unwritable_result_exits_with_1_and_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     write_round(tmp_path / "resnet18-v1" / "esync" / "h" / "cpu", 1, esync_round(1, 1.0))
@@ -238,7 +263,7 @@ def test_a_result_that_cannot_be_written_is_one_line_and_exit_code_1(
 
 
 @pytest.mark.parametrize("tool", ["summarize", "plot"])
-def test_started_as_a_file_the_tool_uses_its_own_checkout_and_no_mxnet(tmp_path: Path, tool: str) -> None:
+def test_log_tools_started_as_files_use_their_own_checkout_and_no_mxnet(tmp_path: Path, tool: str) -> None:
     checkout = tmp_path / "checkout"
     for folder in ("logs_tools", "esync"):
         shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("__pycache__", "config.py"))

@@ -1,4 +1,4 @@
-"""Descriptions of clusters by name: which file is meant, and what is said about names that there are not."""
+"""Cluster descriptions by name."""
 
 from pathlib import Path
 
@@ -14,16 +14,16 @@ NAMES = sorted(path.stem for path in CLUSTERS.glob("*.yaml"))
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_name_means_the_file_of_the_checkout(name):
+def test_path_of_a_name_is_the_file_of_the_checkout(name):
     assert path_of(f":{name}").samefile(CLUSTERS / f"{name}.yaml")
 
 
 @pytest.mark.parametrize("word", ["clusters/quick.yaml", "./:quick", "a:quick"])
-def test_anything_else_is_a_file(word):
+def test_path_of_anything_else_is_that_file(word):
     assert path_of(word) == Path(word)
 
 
-def test_an_unknown_name_is_refused_with_the_list_and_the_nearest():
+def test_path_of_unknown_name_is_refused_with_the_list_and_the_nearest():
     with pytest.raises(NoDescriptionError) as refused:
         path_of(":papr")
     names = ", ".join(f":{name}" for name in NAMES)
@@ -32,12 +32,12 @@ def test_an_unknown_name_is_refused_with_the_list_and_the_nearest():
     )
 
 
-def test_a_name_leads_to_no_file_outside():
+def test_path_of_name_outside_the_folder_is_refused():
     with pytest.raises(NoDescriptionError):
         path_of(":../clusters/quick")
 
 
-def test_the_list_has_a_line_for_each():
+def test_listing_has_a_line_for_each_description():
     lines = listing().splitlines()
     assert [line.split()[0] for line in lines] == [f":{name}" for name in NAMES]
     assert all(len(line) <= 100 for line in lines)
@@ -46,7 +46,7 @@ def test_the_list_has_a_line_for_each():
 
 
 @pytest.mark.parametrize("parse", [launch.parse_arguments, simulate.parse_arguments])
-def test_programs_take_a_name_and_list_the_names(parse, capsys):
+def test_launch_and_simulate_take_a_name_and_list_the_names(parse, capsys):
     options, _ = parse([":quick"])
     assert options.file.samefile(CLUSTERS / "quick.yaml")
     for word, code in ((":", 0), (":nothing", 2), ("~nobody-of-that-name/x.yaml", 2)):
@@ -59,5 +59,5 @@ def test_programs_take_a_name_and_list_the_names(parse, capsys):
     assert "error: ~nobody-of-that-name/x.yaml: this machine knows no home directory" in printed.err
 
 
-def test_the_search_takes_a_name():
+def test_sync_switch_search_takes_a_name():
     assert sync_switch.build_parser().parse_args(["search", ":sync-switch"]).file.stem == "sync-switch"

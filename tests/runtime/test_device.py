@@ -4,7 +4,10 @@ from esync.runtime.device import RealDevice
 
 
 class FakeTime(RealDevice):
-    """A device whose clock is a number; `work` is what the device still has to do when the iteration ends."""
+    """A device whose clock is a number.
+
+    `work` is what the device still has to do when the iteration ends.
+    """
 
     def __init__(self, step_time: float | None = None, oversleep: float = 0.0) -> None:
         self.time, self.work, self.oversleep = 0.0, 0.0, oversleep
@@ -22,7 +25,7 @@ class FakeTime(RealDevice):
         self.time += seconds + (self.oversleep if seconds else 0)
 
 
-def test_an_iteration_lasts_until_the_device_has_done_its_work():
+def test_iteration_lasts_until_the_device_has_done_its_work():
     device = FakeTime()
     device.begin_iteration()
     device.time, device.work = 1.0, 0.5
@@ -30,7 +33,7 @@ def test_an_iteration_lasts_until_the_device_has_done_its_work():
     assert device.time == 1.5
 
 
-def test_without_a_step_time_nothing_is_padded():
+def test_iteration_without_step_time_is_not_padded():
     device = FakeTime()
     for _ in range(3):
         device.begin_iteration()
@@ -39,7 +42,7 @@ def test_without_a_step_time_nothing_is_padded():
     assert (device.iterations, device.overruns) == (3, 0)
 
 
-def test_an_iteration_is_padded_to_its_step_time():
+def test_iteration_is_padded_to_its_step_time():
     device = FakeTime(step_time=3.5)
     device.begin_iteration()
     device.time, device.work = 1.0, 0.25
@@ -48,14 +51,14 @@ def test_an_iteration_is_padded_to_its_step_time():
     assert (device.iterations, device.overruns) == (1, 0)
 
 
-def test_the_time_is_what_it_really_took():
+def test_iteration_time_is_the_measured_one():
     device = FakeTime(step_time=3.0, oversleep=0.125)
     device.begin_iteration()
     assert device.end_iteration() == 3.125
     assert device.overruns == 0
 
 
-def test_an_iteration_that_takes_longer_than_its_step_time_is_counted():
+def test_iteration_longer_than_its_step_time_counts_as_overrun():
     device = FakeTime(step_time=0.5)
     for seconds in (0.25, 0.75, 0.5, 1.0):
         device.begin_iteration()
@@ -64,7 +67,7 @@ def test_an_iteration_that_takes_longer_than_its_step_time_is_counted():
     assert (device.iterations, device.overruns) == (4, 2)
 
 
-def test_work_that_the_device_does_in_the_background_counts_for_overruns():
+def test_iteration_with_background_work_counts_as_overrun():
     device = FakeTime(step_time=0.5)
     device.begin_iteration()
     device.work = 0.75
@@ -72,7 +75,7 @@ def test_work_that_the_device_does_in_the_background_counts_for_overruns():
     assert device.overruns == 1
 
 
-def test_what_happens_between_iterations_does_not_count():
+def test_iteration_excludes_the_time_between_iterations():
     device = FakeTime(step_time=1.0)
     device.begin_iteration()
     device.end_iteration()
@@ -82,7 +85,7 @@ def test_what_happens_between_iterations_does_not_count():
 
 
 @pytest.mark.parametrize("step_time", [None, 0.05])
-def test_a_real_clock(step_time):
+def test_real_device_iteration_takes_at_least_its_step_time(step_time):
     device = RealDevice(step_time)
     before = device.now()
     device.begin_iteration()
@@ -91,7 +94,7 @@ def test_a_real_clock(step_time):
 
 
 @pytest.mark.parametrize(("step_time", "ahead"), [(None, 0.0), (0.4, 0.0), (0.9, 0.2), (4.1, 1.8)])
-def test_who_has_time_to_spare_lets_part_of_it_pass_before_computing(step_time, ahead):
+def test_stagger_waits_part_of_the_spare_time_before_computing(step_time, ahead):
     device = FakeTime(step_time)
     device.time = 7.0
     device.begin_iteration()
@@ -102,9 +105,33 @@ def test_who_has_time_to_spare_lets_part_of_it_pass_before_computing(step_time, 
     assert device.overruns == 0
 
 
-def test_what_has_passed_since_the_iteration_began_is_part_of_it():
+def test_stagger_counts_time_since_the_iteration_began():
     device = FakeTime(step_time=4.1)
     device.begin_iteration()
     device.time += 1.0  # a round is logged, for instance
     device.stagger()
     assert device.time == pytest.approx(1.8)
+
+
+def test_pause_belongs_to_no_iteration_but_the_work_before_it_does():
+    device = FakeTime()
+    device.begin_iteration()
+    device.time, device.work = 1.0, 0.5
+    with device.paused():
+        assert device.time == 1.5
+        device.time, device.work = 100.0, 50.0
+    assert device.time == 150.0
+    device.time += 0.25
+    assert device.end_iteration() == 1.75
+
+
+def test_pause_in_a_pause_counts_once():
+    device = FakeTime(step_time=3.0)
+    device.begin_iteration()
+    device.time = 1.0
+    with device.paused():
+        device.time += 10.0
+        with device.paused():
+            device.time += 10.0
+    assert device.end_iteration() == 3.0
+    assert device.time == 23.0

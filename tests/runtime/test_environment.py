@@ -10,17 +10,17 @@ GOOD = {
 }
 
 
-def test_a_cluster():
+def test_cluster_is_read_from_environment_variables():
     assert Cluster.from_environment(dict(GOOD)) == Cluster("127.0.0.1", 9091, 2, 6, address="127.0.0.1")
 
 
-def test_spaces_around_values_do_no_harm():
+def test_cluster_ignores_spaces_around_values():
     assert Cluster.from_environment({name: f" {value} " for name, value in GOOD.items()}).workers == 6
 
 
 @pytest.mark.parametrize("missing", GOOD)
 @pytest.mark.parametrize("left", ["nothing", "", "  "])
-def test_a_missing_variable_is_named_with_its_meaning(missing, left):
+def test_cluster_with_missing_variable_names_it_and_its_meaning(missing, left):
     environment = {**GOOD, missing: left}
     if left == "nothing":
         del environment[missing]
@@ -30,17 +30,17 @@ def test_a_missing_variable_is_named_with_its_meaning(missing, left):
 
 @pytest.mark.parametrize("name", ["DMLC_PS_ROOT_PORT", "DMLC_NUM_SERVER", "DMLC_NUM_WORKER"])
 @pytest.mark.parametrize("value", ["0", "-1", "1.5", "two", "1e3", "99999999"])
-def test_a_wrong_number_is_named(name, value):
+def test_cluster_with_invalid_number_names_the_variable(name, value):
     with pytest.raises(EnvironmentProblemError, match=f"^{name} is '{value}', but should be a whole number of 1 to"):
         Cluster.from_environment({**GOOD, name: value})
 
 
-def test_a_port_ends_at_65535():
+def test_cluster_with_port_above_65535_is_refused():
     with pytest.raises(EnvironmentProblemError, match="DMLC_PS_ROOT_PORT is '65536'"):
         Cluster.from_environment({**GOOD, "DMLC_PS_ROOT_PORT": "65536"})
 
 
-def test_a_host_name_becomes_the_address_that_mxnet_needs():
+def test_cluster_with_host_name_resolves_it_for_mxnet():
     environment = {**GOOD, "DMLC_PS_ROOT_URI": "localhost"}
     cluster = Cluster.from_environment(environment)
     assert environment["DMLC_PS_ROOT_URI"] == "127.0.0.1"
@@ -49,53 +49,53 @@ def test_a_host_name_becomes_the_address_that_mxnet_needs():
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", ".leading.dot", "x" * 70 + ".example"])
-def test_an_unknown_host_is_named(host):
+def test_cluster_with_unknown_host_names_it(host):
     with pytest.raises(EnvironmentProblemError, match=f"DMLC_PS_ROOT_URI: cannot resolve the host '{host}'"):
         Cluster.from_environment({**GOOD, "DMLC_PS_ROOT_URI": host})
 
 
-def test_an_address_that_is_another_machines_is_named():
+def test_cluster_with_address_of_another_machine_names_it():
     own = {**GOOD, "DMLC_NODE_HOST": "127.0.0.1", "DMLC_INTERFACE": "never looked at"}
     assert Cluster.from_environment(own).workers == 6
     with pytest.raises(
-        EnvironmentProblemError, match=r"^DMLC_NODE_HOST is '203\.0\.113\.9', which is no address of this"
+        EnvironmentProblemError, match=r"^DMLC_NODE_HOST is '203\.0\.113\.9', which is not an address of this"
     ):
         Cluster.from_environment({**GOOD, "DMLC_NODE_HOST": "203.0.113.9"})
 
 
-def test_a_network_interface_that_is_not_there_is_named():
+def test_cluster_with_unknown_network_interface_names_it():
     assert Cluster.from_environment({**GOOD, "DMLC_INTERFACE": "lo"}).workers == 6
     with pytest.raises(EnvironmentProblemError, match=r"^DMLC_INTERFACE is 'eth99', but this machine's .* are .*lo"):
         Cluster.from_environment({**GOOD, "DMLC_INTERFACE": "eth99"})
 
 
-def test_whom_a_process_waits_for():
+def test_cluster_everyone_counts_the_processes_waited_for():
     everyone = Cluster("10.1.1.34", 9091, servers=2, workers=6).everyone
     assert everyone == "the scheduler at 10.1.1.34:9091, 2 server(s) and 6 worker(s) in all"
 
 
-def test_a_role_is_taken_where_none_is_given():
+def test_take_role_sets_a_missing_role():
     environment: dict[str, str] = {}
     take_role("worker", environment)
     assert environment == {"DMLC_ROLE": "worker"}
 
 
-def test_the_right_role_is_fine():
+def test_take_role_accepts_the_right_role():
     environment = {"DMLC_ROLE": "server"}
     take_role("server", environment)
     assert environment == {"DMLC_ROLE": "server"}
 
 
-def test_another_role_is_refused():
+def test_take_role_refuses_another_role():
     with pytest.raises(EnvironmentProblemError, match="DMLC_ROLE is 'server', but this is the program of the worker"):
         take_role("worker", {"DMLC_ROLE": "server"})
 
 
-def test_it_is_a_value_error():
+def test_environment_problem_error_is_a_value_error():
     assert issubclass(EnvironmentProblemError, ValueError)
 
 
-def test_resending_which_the_scheduler_does_not_know_is_refused():
+def test_cluster_with_ps_resend_is_refused():
     assert Cluster.from_environment({**GOOD, "PS_RESEND": "0"}).workers == 6
     with pytest.raises(EnvironmentProblemError, match="PS_RESEND is set"):
         Cluster.from_environment({**GOOD, "PS_RESEND": "1"})
@@ -109,12 +109,12 @@ def test_resending_which_the_scheduler_does_not_know_is_refused():
         ("[::1]:10010", ("::1", 10010)),
     ],
 )
-def test_the_state_servers_address(text, address):
+def test_state_server_address_is_read_from_text_or_environment(text, address):
     assert state_server_address(text) == address
     assert state_server_address(environment={"ESYNC_STATE_SERVER": text}) == address
 
 
 @pytest.mark.parametrize("text", ["", "cloud2", "cloud2:", ":10010", "cloud2:0", "cloud2:65536", "cloud2:port"])
-def test_what_is_no_address_is_told_with_what_to_do(text):
+def test_state_server_address_that_is_invalid_says_what_to_do(text):
     with pytest.raises(EnvironmentProblemError, match=r"should be host:port; give it .* ESYNC_STATE_SERVER"):
         state_server_address(environment={"ESYNC_STATE_SERVER": text})

@@ -1,4 +1,4 @@
-"""A result under its name is whole, or is the old one."""
+"""Writing files atomically, and paths with `~`."""
 
 import getpass
 import os
@@ -11,7 +11,7 @@ import pytest
 from esync.runtime.files import NoHomeError, expanded, write_atomically
 
 
-def test_a_file_is_replaced_and_nothing_stays_beside_it(tmp_path: Path) -> None:
+def test_write_atomically_replaces_a_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
     path = tmp_path / "new folder" / "result.json"
     write_atomically(path, b"old")
     write_atomically(path, b"new")
@@ -19,7 +19,7 @@ def test_a_file_is_replaced_and_nothing_stays_beside_it(tmp_path: Path) -> None:
     assert os.listdir(path.parent) == ["result.json"]
 
 
-def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
+def test_write_atomically_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
     taken = tmp_path / "result.json"
     taken.mkdir()
     with pytest.raises(OSError, match=r"result\.json"):
@@ -28,7 +28,7 @@ def test_a_failed_write_leaves_nothing_behind(tmp_path: Path) -> None:
     assert taken.is_dir()
 
 
-def test_others_can_read_what_the_umask_allows(tmp_path: Path) -> None:
+def test_write_atomically_follows_the_umask(tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         write_atomically(tmp_path / "result.json", b"new")
@@ -37,7 +37,7 @@ def test_others_can_read_what_the_umask_allows(tmp_path: Path) -> None:
     assert (tmp_path / "result.json").stat().st_mode & 0o777 == 0o640
 
 
-def test_a_home_directory_in_front_of_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expanded_replaces_a_leading_tilde(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     assert expanded("~") == tmp_path
     assert expanded(Path("~/logs")) == tmp_path / "logs"
@@ -62,8 +62,8 @@ def test_a_home_directory_in_front_of_a_path(tmp_path: Path, monkeypatch: pytest
         ("esync.state_server", ["--port=0", "--certfile={}/logs/missing.pem", "--state-dir={}/logs"]),
     ],
 )
-def test_every_program_takes_a_home_directory(tmp_path: Path, program: str, words: list[str]) -> None:
-    """A shell does not replace `~` behind `=`; what is missing is looked for in the home directory."""
+def test_programs_expand_a_tilde_in_every_path_flag(tmp_path: Path, program: str, words: list[str]) -> None:
+    """A shell does not expand `~` after `=`."""
     (tmp_path / "here").mkdir()
     done = subprocess.run(
         [sys.executable, "-m", program, *(word.format("~") for word in words)],

@@ -5,7 +5,7 @@ import pytest
 from esync.runtime.futures import Completed, Future, Handle, NotDoneError
 
 
-def test_a_future_is_done_when_it_is_completed():
+def test_future_is_done_when_it_is_completed():
     future: Future[int] = Future("the answer")
     assert not future.done()
     with pytest.raises(NotDoneError, match="the answer is not there yet"):
@@ -14,7 +14,7 @@ def test_a_future_is_done_when_it_is_completed():
     assert (future.done(), future.result(), future.wait()) == (True, 3, 3)
 
 
-def test_a_future_that_has_failed_is_done_and_raises_what_it_failed_with():
+def test_future_that_failed_is_done_and_raises_its_error():
     future: Future[int] = Future("the answer")
     future.fail(ValueError("no"))
     assert future.done()
@@ -23,7 +23,7 @@ def test_a_future_that_has_failed_is_done_and_raises_what_it_failed_with():
             ask()
 
 
-def test_another_thread_completes_what_is_waited_for():
+def test_future_wait_returns_when_another_thread_completes_it():
     future: Future[str] = Future("the answer")
     waits = threading.Event()
 
@@ -56,7 +56,7 @@ class Countdown(Future[str]):
             pass
 
 
-def test_a_kind_of_future_says_how_it_is_looked_at_and_waited_for():
+def test_future_subclass_defines_polling_and_waiting():
     assert [Countdown(2).done(), Countdown(1).done()] == [False, True]
     with pytest.raises(NotDoneError):
         Countdown(2).result()
@@ -64,7 +64,7 @@ def test_a_kind_of_future_says_how_it_is_looked_at_and_waited_for():
 
 
 @pytest.mark.parametrize("handle", [Completed(None), Future("nothing")])
-def test_they_are_handles(handle: Handle[None]):
+def test_completed_and_future_have_the_same_interface(handle: Handle[None]):
     if isinstance(handle, Future):
         handle.complete(None)
     assert (handle.done(), handle.result(), handle.wait()) == (True, None, None)

@@ -1,4 +1,4 @@
-"""Modules of earlier versions: who imports one is told where it is now."""
+"""Imports of modules of earlier versions, which name the new place."""
 
 import importlib
 import importlib.util
@@ -23,19 +23,19 @@ from ..support import child
         ("import SimpleStateServer.server.models", "SimpleStateServer.server has moved: it is esync.state_server now"),
     ],
 )
-def test_importing_one_tells_where_it_is(statement, advice):
+def test_import_of_moved_module_says_where_it_is(statement, advice):
     result = child.run("-c", statement)
     assert result.stderr.splitlines()[-1] == f"ImportError: {advice}"
 
 
 @pytest.mark.parametrize("name", ["esync.nothing", "logs_tools.nothing"])
-def test_a_module_that_never_was_is_not_found(name):
+def test_import_of_module_that_never_existed_is_not_found(name):
     with pytest.raises(ModuleNotFoundError, match=f"No module named '{name}'"):
         importlib.import_module(name)
 
 
 @pytest.mark.parametrize("old", MOVED)
-def test_each_is_gone_and_its_new_place_is_there(old, monkeypatch):
+def test_moved_modules_are_gone_and_their_new_places_exist(old, monkeypatch):
     monkeypatch.delitem(sys.modules, old, raising=False)  # a name under which saved states are loaded
     with pytest.raises(ImportError, match=f"^{old} has moved: "):
         importlib.import_module(old)
@@ -43,5 +43,5 @@ def test_each_is_gone_and_its_new_place_is_there(old, monkeypatch):
 
 
 @pytest.mark.parametrize("statement", IMPORTS.values())
-def test_what_to_write_instead_works(statement):
+def test_import_advised_for_moved_module_works(statement):
     exec(statement, {})

@@ -6,7 +6,7 @@ BLOCKED = "import sys\nsys.modules['mxnet'] = None\n"
 ADVICE = "MXNet is not installed: install this package with one of its extras, for instance pip install 'esync[cpu]'"
 
 
-def test_a_missing_mxnet_is_one_sentence_that_says_what_to_install():
+def test_missing_mxnet_is_reported_in_one_sentence_with_what_to_install():
     program = BLOCKED + (
         "from esync.runtime.errors import ExpectedError\n"
         "try:\n"
@@ -21,7 +21,7 @@ def test_a_missing_mxnet_is_one_sentence_that_says_what_to_install():
     assert all(extra in result.stdout for extra in ("cpu", "cu101", "cu112", "cu117"))
 
 
-def test_a_program_says_so_and_ends_with_exit_code_1():
+def test_program_without_mxnet_exits_with_1_and_one_sentence():
     program = BLOCKED + (
         "from esync.runtime import program\n"
         "def body(watchdog):\n"
@@ -35,13 +35,13 @@ def test_a_program_says_so_and_ends_with_exit_code_1():
     assert "Traceback" not in result.stderr
 
 
-def test_importing_the_package_alone_needs_no_mxnet():
+def test_import_of_the_package_needs_no_mxnet():
     result = child.run("-c", BLOCKED + "import esync\nprint(esync.__version__)")
     assert result.returncode == 0
     assert result.stdout.strip()
 
 
-def test_a_module_that_mxnet_itself_misses_is_not_taken_for_mxnet(tmp_path):
+def test_import_error_inside_mxnet_is_not_reported_as_missing_mxnet(tmp_path):
     broken = tmp_path / "mxnet"
     broken.mkdir()
     (broken / "__init__.py").write_text("import a_module_that_is_not_there\n")
@@ -52,24 +52,21 @@ def test_a_module_that_mxnet_itself_misses_is_not_taken_for_mxnet(tmp_path):
 
 
 @pytest.mark.parametrize("role", ["server", "scheduler", "worker"])
-def test_the_import_returns_whatever_the_role(role):
-    """MXNet's own import would run the server's or scheduler's loop; the variable is there again afterwards."""
+def test_mxnet_import_returns_in_every_role(role):
+    """MXNet's own import would run the loop of a server or scheduler; the variable is restored
+    after it.
+    """
     program = "import os\nfrom esync.runtime.mxnet_import import mx\nprint(mx.__version__, os.environ['DMLC_ROLE'])"
     result = child.run("-c", program, DMLC_ROLE=role)
     assert result.stdout == f"1.9.1 {role}\n"
 
 
-def test_no_role_is_made_up():
+def test_mxnet_import_sets_no_role():
     program = "import os\nfrom esync.runtime.mxnet_import import mx\nprint('DMLC_ROLE' in os.environ)"
     assert child.run("-c", program).stdout == "False\n"
 
 
-def test_an_unknown_name_of_the_package():
-    result = child.run("-c", "import esync\nesync.Trainee")
-    assert "AttributeError: module 'esync' has no attribute 'Trainee'" in result.stderr
-
-
-def test_what_mxnet_imports_for_quantization_only_is_imported_when_it_is_used():
+def test_mxnet_quantization_imports_are_deferred_until_used():
     program = (
         "import sys\n"
         "from esync.runtime.mxnet_import import mx\n"

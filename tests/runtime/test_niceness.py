@@ -23,7 +23,7 @@ print(os.getpriority(os.PRIO_PROCESS, 0), before, group())
 """
 
 
-def test_the_slower_the_emulated_device_the_more_it_can_wait():
+def test_niceness_of_emulated_device_rises_with_its_step_time():
     levels = [niceness_of_emulated(seconds) for seconds in (0.1, 0.4, 0.95, 1.3, 4.1, 1000.0)]
     assert levels == sorted(levels)
     assert levels[0] == niceness_of_emulated(None) == 0
@@ -32,7 +32,7 @@ def test_the_slower_the_emulated_device_the_more_it_can_wait():
 
 
 @pytest.mark.parametrize("leads", [True, False])
-def test_only_who_leads_a_session_changes_the_niceness_of_its_group(leads):
+def test_niceness_of_the_group_is_changed_by_session_leaders_only(leads):
     before = os.getpriority(os.PRIO_PROCESS, 0)
     run = subprocess.run(
         [sys.executable, "-c", PROGRAM], capture_output=True, text=True, start_new_session=leads, check=True, timeout=60

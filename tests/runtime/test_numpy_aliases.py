@@ -3,7 +3,7 @@ import numpy as np
 from esync.runtime import numpy_aliases
 
 
-def test_missing_names_are_put_back(monkeypatch):
+def test_numpy_aliases_restore_missing_names(monkeypatch):
     for name in numpy_aliases.ALIASES:
         monkeypatch.delattr(np, name, raising=False)
     numpy_aliases.install()
@@ -11,7 +11,7 @@ def test_missing_names_are_put_back(monkeypatch):
     assert np.zeros(2, np.float).dtype == np.float64
 
 
-def test_names_that_are_there_stay_as_they_are(monkeypatch):
+def test_numpy_aliases_leave_existing_names_alone(monkeypatch):
     sentinel = object()
     monkeypatch.setattr(np, "bool", sentinel, raising=False)
     numpy_aliases.install()

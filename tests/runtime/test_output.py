@@ -1,4 +1,4 @@
-"""Output on a disk that is full, and output that nobody holds back."""
+"""Standard output on a full disk, and its buffering."""
 
 import errno
 import os
@@ -17,7 +17,7 @@ PROGRAM = "from esync.runtime import output; output.install(); print('hello'); i
 
 
 @pytest.mark.parametrize("unbuffered", [["-u"], []])
-def test_output_is_buffered_as_the_user_wants_it(tmp_path: Path, unbuffered: list[str]) -> None:
+def test_output_keeps_the_buffering_that_the_user_chose(tmp_path: Path, unbuffered: list[str]) -> None:
     with open(tmp_path / "out", "wb") as out:
         command = [sys.executable, *unbuffered, "-c", PROGRAM]
         subprocess.run(command, stdout=out, check=True, timeout=60, env=child.environment())
@@ -25,7 +25,7 @@ def test_output_is_buffered_as_the_user_wants_it(tmp_path: Path, unbuffered: lis
 
 
 @pytest.mark.parametrize("unbuffered", [["-u"], []])
-def test_what_is_missing_is_known(unbuffered: list[str]) -> None:
+def test_output_to_full_disk_counts_the_missing_bytes(unbuffered: list[str]) -> None:
     program = (
         "import sys; from esync.runtime import output; output.install(); print('hello', flush=True); "
         "sys.stderr.write(output.missing())"
@@ -40,10 +40,8 @@ def test_what_is_missing_is_known(unbuffered: list[str]) -> None:
     )
 
 
-def test_a_file_system_that_tells_only_in_the_end_that_it_is_full(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As NFS does, which takes what is written and sends it later."""
+def test_output_to_file_that_fails_at_close_reports_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """NFS does so: it accepts writes and sends them later."""
 
     class Remote(output.io.FileIO):
         def close(self) -> None:

@@ -1,11 +1,11 @@
 import os
 import signal
 import sys
-import time
 
 import pytest
 
 from ..support import child
+from ..support.child import alive, ends
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="asks the Linux kernel")
 
@@ -30,43 +30,65 @@ time.sleep(60)
 """
 
 
-def alive(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def dies(pid: int) -> bool:
-    deadline = time.monotonic() + 20
-    while alive(pid):
-        if time.monotonic() > deadline:
-            os.kill(pid, signal.SIGKILL)
-            return False
-        time.sleep(0.02)
-    return True
-
-
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
-def test_a_child_dies_with_its_parent(number):
+def test_child_dies_with_its_parent(number):
     with child.started("-c", PARENT, "0") as parent:
         pid = int(parent.stdout.readline())
         assert int(parent.stdout.readline()) == pid
         assert alive(pid)
         parent.send_signal(number)
         parent.wait()
-        assert dies(pid)
+        assert ends(pid)
 
 
-def test_a_child_that_comes_too_late_dies_at_once():
+def test_child_started_after_its_parents_death_dies_at_once():
     with child.started("-c", PARENT, "0.5") as parent:
         pid = int(parent.stdout.readline())
         parent.kill()
         parent.wait()
-        assert dies(pid)
+        assert ends(pid)
 
 
-def test_a_child_whose_parent_is_another_one_dies_at_once():
+def test_child_of_another_parent_dies_at_once():
     result = child.run("-c", "from esync.runtime.processes import die_with_parent\ndie_with_parent(1)\nprint('alive')")
     assert (result.returncode, result.stdout) == (1, "")
+
+
+#: A parent that forks a child, from its main thread or another one; the child says its process id,
+#: and the signal that it gets when that thread ends.
+FORKING_PARENT = """
+import ctypes, multiprocessing, os, sys, threading, time
+from esync.runtime.processes import bind_children
+PR_GET_PDEATHSIG = 2
+def child():
+    number = ctypes.c_int()
+    ctypes.CDLL(None).prctl(PR_GET_PDEATHSIG, ctypes.byref(number))
+    print(os.getpid(), number.value, flush=True)
+    time.sleep(60)
+bind_children()
+process = multiprocessing.get_context("fork").Process(target=child)
+print("ready", flush=True)
+if sys.argv[1] == "thread":
+    forking = threading.Thread(target=process.start)
+    forking.start()
+    forking.join()
+else:
+    process.start()
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_multiprocessing_child_dies_with_its_parent(number):
+    with child.started("-c", FORKING_PARENT, "main") as parent:
+        pid = int(parent.stdout.readline().split()[0])
+        parent.send_signal(number)
+        parent.wait()
+        assert ends(pid)
+
+
+def test_multiprocessing_child_of_a_thread_does_not_die_with_the_thread():
+    with child.started("-c", FORKING_PARENT, "thread") as parent:
+        pid, number = map(int, parent.stdout.readline().split())
+        os.kill(pid, signal.SIGKILL)
+        assert number == 0

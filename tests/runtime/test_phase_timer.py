@@ -20,7 +20,7 @@ class Clock:
         return self.now
 
 
-def test_the_names_are_those_of_the_published_log_files():
+def test_phase_names_are_those_of_the_published_logs():
     names = (CHECK_READY, GET_BATCH, COMPUTE, LOCAL_UPDATE, GLOBAL_UPDATE, GLOBAL_AGGREGATE)
     assert names == (
         "check ready",
@@ -32,7 +32,7 @@ def test_the_names_are_those_of_the_published_log_files():
     )
 
 
-def test_phases_of_several_iterations_as_the_log_files_have_them():
+def test_phase_timer_records_the_phases_of_several_iterations():
     clock = Clock()
     recorder = PhaseTimer(clock)
     for iteration in range(2):
@@ -56,7 +56,7 @@ def test_phases_of_several_iterations_as_the_log_files_have_them():
     assert json.loads(json.dumps(taken)) == taken
 
 
-def test_a_phase_that_comes_twice_is_added_up():
+def test_phase_timer_adds_up_a_phase_that_repeats():
     clock = Clock()
     recorder = PhaseTimer(clock)
     for seconds in (1.0, 2.0):
@@ -66,7 +66,7 @@ def test_a_phase_that_comes_twice_is_added_up():
     assert recorder.take()["time"] == {"0": {"forward and backward": 3.5}}
 
 
-def test_taking_begins_a_new_round():
+def test_phase_timer_take_begins_a_new_round():
     recorder = PhaseTimer(Clock())
     recorder.samples = 5
     recorder.add(COMPUTE, 1.0)
@@ -75,7 +75,7 @@ def test_taking_begins_a_new_round():
     assert recorder.take() == {"time": {"0": {}}, "num_samples": 0}
 
 
-def test_a_phase_that_fails_is_recorded_and_the_error_goes_on():
+def test_phase_timer_records_a_phase_that_raises():
     clock = Clock()
     recorder = PhaseTimer(clock)
     try:
@@ -89,13 +89,13 @@ def test_a_phase_that_fails_is_recorded_and_the_error_goes_on():
     assert recorder.take()["time"] == {"0": {"forward and backward": 1.0}}
 
 
-def test_microseconds_are_fine_enough():
+def test_phase_timer_rounds_to_microseconds():
     recorder = PhaseTimer(Clock())
     recorder.add(COMPUTE, 0.1234567891)
     assert recorder.take()["time"]["0"] == {"forward and backward": 0.123457}
 
 
-def test_the_seconds_of_every_iteration_are_part_of_its_round():
+def test_phase_timer_records_the_seconds_of_every_iteration():
     recorder = PhaseTimer(Clock())
     for seconds in (1.5, 0.12345678):
         recorder.add(COMPUTE, 1.0)
@@ -106,7 +106,7 @@ def test_the_seconds_of_every_iteration_are_part_of_its_round():
     assert "iteration_times" not in recorder.take()
 
 
-def test_older_logs_tell_the_seconds_of_an_iteration_as_phases():
+def test_iteration_times_of_older_logs_come_from_the_phases():
     whole = {"get_batch": 0.25, "forward and backward": 1.5, "local update": 0.5}
     entry = {
         "time": {

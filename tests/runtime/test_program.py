@@ -25,43 +25,43 @@ def body(*lines: str, leave: bool = True) -> str:
 
 
 @pytest.mark.parametrize("code", [0, 1, 3])
-def test_the_exit_code_is_that_of_the_body(code):
+def test_program_exits_with_the_code_of_its_body(code):
     result = child.run("-c", body("print('done')", f"return {code}"))
     assert (result.returncode, result.stdout) == (code, "done\n")
 
 
-def test_an_expected_error_is_one_sentence():
+def test_program_with_expected_error_prints_one_sentence():
     result = child.run("-c", body("raise ExpectedError('there is no GPU 7')"))
     assert (result.returncode, result.stdout, result.stderr) == (1, "", "worker: error: there is no GPU 7\n")
 
 
-def test_an_error_that_nobody_foresaw_is_shown_in_full():
+def test_program_with_unexpected_error_prints_a_traceback():
     result = child.run("-c", body("return 1 / 0"))
     assert result.returncode == 1
     assert "Traceback" in result.stderr
     assert "ZeroDivisionError" in result.stderr
 
 
-def test_log_lines_say_who_speaks():
+def test_program_log_lines_begin_with_its_name():
     result = child.run("-c", body("import logging", "logging.getLogger('esync').info('hello')", "return 0"))
     assert result.stderr.endswith(" worker: hello\n")
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_is_one_sentence_and_exit_code_1(number):
+def test_program_ended_by_signal_prints_one_sentence_and_exits_with_1(number):
     with child.started("-c", body("print('ready', flush=True)", "rest()", "return 0")) as process:
         process.send_signal(number)
         _, errors = process.communicate(timeout=20)
         assert (process.returncode, errors) == (1, f"worker: ended by {number.name}\n")
 
 
-def test_leaving_does_not_wait_for_other_threads():
+def test_program_exit_does_not_wait_for_other_threads():
     lines = ("import threading", "threading.Thread(target=stuck).start()", "print('written')", "return 4")
     result = child.run("-c", body(*lines))
     assert (result.returncode, result.stdout) == (4, "written\n")
 
 
-def test_leaving_works_when_nobody_reads_the_output_any_more():
+def test_program_exit_works_when_nobody_reads_its_output():
     lines = (
         "import threading",
         "print('ready', flush=True)",

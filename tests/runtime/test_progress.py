@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from esync.runtime.progress import MARK, Progress, ProgressReporter, parse
+from esync.runtime.progress import MARK, Progress, ProgressReporter, parse, split
 
 ROUND = Progress(rank=2, round=17, local_iterations=23, samples_per_second=1234.56, wait=0.0415, elapsed=99.5)
 EVALUATED = Progress(0, 17, 1, 12.3, 0.5, 99.5, accuracy=0.8125, accuracy_round=15)
@@ -15,26 +15,26 @@ def lines(reporter_options: dict, use) -> list[str]:
     return stream.getvalue().splitlines()
 
 
-def test_a_line_for_people():
+def test_progress_line_contains_round_speed_and_wait():
     words = ROUND.line().split()
     assert words == ["round", "17", "23", "local", "iterations", "1234.6", "samples/s", "wait", "0.042", "s"]
 
 
-def test_one_iteration_is_no_iterations():
+def test_progress_line_with_one_iteration_uses_the_singular():
     assert "1 local iteration " in EVALUATED.line()
 
 
-def test_an_accuracy_is_that_of_its_round():
+def test_progress_line_names_the_round_of_the_accuracy():
     assert EVALUATED.line().endswith("accuracy 0.812 (round 15)")
     assert "accuracy" not in ROUND.line()
 
 
-def test_lines_stand_under_each_other():
+def test_progress_lines_have_aligned_columns():
     assert len(ROUND.line()) == len(Progress(0, 1, 1, 5.0, 12.0, 1.0).line())
 
 
 @pytest.mark.parametrize("progress", [ROUND, EVALUATED])
-def test_the_launcher_reads_what_a_worker_says(progress):
+def test_progress_line_for_machines_is_parsed_by_the_launcher(progress):
     (line,) = lines({"quiet": True, "machine": True}, lambda reporter: reporter.round(progress))
     assert parse(line) == progress
 
@@ -53,11 +53,11 @@ def test_the_launcher_reads_what_a_worker_says(progress):
         'x @progress {"rank": 1}',
     ],
 )
-def test_other_lines_are_no_progress(line):
+def test_progress_parse_of_other_lines_is_none(line):
     assert parse(line) is None
 
 
-def test_people_and_machines():
+def test_progress_reporter_prints_for_people_or_machines():
     def use(reporter: ProgressReporter) -> None:
         reporter.say("hello")
         reporter.round(ROUND)
@@ -69,3 +69,11 @@ def test_people_and_machines():
     later = replace(ROUND, accuracy=0.81251, accuracy_round=15)
     assert [parse(line) for line in both] == [None, ROUND, None, later, None]
     assert [line for line in both if line.startswith(MARK)] == [both[1], both[3]]
+
+
+@pytest.mark.parametrize(("before"), ["", "epoch 1: 10 %", "\r 10%|## | 3/30 "])
+def test_report_behind_an_unfinished_line_is_found(before):
+    (line,) = lines({"quiet": True, "machine": True}, lambda reporter: reporter.round(ROUND))
+    own, report = split(before + line)
+    assert (own, parse(report)) == (before, ROUND)
+    assert split(before) == (before, "")

@@ -1,4 +1,4 @@
-"""Stragglers on purpose: the same plan on a real clock and on a modelled one."""
+"""Injected stragglers, alike on a real and on a simulated device."""
 
 import pytest
 
@@ -23,28 +23,28 @@ EVENTS = (
 
 
 @pytest.mark.parametrize("event", EVENTS)
-def test_a_straggler_event_is_what_it_says(event):
+def test_straggler_event_parses_its_own_text(event):
     assert parse_straggler_event(str(event)) == event
 
 
 @pytest.mark.parametrize("text", ["compute:1@2", "disk:1@2+3", "compute:-1@2+3", "compute:nan@2+3", ""])
-def test_what_is_no_spell_is_named(text):
+def test_straggler_event_with_malformed_text_is_refused(text):
     with pytest.raises(ValueError, match="KIND:DELAY@AT"):
         parse_straggler_event(text)
 
 
-def test_spells_that_overlap_add_up_and_nothing_is_delayed_before_the_run():
+def test_straggler_delays_of_overlapping_events_add_up_from_the_run_start():
     clock = [100.0]
     straggler = Straggler(EVENTS, lambda: clock[0])
     assert straggler.delay(COMPUTE, 112.0) == 0
-    straggler.begin(2.0)  # a newcomer: the run began at 98
+    straggler.begin(2.0)  # a replacement: the run began at 98
     at = {moment: straggler.delay(COMPUTE, 98.0 + moment) for moment in (9.9, 10.0, 14.5, 15.0, 16.0)}
     assert at == {9.9: 0, 10.0: 0.5, 14.5: 0.75, 15.0: 0.25, 16.0: 0}
     clock[0] = 111.0
     assert (straggler.delay(NETWORK), straggler.delay(COMPUTE)) == (0.03, 0.5)
 
 
-def test_a_real_and_a_modelled_device_take_as_long():
+def test_straggler_delays_real_and_modelled_devices_alike():
     engine = SimulationEngine()
     modelled = SimulatedDevice(engine, DeviceModel(1.0, straggler_events=EVENTS), (0,))
     real = FakeTime(1.0)
@@ -80,7 +80,7 @@ def test_a_real_and_a_modelled_device_take_as_long():
 
 @pytest.mark.parametrize("used", [0.0001, 0.02, 0.4, 1.234])
 @pytest.mark.parametrize("held", [0.0, 0.03, 0.2])
-def test_polls_that_leave_later_are_noticed_as_by_a_worker_that_waits_before_each(used, held):
+def test_straggler_network_delay_in_the_simulator_equals_that_of_polling(used, held):
     from esync.exchange.protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH
 
     way, now, pause, polls = 0.001, 10.0, FIRST_PAUSE, 0
@@ -111,7 +111,7 @@ CONTENT = {
 }
 
 
-def test_a_description_says_it_to_launch_and_to_simulate_alike(tmp_path):
+def test_straggler_description_is_the_same_for_launch_and_simulate(tmp_path):
     description = Description.model_validate(CONTENT)
     expected = [StragglerEvent(NETWORK, 0.03, at, 2.0) for at in (5.0, 15.0, 25.0)]
     modelled = model(description, tmp_path)
@@ -124,18 +124,18 @@ def test_a_description_says_it_to_launch_and_to_simulate_alike(tmp_path):
 @pytest.mark.parametrize(
     ("changes", "text"), [({"times": 2}, "every"), ({"every": 1.0, "times": 2}, "over before it begins again")]
 )
-def test_spells_that_make_no_sense_are_refused(changes, text):
+def test_straggler_entry_that_contradicts_itself_is_refused(changes, text):
     with pytest.raises(ValueError, match=text):
         StragglerEntry(kind="compute", delay="1s", at=0.0, lasting=2.0, **changes)
 
 
-def test_spells_of_several_entries():
+def test_straggler_events_of_several_entries_are_merged():
     section = [StragglerEntry(kind="compute", delay="1s", at=float(at), lasting=2.0) for at in (3, 1)]
     assert [each.at for each in straggler_events(section)] == [3.0, 1.0]
 
 
 @pytest.mark.parametrize(("kind", "longer"), [(COMPUTE, 1), (NETWORK, 3)])  # network: payload, poll, request
-def test_a_straggler_holds_a_synchronous_round_up(kind, longer):
+def test_straggler_delays_a_synchronous_round(kind, longer):
     from dataclasses import replace
 
     modelled = cluster(1.0, 1.0)
@@ -159,7 +159,7 @@ def test_a_straggler_holds_a_synchronous_round_up(kind, longer):
         ("--mode=esync --online-policy=greedy", "makes no sense with --mode esync"),
     ],
 )
-def test_flags_that_contradict_each_other(words, text, capsys):
+def test_straggle_with_contradictory_flags_is_refused(words, text, capsys):
     with pytest.raises(SystemExit):
         arguments.read("worker", "", words.split())
     assert text in capsys.readouterr().err

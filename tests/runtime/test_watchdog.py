@@ -26,7 +26,7 @@ watchdog.GRACE = 0.1
 # --- announcements --------------------------------------------------------------------------------
 
 
-def test_a_long_wait_is_spoken_of_again_and_again(caplog):
+def test_watchdog_announces_a_long_wait_repeatedly(caplog):
     dog = Watchdog(announce_after=0.2)
     with caplog.at_level(logging.WARNING), dog.waiting("the commit of worker 3", 60, "is it running?"):
         deadline = time.monotonic() + 20
@@ -38,7 +38,7 @@ def test_a_long_wait_is_spoken_of_again_and_again(caplog):
         assert message.endswith(" s (until 60 s); is it running?")
 
 
-def test_a_short_wait_is_not_spoken_of(caplog):
+def test_watchdog_does_not_announce_a_short_wait(caplog):
     dog = Watchdog(announce_after=0.2)
     with caplog.at_level(logging.INFO):
         for _ in range(3):
@@ -48,7 +48,7 @@ def test_a_short_wait_is_not_spoken_of(caplog):
     assert caplog.messages == []
 
 
-def test_what_is_waited_for_may_become_clearer_meanwhile(caplog):
+def test_watchdog_announces_a_description_that_changed_during_the_wait(caplog):
     dog = Watchdog(announce_after=0.2)
     with caplog.at_level(logging.WARNING), dog.waiting("the other workers", 60) as wait:
         wait.what = "worker 2"
@@ -58,7 +58,7 @@ def test_what_is_waited_for_may_become_clearer_meanwhile(caplog):
     assert caplog.messages[0].startswith("waiting for worker 2 for")
 
 
-def test_every_wait_of_several_is_spoken_of(caplog):
+def test_watchdog_announces_every_one_of_several_waits(caplog):
     dog = Watchdog(announce_after=0.2)
     first, second = dog.begin(WatchedWait("the servers", 60)), dog.begin(WatchedWait("the workers", 60))
     with caplog.at_level(logging.WARNING):
@@ -75,7 +75,7 @@ def test_every_wait_of_several_is_spoken_of(caplog):
 # --- limits ---------------------------------------------------------------------------------------
 
 
-def test_a_wait_is_due_every_so_many_seconds():
+def test_watched_wait_is_due_at_intervals():
     wait = WatchedWait("somebody", 60)
     assert not wait.due(10)
     wait.since -= 11
@@ -84,7 +84,7 @@ def test_a_wait_is_due_every_so_many_seconds():
     assert [wait.due(10), wait.due(10)] == [True, False]
 
 
-def test_a_wait_that_polls_is_ended_by_an_error():
+def test_watched_wait_that_polls_raises_at_its_limit():
     with Watchdog().waiting("worker 3", limit=0.05, hint="look at its log") as wait:
         wait.check()
         time.sleep(0.1)
@@ -92,7 +92,7 @@ def test_a_wait_that_polls_is_ended_by_an_error():
             wait.check()
 
 
-def test_the_watch_ends_with_the_block_even_if_it_fails():
+def test_watched_wait_ends_with_its_block_even_if_it_raises():
     dog = Watchdog()
 
     def fail() -> None:
@@ -105,7 +105,7 @@ def test_the_watch_ends_with_the_block_even_if_it_fails():
     assert "watchdog" in {thread.name for thread in threading.enumerate()}
 
 
-def test_a_wait_in_c_is_ended_at_its_limit_with_exit_code_1():
+def test_watchdog_ends_a_wait_in_c_at_its_limit_with_exit_code_1():
     program = BEGIN + (
         "print('written before the end')\n"
         "with Watchdog().waiting('the scheduler at 10.1.1.34:9091', 0.2, 'check the firewall'):\n"
@@ -119,7 +119,7 @@ def test_a_wait_in_c_is_ended_at_its_limit_with_exit_code_1():
     )
 
 
-def test_the_limit_holds_even_when_nobody_reads_the_output_any_more():
+def test_watchdog_limit_holds_when_nobody_reads_the_output():
     program = BEGIN + (
         "print('ready', flush=True)\n"
         "sys.stdin.readline()\n"
@@ -138,7 +138,7 @@ def test_the_limit_holds_even_when_nobody_reads_the_output_any_more():
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_becomes_an_error_in_the_main_thread(number):
+def test_watchdog_turns_a_signal_into_an_error_in_the_main_thread(number):
     program = BEGIN + (
         "Watchdog().handle_signals(grace=30)\n"
         "try:\n"
@@ -155,11 +155,11 @@ def test_a_signal_becomes_an_error_in_the_main_thread(number):
         assert process.returncode == 7
 
 
-def test_no_handler_of_exceptions_takes_a_signal_for_an_error():
+def test_interrupted_by_signal_error_is_no_exception_subclass():
     assert not issubclass(InterruptedBySignalError, Exception)
 
 
-def test_a_second_signal_does_not_interrupt_the_way_out():
+def test_watchdog_second_signal_does_not_interrupt_the_cleanup():
     program = BEGIN + (
         "Watchdog().handle_signals(grace=30)\n"
         "try:\n"
@@ -181,7 +181,7 @@ def test_a_second_signal_does_not_interrupt_the_way_out():
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("grace", [0, 0.5])
-def test_a_signal_ends_a_process_that_waits_in_c(number, grace):
+def test_watchdog_signal_ends_a_process_that_waits_in_c(number, grace):
     program = BEGIN + (
         f"dog = Watchdog()\ndog.handle_signals({grace})\n"
         "with dog.waiting('the parameter server', 600):\n"
@@ -196,7 +196,7 @@ def test_a_signal_ends_a_process_that_waits_in_c(number, grace):
         assert "ended by a signal while waiting for the parameter server" in errors
 
 
-def test_a_way_out_that_hangs_is_cut_short():
+def test_watchdog_ends_a_cleanup_that_hangs():
     program = BEGIN + (
         "Watchdog().handle_signals(grace=0.5)\n"
         "try:\n"
@@ -210,7 +210,7 @@ def test_a_way_out_that_hangs_is_cut_short():
         assert process.wait(20) == 1
 
 
-def test_a_way_out_within_the_grace_is_not():
+def test_watchdog_lets_a_cleanup_within_the_grace_finish():
     program = BEGIN + (
         "Watchdog().handle_signals(grace=30)\n"
         "try:\n"
@@ -225,7 +225,7 @@ def test_a_way_out_within_the_grace_is_not():
         assert process.wait(20) == 5
 
 
-def test_handling_signals_after_the_first_wait_works_too():
+def test_watchdog_handles_signals_installed_after_the_first_wait():
     program = BEGIN + (
         "dog = Watchdog()\n"
         "with dog.waiting('anything', 60):\n"

@@ -124,12 +124,12 @@ FAULTS: dict[str, Fault] = {
         ),
         bug=2,
     ),
-    "newcomers do not hear that the run is finished": Fault(
+    "replacements do not hear that the run is finished": Fault(
         "sync-elastic",
         (Edit(f"{_REGISTRY}._note", "self.over = self.over or", "_ ="),),
         bug=4,
     ),
-    "a newcomer steps aside until all servers have ended the same round": Fault(
+    "a replacement steps aside until all servers have ended the same round": Fault(
         "sync-elastic",
         (
             Edit(
@@ -139,12 +139,12 @@ FAULTS: dict[str, Fault] = {
                 "        while store.lease < math.inf and len({each.rounds_together for each in statuses}) > 1:\n"
                 "            store.command(Resumed(self.rank, store.nonce, -1, None))\n"
                 "            store.sleep(LONGEST_PAUSE)\n"
-                "            statuses = self._rejoin(self._greet(greeting))",
+                "            statuses = self._rejoin(self._handshake(handshake))",
             ),
             Edit(
                 f"{_SERVER}.resume",
-                "self.round_state.go_back(rank, exchanges)",
-                "self.round_state.go_back(rank, exchanges) if exchanges >= 0 else self.drop(rank)",
+                "self.round_state.resume_slot(rank, exchanges)",
+                "self.round_state.resume_slot(rank, exchanges) if exchanges >= 0 else self.drop(rank)",
             ),
         ),
         bug=5,
@@ -153,7 +153,7 @@ FAULTS: dict[str, Fault] = {
         "sync-elastic",
         (
             Edit(f"{_ROUND_STATE}.leave", "if self.member[rank]:", "if True:"),
-            Edit(f"{_ROUND_STATE}.deserted", " and not self.awaited", ""),
+            Edit(f"{_ROUND_STATE}.can_exit", " and not self.awaited", ""),
             Edit(f"{_CLIENT}:ParameterServerExchange.close", "None if self._lost else ", ""),
         ),
         bug=6,
@@ -172,7 +172,7 @@ FAULTS: dict[str, Fault] = {
     "who is ahead is reckoned from the beginning of the run": Fault(
         "ssp",
         (
-            Edit(f"{_ROUND_STATE}.go_back", "self._before[rank] = ", ""),
+            Edit(f"{_ROUND_STATE}.resume_slot", "self._before[rank] = ", ""),
             Edit(f"{_CHECKPOINTS}.settle", "return ResumeState(resume_at)", "return ResumeState(0)"),
         ),
         bug=9,
@@ -187,7 +187,7 @@ FAULTS: dict[str, Fault] = {
         (Edit(f"{_REGISTRY}.give_up", "if self.begun or self.over or self.lost:", "if True:"),),
         bug=11,
     ),
-    "a newcomer takes a place before worker 0 has set the model up": Fault(
+    "a replacement takes a place before worker 0 has set the model up": Fault(
         "sync", (Edit(f"{_REGISTRY}._replaceable", "self.begun", "(self.begun or node.id != 9)"),), missed=True
     ),
     "the array that sets a key up is the only one of its payload": Fault(
@@ -209,13 +209,13 @@ FAULTS: dict[str, Fault] = {
     "a commit that a server has used counts once more": Fault(
         "async", (Edit(f"{_SERVER}._on_commit", "if sequence <= self.round_state.acknowledged[rank]:", "if False:"),)
     ),
-    "a commit that waits is added once more for the newcomer": Fault(
+    "a commit that waits is added once more for the replacement": Fault(
         "sync", (Edit(f"{_SERVER}._on_commit", "if rank in self.round_state.pending:", "if False:"),)
     ),
-    "a newcomer skips an exchange that some servers have not used": Fault(
-        "async", (Edit(f"{_CLIENT}:dealt_with", "return min(acknowledged)", "return max(acknowledged)"),)
+    "a replacement skips an exchange that some servers have not used": Fault(
+        "async", (Edit(f"{_CLIENT}:completed_exchanges", "return min(acknowledged)", "return max(acknowledged)"),)
     ),
-    "a newcomer does not wait for the round of the dead worker": Fault(
+    "a replacement does not wait for the round of the dead worker": Fault(
         "sync", (Edit(f"{_CLIENT}:round_has_commit", "return all(", "return False and all("),), missed=True
     ),
     "half a payload of a dead worker is completed by its replacement": Fault(
@@ -236,7 +236,7 @@ FAULTS: dict[str, Fault] = {
             ),
         ),
     ),
-    "a newcomer asks for the step of its weights after it has fetched them": Fault(
+    "a replacement asks for the step of its weights after it has fetched them": Fault(
         "fp16",
         (
             Edit(

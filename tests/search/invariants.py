@@ -84,7 +84,10 @@ class Invariants:
             observed.forget()
 
     def begins(self, worker: Worker, held: Held, exact: np.ndarray | None) -> None:
-        """Note the model that worker 0 begins with; `exact` are the servers' weights where a checkpoint has others."""
+        """Note the model that worker 0 begins with.
+
+        `exact` are the servers' weights if a checkpoint has others.
+        """
         if worker.rank == 0 and not worker.exchange.replacement:
             self._initial = Held()
             for name, vector in held.vectors.items():
@@ -124,7 +127,10 @@ class Invariants:
         self._reached[worker.rank] = sequence - self._before.setdefault(worker.rank, sequence)
 
     def _check_staleness(self, worker: Worker) -> None:
-        """A worker goes on: is it too far ahead of another one, of those exchanges that others know of?"""
+        """Check, when a worker goes on, that it is not too far ahead of another one.
+
+        Exchanges count that others know of.
+        """
         rank, most = worker.rank, worker.exchange.specification.staleness + 1
         self.count(worker)
         for other in range(self._schedule.workers):
@@ -142,7 +148,7 @@ class Invariants:
             raise InvariantError(f"the model after round {round_} is another one than it was in an earlier job")
 
     def check_end(self) -> None:
-        """Check the servers' books when all processes have ended by themselves."""
+        """Check the servers' round states when all processes have ended by themselves."""
         schedule, settings = self._schedule, self._schedule.settings
         round_states = [node.endpoint.server.round_state for node in self._cluster.nodes]
         if not round_states[0].finished:
@@ -166,22 +172,22 @@ class Invariants:
                 reverse=True,
             )
             whole = {process.nonce for process in self._processes if process.code == 0}
-            newcomers = {process.nonce for process in self._processes[schedule.workers :]}
-            first = {each.nonce: each[:2] for each in logs if each.nonce in newcomers}
+            replacements = {process.nonce for process in self._processes[schedule.workers :]}
+            first = {each.nonce: each[:2] for each in logs if each.nonce in replacements}
             late |= {each[:2] for each in logs if each.nonce not in whole} | set(first.values())
         for shard, counts in enumerate(used):
             if twice := [each for each, count in counts.items() if count > 1]:
                 raise InvariantError(f"server {shard} has used commits (rank, sequence) twice: {twice}")
             if only := {*(counts - used[0]), *(used[0] - counts)} - late:
                 raise InvariantError(f"only one of servers 0 and {shard} has used commits {sorted(only)}")
-        books = {
+        counted = {
             (round_state.round, round_state.version, round_state.step, round_state.samples)
             for round_state in round_states
         }
-        if not late and len(books) > 1:
-            raise InvariantError(f"the servers' books differ: {sorted(books)}")
+        if not late and len(counted) > 1:
+            raise InvariantError(f"the servers' rounds differ: {sorted(counted)}")
         if settings.rounds and len({round_state.round for round_state in round_states}) > 1:
-            raise InvariantError(f"servers have ended different rounds: {sorted(books)}")
+            raise InvariantError(f"servers have ended different rounds: {sorted(counted)}")
         if settings.rounds and not settings.elastic:
             for use in log_of(round_states[0]):
                 if sorted(each.rank for each in use.commits) != list(range(schedule.workers)):
@@ -190,7 +196,10 @@ class Invariants:
             self._check_weights()
 
     def _check_agreement(self, round_states: list[RoundState]) -> None:
-        """Servers that have used the same commits in a round agree on how the next ones are used, and on whose."""
+        """Check that servers that have used the same commits agree on how the next ones are used.
+
+        They must also agree on whose they are.
+        """
         seen: dict[tuple[int, tuple[Commit, ...]], tuple[bool, tuple[int, ...]]] = {}
         for round_state in round_states:
             for use in log_of(round_state):
@@ -234,7 +243,7 @@ def check_checkpoints(folder: Path, workers: int, newest: int) -> None:
 
 
 def offers_of(folder: Path, rank: int) -> list[Offer]:
-    """Return the parts that a worker would offer in its greeting."""
+    """Return the parts that a worker would offer in its handshake."""
     return [_offer(part) for part in CheckpointStore(folder, rank).parts()]
 
 
@@ -275,7 +284,7 @@ def _newest(used: Iterable[Iterable[tuple[int, int]]]) -> set[tuple[int, int]]:
 
 
 @contextmanager
-def kept_books() -> Iterator[None]:
+def logged_commits() -> Iterator[None]:
     """Have every round state keep a log of the commits that were used; see `log_of`."""
     applied = RoundState.applied
 

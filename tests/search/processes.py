@@ -81,7 +81,10 @@ class Cluster(MemoryCluster):
         self._until = 0  # which step
 
     def prompt(self, places: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """See `MemoryCluster.prompt`: for some steps, what a worker, a server or a key has under way is delayed."""
+        """See `MemoryCluster.prompt`.
+
+        For some steps, what a worker, a server or a key has in transit is delayed.
+        """
         if self.steps >= self._until:
             self._until = self.steps + 1 + self._choose(SLOW)
             what = self._choose(6)
@@ -150,7 +153,7 @@ class Machines:
         return f"10.0.{net}.{number % self._schedule.machines + 1}"
 
     def moment(self, moment: str, process: Process | None = None) -> None:
-        """There is another moment of that kind, and a process that it is about: somebody may have to die."""
+        """Note another moment of that kind, with the process concerned: one may have to die."""
         count = self._world.moments[moment]
         self._world.moments[moment] += 1
         for death in self._schedule.deaths:
@@ -158,7 +161,7 @@ class Machines:
                 self._cluster.at(self._cluster.steps + 1, lambda death=death: self.strike(death, process))  # type: ignore[misc]
 
     def strike(self, death: Death, concerned: Process | None = None) -> None:
-        """Let somebody die, or hang: the process concerned, or whom the number of the death says."""
+        """Have a process die or hang: the one concerned, or the one named by the death's number."""
         cluster = self._cluster
         cluster.history.append(f"--- {death}")
         if death.what in (POWER, DISK):

@@ -228,7 +228,10 @@ def draw(kind: str, seed: int, **chosen: object) -> Schedule:
 
 
 def _deaths(chance: random.Random, schedule: Schedule) -> tuple[Death, ...]:
-    """Some of them at any step, some at moments of a kind; some by themselves, some several at nearly the same time."""
+    """Draw deaths, some of them at any step, some at moments of a kind.
+
+    Some come alone, and some several at nearly the same time.
+    """
     settings = schedule.settings
     if settings.elastic and schedule.workers > 2 and chance.random() < 0.2:
         return _all_but_one(chance, schedule)

@@ -97,7 +97,7 @@ def shrink(schedule: Schedule, patience: int = 400) -> Schedule:
 
 
 def _simpler(schedule: Schedule) -> Iterator[Schedule]:
-    """Yield schedules that are simpler in one thing; those that make the greatest difference first."""
+    """Yield schedules that are simpler in one respect, those with the greatest difference first."""
     deaths = schedule.deaths
     for place in range(len(deaths)):
         yield replace(schedule, deaths=deaths[:place] + deaths[place + 1 :])

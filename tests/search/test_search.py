@@ -1,4 +1,7 @@
-"""Schedules of every kind; `python -m tests.search` runs more of them, and any single one again."""
+"""Random schedules of deaths.
+
+`python -m tests.search` runs more of them, and repeats a single one.
+"""
 
 import os
 
@@ -25,13 +28,13 @@ def described(finding: Finding) -> str:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_moment_of_death_breaks_a_run(kind: str) -> None:
+def test_random_schedules_of_deaths_break_no_run(kind: str) -> None:
     check(kind, SCHEDULES)
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_moment_of_death_breaks_a_run_in_many_schedules(kind: str, pytestconfig: pytest.Config) -> None:
+def test_random_schedules_of_deaths_in_large_numbers_break_no_run(kind: str, pytestconfig: pytest.Config) -> None:
     check(kind, pytestconfig.getoption("--schedules"), os.cpu_count() or 1)
 
 
@@ -57,21 +60,21 @@ def test_no_moment_of_death_breaks_a_run_in_many_schedules(kind: str, pytestconf
         "sync 5818",
     ],
 )
-def test_a_schedule_that_has_failed_once_fails_no_more(command: str) -> None:
+def test_schedule_that_once_failed_passes(command: str) -> None:
     kind, seed, *words = command.split()
     chosen = {name[2:]: value for name, value in zip(words[::2], words[1::2], strict=True)}
     assert failure(with_words(draw(kind, int(seed)), chosen)).error == ""
 
 
 @pytest.mark.parametrize("kind", ["sync", "async-elastic"])
-def test_a_schedule_has_one_history(kind: str) -> None:
+def test_schedule_repeats_its_history(kind: str) -> None:
     one, again, other = (failure(draw(kind, seed)) for seed in (3, 3, 4))
     assert one == again
     assert one.history != other.history
     assert len(one.history) > 100
 
 
-def test_a_command_runs_the_schedule_that_it_names() -> None:
+def test_schedule_command_names_the_same_schedule() -> None:
     drawn = draw("switch", 7)
     assert drawn.command == "python -m tests.search switch 7"
     words = {"workers": "1", "momentum": "0.5", "deaths": "12:worker:0,90:power,part+3:hang", "calm": "40"}
@@ -84,12 +87,12 @@ def test_a_command_runs_the_schedule_that_it_names() -> None:
 
 
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
-def test_a_fault_can_be_put_back(fault: Fault) -> None:
+def test_fault_can_be_put_back(fault: Fault) -> None:
     with fault.put_back():
         pass
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("fault", [pytest.param(each, id=name) for name, each in FAULTS.items() if not each.missed])
-def test_a_fault_that_is_put_back_is_found(fault: Fault) -> None:
+def test_fault_put_back_is_found(fault: Fault) -> None:
     assert fault.found(1000) is not None

@@ -1,4 +1,7 @@
-"""A worker's program: what `esync.worker` does around an exchange and its checkpoints, for a model of a few values."""
+"""A worker's program, for a model of a few values.
+
+It is what `esync.worker` does around an exchange and its checkpoints.
+"""
 
 import math
 from contextlib import AbstractContextManager, nullcontext
@@ -8,13 +11,13 @@ from typing import Any, ClassVar
 import numpy as np
 
 from esync.algorithms import Algorithm
-from esync.algorithms.trainer_status import TrainerStatus
 from esync.checkpoints.checkpoints import Checkpoints
 from esync.exchange import NO_OFFERS, STATISTICS, WEIGHTS, Payload, Result
 from esync.exchange.keystores.memory import MemoryStore
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
+from esync.trainer_status import TrainerStatus
 
 from ..exchange.vectors import SIZES, Held, gradient, sources, values
 from .schedule import Schedule
@@ -140,12 +143,12 @@ class Worker(TrainerStatus):
         exchange.join(SIZES, Limits(rounds=schedule.rounds), checkpoints.terms if checkpoints else {}, offers)
         for name, vector in values(rank).items():
             self._held.write(name, 0, vector)
-        progress = None
+        state = None
         if checkpoints is not None:
-            progress = checkpoints.settle(rank, exchange.job, exchange.resume_at, exchange.replacement)
-            if progress is not None:
-                exchange.resume(progress)
-        self._job.begins(self, self._held, progress.weights if progress is not None else None)
+            state = checkpoints.settle(rank, exchange.job, exchange.resume_at, exchange.replacement)
+            if state is not None:
+                exchange.resume(state)
+        self._job.begins(self, self._held, state.weights if state is not None else None)
         self.training.begun(exchange.begin(sources(self._held.vectors), self._held))
         if checkpoints is not None:
             checkpoints.begun()

@@ -26,7 +26,7 @@ from esync.runtime.files import write_atomically
 
 from ..exchange.vectors import Held
 from ..support.volatile_disk import VolatileDisk
-from .invariants import InvariantError, Invariants, Observed, check_checkpoints, kept_books
+from .invariants import InvariantError, Invariants, Observed, check_checkpoints, logged_commits
 from .launcher import STARTS, Launcher
 from .processes import NOBODY, Cluster, JobOverError, Machines, Process
 from .schedule import COMMIT, END, JOIN, PART, STEP, Schedule
@@ -84,7 +84,7 @@ class World:
     def _run(self) -> None:
         with (
             self.disk.attached(),
-            kept_books(),
+            logged_commits(),
             mock.patch.object(CheckpointStore, "write", self._writing),
             mock.patch.object(CheckpointStore, "keep", self._keeping),
             mock.patch.object(RankLock, "_taken", return_value=True),  # all processes are this one here
@@ -209,7 +209,10 @@ class Job:
     # --- what the workers tell, and ask -----------------------------------------------------------
 
     def begins(self, worker: Worker, held: Held, exact: np.ndarray | None) -> None:
-        """Note the model that worker 0 begins with; `exact` are the servers' weights where a checkpoint has others."""
+        """Note the model that worker 0 begins with.
+
+        `exact` are the servers' weights if a checkpoint has others.
+        """
         self.machines.moment(JOIN)
         self._invariants.begins(worker, held, exact)
 
@@ -263,7 +266,10 @@ class Job:
         self.cluster.spawn(name, process.nonce, lambda: self._work(process, after), fatal=True)
 
     def _ended(self, ended: Process | int) -> None:
-        """A worker's process has ended, or a server has died: tell the launcher, and of workers the scheduler."""
+        """Note that a worker's process has ended, or that a server has died.
+
+        The launcher is told, and of workers the scheduler, too.
+        """
         if isinstance(ended, Process):
             self._departed.append(ended.node.address)
         self._launcher.ended.append(ended)
@@ -279,11 +285,11 @@ class Job:
             self.machines.end(process, 0)  # the scheduler says that there is nothing left to do
             return
         rank = (process.node.id - worker_id(0)) // 2
-        newcomer = process.node.recovery
-        if not newcomer:
+        recovery = process.node.recovery
+        if not recovery:
             self._barrier(process.nonce, EVERYBODY)
-        slot = rank if not newcomer or process.slot is None else process.slot
-        store = MemoryStore(cluster, slot % self._schedule.workers, process.nonce, newcomer)
+        slot = rank if not recovery or process.slot is None else process.slot
+        store = MemoryStore(cluster, slot % self._schedule.workers, process.nonce, recovery)
         if self._schedule.settings.elastic and not self._launcher.may_replace(process.number):
             store.replacement = 0.0  # nobody has promised one
         worker = Worker(self._schedule, store, self)
@@ -418,7 +424,7 @@ class Job:
                 shard, self.machines.of(int(round_state.nonce[rank])), rank in round_state.left
             )
         decides = self.cluster.nodes[0].endpoint.server.round_state  # the others do not know when a worker asks for it
-        if round_state.deserted and shard not in self._left:
+        if round_state.can_exit and shard not in self._left:
             if not decides.finished:
                 raise InvariantError(f"server {shard} ends after round {round_state.round}, though the run is not over")
             self._leave(shard)

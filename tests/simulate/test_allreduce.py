@@ -1,4 +1,4 @@
-"""Collectives in virtual time: what they take is what the schedule and the ports say."""
+"""Collectives in virtual time, against the cost model."""
 
 import pytest
 
@@ -30,14 +30,14 @@ def seconds(name: str, ranks: int, size: int) -> float:
 @pytest.mark.parametrize("size", [4_000, 4_000_000, 40_000_000])
 @pytest.mark.parametrize("ranks", [2, 3, 6, 8])
 @pytest.mark.parametrize("name", ["ring", "butterfly", "binary-blocks", "mpi"])
-def test_the_cost_model_agrees_with_the_modelled_network(name: str, ranks: int, size: int) -> None:
+def test_cost_model_agrees_with_the_simulated_network(name: str, ranks: int, size: int) -> None:
     costs = Costs(LATENCY + 2e-5, 1 / BANDWIDTH, 2e-10)
     # Where a rank talks to several at once, the modelled ports do not share as well as they could.
     tolerance = 0.6 if name != "ring" and ranks & (ranks - 1) else 0.2
     assert predict(name, ranks, size, costs) == pytest.approx(seconds(name, ranks, size), rel=tolerance)
 
 
-def test_large_models_take_what_the_ports_carry() -> None:
+def test_allreduce_of_large_model_is_bound_by_the_bandwidth() -> None:
     size, ranks = 100_000_000, 4
     least = 2 * size * (ranks - 1) / ranks / BANDWIDTH
     assert least <= seconds("ring", ranks, size) <= 1.05 * least

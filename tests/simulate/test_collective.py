@@ -1,4 +1,4 @@
-"""Exchanges by a collective in virtual time: the real sums and rules, and times that follow from ports and latency."""
+"""Exchanges by a collective in virtual time, with real sums and rules."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,10 @@ class Vector:
 
 
 def play(name: str, workers: int, fail: bool = False) -> tuple[list[Vector], list[list[float]]]:
-    """Two rounds; the models, and for each worker (wait, transfer) of the first round and the time at the end."""
+    """Run two rounds; return the models and the times of each worker.
+
+    The times are (wait, transfer) of the first round, and the time at the end.
+    """
     engine = SimulationEngine()
     network = Network(engine, lambda host: Link(BANDWIDTH, LATENCY / 2), [])
     side = SharedCollectiveState(engine, network, [f"host-{rank}" for rank in range(workers)], name)
@@ -73,7 +76,7 @@ def play(name: str, workers: int, fail: bool = False) -> tuple[list[Vector], lis
 @pytest.mark.parametrize(
     ("name", "workers"), [("ring", 3), ("butterfly", 4), ("binary-blocks", 5), ("mpi", 2), ("auto", 3)]
 )
-def test_models_and_times(name: str, workers: int) -> None:
+def test_simulated_collective_computes_the_model_and_its_times(name: str, workers: int) -> None:
     models, told = play(name, workers)
     weights, velocity = Vector(0).values, None
     for number in (1, 2):
@@ -88,13 +91,13 @@ def test_models_and_times(name: str, workers: int) -> None:
         assert 2 * LATENCY < transfer < 20 * LATENCY
 
 
-def test_a_failure_ends_the_run_of_all() -> None:
+def test_simulated_collective_abort_ends_the_run_of_all() -> None:
     with pytest.raises(JobAbortedError, match="bad luck"):
         play("ring", 3, fail=True)
 
 
 @pytest.mark.parametrize("mode", ["esync", "sync"])
-def test_the_worker_loop_runs_on_a_collective(mode: str) -> None:
+def test_simulated_worker_trains_over_a_collective(mode: str) -> None:
     workers = tuple(WorkerModel(rank, f"host-{rank}", "cpu", DeviceModel(0.1 * (rank + 1))) for rank in range(3))
     cluster = ClusterModel(workers, (), StateServerModel("host-0"), lambda host: Link(BANDWIDTH, LATENCY / 2), 0.0)
     options = flags.parse(["--mode", mode, "--rounds", "5", "--collective", "ring"])
@@ -108,7 +111,7 @@ def test_the_worker_loop_runs_on_a_collective(mode: str) -> None:
         assert sums.transfers / 5 == pytest.approx(model * 4 / 3 / BANDWIDTH, rel=0.1)
 
 
-def test_overlap_hides_a_collective_too() -> None:
+def test_simulated_collective_with_overlap_hides_the_exchange() -> None:
     workers = tuple(WorkerModel(rank, f"host-{rank}", "cpu", DeviceModel(0.5 * (rank + 1))) for rank in range(3))
     cluster = ClusterModel(workers, (), StateServerModel("host-0"), lambda host: Link(1.25e8, 1e-4), 0.0)
 

@@ -20,7 +20,7 @@ def test_jitter_keeps_the_mean_and_has_the_deviation(distribution):
 
 @pytest.mark.parametrize("jitter", [0.5, 0.56, 0.95, 1.0, 1.5])
 @pytest.mark.parametrize("distribution", JITTERS)
-def test_much_jitter_keeps_the_mean_and_the_deviation_and_no_time_is_negative(distribution, jitter):
+def test_jitter_of_any_size_keeps_mean_and_deviation_and_stays_positive(distribution, jitter):
     model = DeviceModel(step_time=2.0, jitter=jitter, distribution=distribution)
     works = np.array(list(islice(model.works([1]), 1_000_000)))
     assert works.min() > 0
@@ -37,12 +37,12 @@ def test_much_jitter_keeps_the_mean_and_the_deviation_and_no_time_is_negative(di
         ("exponential", [1.007303, 0.930845, 1.437544]),
     ],
 )
-def test_little_jitter_draws_what_it_always_has(distribution, first):
+def test_jitter_of_small_size_draws_the_same_numbers_as_before(distribution, first):
     model = DeviceModel(step_time=1.0, jitter=0.1, distribution=distribution)
     assert list(islice(model.works([1]), 3)) == pytest.approx(first, abs=1e-6)
 
 
-def test_a_trace_is_repeated_and_sets_the_mean():
+def test_trace_is_repeated_and_sets_the_mean():
     model = DeviceModel(step_time=9.0, jitter=0.5, trace=(1.0, 2.0, 6.0))
     assert list(islice(model.works([0]), 5)) == [1.0, 2.0, 6.0, 1.0, 2.0]
     assert model.mean == 3.0
@@ -59,19 +59,19 @@ def test_a_trace_is_repeated_and_sets_the_mean():
         (25.0, 1.0, 27.0),
     ],
 )
-def test_speed_and_pauses(begun, work, ends):
+def test_speed_profile_with_pauses_ends_work_at_the_time_by_hand(begun, work, ends):
     pace = SpeedProfile(speed=[(20.0, 0.5)], pauses=[Pause(10.0, 2.0)])
     assert pace.ends(begun, work) == pytest.approx(ends)
 
 
-def test_pauses_that_come_back():
+def test_speed_profile_repeats_periodic_pauses():
     pace = SpeedProfile(speed=[], pauses=[Pause(1.0, 0.5, every=2.0)])
     assert pace.ends(0.0, 0.9) == pytest.approx(0.9)
     assert pace.ends(0.0, 3.0) == pytest.approx(4.0)  # pauses from 1.0 and from 3.0 on
     assert pace.ends(100.0, 3.0) == pytest.approx(104.0)
 
 
-def test_pauses_that_leave_no_time_are_noticed():
+def test_speed_profile_without_free_time_raises_stalled_error():
     pace = SpeedProfile(speed=[], pauses=[Pause(0.0, 1.0, every=2.0), Pause(1.0, 1.0, every=2.0)])
     with pytest.raises(StalledError, match="got nothing done"):
         pace.ends(0.0, 1.0)
@@ -79,12 +79,12 @@ def test_pauses_that_leave_no_time_are_noticed():
     assert busy.ends(0.0, 5000.0) == pytest.approx(50_000.0, abs=1)  # many pauses, but with time in between
 
 
-def test_a_device_that_stops_for_ever_is_refused():
+def test_speed_profile_of_speed_0_forever_is_refused():
     with pytest.raises(ValueError, match="never finishes"):
         SpeedProfile(speed=[(1.0, 0.0)], pauses=[])
 
 
-def test_an_iteration_takes_its_time_from_its_beginning():
+def test_simulated_device_iteration_counts_from_its_beginning():
     engine = SimulationEngine()
     device = SimulatedDevice(engine, DeviceModel(step_time=2.0), (0,))
 

@@ -5,7 +5,7 @@ from esync.runtime.futures import NotDoneError
 from esync.simulate.engine import CrashError, SimulationEngine, TimedFuture
 
 
-def test_tasks_meet_in_virtual_time():
+def test_engine_tasks_meet_in_virtual_time():
     engine, seen = SimulationEngine(), []
     arrived = engine.event()
 
@@ -31,7 +31,7 @@ def test_tasks_meet_in_virtual_time():
     assert seen == [("early", 1.0), ("late", 2.5), ("early again", 2.5), ("late again", 3.5)]
 
 
-def test_a_task_computes_ahead_without_any_event():
+def test_engine_task_computes_ahead_without_events():
     engine = SimulationEngine()
 
     def work():
@@ -44,8 +44,8 @@ def test_a_task_computes_ahead_without_any_event():
     assert engine.events < 5
 
 
-def test_waiting_catches_up_first():
-    """A task that is ahead does not see what was ready long ago before its own time."""
+def test_engine_wait_first_catches_up_with_the_tasks_time():
+    """A task that is ahead must not see an older event before its own time."""
     engine, seen = SimulationEngine(), []
     ready = engine.event()
 
@@ -60,7 +60,7 @@ def test_waiting_catches_up_first():
     assert seen == [5.0]
 
 
-def test_a_deadlock_names_who_waits_and_for_what():
+def test_engine_deadlock_names_who_waits_for_what():
     engine = SimulationEngine()
     engine.spawn("worker 1", lambda: engine.wait(engine.event(), "the other one"))
     engine.spawn("worker 2", lambda: None)
@@ -68,7 +68,7 @@ def test_a_deadlock_names_who_waits_and_for_what():
         engine.run()
 
 
-def test_an_error_in_a_task_ends_the_simulation():
+def test_engine_error_in_a_task_ends_the_simulation():
     engine = SimulationEngine()
 
     def work():
@@ -81,7 +81,7 @@ def test_an_error_in_a_task_ends_the_simulation():
         engine.run()
 
 
-def test_a_failed_event_is_raised_where_it_is_waited_for():
+def test_engine_failed_event_raises_where_it_is_waited_for():
     engine, event = SimulationEngine(), None
     event = engine.event()
 
@@ -94,7 +94,7 @@ def test_a_failed_event_is_raised_where_it_is_waited_for():
     engine.run()
 
 
-def test_a_crash_ends_a_task_where_it_waits_and_later_events_do_not_wake_it():
+def test_engine_crash_ends_a_waiting_task_for_good():
     engine, seen = SimulationEngine(), []
     ready = engine.event()
 
@@ -115,7 +115,7 @@ def test_a_crash_ends_a_task_where_it_waits_and_later_events_do_not_wake_it():
     assert task.crashed
 
 
-def test_a_crash_finds_a_task_that_is_ahead():
+def test_engine_crash_ends_a_task_that_is_ahead():
     engine, seen = SimulationEngine(), []
 
     def work():
@@ -129,20 +129,20 @@ def test_a_crash_finds_a_task_that_is_ahead():
     assert seen == []
 
 
-def test_tasks_start_others():
+def test_engine_task_starts_another():
     engine, seen = SimulationEngine(), []
     engine.spawn("first", lambda: engine.spawn("second", lambda: seen.append(engine.now), delay=2.0))
     engine.run()
     assert seen == [2.0]
 
 
-def test_only_a_task_can_wait():
+def test_engine_wait_outside_a_task_raises():
     engine = SimulationEngine()
     with pytest.raises(RuntimeError, match="only a task can wait"):
         engine.settle()
 
 
-def test_a_result_whose_time_is_known():
+def test_timed_future_has_its_result_at_its_time():
     engine = SimulationEngine()
 
     def work():

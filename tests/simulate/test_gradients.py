@@ -1,4 +1,4 @@
-"""Real gradients on a modelled cluster."""
+"""Real gradients on a simulated cluster."""
 
 import numpy as np
 import pytest
@@ -26,14 +26,14 @@ def trained(modelled, *words, rounds=3):
     ]
 
 
-def test_all_workers_end_with_the_same_weights_and_the_speeds_do_not_matter_to_synchronous_sgd():
+def test_simulated_ssgd_is_independent_of_device_speeds():
     slow = trained(cluster(0.1, 2.0, 0.7), "--mode=sync")
     fast = trained(cluster(0.3, 0.1, 0.1), "--mode=sync")
     for weights in [*slow[1:], *fast]:
         np.testing.assert_array_equal(weights, slow[0])
 
 
-def test_one_synchronous_worker_is_sequential_sgd():
+def test_simulated_algorithms_with_one_worker_equal_sequential_sgd():
     (alone,) = trained(cluster(0.1), "--mode=local")
     for words in (["--mode=sync"], ["--mode=async"], ["--mode=esync", "--local-iterations=1"]):
         (weights,) = trained(cluster(0.1), *words)
@@ -41,8 +41,8 @@ def test_one_synchronous_worker_is_sequential_sgd():
 
 
 @pytest.mark.parametrize("optimizer", ["nag", "adam", "adamw", "rmsprop", "adagrad"])
-def test_one_worker_whose_steps_the_servers_take_is_one_with_a_local_optimizer(optimizer):
-    """With the same flags: whether the rate multiplies the sum or the mean is the same on both sides."""
+def test_simulated_server_optimizer_with_one_worker_equals_the_local_optimizer(optimizer):
+    """With the same flags: both sides agree on whether the rate multiplies the sum or the mean."""
     words = [f"--optimizer={optimizer}", "--learning-rate=0.001", "--weight-decay=0.01"]
     words += ["--momentum=0.9"] if optimizer == "nag" else []
     (local,) = trained(cluster(0.1), "--mode=local", *words)
@@ -51,26 +51,26 @@ def test_one_worker_whose_steps_the_servers_take_is_one_with_a_local_optimizer(o
         np.testing.assert_allclose(weights, local, rtol=1e-3, atol=1e-5)
 
 
-def test_servers_and_collectives_take_the_same_steps_with_adam():
+def test_simulated_servers_and_collectives_take_the_same_adam_steps():
     words = ("--mode=sync", "--optimizer=adam", "--learning-rate=0.001")
     servers, ring = (trained(cluster(0.1, 0.5), *words, f"--collective={way}") for way in ("ps", "ring"))
     for weights in [servers[1], *ring]:
         np.testing.assert_array_equal(weights, servers[0])
 
 
-def test_esync_with_one_local_iteration_is_synchronous_sgd():
+def test_simulated_esync_with_one_local_iteration_equals_ssgd():
     esync = trained(cluster(0.1, 0.5), "--mode=esync", "--local-iterations=1")
     sync = trained(cluster(0.1, 0.5), "--mode=sync")
     np.testing.assert_allclose(esync[0], sync[0], rtol=1e-4, atol=1e-6)
     np.testing.assert_array_equal(esync[0], esync[1])
 
 
-def test_schedules_matter_to_asynchronous_sgd():
+def test_simulated_asgd_depends_on_device_speeds():
     one, other = trained(cluster(0.1, 0.25), "--mode=async"), trained(cluster(0.25, 0.1), "--mode=async")
     assert np.abs(one[0] - other[0]).max() > 0
 
 
-def test_evaluation_takes_virtual_time_and_its_accuracy_is_real():
+def test_simulated_evaluation_takes_virtual_time_and_has_a_real_accuracy():
     chosen = options(
         "--network=lenet",
         "--batch-size=16",
@@ -90,7 +90,7 @@ def test_evaluation_takes_virtual_time_and_its_accuracy_is_real():
     assert numerics.gradients == 5
 
 
-def test_weighting_and_outer_momentum_reach_the_modelled_servers():
+def test_simulated_servers_apply_weighting_and_outer_momentum():
     two = cluster(0.1, 0.5)
     found = {
         words: trained(two, "--mode=esync", *words, rounds=2)
@@ -103,7 +103,22 @@ def test_weighting_and_outer_momentum_reach_the_modelled_servers():
     assert plain.tobytes() == uniform.tobytes()
 
 
-def test_dylu_and_ssp_learn_with_real_gradients():
+def test_simulated_collective_and_servers_weight_statistics_alike():
+    two = cluster(0.1, 0.5)
+    words = ("--mode=esync", "--network=mobilenet-v1x0.0625", "--batch-size=8")
+    found = {
+        (way, kind): trained(two, *words, f"--statistics-weighting={kind}", f"--collective={way}", rounds=1)[0]
+        for way in ("ps", "ring")
+        for kind in ("uniform", "samples")
+    }
+    for way in ("ps", "ring"):
+        uniform, samples = found[way, "uniform"], found[way, "samples"]
+        assert np.abs(uniform - samples).max() > 0
+    for kind in ("uniform", "samples"):
+        np.testing.assert_allclose(found["ps", kind], found["ring", kind], rtol=1e-4, atol=1e-5)
+
+
+def test_simulated_dylu_and_ssp_train_with_real_gradients():
     chosen = options(*WORDS, "--mode=ssp", "--staleness=0", f"--data-dir={find_data_dir(None, 'fashion-mnist')}")
     assert chosen.learning_rate > 0
     asgd, ssp = (trained(cluster(0.1, 0.3), *words) for words in (["--mode=async"], ["--mode=ssp", "--staleness=50"]))
@@ -117,7 +132,7 @@ def test_dylu_and_ssp_learn_with_real_gradients():
     assert np.abs(with_momentum[0] - without[0]).max() > 0
 
 
-def test_diloco_is_local_sgd_with_momentum():
+def test_simulated_diloco_without_outer_momentum_equals_local_sgd():
     words = ("--local-iterations=2", "--global-lr=1")
     local = trained(cluster(0.1, 0.2), "--mode=local-sgd", *words)
     diloco = trained(cluster(0.2, 0.1), "--mode=diloco", "--outer-momentum=0", *words)
@@ -127,7 +142,7 @@ def test_diloco_is_local_sgd_with_momentum():
 
 
 @pytest.mark.parametrize("collective", ["ps", "ring"])
-def test_fedprox_stays_nearer_to_the_common_model_than_local_sgd(collective):
+def test_simulated_fedprox_stays_nearer_to_the_common_model_than_local_sgd(collective):
     words = ("--local-iterations=5", "--local-lr=0.005", f"--collective={collective}")
     (begin, _) = trained(cluster(0.1, 0.2), "--mode=local-sgd", "--local-iterations=1", "--local-lr=1e-12", rounds=1)
     local, none, weak, strong = (
@@ -142,7 +157,7 @@ def test_fedprox_stays_nearer_to_the_common_model_than_local_sgd(collective):
     assert moved[0] > moved[1] > 1.2 * moved[2] > 0
 
 
-def test_scaffold_is_the_same_over_servers_and_collectives():
+def test_simulated_scaffold_is_the_same_over_servers_and_collectives():
     words = ("--mode=scaffold", "--local-iterations=3", "--local-lr=0.005", "--partition=class")
     servers, ring = (trained(cluster(0.1, 0.2), *words, f"--collective={way}") for way in ("ps", "ring"))
     for weights in (servers[1], *ring):
@@ -151,7 +166,7 @@ def test_scaffold_is_the_same_over_servers_and_collectives():
     assert np.abs(local[0] - servers[0]).max() > 1e-4
 
 
-def test_with_overlap_all_workers_end_with_the_common_model():
+def test_simulated_overlap_ends_with_the_common_model_on_all_workers():
     one = trained(cluster(0.1, 0.25), "--mode=esync", "--local-iterations=2", "--overlap")
     np.testing.assert_array_equal(one[0], one[1])
     (alone,) = trained(cluster(0.1), "--mode=local", rounds=6)
@@ -160,7 +175,7 @@ def test_with_overlap_all_workers_end_with_the_common_model():
     np.testing.assert_allclose(ahead, alone, rtol=1e-4, atol=1e-6)
 
 
-def test_random_numbers_are_seeded_for_networks_that_draw_them():
+def test_simulation_seeds_random_numbers_of_networks_that_draw_them():
     nn = mx.gluon.nn
     plain, drawing = nn.HybridSequential(), nn.HybridSequential()
     plain.add(nn.Dense(3))
@@ -185,17 +200,22 @@ def untrained(net):
 
 
 @pytest.mark.parametrize(
-    "words", [["--mode=async"], ["--mode=async", "--use-dcasgd=1"], ["--mode=gd-async", "--secondary-ratio=0.1"]]
+    "words",
+    [
+        ["--mode=async"],
+        pytest.param(["--mode=async", "--use-dcasgd=1"], marks=pytest.mark.long),
+        pytest.param(["--mode=gd-async", "--secondary-ratio=0.1"], marks=pytest.mark.long),
+    ],
 )
-def test_by_class_the_mean_of_all_workers_statistics_is_evaluated(monkeypatch, words):
+def test_simulated_evaluation_uses_the_mean_statistics_of_all_workers(monkeypatch, words):
     monkeypatch.setitem(MODELS, "mlp", NetworkEntry(small_net))
     monkeypatch.setattr(config, "SPARSE_STATISTICS_EVERY", 1)
     examined = {}
 
     class Kept(GradientNumerics):
-        def accuracy(self, weights, statistics, every_image=False):
+        def accuracy(self, weights, statistics, every_sample=False):
             examined[self._options.statistics] = values(weights), values(statistics)
-            return super().accuracy(weights, statistics, every_image)
+            return super().accuracy(weights, statistics, every_sample)
 
     def values(source):
         out = np.empty(source.size, np.float32)

@@ -9,10 +9,10 @@ from esync.simulate.network import Link, Network
 from esync.simulate.ports import NOTHING
 
 
-def arrivals(sends, links, servers=("s",)):
+def arrivals(sends, links, servers=("s",), scale=1.0):
     """When each of (at, source, target, size) has arrived."""
     engine = SimulationEngine()
-    network = Network(engine, lambda host: links.get(host, Link(100.0)), servers)
+    network = Network(engine, lambda host: links.get(host, Link(100.0)), servers, scale=scale)
     times = [math.nan] * len(sends)
     for index, (at, source, target, size) in enumerate(sends):
 
@@ -32,23 +32,30 @@ def test_transfers_share_a_port_and_use_what_others_leave():
     assert network.received == {"s": 250}
 
 
-def test_both_directions_at_full_speed():
+def test_transfers_with_scale_stand_for_larger_ones():
+    times, network = arrivals([(0, "a", "s", 20), (0, "b", "s", 10), (1.5, "c", "s", 20)], {}, scale=5)
+    assert times == pytest.approx([1.5, 1.0, 2.5])
+    assert network.received == {"s": 250}
+    assert network.carrying("a", "s", 20) == 1
+
+
+def test_transfers_in_both_directions_have_full_speed():
     times, _ = arrivals([(0, "a", "s", 100), (0, "s", "a", 100)], {})
     assert times == pytest.approx([1.0, 1.0])
 
 
-def test_latency_comes_on_top_and_within_a_host_nothing_costs():
+def test_transfers_take_latency_and_cost_nothing_within_a_host():
     links = {"far": Link(100.0, latency=0.25), "s": Link(100.0, latency=0.5)}
     times, _ = arrivals([(0, "far", "s", 100), (0, "s", "s", 1e9)], links)
     assert times == pytest.approx([1.75, 0.0])
 
 
-def test_a_slow_host_leaves_its_share_to_the_others():
+def test_transfers_of_slow_host_leave_bandwidth_to_the_others():
     times, _ = arrivals([(0, "phone", "s", 10), (0, "b", "s", 90)], {"phone": Link(10.0)})
     assert times == pytest.approx([1.0, 1.0])
 
 
-def test_a_crash_takes_its_transfers_with_it():
+def test_transfers_of_crashed_worker_are_removed():
     engine, seen, owner = SimulationEngine(), [], object()
     network = Network(engine, lambda host: Link(100.0), ["s"])
     network.send("a", "s", 100, lambda: seen.append(("a", engine.now)), owner)
@@ -62,7 +69,10 @@ hosts = st.sampled_from("abcd")
 
 
 def fairly(sends, links):
-    """When each has arrived, worked out with every rate anew at each change (progressive filling); no latencies."""
+    """Return when each transfer has arrived, without latencies.
+
+    Every rate is computed anew at each change (progressive filling).
+    """
     left = [size for *_, size in sends]
     times, now = [math.nan] * len(sends), 0.0
     while any(map(math.isnan, times)):
@@ -95,7 +105,7 @@ def fairly(sends, links):
     st.lists(st.tuples(st.floats(0, 5), hosts, st.booleans(), st.floats(1, 500)), min_size=1, max_size=12),
     st.dictionaries(hosts, st.floats(1, 200)),
 )
-def test_shares_of_a_server_are_max_min_fair(sends, bandwidths):
+def test_transfers_of_a_server_are_max_min_fair(sends, bandwidths):
     links = {host: Link(bandwidth) for host, bandwidth in bandwidths.items()}
     ways = [(at, "s", host, size) if down else (at, host, "s", size) for at, host, down, size in sends]
     times, _ = arrivals(ways, links)
@@ -103,7 +113,7 @@ def test_shares_of_a_server_are_max_min_fair(sends, bandwidths):
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), hosts, hosts, st.floats(1, 500)), min_size=1, max_size=12))
-def test_hosts_with_workers_and_servers_carry_no_more_than_they_can(sends):
+def test_transfers_of_hosts_with_workers_and_servers_stay_within_bandwidth(sends):
     sends = [each for each in sends if each[1] != each[2]]
     times, _ = arrivals(sends, {}, servers=["a", "b"])
     for way in (1, 2):
@@ -115,7 +125,7 @@ def test_hosts_with_workers_and_servers_carry_no_more_than_they_can(sends):
 
 
 @given(st.lists(st.tuples(st.floats(0, 5), hosts, st.floats(0.1, 500)), min_size=1, max_size=10))
-def test_a_port_is_busy_until_all_is_carried(sends):
+def test_transfers_keep_a_port_busy_until_all_is_carried(sends):
     times, _ = arrivals([(at, source, "s", size) for at, source, size in sends], {})
     first, total = min(at for at, _, _ in sends), sum(size for _, _, size in sends)
     uncarried = len(sends) * NOTHING  # at most: what a transfer may still have left when it is over

@@ -1,4 +1,4 @@
-"""The simulation round by round against the one event by event: the same results, on random clusters."""
+"""The simulation round by round, against the one event by event on random clusters."""
 
 import math
 import random
@@ -16,7 +16,7 @@ from esync.simulate.job import SimulationJob, run
 from esync.simulate.network import Link, Network
 from esync.simulate.result import result
 from esync.simulate.roundwise import sharing
-from esync.simulate.roundwise.exchange import EntangledError
+from esync.simulate.roundwise.exchange import OverlappingRoundsError
 from esync.simulate.roundwise.simulation import ALGORITHMS, REGARDED, WITHOUT_EFFECT, RoundwiseSimulation, covers
 from esync.simulate.servers import ServerModel
 from esync.simulate.simulation import Simulation, TimingNumerics
@@ -100,7 +100,7 @@ def differences(one, other, place="result"):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_the_same_result_as_event_by_event(chunk):
+def test_roundwise_equals_event_by_event(chunk):
     compared = 0
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
         draw = random.Random(seed)
@@ -108,7 +108,7 @@ def test_the_same_result_as_event_by_event(chunk):
         assert covers(modelled, chosen)
         try:
             quick = roundwise(modelled, chosen, leases)
-        except EntangledError:
+        except OverlappingRoundsError:
             continue
         reference = Simulation(modelled, chosen, TimingNumerics(chosen, 60_000), leases=leases)
         reference.run()
@@ -117,7 +117,7 @@ def test_the_same_result_as_event_by_event(chunk):
     assert compared > 0.8 * CHUNK
 
 
-def test_transfers_share_a_port_as_event_by_event():
+def test_roundwise_shares_a_port_as_event_by_event():
     for seed in range(20):
         draw = random.Random(seed)
         limits = [draw.choice([1e6, 3e6, math.inf]) for _ in range(30)]
@@ -132,7 +132,7 @@ def test_transfers_share_a_port_as_event_by_event():
         assert sharing.carry(10e6, 1e6, entries) == done
 
 
-def test_at_most_five_events_for_each_worker_and_round():
+def test_roundwise_needs_at_most_five_events_per_worker_and_round():
     times = [0.03 + 3.47 * rank / 299 for rank in range(300)]
     link = Link(125e8, 5e-4)
     chosen = options("--network=lenet", rounds=10)
@@ -145,14 +145,14 @@ def test_at_most_five_events_for_each_worker_and_round():
     assert seen == list(range(1, 11))
 
 
-def test_rounds_whose_messages_meet_on_a_server_are_noticed():
+def test_roundwise_with_rounds_that_overlap_on_a_server_raises_overlapping():
     # The first worker's next payload is there before the second one has looked at the status again.
     modelled, chosen = cluster(0.001, 0.004, 0.05, message_time=1e-4), options("--mode=sync", "--network=lenet")
-    with pytest.raises(EntangledError):
+    with pytest.raises(OverlappingRoundsError):
         roundwise(modelled, chosen)
 
 
-def test_a_payload_that_is_faster_than_the_last_request_of_the_round_before():
+def test_roundwise_with_payload_faster_than_the_last_request_equals_event_by_event():
     far = cluster(0.01, 0.5, link=Link(math.inf, 0.0))
     modelled = ClusterModel(
         far.workers, far.servers, far.state_server, lambda host: Link(math.inf, 0.05 if host == "w1" else 0.0), 1.0
@@ -174,13 +174,13 @@ def test_a_payload_that_is_faster_than_the_last_request_of_the_round_before():
         ["--mode=async", "--use-dcasgd=1"],
     ],
 )
-def test_what_is_not_simulated_round_by_round(words):
+def test_roundwise_does_not_cover_these_flags(words):
     modelled = cluster(0.1, 0.2)
     assert covers(modelled, options())
     assert not covers(modelled, options(*words))
 
 
-def test_workers_and_servers_that_are_not_simulated_round_by_round():
+def test_roundwise_does_not_cover_crashes_stragglers_and_shared_hosts():
     assert not covers(cluster(0.1, 0.2, crashes=[(1, 1.0, 1.0)]), options())
     assert not covers(cluster(0.1, 0.2, straggler_events=[StragglerEvent("compute", 1.0, 0.0, 1.0)]), options())
     beside = cluster(0.1, 0.2, servers=2)
@@ -194,11 +194,11 @@ def test_workers_and_servers_that_are_not_simulated_round_by_round():
 @pytest.mark.parametrize(
     "word", ["--local-iterations=3", "--global-lr=0.5", "--outer-momentum=0.5", "--weighting=samples"]
 )
-def test_options_of_averaging_are_simulated_round_by_round(mode, word):
+def test_roundwise_covers_options_of_averaging(mode, word):
     assert covers(cluster(0.1, 0.2), options(f"--mode={mode}", word))
 
 
-def test_further_vectors_go_over_the_wire_as_they_do_event_by_event():
+def test_roundwise_counts_the_bytes_of_further_vectors():
     """SCAFFOLD sends a second vector as long as the weights."""
     modelled = cluster(0.1, 0.25, link=Link(1e6, 1e-3), servers=2)
     scaffold, local = (
@@ -217,31 +217,31 @@ def test_further_vectors_go_over_the_wire_as_they_do_event_by_event():
 
 
 @pytest.mark.parametrize("words", [["--epsilon=0.3"], ["--slowest-iterations=2"], ["--mode=sync"]])
-def test_what_else_is_simulated_round_by_round(words):
+def test_roundwise_covers_these_flags(words):
     assert covers(cluster(0.1, 0.2), options(*words))
 
 
-def test_the_flags_that_are_named_exist():
+def test_roundwise_names_flags_that_exist():
     common = flags.known().keys() - all_flags().keys()
     assert common >= REGARDED | WITHOUT_EFFECT
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_the_options_of_an_algorithm_that_are_named_exist(algorithm):
+def test_roundwise_names_algorithm_options_that_exist(algorithm):
     assert set(algorithm.Options.model_fields) >= ALGORITHMS[algorithm]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_a_subclass_which_may_exchange_at_other_times_is_not_simulated_round_by_round(algorithm):
+def test_roundwise_does_not_cover_a_subclass(algorithm):
     words = options(f"--mode={algorithm.name}")
     assert covers(cluster(0.1, 0.2), words)
     words.algorithm = type("Own", (algorithm,), {})
     assert not covers(cluster(0.1, 0.2), words)
 
 
-@pytest.mark.parametrize("entangled", [True, False])
-def test_a_job_gives_the_same_with_and_without_logs(tmp_path, entangled):
-    first, second = (0.001, 0.004) if entangled else (0.2, 0.3)
+@pytest.mark.parametrize("overlapping", [True, False])
+def test_roundwise_job_gives_the_same_result_with_and_without_logs(tmp_path, overlapping):
+    first, second = (0.001, 0.004) if overlapping else (0.2, 0.3)
     path = tmp_path / "cluster.yaml"
     path.write_text(
         f"""
@@ -258,10 +258,10 @@ train: {{mode: sync, network: lenet, rounds: 5, log_dir: {tmp_path / "logs"}}}
     logged, unlogged = (run(SimulationJob(path, "none", logs=logs, quiet=True)) for logs in (True, False))
     assert logged.result == unlogged.result
     assert logged.logs is not None
-    assert (unlogged.real["events"] < logged.real["events"]) == (not entangled)
+    assert (unlogged.real["events"] < logged.real["events"]) == (not overlapping)
 
 
-def test_the_same_seed_gives_the_same_result():
+def test_roundwise_with_the_same_seed_gives_the_same_result():
     jittery = cluster(0.1, 0.5, 1.0, jitter=0.2)
     first, again, other = (result(roundwise(jittery, options(f"--seed={seed}")), "") for seed in (1, 1, 2))
     assert first == again != other

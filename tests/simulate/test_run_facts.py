@@ -1,4 +1,4 @@
-"""run.json as a simulated worker writes it; a real one writes the same (tests/cluster)."""
+"""run.json of a simulated worker; a real one writes the same (tests/cluster)."""
 
 import json
 from pathlib import Path
@@ -30,7 +30,7 @@ def facts_of(tmp_path: Path, **typed: object) -> dict:
 
 
 @pytest.mark.parametrize("mode", [name for name, each in ALGORITHMS.items() if not each.needs_gradients])
-def test_every_flag_of_the_mode_is_there_with_its_value(tmp_path, mode):
+def test_run_json_contains_every_flag_of_the_mode(tmp_path, mode):
     facts = facts_of(tmp_path, mode=mode)
     words = ["--mode", mode, "--network", "lenet", "--epochs", "0.01"]
     expected = vars(read("worker", "", words)).keys() - {"algorithm", "given"}
@@ -39,7 +39,7 @@ def test_every_flag_of_the_mode_is_there_with_its_value(tmp_path, mode):
     assert facts["options"]["momentum"] == config.MOMENTUM
 
 
-def test_what_the_log_tools_need_is_there(tmp_path):
+def test_run_json_contains_what_the_log_tools_need(tmp_path):
     facts = facts_of(tmp_path, mode="async", use_dcasgd=1, dcasgd_lambda=0.5)
     style = ALGORITHMS["dcasgd"].style
     assert facts["algorithm"] == {
@@ -52,19 +52,34 @@ def test_what_the_log_tools_need_is_there(tmp_path):
     assert (facts["options"]["mode"], facts["options"]["dcasgd_lambda"]) == ("async", 0.5)
 
 
-def test_versions_of_what_the_results_depend_on_are_there(tmp_path):
+def test_run_json_contains_versions(tmp_path):
     versions = facts_of(tmp_path)["versions"]
     assert versions["esync"] == __version__
     assert versions.keys() >= {"python", "mxnet", "numpy", "gluoncv", "pydantic"}
 
 
-def test_a_default_that_depends_on_something_is_told_as_what_it_has_become(tmp_path):
+def test_run_json_contains_resolved_defaults(tmp_path):
     options = facts_of(tmp_path, mode="sync-switch")["options"]
     assert options["online_policy"] == config.ONLINE_POLICY  # None on the command line, with a state server
     assert options["bsp_share"] == pytest.approx(config.BSP_SHARE)
 
 
-def test_the_momentum_that_an_algorithm_has_of_its_own_is_told():
+@pytest.mark.parametrize(
+    ("typed", "order", "share"),
+    [
+        ({"bsp_share": 1.0}, "1", 1.0),
+        ({"bsp_share": 0.0}, "0", 0.0),
+        ({}, "10", config.BSP_SHARE),
+        ({"train_steps": [4, 8], "epochs": None}, "10", 8 / 12),
+    ],
+)
+def test_run_json_contains_the_plan_in_place_of_the_flags(tmp_path, typed, order, share):
+    """The report of Sync-Switch finds BSP and ASP alone by it, and shares that no flag has given."""
+    facts = facts_of(tmp_path, mode="sync-switch", **typed)
+    assert (facts["switch_order"], facts["bsp_share"]) == (order, pytest.approx(share))
+
+
+def test_run_json_contains_the_momentum_of_the_algorithm():
     from esync.algorithms import DGS
 
     assert DGS().effective_options["momentum"] == config.DGS_MOMENTUM

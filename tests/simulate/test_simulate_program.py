@@ -1,4 +1,4 @@
-"""python -m esync.simulate."""
+"""The program `python -m esync.simulate`."""
 
 import json
 import subprocess
@@ -38,7 +38,7 @@ def run(described, *words, code=0):
     return logs
 
 
-def test_twice_the_same_files_with_real_gradients(described, capsys):
+def test_simulate_with_real_gradients_twice_writes_the_same_files(described, capsys):
     data = f"--data-dir={find_data_dir(None, 'fashion-mnist')}"
     contents = []
     for number in range(2):
@@ -46,7 +46,9 @@ def test_twice_the_same_files_with_real_gradients(described, capsys):
         logs = run(described, data, "--test-images=100", "--overwrite", f"--json={path}")
         rounds = sorted(logs.rglob("iter-*.txt")) + sorted(logs.rglob("run.json"))
         contents.append([path.read_bytes(), *(file.read_bytes() for file in rounds)])
-        assert json.loads(path.with_suffix(".real.json").read_text())["computed_gradients"] > 8
+        real = json.loads(path.with_suffix(".real.json").read_text())
+        assert real["computed_gradients"] > 8
+        assert real["core_seconds"] > 0
     assert contents[0] == contents[1]
     assert len(contents[0]) == 1 + 2 * 4 + 2
     out = json.loads(contents[0][0])
@@ -55,7 +57,7 @@ def test_twice_the_same_files_with_real_gradients(described, capsys):
     assert "test accuracy" in capsys.readouterr().out
 
 
-def test_the_log_tools_read_the_logs(described):
+def test_simulate_writes_logs_that_the_log_tools_read(described):
     logs = run(described, "--numerics=none")
     from esync.reports import summarize
 
@@ -68,7 +70,7 @@ def test_the_log_tools_read_the_logs(described):
     assert entry["time"]["0"]["forward and backward"] >= 0.5
 
 
-def test_no_mxnet_is_needed_without_gradients(described):
+def test_simulate_without_gradients_needs_no_mxnet(described):
     code = (
         "import sys; from esync.simulate.__main__ import main; "
         f"code = main([{str(described)!r}, '--numerics=none', '--no-logs', '--quiet']); "
@@ -99,12 +101,12 @@ def test_no_mxnet_is_needed_without_gradients(described):
         (["--sweep=mode=sync,,async"], 2, "a value is empty"),
         (["--sweep=workers.0.threads=1,2"], 2, "its values make no difference to this simulation"),
         (["--sweep=network.bandwidth=1Mbit,1Gbit", "--free-network"], 2, "its values make no difference"),
-        (["--sweep=workers.0.simulate.speed=[[2"], 2, "no YAML text"),
+        (["--sweep=workers.0.simulate.speed=[[2"], 2, "not valid YAML"),
         (["--sweep=network.bandwidth=0Mbit,0Gbit"], 2, "'0Mbit': expected more than 0, for instance 1Gbit"),
         (["--data-dir=/nowhere"], 1, "/nowhere"),
     ],
 )
-def test_mistakes_are_named(described, capsys, words, code, message):
+def test_simulate_with_mistake_names_it(described, capsys, words, code, message):
     run(described, *words, code=code)
     error = capsys.readouterr().err
     assert message in error
@@ -127,6 +129,7 @@ def test_mistakes_are_named(described, capsys, words, code, message):
             "servers: [{host: near, simulate: {throughput: 0GB}}]",
             "servers[0].simulate.throughput: '0GB': expected more than 0",
         ),
+        ("evaluation_time: 0.5", "messages_of: resnet", "simulate.messages_of: 'resnet' is no network with a name"),
         ("hosts: {far:", "hosts: {edge: {latency: 1ms}, far:", "network.hosts.edge: nothing runs on a host of that"),
         ("latency: 5ms", "latency: 50us", "network.hosts.far.latency: 0.05 ms are less than half of network.latency"),
         (
@@ -141,13 +144,13 @@ def test_mistakes_are_named(described, capsys, words, code, message):
         ),
     ],
 )
-def test_mistakes_in_the_description(described, capsys, before, after, message):
+def test_simulate_with_mistake_in_the_description_names_it(described, capsys, before, after, message):
     described.write_text(DESCRIPTION.replace(before, after))
     run(described, "--numerics=none", code=2)
     assert message in capsys.readouterr().err
 
 
-def test_a_measured_run_is_a_trace(described):
+def test_simulate_takes_a_measured_run_as_trace(described):
     rounds = described.parent / "measured"
     rounds.mkdir()
     for number, seconds in ((1, 0.3), (2, 0.4), (10, 0.5)):
@@ -166,7 +169,7 @@ def test_a_measured_run_is_a_trace(described):
         ({"time": {"0": {"forward and backward": 0.3}}, "iteration_times": [0.5]}, 0.5),
     ],
 )
-def test_a_trace_has_all_that_an_iteration_takes(described, entry, seconds):
+def test_simulate_trace_contains_all_phases_of_an_iteration(described, entry, seconds):
     (described.parent / "iter-1.txt").write_text(json.dumps(entry))
     described.write_text(DESCRIPTION.replace("jitter: 0.1", "trace: iter-1.txt"))
     path = described.parent / "out.json"
@@ -175,7 +178,7 @@ def test_a_trace_has_all_that_an_iteration_takes(described, entry, seconds):
 
 
 @pytest.mark.parametrize("mode", ["sync", "local-sgd"])
-def test_the_trace_of_a_simulation_gives_the_same_simulation(described, mode):
+def test_simulate_with_trace_of_a_simulation_gives_the_same_result(described, mode):
     described.write_text(DESCRIPTION.replace("jitter: 0.1", "jitter: 0.4"))
     words = ["--numerics=none", f"--mode={mode}", "--rounds=6"]
     paths = [described.parent / name for name in ("first.json", "again.json")]
@@ -197,7 +200,7 @@ def test_the_trace_of_a_simulation_gives_the_same_simulation(described, mode):
 
 
 @pytest.mark.parametrize("content", ["{}", "[]", "1", '{"time": {"0": {"forward and backward": NaN}}}', '{"time": {}}'])
-def test_what_is_no_trace_is_refused(described, capsys, content):
+def test_simulate_with_malformed_trace_is_refused(described, capsys, content):
     (described.parent / "iter-1.txt").write_text(content)
     described.write_text(DESCRIPTION.replace("jitter: 0.1", "trace: iter-1.txt"))
     run(described, "--numerics=none", code=2)
@@ -206,7 +209,7 @@ def test_what_is_no_trace_is_refused(described, capsys, content):
     assert "Traceback" not in error
 
 
-def test_many_machines_of_one_kind(described):
+def test_simulate_with_count_models_many_machines_of_one_kind(described):
     text = DESCRIPTION.replace("{host: near, device: cpu, step_time", "{host: edge, count: 30, device: cpu, step_time")
     described.write_text(text.replace("hosts: {far:", "hosts: {edge: {latency: 10ms}, far:"))
     path = described.parent / "out.json"
@@ -216,7 +219,7 @@ def test_many_machines_of_one_kind(described):
     assert [device["host"] for device in out["devices"]][:2] == ["edge-0", "edge-1"]
 
 
-def test_a_network_that_costs_nothing(described):
+def test_simulate_with_free_network_is_faster(described):
     seconds = []
     for words in ([], ["--free-network"]):
         path = described.parent / "out.json"
@@ -225,7 +228,121 @@ def test_a_network_that_costs_nothing(described):
     assert seconds[1] < seconds[0]
 
 
-def test_a_sweep(described, capsys):
+@pytest.mark.parametrize("numerics", ["none", "real"])
+def test_simulate_with_messages_of_a_larger_network_sends_as_much_as_that(described, numerics):
+    def received(network: str, more: str = "") -> list[float]:
+        described.write_text(DESCRIPTION.replace("evaluation_time: 0.5", f"evaluation_time: 100{more}"))
+        path = described.parent / "result.json"
+        data = [f"--data-dir={find_data_dir(None, 'fashion-mnist')}", "--test-images=10"] if numerics == "real" else []
+        words = (f"--numerics={numerics}", f"-n={network}", "--mode=sync", "--overwrite", f"--json={path}")
+        rounds = run(described, *words, *data).glob(f"{network}/sync/*/*/iter-*.txt")
+        logged = sum(json.loads(each.read_text())["bytes_sent"] for each in rounds)
+        result = json.loads(path.read_text())
+        # at the server, by the workers, and by their round files
+        return [result["traffic"]["near"]["received"], sum(each["bytes_sent"] for each in result["devices"]), logged]
+
+    large = received("lenet")
+    assert all(small < 0.9 * each for small, each in zip(received("mlp"), large, strict=True))
+    assert received("mlp", ", messages_of: lenet") == pytest.approx(large, rel=0.03)  # there are headers, too
+
+
+def test_simulate_goes_on_with_the_final_model_of_another_simulation(described):
+    data = [f"--data-dir={find_data_dir(None, 'fashion-mnist')}", "--no-logs", "--test-images=500", "-n=mlp"]
+    first, second = described.parent / "models/first.params", described.parent / "second.json"  # a new folder
+    once = described.parent / "first.json"
+    run(described, *data, "--mode=sync", "--rounds=30", f"--final-model={first}", f"--json={once}")
+    evaluated = ["--eval-duration=1", "--learning-rate=1e-9", "--rounds=2", "--seed=5"]  # learns nothing any more
+    run(described, *data, "--mode=sync", f"--initial-model={first}", *evaluated, f"--json={second}")
+    reached, went_on = (json.loads(path.read_text())["final_accuracy"] for path in (once, second))
+    assert went_on == pytest.approx(reached, abs=1e-3)
+    assert reached > 0.2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--numerics=none", "--final-model=x.params"], "--final-model: with --numerics none there is no model"),
+        (["--numerics=none", "--initial-model=x.params"], "--initial-model: with --numerics none there is no model"),
+        (["--final-model=x.params", "--no-evaluation"], "--final-model and --no-evaluation contradict each other"),
+        (["--final-model=x.params", "--sweep=epsilon=1,2"], "--final-model and --sweep contradict each other"),
+        (["--initial-model=/nowhere/x.params"], "--initial-model /nowhere/x.params: No such file or directory"),
+        (["--initial-model=CLUSTER"], "cluster.yaml: not the parameters of lenet"),
+    ],
+)
+def test_simulate_with_model_that_cannot_be_used_names_it(described, capsys, words, message):
+    data = f"--data-dir={find_data_dir(None, 'fashion-mnist')}"
+    words = [word.replace("CLUSTER", str(described)) for word in words]
+    assert main([str(described), "--quiet", "--no-logs", data, *words]) in (1, 2)
+    error = capsys.readouterr().err
+    assert message in error
+    assert "Traceback" not in error
+
+
+PROGRAM = """
+scheduler: {host: near}
+servers: [{host: near}]
+state_server: {host: near}
+workers: [{host: near, device: cpu, step_time: 0.1}, {host: far, device: cpu, step_time: 0.5}]
+network: {bandwidth: 1Gbit, latency: 0.2ms}
+simulate: {model_bytes: 10MB, batch_size: 16}
+program: python train.py --epochs 3
+"""
+
+
+def test_simulate_program_whose_model_size_is_known_without_its_network(described):
+    described.write_text(PROGRAM)
+    path = described.parent / "out.json"
+    run(described, "--numerics=none", "--mode=sync", "--rounds=4", "--no-logs", f"--json={path}")
+    out = json.loads(path.read_text())
+    assert (out["network"], out["samples"]) == ("train", 4 * 2 * 16)
+    sent = out["devices"][1]["bytes_sent"]
+    assert 4 * 10e6 < sent < 4 * 10.1e6  # a model in every round, and a little more
+
+
+def test_simulate_model_bytes_count_instead_of_those_of_the_network(described):
+    traffic = {}
+    for size in ("246824B", "2.46824MB"):  # LeNet's 61,706 weights, and ten times as much
+        described.write_text(DESCRIPTION.replace("simulate: {eval", f"simulate: {{model_bytes: {size}, eval"))
+        path = described.parent / "out.json"
+        run(described, "--numerics=none", "--mode=sync", "--no-logs", f"--json={path}")
+        traffic[size] = json.loads(path.read_text())["devices"][1]["bytes_received"]
+    described.write_text(DESCRIPTION)
+    run(described, "--numerics=none", "--mode=sync", "--no-logs", f"--json={path}")
+    assert json.loads(path.read_text())["devices"][1]["bytes_received"] == traffic["246824B"]
+    assert traffic["2.46824MB"] > 9 * traffic["246824B"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "message"),
+    [
+        (PROGRAM, ["--rounds=1"], "program: a simulation does not run it"),
+        (PROGRAM.replace("model_bytes: 10MB, ", ""), ["--numerics=none", "--rounds=1"], "{model_bytes: 44.7MB}"),
+        (PROGRAM, ["--numerics=none", "--network=lenet"], "--network: the program decides on it"),
+        (PROGRAM.replace("10MB", "10"), ["--numerics=none"], "units B, kB, MB, GB, for instance 44.7MB"),
+        (PROGRAM.replace("10MB", "10MB, messages_of: lenet"), [], "messages_of says how large the messages are, too"),
+        (DESCRIPTION.replace("simulate: {eval", "simulate: {batch_size: 4, eval"), [], "train.batch_size"),
+        (DESCRIPTION.replace("mode: esync", "mode: esync, elastic: true"), [], "--elastic is not modelled"),
+        (
+            DESCRIPTION.replace("mode: esync", "mode: esync, elastic: true, redistribute: true"),
+            ["--numerics=none"],
+            "--elastic is not modelled",
+        ),
+        (DESCRIPTION, ["--elastic", "--redistribute"], "--elastic is not modelled"),
+        (DESCRIPTION, ["--checkpoint-dir=c"], "--checkpoint-dir: a simulation writes and reads no checkpoints"),
+        (
+            DESCRIPTION.replace("mode: esync", "mode: esync, checkpoint_dir: c"),
+            ["--checkpoint-every=5"],
+            "--checkpoint-every: a simulation writes and reads no checkpoints",
+        ),
+    ],
+)
+def test_simulate_refuses_what_it_does_not_model(described, capsys, text, words, message):
+    described.write_text(text)
+    run(described, "--no-logs", *words, code=2)
+    assert message in capsys.readouterr().err
+
+
+def test_simulate_sweep_runs_every_combination(described, capsys):
     path = described.parent / "table.json"
     words = ["--sweep=network.bandwidth=10Mbit,1Gbit", "--sweep=mode=sync,async", "--numerics=none"]
     run(described, *words, f"--json={path}")
@@ -239,7 +356,7 @@ def test_a_sweep(described, capsys):
     assert "efficiency" in capsys.readouterr().out
 
 
-def test_a_sweep_of_a_host_whose_name_has_a_hyphen(described):
+def test_simulate_sweep_of_host_with_hyphen_in_its_name(described):
     described.write_text(
         DESCRIPTION.replace("host: far", "host: edge-a.b").replace("hosts: {far:", "hosts: {edge-a.b:")
     )
@@ -250,7 +367,7 @@ def test_a_sweep_of_a_host_whose_name_has_a_hyphen(described):
     assert slow["seconds"] > fast["seconds"] + 1
 
 
-def test_a_sweep_takes_numbers_as_a_description_does(described):
+def test_simulate_sweep_reads_numbers_as_a_description_does(described):
     path = described.parent / "table.json"
     words = ["--sweep=servers.0.simulate.message-time=1e-4,1E-1", "--mode=sync", "--numerics=none"]
     run(described, *words, f"--json={path}")
@@ -262,7 +379,7 @@ def test_a_sweep_takes_numbers_as_a_description_does(described):
     assert again.read_text() == path.read_text()
 
 
-def test_a_combination_that_makes_no_sense_does_not_end_the_sweep(described, capsys):
+def test_simulate_sweep_with_invalid_combination_runs_the_others(described, capsys):
     path = described.parent / "table.json"
     words = ["--sweep=mode=sync,esync", "--sweep=epsilon=0.1,0.2", "--numerics=none"]
     run(described, *words, f"--json={path}", code=1)
@@ -276,10 +393,11 @@ def test_a_combination_that_makes_no_sense_does_not_end_the_sweep(described, cap
     assert "Traceback" not in said.err
     assert "mode=esync, epsilon=0.2, 4 rounds" in said.out
     assert said.out.count("failed") == 2
+    assert said.out.count("--epsilon makes no sense with --mode sync") == 2  # in the rows of the table
 
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_crashes_in_any_order(described, order):
+def test_simulate_takes_crashes_in_any_order(described, order):
     crashes = ["{at: 1, restart_after: 1}", "{at: 3.5, restart_after: 0.5}"]
     listed = ", ".join(crashes[index] for index in order)
     described.write_text(DESCRIPTION.replace("jitter: 0.1", f"crashes: [{listed}]"))
@@ -289,7 +407,7 @@ def test_crashes_in_any_order(described, order):
 
 
 @pytest.mark.parametrize("network", ["lenet", "mobilenet-v2"])
-def test_the_sizes_of_networks(network):
+def test_simulated_network_sizes_equal_those_of_the_networks(network):
     from esync.runtime.mxnet_import import mx
 
     parameters = build(network, 10, mx.cpu(), 0, hybridize=False).collect_params().values()
@@ -300,9 +418,19 @@ def test_the_sizes_of_networks(network):
     assert set(SIZES) == set(MODELS)
 
 
-def test_the_descriptions_that_come_with_the_package(capsys):
+def test_simulate_runs_the_descriptions_of_the_package(capsys):
     folder = Path(__file__).parents[2] / "clusters"
     for path in sorted(folder.glob("*.yaml")):
         if path.stem in ("edge",):
             continue  # a thousand workers take a while
         assert main([str(path), "--numerics=none", "--no-logs", "--quiet", "--rounds=2"]) == 0, path
+
+
+def test_a_simulation_with_a_name_leaves_the_logs_of_the_others_alone(described, capsys):
+    logs = run(described, "--numerics=none")
+    run(described, "--numerics=none", "--name=second")
+    assert "earlier run" not in capsys.readouterr().out
+    assert sorted(path.name for path in (logs / "lenet").iterdir()) == ["esync", "esync@second"]
+    assert not list(logs.rglob("earlier-*"))
+    run(described, "--numerics=none")
+    assert "logs of an earlier run are in no figure" in capsys.readouterr().out

@@ -1,4 +1,4 @@
-"""What a modelled cluster does, against what can be worked out by hand."""
+"""A simulated cluster, against times and bytes worked out by hand."""
 
 import numpy as np
 import pytest
@@ -7,7 +7,7 @@ from esync import config
 from esync.algorithms import ALGORITHMS, LocalSGD
 from esync.exchange import WEIGHTS
 from esync.exchange.protocol.wire import HEADER_ELEMENTS, message_elements
-from esync.simulate import time_leaps
+from esync.simulate import fast_forward
 from esync.simulate.network import Link
 from esync.simulate.result import result
 from esync.simulate.servers import Sizes
@@ -23,7 +23,7 @@ def sizes_of(simulation: Simulation) -> Sizes:
     return Sizes.of(simulation.side.nodes[0].endpoint.server.layout, simulation.side.slots)
 
 
-def test_synchronous_sgd_takes_the_slowest_device_and_the_transfers():
+def test_simulated_ssgd_takes_the_slowest_device_and_the_transfers():
     simulation = simulate(cluster(0.1, 0.2, 1.0, link=Link(SPEED)), "--mode=sync", "--network=resnet18-v1", rounds=10)
     out = result(simulation, "test")
     size = sizes_of(simulation).amount(0)[0]
@@ -41,34 +41,34 @@ def test_synchronous_sgd_takes_the_slowest_device_and_the_transfers():
     assert out["traffic"]["s0"]["received"] == pytest.approx(30 * size, rel=1e-3)
 
 
-def test_esync_on_a_network_that_costs_nothing_uses_nearly_all_of_the_devices():
+def test_simulated_esync_without_network_cost_uses_almost_all_device_speed():
     paper = cluster(0.03, 0.03, 3.5, 0.03, 0.03, 3.5)
     out = result(simulate(paper, "--mode=esync", "--epsilon=0.001", rounds=20), "test")
     assert out["efficiency"] >= 0.97
     assert [round(device["iterations"] / 20) for device in out["devices"]] == [116, 116, 1, 116, 116, 1]
 
 
-def test_leases_save_questions():
+def test_simulated_leases_save_queries():
     with_leases = simulate(cluster(0.03, 3.5), "--mode=esync", rounds=10)
     without = simulate(cluster(0.03, 3.5), "--mode=esync", rounds=10, leases=False)
     assert with_leases.state_server.questions < without.state_server.questions / 2
     assert with_leases.workers[0].iterations == pytest.approx(without.workers[0].iterations, rel=0.05)
 
 
-def test_iterations_within_a_lease_are_no_events():
+def test_simulated_iterations_within_a_lease_are_no_events():
     simulation = simulate(cluster(0.001, 3.5), "--mode=esync", rounds=5)
     assert simulation.workers[0].iterations > 10_000
     assert simulation.engine.events < simulation.workers[0].iterations / 1.5
 
 
-def test_iterations_in_one_go_are_as_those_one_by_one(monkeypatch):
+def test_simulated_esync_iterations_in_one_step_equal_single_ones(monkeypatch):
     def run(*words):
         modelled = cluster(0.03, 0.5, 1.1, link=Link(SPEED, 0.001), answer_time=0.001)
         return result(simulate(modelled, "--mode=esync", *words, rounds=8), "test")
 
     ways = ([], ["--local-iterations=7"], ["--query-mode=delayed-ack"])
     together = [run(*words) for words in ways]
-    monkeypatch.setattr(time_leaps, "KNOWN", {})
+    monkeypatch.setattr(fast_forward, "KNOWN", {})
     for words, out in zip(ways, together, strict=True):
         single = run(*words)
         assert out["seconds"] == pytest.approx(single["seconds"], rel=1e-9)
@@ -76,7 +76,7 @@ def test_iterations_in_one_go_are_as_those_one_by_one(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["local-sgd", "fedprox", "scaffold", "diloco", "dylu"])
-def test_local_iterations_in_one_go_are_as_those_one_by_one(monkeypatch, name):
+def test_simulated_local_iterations_in_one_step_equal_single_ones(monkeypatch, name):
     def run():
         steps.clear()
         out = result(simulate(cluster(0.03, 0.05), f"--mode={name}", "--local-iterations=50", rounds=8), "test")
@@ -86,7 +86,7 @@ def test_local_iterations_in_one_go_are_as_those_one_by_one(monkeypatch, name):
     step = kind.step
     monkeypatch.setattr(kind, "step", lambda self, batch_size: steps.append(step(self, batch_size)))
     few, together = run()
-    monkeypatch.setattr(time_leaps, "KNOWN", {})
+    monkeypatch.setattr(fast_forward, "KNOWN", {})
     many, single = run()
     assert many >= sum(each["iterations"] for each in single["devices"])
     assert few < many / 10
@@ -95,13 +95,16 @@ def test_local_iterations_in_one_go_are_as_those_one_by_one(monkeypatch, name):
 
 
 class Impatient(LocalSGD):
-    """Decides after every iteration; it inherits from an algorithm whose iterations are done in one go."""
+    """Decides after every iteration.
+
+    It inherits from an algorithm whose iterations are fast-forwarded.
+    """
 
     def _due(self):
         return self.local_iterations % 3 == 0
 
 
-def test_a_subclass_that_decides_after_every_iteration_is_asked_after_every_iteration():
+def test_simulated_subclass_that_decides_every_iteration_is_asked_every_iteration():
     chosen = options("--mode=local-sgd", "--local-iterations=50", rounds=8)
     chosen.algorithm = Impatient
     simulation = Simulation(cluster(0.03, 0.05), chosen, TimingNumerics(chosen, 60_000))
@@ -109,7 +112,7 @@ def test_a_subclass_that_decides_after_every_iteration_is_asked_after_every_iter
     assert [each.iterations for each in simulation.workers] == [24, 24]
 
 
-def test_few_events_for_each_worker_and_round():
+def test_simulation_needs_few_events_per_worker_and_round():
     times = [0.03 + 3.47 * rank / 199 for rank in range(200)]
     simulation = simulate(
         cluster(*times, link=Link(100 * SPEED, 0.001), answer_time=1e-6), "--network=lenet", rounds=10
@@ -117,7 +120,7 @@ def test_few_events_for_each_worker_and_round():
     assert simulation.engine.events < 12 * 200 * 10
 
 
-def test_what_goes_over_the_wire_besides_payloads():
+def test_simulation_counts_queries_and_small_messages_as_bytes():
     simulation = simulate(cluster(0.1, 1.0, link=Link(SPEED)), "--mode=esync", "--network=lenet", rounds=10)
     out = result(simulation, "test")
     fast, slow = out["devices"]
@@ -131,7 +134,7 @@ def test_what_goes_over_the_wire_besides_payloads():
     assert sum(each["bytes_sent"] for each in out["devices"]) == out["traffic"]["s0"]["received"]
 
 
-def test_the_round_trip_of_questions_counts():
+def test_simulated_queries_take_their_round_trip():
     far = cluster(0.03, 3.5, link=Link(latency=0.01))
     near = simulate(cluster(0.03, 3.5), "--mode=esync", rounds=10, leases=False)
     asking = simulate(far, "--mode=esync", rounds=10, leases=False)
@@ -139,7 +142,7 @@ def test_the_round_trip_of_questions_counts():
     assert share == pytest.approx(0.03 / 0.07, rel=0.05)  # 40 ms there and back after every iteration of 30 ms
 
 
-def test_asynchronous_workers_do_not_wait():
+def test_simulated_asynchronous_workers_do_not_wait():
     out = result(simulate(cluster(0.1, 0.4, 1.0), "--mode=async", rounds=30), "test")
     assert [device["wait"]["max"] for device in out["devices"]] == [0.0] * 3
     assert out["efficiency"] == pytest.approx(1.0, abs=0.03)
@@ -147,7 +150,7 @@ def test_asynchronous_workers_do_not_wait():
     assert out["samples"] == 90 * 64
 
 
-def test_statistics_travel_up_with_every_asynchronous_commit_and_down_to_rank_0():
+def test_simulated_statistics_travel_with_asynchronous_commits():
     found = {}
     for kind in ("mean", "rank0"):
         simulation = simulate(cluster(0.1, 0.1), "--mode=async", f"--statistics={kind}")
@@ -160,7 +163,7 @@ def test_statistics_travel_up_with_every_asynchronous_commit_and_down_to_rank_0(
     assert received.tolist() == [commits[0] * size, 0]
 
 
-def test_asynchronous_workers_are_limited_by_the_port_of_the_server():
+def test_simulated_asynchronous_workers_are_limited_by_the_servers_port():
     simulation = simulate(cluster(*[0.03] * 6, link=Link(SPEED)), "--mode=async", "--network=resnet18-v1", rounds=20)
     out = result(simulation, "test")
     limit = 64 * SPEED / sizes_of(simulation).amount(0, [WEIGHTS])[0]
@@ -168,7 +171,7 @@ def test_asynchronous_workers_are_limited_by_the_port_of_the_server():
     assert 0.45 * limit < out["throughput"] < 1.05 * limit
 
 
-def test_two_servers_halve_the_transfers():
+def test_simulated_two_servers_halve_the_transfers():
     one, two = (
         simulate(cluster(0.01, 0.01, 0.01, link=Link(SPEED), servers=count), "--mode=sync", rounds=5)
         for count in (1, 2)
@@ -177,7 +180,7 @@ def test_two_servers_halve_the_transfers():
     assert 1.2 < ratio <= 2  # the workers' own ports limit it
 
 
-def test_the_cost_of_messages_on_the_server():
+def test_simulated_server_message_time_adds_up():
     cheap, dear = (simulate(cluster(0.1, 0.1, message_time=cost), "--mode=sync", rounds=10) for cost in (0.0, 0.01))
     messages = 2 * (sizes_of(dear).amount(0)[1] * 2 + 1)
     more = result(dear, "")["seconds"] - result(cheap, "")["seconds"]
@@ -187,31 +190,31 @@ def test_the_cost_of_messages_on_the_server():
 
 
 @pytest.mark.parametrize("mode", ["sync", "async", "esync"])
-def test_a_crashed_worker_is_replaced_and_the_run_goes_on(mode):
+def test_simulated_crashed_worker_is_replaced_and_the_run_continues(mode):
     crashed = cluster(0.1, 0.2, 0.3, crashes=[(1, 1.05, 2.0), (1, 4.0, 1.0)])
     simulation = simulate(crashed, f"--mode={mode}", rounds=20)
     out = result(simulation, "test")
     assert [device["crashes"] for device in out["devices"]] == [0, 2, 0]
     assert out["rounds"] == 20
     if mode == "sync":
-        assert out["seconds"] == pytest.approx(20 * 0.3 + 3.0, abs=0.7)  # the others wait for the newcomer
+        assert out["seconds"] == pytest.approx(20 * 0.3 + 3.0, abs=0.7)  # the others wait for the replacement
         assert out["devices"][0]["wait"]["max"] > 1.9
 
 
-def test_a_worker_may_crash_before_it_begins_and_after_it_has_ended():
+def test_simulated_crash_before_the_start_or_after_the_end_is_harmless():
     simulation = simulate(cluster(0.1, 0.1, crashes=[(0, 0.0, 1.0), (1, 1000.0, 1.0)]), "--mode=sync", rounds=3)
     assert [len(sums.worlds) for sums in simulation.workers] == [2, 1]
     assert simulation.rounds == 3
 
 
-def test_limits_in_virtual_seconds_and_samples():
+def test_simulated_limits_of_time_and_samples_end_the_run():
     timed = simulate(cluster(0.1, 0.1), "--mode=sync", "--max-time=2", rounds=1000)
     assert timed.rounds == pytest.approx(20, abs=1)
     counted = simulate(cluster(0.1, 0.1), "--mode=sync", "--epochs=0.05", rounds=1000)
     assert counted.samples == pytest.approx(3000, abs=128)
 
 
-def test_the_same_seed_gives_the_same_result_and_another_one_another():
+def test_simulation_with_the_same_seed_repeats_and_with_another_differs():
     def out(seed):
         jittery = cluster(0.1, 0.5, 1.0, jitter=0.2)
         return result(simulate(jittery, f"--seed={seed}", "--mode=esync", rounds=10), "test")
@@ -220,34 +223,34 @@ def test_the_same_seed_gives_the_same_result_and_another_one_another():
     assert out(1)["seconds"] != out(2)["seconds"]
 
 
-def test_local_mode():
+def test_simulated_local_mode_takes_the_step_times():
     out = result(simulate(cluster(0.5), "--mode=local", rounds=10), "test")
     assert (out["seconds"], out["rounds"], out["samples"]) == (5.0, 10, 640)
 
 
-def test_overlap_hides_exchanges_that_take_longer_than_an_iteration_of_the_slowest():
+def test_simulated_overlap_hides_exchanges_longer_than_an_iteration():
     def run(*words):
         modelled = cluster(0.03, 0.1, 2.0, link=Link(SPEED, 1e-4), answer_time=1e-4)
         return result(simulate(modelled, "--mode=esync", "--network=resnet18-v1", *words, rounds=20), "test")
 
-    plain, hidden = run(), run("--overlap")
+    plain, overlapped = run(), run("--overlap")
     assert plain["efficiency"] < 0.65
-    assert hidden["efficiency"] > 0.95
-    assert all(device["computing_ratio"] > 0.99 for device in hidden["devices"])
+    assert overlapped["efficiency"] > 0.95
+    assert all(device["computing_ratio"] > 0.99 for device in overlapped["devices"])
     # An exchange of 3 s may be no longer than 20 iterations here: then all wait.
     bounded = run("--overlap", "--run-ahead=20")
     assert plain["efficiency"] < bounded["efficiency"] < 0.9
 
 
-def test_local_sgd_with_overlap_is_as_fast_as_its_slowest_device():
+def test_simulated_local_sgd_with_overlap_is_as_fast_as_its_slowest_device():
     modelled = cluster(0.1, 0.5, link=Link(SPEED, 1e-4))
     words = ("--mode=local-sgd", "--local-iterations=4", "--network=resnet18-v1")
-    plain, hidden = (result(simulate(modelled, *words, *more, rounds=20), "test") for more in ([], ["--overlap"]))
-    assert hidden["seconds"] == pytest.approx(20 * 4 * 0.5, rel=0.06)
+    plain, overlapped = (result(simulate(modelled, *words, *more, rounds=20), "test") for more in ([], ["--overlap"]))
+    assert overlapped["seconds"] == pytest.approx(20 * 4 * 0.5, rel=0.06)
     assert plain["seconds"] > 20 * (4 * 0.5 + 1)
 
 
-def test_nobody_gets_further_ahead_than_the_staleness_allows():
+def test_simulated_ssp_worker_gets_no_further_ahead_than_the_staleness():
     def most_ahead(*words):
         counts, ahead = {}, []
 
@@ -263,7 +266,7 @@ def test_nobody_gets_further_ahead_than_the_staleness_allows():
     assert most_ahead("--mode=async") > 10
 
 
-def test_dylu_gives_every_device_local_iterations_in_proportion_to_its_speed():
+def test_simulated_dylu_gives_iterations_in_proportion_to_speed():
     found = {}
 
     def watch(simulation, trainer):

@@ -1,4 +1,4 @@
-"""Sparse exchanges on a modelled cluster, with real gradients."""
+"""Sparse exchanges on a simulated cluster, with real gradients."""
 
 import numpy as np
 import pytest
@@ -11,14 +11,14 @@ from .modelling import cluster, options
 from .test_gradients import WORDS, trained
 
 
-def test_with_everything_sent_it_is_the_dense_method():
+def test_simulated_gradient_dropping_with_everything_sent_equals_asgd():
     dense = trained(cluster(0.1, 0.23, servers=2), "--mode=async", rounds=4)
     sparse = trained(cluster(0.1, 0.23, servers=2), "--mode=gd-async", "--sparse-ratio=1", rounds=4)
     for ours, theirs in zip(sparse, dense, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-6)
 
 
-def test_messages_are_small_and_a_worker_that_comes_back_goes_on():
+def test_simulated_dgs_sends_small_messages_and_survives_a_crash():
     from esync.data import find_data_dir
 
     data = f"--data-dir={find_data_dir(None, 'fashion-mnist')}"
@@ -34,12 +34,12 @@ def test_messages_are_small_and_a_worker_that_comes_back_goes_on():
     assert sent["dgs"] < sent["async"] / 5
 
 
-def test_without_gradients_there_is_nothing_to_choose_from():
+def test_simulated_sparse_mode_without_gradients_is_refused():
     with pytest.raises(ExpectedError, match="--numerics real"):
         TimingNumerics(options("--mode=dgs"), 60_000)
 
 
-def test_one_per_cent_is_one_per_cent_where_no_tensor_is_sent_whole():
+def test_simulated_sparse_ratio_is_exact_where_no_tensor_is_sent_whole():
     modelled = cluster(0.1)
     (before,) = trained(modelled, "--mode=gd-async", "--learning-rate=1e-30", rounds=1)
     changed = {}

@@ -1,4 +1,6 @@
-"""Sync-Switch on a modelled cluster, without gradients: when it switches, and what that does to waiting."""
+"""Sync-Switch on a simulated cluster without gradients: when it switches, and how long workers
+wait.
+"""
 
 from dataclasses import replace
 from functools import cache
@@ -6,12 +8,15 @@ from itertools import pairwise
 
 import pytest
 
+from esync.algorithms import SyncSwitch
+from esync.algorithms.switch_schedule import RAMPS
 from esync.launch import flags
 from esync.runtime.straggler_injection import StragglerEvent
 from esync.simulate.network import Link
 from esync.simulate.result import result
 from esync.simulate.simulation import Simulation, TimingNumerics
 
+from ..support.variants import variants
 from .modelling import cluster
 
 DEVICES = (0.1, 0.1, 0.4)
@@ -24,7 +29,7 @@ def simulate(*words, servers=2, numerics=None, **arguments):
     return simulation
 
 
-def books(simulation):
+def first_round_state(simulation):
     first, *others = [node.round_state for node in simulation.side.nodes]
     for (
         other
@@ -34,9 +39,9 @@ def books(simulation):
     return first
 
 
-def test_published_steps():
+def test_sync_switch_with_published_steps_switches_there():
     simulation = simulate("--train-steps", "10", "40")
-    round_state = books(simulation)
+    round_state = first_round_state(simulation)
     assert (round_state.step, round_state.samples) == (40, 10 * 30 + 30 * 10)
     # 10 rounds take as long as the slowest; then 30 commits come at 10 + 10 + 2.5 a second.
     assert simulation.workers[0].ended == pytest.approx(10 * 0.4 + 30 / 22.5, rel=0.1)
@@ -46,15 +51,15 @@ def test_published_steps():
 
 
 @pytest.mark.parametrize(("share", "waits"), [("0", False), ("1", True)])
-def test_the_ends_of_the_scale_are_asgd_and_ssgd(share, waits):
+def test_sync_switch_with_share_0_or_1_is_asgd_or_ssgd(share, waits):
     simulation = simulate("--bsp-share", share, "--epochs", "0.3")
     assert (simulation.workers[0].longest_wait > 0.2) == waits
-    assert books(simulation).samples == 300
+    assert first_round_state(simulation).samples == 300
 
 
-def test_back_to_synchronous():
+def test_sync_switch_with_order_101_switches_back_to_synchronous():
     simulation = simulate("--switch-order", "101", "--train-steps", "5", "35", "45")
-    round_state = books(simulation)
+    round_state = first_round_state(simulation)
     # The switch back comes with rank 0's commit, and others may have used theirs at once before
     # they hear of it.
     assert 5 * 30 + 30 * 10 + 10 * 30 <= round_state.samples <= 5 * 30 + 30 * 10 + 10 * 30 + 50
@@ -62,24 +67,27 @@ def test_back_to_synchronous():
     assert simulation.workers[0].longest_wait > 0.2
 
 
-def test_a_share_becomes_whole_rounds():
+def test_sync_switch_share_becomes_whole_rounds():
     simulation = simulate("--bsp-share", "0.25", "--epochs", "0.6")
-    round_state = books(simulation)
+    round_state = first_round_state(simulation)
     assert round_state.samples == 600
     assert round_state.step == 5 + 45  # 150 of 600 samples in rounds of 30
 
 
-def test_a_worker_that_crashes_is_replaced_in_either_phase():
+def test_sync_switch_replaces_a_crashed_worker_in_either_phase():
     for at in (0.5, 2.5):
         options = flags.parse(["--mode=sync-switch", "--batch-size=10", "--train-steps", "5", "60"])
         modelled = cluster(*DEVICES, servers=2, crashes=[(1, at, 0.3)])
         simulation = Simulation(modelled, options, TimingNumerics(options, 1000))
         simulation.run()
-        assert books(simulation).samples == 5 * 30 + 55 * 10
+        assert first_round_state(simulation).samples == 5 * 30 + 55 * 10
 
 
 def straggling(policy, straggler_events, *words, slow=(2, 5), watch=None, servers=2):
-    """Eight equal workers with 10 % jitter, two of which are stragglers now and then; a finished run."""
+    """Return a finished run of eight equal workers with 10 % jitter.
+
+    Two of them are stragglers now and then.
+    """
     options = flags.parse(["--mode=sync-switch", "-n=lenet", "--batch-size=10", f"--online-policy={policy}", *words])
     modelled = cluster(*[0.1] * 8, servers=servers, jitter=0.1, link=Link(1e9, 1e-4))
     workers = tuple(
@@ -106,7 +114,7 @@ def undisturbed_run(*words):
 
 
 @pytest.mark.parametrize("kind", TRANSIENT)
-def test_elastic_takes_less_time_than_doing_nothing_and_the_same_samples(kind):
+def test_sync_switch_elastic_policy_saves_time_with_the_same_samples(kind):
     seen = []
 
     def watch(simulation, trainer):
@@ -125,13 +133,13 @@ def test_elastic_takes_less_time_than_doing_nothing_and_the_same_samples(kind):
     assert (2, 5) in ever
     assert seen[-1][1] == ()
     for simulation in (nothing, elastic, undisturbed):
-        assert 36_000 <= books(simulation).samples < 36_080
+        assert 36_000 <= first_round_state(simulation).samples < 36_080
     assert not undisturbed.state_server.watch.stragglers
     # What was put aside is not counted anywhere.
-    assert sum(worker.rounds for worker in elastic.workers) == books(elastic).version
+    assert sum(worker.rounds for worker in elastic.workers) == first_round_state(elastic).version
 
 
-def test_greedy_goes_asynchronous_and_back_and_ends_where_it_should():
+def test_sync_switch_greedy_policy_goes_asynchronous_and_back():
     ways = []
 
     def watch(simulation, trainer):
@@ -142,7 +150,7 @@ def test_greedy_goes_asynchronous_and_back_and_ends_where_it_should():
     changes = [now for before, now in pairwise(ways) if before != now]
     assert len(changes) >= 5  # there and back for most of the events, and the last segment
     assert not changes[-1]
-    assert 60_000 <= books(simulation).samples < 60_080
+    assert 60_000 <= first_round_state(simulation).samples < 60_080
 
 
 class Ways:
@@ -163,13 +171,13 @@ class Ways:
 LONG = (StragglerEvent("compute", 0.3, 4.0, 20.0), StragglerEvent("compute", 0.3, 30.0, 20.0))
 
 
-@pytest.mark.parametrize("share", ["0.25", "0.5"])
-def test_a_detour_is_taken_from_the_asynchronous_share(share):
-    """The planned synchronous share is trained synchronously in any case; greedy changes when, not how much."""
+@pytest.mark.parametrize("share", variants(["0.25", "0.5"], quick=["0.25"]))
+def test_sync_switch_greedy_detour_is_taken_from_the_asynchronous_share(share):
+    """The planned synchronous share is trained in any case; the greedy policy only changes when."""
     words = ("--epochs=3", f"--bsp-share={share}")
     disturbed, undisturbed = Ways(), Ways()
     books_of = [
-        books(straggling("greedy", straggler_events, *words, watch=watch))
+        first_round_state(straggling("greedy", straggler_events, *words, watch=watch))
         for straggler_events, watch in ((LONG, disturbed), ((), undisturbed))
     ]
     assert undisturbed.changes == 1
@@ -181,7 +189,7 @@ def test_a_detour_is_taken_from_the_asynchronous_share(share):
         assert 72_000 <= round_state.samples < 72_080
 
 
-def test_the_result_says_how_much_was_synchronous(caplog):
+def test_sync_switch_result_contains_the_share_done_synchronously(caplog):
     words = ("--epochs=1", "--bsp-share=1")
     simulation = straggling("greedy", LONG[:1], *words)
     assert result(simulation, "eight.yaml")["bsp_share_done"] == 1.0
@@ -202,40 +210,40 @@ SOON = ("--straggler-window=2", "--straggler-stride=1", "--straggler-raise-after
 
 
 @pytest.mark.parametrize("share", [0.5, 0.8])
-def test_a_slow_leader_does_not_let_a_detour_use_up_the_synchronous_share(share):
+def test_sync_switch_with_slow_leader_keeps_the_synchronous_share_in_a_detour(share):
     simulation = straggling("greedy", SLOW_LEADER, "--epochs=1", f"--bsp-share={share}", *SOON, slow=(0,))
     assert result(simulation, "eight.yaml")["bsp_share_done"] == pytest.approx(share, abs=0.005)
 
 
-def test_a_slow_leader_does_not_let_an_asynchronous_segment_take_longer_than_planned():
+def test_sync_switch_with_slow_leader_keeps_the_asynchronous_segment_length():
     words = ("--epochs=1", "--switch-order=01", "--bsp-share=0.25")
     simulation = straggling("none", SLOW_LEADER, *words, slow=(0,))
     assert result(simulation, "eight.yaml")["bsp_share_done"] == pytest.approx(0.25, abs=0.01)
 
 
-def test_a_detour_ends_when_the_asynchronous_share_is_used_up():
+def test_sync_switch_detour_ends_when_the_asynchronous_share_is_used_up():
     straggler_events = (StragglerEvent("compute", 0.3, 4.0, 1000.0),)
     ways = Ways()
-    round_state = books(straggling("greedy", straggler_events, "--epochs=1", "--bsp-share=0.8", watch=ways))
+    round_state = first_round_state(straggling("greedy", straggler_events, "--epochs=1", "--bsp-share=0.8", watch=ways))
     assert ways.changes in (2, 3)  # away, back, and over to what may be left for the asynchronous segment
     assert ways.together == 0.8 * 24_000 / 80
     assert 24_000 <= round_state.samples < 24_080
 
 
-def test_the_last_segment_may_have_detours_too():
-    """Order 101: what a detour in the first segment takes is missing in the second; the third ends with the plan."""
+def test_sync_switch_allows_detours_in_the_last_segment():
+    """Order 101: a detour in the first segment shortens the second; the third ends as planned."""
     ways = Ways()
     words = ("--switch-order", "101", "--train-steps", "200", "1800", "2000")
-    round_state = books(straggling("greedy", LONG[:1], *words, watch=ways))
+    round_state = first_round_state(straggling("greedy", LONG[:1], *words, watch=ways))
     assert 200 * 80 + 1600 * 10 + 200 * 80 <= round_state.samples < 200 * 80 + 1600 * 10 + 200 * 80 + 80
     assert 398 <= ways.together <= 400  # commits under way at the way back to BSP may take a round's place
 
 
-def test_the_leader_may_be_the_straggler_and_all_come_back_for_the_asynchronous_phase():
+def test_sync_switch_leader_may_be_a_straggler_and_is_included_again():
     straggler_events = (StragglerEvent("compute", 0.3, 3.0, 1000.0),)
     simulation = straggling("elastic", straggler_events, "--epochs=0.6", "--bsp-share=0.5", slow=(0,))
-    assert books(simulation).samples >= 14_400
-    assert not books(simulation).excluded.any()
+    assert first_round_state(simulation).samples >= 14_400
+    assert not first_round_state(simulation).excluded.any()
     slow, other = simulation.workers[0].rounds, simulation.workers[1].rounds
     assert other > 90  # went on at its own pace
     assert slow < 0.6 * other
@@ -243,7 +251,7 @@ def test_the_leader_may_be_the_straggler_and_all_come_back_for_the_asynchronous_
     assert simulation.workers[1].ended < 0.7 * usual.workers[1].ended
 
 
-def test_a_straggler_that_crashes_comes_back_apart():
+def test_sync_switch_straggler_that_crashes_returns_excluded():
     modelled = cluster(*[0.1] * 5, servers=2, crashes=[(3, 11.0, 0.5)])
     slow = replace(modelled.workers[3].device, straggler_events=(StragglerEvent("compute", 0.3, 2.0, 15.0),))
     workers = (*modelled.workers[:3], replace(modelled.workers[3], device=slow), modelled.workers[4])
@@ -260,10 +268,65 @@ def test_a_straggler_that_crashes_comes_back_apart():
             replace(modelled, workers=workers), options, TimingNumerics(options, 10_000), watch=watch
         )
         simulation.run()
-        assert books(simulation).samples >= 10_000
+        assert first_round_state(simulation).samples >= 10_000
         assert len(simulation.workers[3].worlds) == 2
         ended[policy] = simulation.workers[0].ended
         if policy == "elastic":
             assert {ranks for at, ranks in excluded if 10.5 < at < 14.0} == {(3,)}  # its replacement, too
             assert excluded[-1][1] == ()
     assert ended["elastic"] < ended["none"]
+
+
+#: Without gradients there is no optimizer's momentum, only that of the segments.
+MOMENTUM = ("--hparams", "momentum=0.9", "momentum=0.9")
+
+
+@pytest.fixture
+def payloads(monkeypatch):
+    """Return the list of what workers send: rank, payload, and the samples of all workers by then."""
+    sent = []
+    make = SyncSwitch._payload
+
+    def record(self, batch_size):
+        made = make(self, batch_size)
+        sent.append((self.exchange.rank, made, self.result.samples))
+        return made
+
+    monkeypatch.setattr(SyncSwitch, "_payload", record)
+    return sent
+
+
+@pytest.mark.parametrize(
+    ("treatment", "expected"),
+    [  # momentum of 0.9, three workers: 0.3 and 0.6 for 60 samples each
+        ("keep", {0.9}),
+        ("reset", {0.9}),
+        ("zero", {0.0}),
+        ("scale", {0.3}),
+        ("linear", {0.3, 0.6, 0.9}),
+        ("doubling", {0.3, 0.6, 0.9}),
+    ],
+)
+def test_sync_switch_momentum_at_the_switch(payloads, treatment, expected):
+    words = () if treatment == "keep" else ("--switch-momentum", treatment)
+    words += ("--momentum-ramp", "0.2") if treatment in RAMPS else ()
+    simulate(*MOMENTUM, "--bsp-share=0.5", "--epochs=0.6", *words)
+    together = [made.momentum for _, made, _ in payloads if made.together]
+    assert together == [0.9] * 30
+    asynchronous = [(round(made.momentum, 6), samples - 300) for _, made, samples in payloads if not made.together]
+    assert {momentum for momentum, _ in asynchronous} == expected
+    if treatment in RAMPS:
+        assert all(momentum == (0.3, 0.6, 0.9)[min(2, since // 60)] for momentum, since in asynchronous)
+    resets = [(rank, made.switch, samples) for rank, made, samples in payloads if made.scalars]
+    assert resets == ([(0, False, 270)] if treatment == "reset" else [])  # rank 0, in the last round of ten
+
+
+def test_sync_switch_momentum_of_an_asynchronous_start_stays(payloads):
+    simulate(*MOMENTUM, "--bsp-share=0", "--epochs=0.3", "--switch-momentum=zero")
+    assert {made.momentum for _, made, _ in payloads} == {0.9}
+
+
+def test_sync_switch_momentum_scales_that_of_the_segment(payloads):
+    words = ("--train-steps", "10", "40", "--hparams", "momentum=0.9", "momentum=0.6", "--switch-momentum=scale")
+    simulate(*words)
+    assert {made.together: round(made.momentum, 6) for _, made, _ in payloads} == {True: 0.9, False: 0.2}

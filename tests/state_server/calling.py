@@ -1,10 +1,12 @@
 """Calls a state server as workers do, and starts one as a process."""
 
+import http.client
 import json
 import re
 import subprocess
 import sys
 import threading
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -26,6 +28,26 @@ def send(url: str, fields: dict | bytes | None = None, method: str | None = None
     except urllib.error.HTTPError as error:
         status, text, got = error.code, error.read(), error.headers
     return status, json.loads(text) if text else None, got
+
+
+def get(url: str, path: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
+    """One GET that follows nothing; headers by lower-case names."""
+    host = url.removeprefix("http://")
+    connection = http.client.HTTPConnection(host, timeout=10)
+    connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
+    answer = connection.getresponse()
+    body = answer.read()
+    connection.close()
+    return answer.status, body, {name.lower(): value for name, value in answer.getheaders()}
+
+
+def until(condition, limit: float = 10):
+    """Wait for the history to be written."""
+    end = time.monotonic() + limit
+    while not (result := condition()):
+        assert time.monotonic() < end, "nothing in the history"
+        time.sleep(0.05)
+    return result
 
 
 def post(url: str, content: object, **headers: str):
@@ -53,7 +75,10 @@ def report(rank: int = 0, round: int = 1, **changes: object) -> dict:
 
 
 class ServerProcess:
-    """A server in a process of its own; `url` is the address that it printed, `output` all that it printed."""
+    """A server in a process of its own.
+
+    `url` is the address that it printed, `output` everything that it printed.
+    """
 
     def __init__(self, *command: str, cwd: Path = ROOT, **environment: str) -> None:
         self.process = subprocess.Popen(

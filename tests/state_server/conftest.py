@@ -1,6 +1,7 @@
 """The state server for tests: in this process over real HTTP, or as a process of its own."""
 
 import contextlib
+import math
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from pathlib import Path
 import pytest
 from calling import ROOT, ServerProcess, begin, send
 
+from esync import config
 from esync.state_server import service, web
 from esync.state_server.registry import JobRegistry
 
@@ -38,6 +40,12 @@ def jobs(running, monkeypatch) -> JobRegistry:
     fresh = JobRegistry(history=running.history)
     monkeypatch.setattr(running, "jobs", fresh)
     return fresh
+
+
+@pytest.fixture
+def never_forgotten(monkeypatch) -> None:
+    """Keep jobs whose test has times of its own, from 0 on, where the machine has been up for days."""
+    monkeypatch.setattr(config, "JOB_FORGOTTEN", math.inf)
 
 
 @pytest.fixture

@@ -1,4 +1,7 @@
-"""A PostgreSQL of the tests' own: a fresh cluster on a free port of this machine, run by an unprivileged user."""
+"""A PostgreSQL server of the tests' own.
+
+It is a new cluster on a free port of this machine, run by an unprivileged user.
+"""
 
 import os
 import pwd

@@ -15,7 +15,7 @@ def ask(job: str, rank: int, k: int, capability: float, round: int = 1, **furthe
     return answer
 
 
-def test_a_round(mine):
+def test_api_query_and_reset_play_a_round(mine):
     assert ask(mine, 0, 1, 0.1, round_trip=0.001)["ready"] is False
     assert ask(mine, 2, 1, 2.1) == {"ready": True, "lease": 0.0}
     assert ask(mine, 0, 9, 0.1)["ready"] is True
@@ -27,7 +27,7 @@ def test_a_round(mine):
     assert ask(mine, 0, 1, 0.1, round=2)["ready"] is False
 
 
-def test_workers_states(mine):
+def test_api_job_shows_worker_states(mine):
     def states() -> list[str]:
         return [worker["state"] for worker in send(mine)[1]["workers"]]
 
@@ -44,7 +44,7 @@ def test_workers_states(mine):
     assert (worker["round"], worker["local_iterations"], worker["capability"]) == (2, 0, 1.1)
 
 
-def test_a_worker_that_is_dropped_and_one_that_takes_its_place(mine):
+def test_api_job_shows_dropped_and_replaced_workers(mine):
     def states() -> list[str]:
         return [worker["state"] for worker in send(mine)[1]["workers"]]
 
@@ -62,7 +62,7 @@ def test_a_worker_that_is_dropped_and_one_that_takes_its_place(mine):
         assert post(f"{mine}/reset", {"rank": 0, "round": 2, **wrong})[0] == 400
 
 
-def test_begin_is_repeatable_for_a_run_and_refused_to_another(url):
+def test_api_begin_is_idempotent_for_a_run_and_refused_to_another(url):
     job, terms = f"{url}/api/v1/jobs/mine", {"num_workers": 2, "epsilon": None, "run": "a"}
     status, first, _ = post(job, terms)
     assert (status, first["name"], first["run"], first["round"]) == (200, "mine", "a", 1)
@@ -78,7 +78,7 @@ def test_begin_is_repeatable_for_a_run_and_refused_to_another(url):
     assert post(job, {**terms, "run": "b"})[1]["id"] != first["id"]
 
 
-def test_the_default_job_is_that_of_the_published_calls(url):
+def test_api_default_job_is_that_of_the_published_calls(url):
     job = begin(url, "default", [0.5, 1.5])
     assert send(f"{url}/")[1]["num_workers"] == 2
     assert send(f"{url}/apply/", {"r": 1, "k": 1, "c": 1.5, "te": 1})[1] == {"ready": 1}
@@ -86,18 +86,19 @@ def test_the_default_job_is_that_of_the_published_calls(url):
     assert send(job)[1]["round"] == 2
 
 
-def test_jobs_are_listed(url):
+def test_api_jobs_are_listed(url):
     begin(url, "one", [0.5])
     begin(url, "two", [0.5, 1.5])
     listed = send(f"{url}/api/v1/jobs")[1]["jobs"]
     assert [(job["name"], job["num_workers"]) for job in listed] == [("two", 2), ("one", 1)]
 
 
-def test_a_report_is_shown(mine):
+def test_api_report_is_shown(mine):
     assert post(f"{mine}/report", report(rank=1, accuracy=0.75, accuracy_round=1))[:2] == (200, {})
     workers = send(mine)[1]["workers"]
     assert workers[0]["last_report"] is None
-    assert workers[1]["last_report"] == report(rank=1, accuracy=0.75, accuracy_round=1)
+    told = report(rank=1, accuracy=0.75, accuracy_round=1)
+    assert workers[1]["last_report"] == {**told, "metric": "accuracy", "goal": "max"}
 
 
 QUERY = {"rank": 0, "round": 1, "iteration": 1, "capability": 0.1}
@@ -126,7 +127,7 @@ MALFORMED = [  # call, body, what the answer must name
 ]
 
 
-def test_malformed_bodies_are_named_and_change_nothing(mine):
+def test_api_malformed_body_is_named_and_changes_nothing(mine):
     before = send(f"{mine}")[1]["workers"]
     for call, body, named in MALFORMED:
         status, answer, _ = post(mine + call, body)
@@ -137,13 +138,13 @@ def test_malformed_bodies_are_named_and_change_nothing(mine):
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"\xff", b"[" * 10_000, b'{"rank": NaN}', b'{"run": "\\ud800"}'])
-def test_what_is_no_json(mine, body):
+def test_api_body_that_is_no_json_is_refused(mine, body):
     status, answer, _ = send(f"{mine}/query", body, **JSON)
     assert status == 400
     assert answer["error"]
 
 
-def test_other_bodies(mine):
+def test_api_body_of_other_type_or_size_is_refused(mine):
     status, answer, _ = send(f"{mine}/query", b"{}", **{"Content-Type": "text/plain"})
     assert (status, "as JSON" in answer["error"]) == (400, True)
     for path in (f"{mine}/query", f"{mine}/rounds", mine.rpartition("/api")[0] + "/nowhere"):
@@ -151,7 +152,7 @@ def test_other_bodies(mine):
         assert (status, str(config.STATE_SERVER_MAX_BODY) in answer["error"]) == (413, True)
 
 
-def test_jobs_that_there_are_not(url):
+def test_api_unknown_or_invalid_job_is_refused(url):
     status, answer, headers = post(f"{url}/api/v1/jobs/none/query", QUERY)  # a worker may be earlier than rank 0
     assert (status, headers["Retry-After"]) == (409, "1")
     assert "'none'" in answer["error"]
@@ -165,7 +166,7 @@ def test_jobs_that_there_are_not(url):
         assert send(f"{url}/api/v1/jobs/-{path}")[0] == 400
 
 
-def test_other_methods_and_paths(mine):
+def test_api_other_methods_and_paths_are_refused(mine):
     assert send(f"{mine}/query")[0] == 405
     assert send(f"{mine}/query", method="DELETE")[2]["Allow"] == "POST"
     assert set(send(mine, method="PUT")[2]["Allow"].split(", ")) == {"GET", "HEAD", "POST"}
@@ -175,7 +176,7 @@ def test_other_methods_and_paths(mine):
     assert send(f"{mine}/rounds", method="HEAD")[0] in (200, 404)
 
 
-def test_every_answer_has_its_headers(mine):
+def test_api_answers_have_security_headers(mine):
     for path in (mine, f"{mine}/rounds", f"{mine}/nothing"):
         headers = send(path)[2]
         assert headers["Content-Type"] == "application/json"
@@ -183,13 +184,14 @@ def test_every_answer_has_its_headers(mine):
         assert headers["Cache-Control"] == "no-store"
 
 
-def test_the_description(url):
+def test_api_openapi_description_is_served(url):
     status, described, _ = send(f"{url}/api/v1/openapi.json")
     assert status == 200
     assert described["openapi"].startswith("3.1")
     assert set(described["paths"]) == {
         "/api/v1/jobs",
         "/api/v1/runs",
+        "/api/v1/report",
         "/api/v1/openapi.json",
         "/api/v1/jobs/{job}",
         *(

@@ -1,4 +1,4 @@
-"""Who is let in: the token, host names, web pages of others, and what is refused at the start."""
+"""Access to the state server: token, host names, foreign web pages, TLS."""
 
 import base64
 import http.client
@@ -9,7 +9,7 @@ import subprocess
 import urllib.request
 
 import pytest
-from calling import ROOT, send
+from calling import send
 
 from esync.coordination.client import StateServerClient, StateServerError
 from esync.runtime.errors import ExpectedError
@@ -32,7 +32,7 @@ def serves(url: str) -> bool:
 
 
 @pytest.mark.parametrize("command", [SERVE, (*RUNSERVER, "127.0.0.1:0")])
-def test_without_the_token_every_call_is_refused(start_process, command):
+def test_call_without_the_token_is_refused(start_process, command):
     url = start_process(*command, ESYNC_TOKEN=TOKEN).url
     wrong = [{}, *({"Authorization": text} for text in ("", "Bearer", "Bearer x", f"bearer{TOKEN}", TOKEN, "Bearer ä"))]
     wrong += [{"Authorization": text} for text in (f"Bearer {TOKEN} ", f"Bearer {TOKEN}x", basic("x"), "Basic !")]
@@ -55,7 +55,7 @@ def test_without_the_token_every_call_is_refused(start_process, command):
     "command",
     [(*SERVE, "--host", "0.0.0.0"), (*SERVE, "--host", "::"), (*RUNSERVER, "0.0.0.0:0"), (*RUNSERVER, "0:0")],
 )
-def test_other_machines_are_not_let_in_without_a_token(command, start_process, tmp_path):
+def test_server_for_other_machines_without_token_does_not_start(command, start_process, tmp_path):
     environment = child.environment(ESYNC_STATE_DIR=str(tmp_path / "state"))
     refused = child.run(*command, timeout=60, **{"ESYNC_STATE_DIR": str(tmp_path / "state")})
     assert refused.returncode == 1
@@ -65,7 +65,7 @@ def test_other_machines_are_not_let_in_without_a_token(command, start_process, t
 
 
 @pytest.mark.parametrize("command", [(*SERVE, "--host", "0.0.0.0"), (*RUNSERVER, "0.0.0.0:0")])
-def test_other_machines_are_let_in_with_a_token_or_where_that_is_wanted(command, start_process):
+def test_server_for_other_machines_starts_with_token_or_insecure(command, start_process):
     with_token = start_process(*command, ESYNC_TOKEN=TOKEN)
     assert serves(with_token.url.replace("0.0.0.0", "127.0.0.1"))
     open_to_all = start_process(*command, "--insecure")
@@ -73,7 +73,7 @@ def test_other_machines_are_let_in_with_a_token_or_where_that_is_wanted(command,
 
 
 @pytest.mark.parametrize("token", ["short", "with blank inside", "ä" * 10])
-def test_a_token_that_is_none(monkeypatch, token):
+def test_token_that_is_unusable_is_refused_and_not_printed(monkeypatch, token):
     monkeypatch.setenv("ESYNC_TOKEN", token)
     with pytest.raises(auth.TokenRequiredError, match="8 to 200 printable") as refusal:
         auth.token("127.0.0.1", insecure=False)
@@ -81,12 +81,12 @@ def test_a_token_that_is_none(monkeypatch, token):
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost", "::1", "127.1.2.3"])
-def test_loopback(host):
+def test_loopback_addresses_are_recognized(host):
     assert auth.is_loopback(host)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", ""])
-def test_not_loopback(host):
+def test_other_addresses_are_not_loopback(host):
     assert not auth.is_loopback(host)
 
 
@@ -99,23 +99,23 @@ def gate(method: str = "GET", token: str = "", **headers: str) -> int:
 
 
 @pytest.mark.parametrize("host", ["localhost", "LOCALHOST:80", "cloud2:10010", "cloud2.", "127.0.0.1", "[::1]:1", ""])
-def test_names_that_are_known(host):
+def test_host_names_of_this_server_are_accepted(host):
     assert gate(host=host) == 200
 
 
 @pytest.mark.parametrize("host", ["evil.example", "cloud2.evil.example", "1.2.3", "[::1", "a:b:c", "localhost@x", ":"])
-def test_names_that_are_not(host):
+def test_host_names_of_others_are_refused(host):
     assert gate(host=host) == 400
 
 
-def test_web_pages_of_others_may_not_send_anything():
+def test_post_from_a_foreign_web_page_is_refused():
     assert gate("POST", host="localhost:1", origin="http://localhost:1") == 200
     assert gate("POST", host="localhost:1", origin="http://evil.example") == 403
     assert gate("POST", host="localhost:1", origin="null") == 403
     assert gate("GET", host="localhost:1", origin="http://evil.example") == 200  # it cannot read the answer
 
 
-def test_tls(start_process, tmp_path, monkeypatch):
+def test_tls_server_and_client_agree(start_process, tmp_path, monkeypatch):
     cert, key = tmp_path / "cert.pem", tmp_path / "key.pem"
     command = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=me -days 1 -addext subjectAltName=IP:127.0.0.1"
     subprocess.run([*command.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)
@@ -142,7 +142,7 @@ def test_tls(start_process, tmp_path, monkeypatch):
         StateServerClient("127.0.0.1", server.port)
 
 
-def test_certificates_that_cannot_be_used(tmp_path):
+def test_unusable_certificate_is_refused_in_one_line(tmp_path):
     (tmp_path / "bad.pem").write_text("nonsense")
     for file in ("bad.pem", "missing.pem"):
         refused = child.run(*SERVE, "--certfile", str(tmp_path / file), ESYNC_STATE_DIR=str(tmp_path))
@@ -152,7 +152,7 @@ def test_certificates_that_cannot_be_used(tmp_path):
     assert child.run(*SERVE, "--keyfile", "x").returncode == 2
 
 
-def test_headers_without_end_are_not_collected(url):
+def test_request_with_endless_headers_is_refused(url):
     status = send(f"{url}/", **{f"X-{number}": "x" * 1000 for number in range(20)})[0]
     assert status == 200
     request = urllib.request.Request(f"{url}/", headers={f"X-{number}": "x" * 1000 for number in range(60)})
@@ -170,32 +170,10 @@ def test_headers_without_end_are_not_collected(url):
         b"GET / HTTP/1.1\r\nX: " + b"x" * 40_000 + b"\r\n\r\n",
     ],
 )
-def test_what_cannot_be_read_is_answered_in_json_too(url, text):
+def test_unreadable_request_is_answered_in_json(url, text):
     with socket.create_connection(("127.0.0.1", int(url.rsplit(":", 1)[1])), timeout=20) as connection:
         connection.sendall(text)
         response = http.client.HTTPResponse(connection)
         response.begin()
         assert (response.status, response.headers["Content-Type"]) == (400, "application/json")
         assert "could not be read" in json.loads(response.read())["error"]
-
-
-def test_a_state_folder_that_cannot_be_used(start_process, tmp_path):
-    (tmp_path / "file").write_text("")
-    refused = child.run(*SERVE, "--state-dir", str(tmp_path / "file" / "state"))
-    assert refused.returncode == 1
-    assert refused.stderr.startswith(f"the state folder {tmp_path / 'file' / 'state'} cannot be written: ")
-    assert len(refused.stderr.splitlines()) == 1
-    first = start_process(*SERVE, "--state-dir", str(tmp_path / "state"))
-    assert first.url
-    refused = child.run(*SERVE, "--state-dir", str(tmp_path / "state"))
-    assert refused.returncode == 1
-    assert refused.stderr.startswith(f"another state server uses the state folder {tmp_path / 'state'}")
-
-
-def test_manage_py_says_what_is_wrong_in_one_sentence(tmp_path):
-    (tmp_path / "file").write_text("")
-    refused = child.run(*RUNSERVER, "127.0.0.1:0", ESYNC_STATE_DIR=str(tmp_path / "file"))
-    assert refused.returncode == 1
-    assert "cannot be written" in refused.stderr
-    assert "Traceback" not in refused.stderr
-    assert ROOT.exists()

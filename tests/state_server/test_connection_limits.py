@@ -1,4 +1,4 @@
-"""Connections of strangers: however many there are and whatever they do, workers are answered."""
+"""Connections of strangers, which must not keep workers from being answered."""
 
 import contextlib
 import http.client
@@ -99,7 +99,7 @@ def files_limit(server: ServerProcess) -> list[str]:
     [(1024, "resource.getrlimit(resource.RLIMIT_NOFILE)[1]", config.STATE_SERVER_STRANGERS), (300, 300, 1000)],
     ids=["the usual soft limit", "a low hard limit"],
 )
-def test_thousands_of_silent_strangers_stop_no_worker(start_process, strangers, soft, hard, number):
+def test_silent_connections_in_thousands_stop_no_worker(start_process, strangers, soft, hard, number):
     if number + 200 > resource.getrlimit(resource.RLIMIT_NOFILE)[0]:
         pytest.skip(f"this process may not have {number} connections")
     server = start_process("-c", LIMITED.format(soft=soft, hard=hard), ESYNC_TOKEN=TOKEN)
@@ -134,7 +134,7 @@ def certificate(folder: Path) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["token", "insecure", "tls"])
-def test_whoever_sends_no_complete_authorised_request_has_a_few_seconds(start_process, strangers, tmp_path, kind):
+def test_connection_without_authorized_request_is_closed_after_seconds(start_process, strangers, tmp_path, kind):
     context, command = None, ["-m", "esync.state_server", "--port", "0"]
     if kind == "insecure":
         command += ["--host", "0.0.0.0", "--insecure"]
@@ -185,7 +185,7 @@ def test_whoever_sends_no_complete_authorised_request_has_a_few_seconds(start_pr
     assert "Traceback" not in server.output
 
 
-def test_connections_that_come_and_go_all_the_time_stop_no_worker(start_process):
+def test_connections_that_come_and_go_stop_no_worker(start_process):
     server = start_process("-m", "esync.state_server", "--port", "0", ESYNC_TOKEN=TOKEN)
     worker = Worker(server, AUTHORIZED)
     worker.begin()
@@ -223,7 +223,7 @@ def sockets(server: ServerProcess) -> int:
     return kinds.count("socket")
 
 
-def test_files_of_strangers_are_given_back(start_process):
+def test_closed_connections_free_their_file_descriptors(start_process):
     server = start_process("-m", "esync.state_server", "--port", "0", ESYNC_TOKEN=TOKEN)
     worker = Worker(server, AUTHORIZED)
     worker.begin()
@@ -261,7 +261,7 @@ def dropped(some: list[Visitor]) -> list[bool]:
     return [one.dropped for one in some]
 
 
-def test_strangers_make_room_for_strangers_the_oldest_first():
+def test_connection_table_drops_the_oldest_stranger_for_a_new_one():
     connections = ConnectionTable(callers=2, strangers=3, patience=5.0)
     (caller,) = arrived(connections, 1)
     connections.welcome(caller)
@@ -270,7 +270,7 @@ def test_strangers_make_room_for_strangers_the_oldest_first():
     assert not caller.dropped
 
 
-def test_the_time_of_strangers_ends():
+def test_connection_table_drops_strangers_after_their_time():
     connections = ConnectionTable(callers=2, strangers=10, patience=5.0)
     early, late = arrived(connections, 3, now=0.0), arrived(connections, 1, now=1.0)
     connections.welcome(early[0])
@@ -286,8 +286,8 @@ def test_the_time_of_strangers_ends():
     assert not early[0].dropped
 
 
-def test_callers_make_room_for_callers_the_one_that_was_silent_longest_first():
-    """Where there is no token everybody can become a caller; a worker asks again and again, and so stays."""
+def test_connection_table_drops_the_longest_silent_caller_for_a_new_one():
+    """Without a token everybody can become a caller; a worker queries repeatedly, and so stays."""
     connections = ConnectionTable(callers=3, strangers=10, patience=5.0)
     some = arrived(connections, 5)
     for one in some[:3]:

@@ -1,36 +1,14 @@
-"""What the dashboard is given: its files, and the figures behind it."""
+"""The dashboard's files, and the figures behind it."""
 
-import http.client
 import re
-import time
 from importlib.resources import files
 
 import pytest
-from calling import post, report, send
+from calling import get, post, report, send, until
 
 from esync.state_server import auth, metrics, schema, static
 
 BROWSER = "text/html,application/xhtml+xml,*/*;q=0.8"
-
-
-def get(url: str, path: str, **headers: str) -> tuple[int, bytes, dict[str, str]]:
-    """One GET that follows nothing; headers by lower-case names."""
-    host = url.removeprefix("http://")
-    connection = http.client.HTTPConnection(host, timeout=10)
-    connection.request("GET", path, headers={name.replace("_", "-"): value for name, value in headers.items()})
-    answer = connection.getresponse()
-    body = answer.read()
-    connection.close()
-    return answer.status, body, {name.lower(): value for name, value in answer.getheaders()}
-
-
-def until(condition, limit: float = 10):
-    """Wait for the history to be written."""
-    end = time.monotonic() + limit
-    while not (result := condition()):
-        assert time.monotonic() < end, "nothing in the history"
-        time.sleep(0.05)
-    return result
 
 
 def rounds(job: str) -> list[dict]:
@@ -41,7 +19,7 @@ def rounds(job: str) -> list[dict]:
 # --- the page -------------------------------------------------------------------------------------
 
 
-def test_a_browser_is_sent_to_the_dashboard_and_a_program_gets_json(url):
+def test_root_redirects_a_browser_to_the_dashboard_and_answers_json_to_programs(url):
     status, _, headers = get(url, "/", Accept=BROWSER)
     assert (status, headers["location"], headers["vary"]) == (303, "/dashboard/", "Accept")
     assert get(url, "/dashboard")[2]["location"] == "/dashboard/"
@@ -51,7 +29,7 @@ def test_a_browser_is_sent_to_the_dashboard_and_a_program_gets_json(url):
         assert b'"num_workers"' in body
 
 
-def test_the_page_allows_no_scripts_but_its_own(url):
+def test_dashboard_page_allows_only_its_own_scripts(url):
     status, body, headers = get(url, "/dashboard/", Accept=BROWSER)
     assert status == 200
     assert headers["content-type"].startswith("text/html")
@@ -62,7 +40,7 @@ def test_the_page_allows_no_scripts_but_its_own(url):
     assert not re.search(rb"<script(?![^>]* src=)|\son\w+=|\sstyle=", body)
 
 
-def test_everything_that_the_page_loads_is_there_and_nothing_comes_from_elsewhere(url):
+def test_dashboard_page_loads_only_its_own_existing_files(url):
     needed = {"/dashboard/"}
     seen: set[str] = set()
     while needed - seen:
@@ -80,18 +58,18 @@ def test_everything_that_the_page_loads_is_there_and_nothing_comes_from_elsewher
     assert "MIT" in (files("esync.state_server") / "dashboard" / "uplot" / "LICENSE").read_text()
 
 
-def test_an_unchanged_file_is_not_sent_again(url):
+def test_dashboard_file_that_is_unchanged_is_not_sent_again(url):
     _, body, headers = get(url, "/dashboard/assets/main.js")
     assert body
     assert get(url, "/dashboard/assets/main.js", If_None_Match=headers["etag"])[:2] == (304, b"")
 
 
 @pytest.mark.parametrize("path", ["/dashboard/x", "/dashboard/assets/../../settings.py", "/dashboard/assets/LICENSE"])
-def test_there_are_no_other_files(url, path):
+def test_dashboard_serves_no_other_files(url, path):
     assert get(url, path)[0] == 404
 
 
-def test_the_page_needs_no_token_but_every_call_does(url, running, monkeypatch):
+def test_dashboard_page_needs_no_token_but_every_call_does(url, running, monkeypatch):
     monkeypatch.setattr(running, "access", auth.AccessControl("a-secret-token"))
     assert get(url, "/dashboard/", Accept=BROWSER)[0] == 200
     assert get(url, "/", Accept=BROWSER)[0] == 303
@@ -106,7 +84,7 @@ def test_the_page_needs_no_token_but_every_call_does(url, running, monkeypatch):
 # --- who is the slowest, and what it costs --------------------------------------------------------
 
 
-def test_the_slowest_is_named_and_its_cost_added_up(mine):
+def test_job_names_the_slowest_worker_and_adds_up_its_cost(mine):
     # Two workers: 100 and 50 samples/s while they compute; the first waits for half of the round.
     for rank, compute, wait in ((0, 1.0, 0.9), (1, 1.9, 0.0)):
         samples = int(compute * (100, 50)[rank])
@@ -125,7 +103,7 @@ def test_the_slowest_is_named_and_its_cost_added_up(mine):
     assert totals["lost_exchanging"] == pytest.approx(150 * 0.05)
 
 
-def test_without_questions_the_reports_tell_who_is_the_slowest(url):
+def test_job_without_queries_finds_the_slowest_worker_from_reports(url):
     job = f"{url}/api/v1/jobs/sync"
     assert post(job, {"num_workers": 2})[0] == 200
     assert send(job)[1]["slowest"] is None
@@ -137,7 +115,7 @@ def test_without_questions_the_reports_tell_who_is_the_slowest(url):
     assert [worker["seconds_per_iteration"] for worker in shown["workers"]] == [0.1, 0.2]
 
 
-def test_the_newest_accuracy_counts():
+def test_job_totals_take_the_newest_accuracy():
     paces = {rank: metrics.WorkerSpeed(1.0, 10.0) for rank in range(2)}
     older = schema.Report(**report(0, accuracy=0.9, accuracy_round=3))
     newer = schema.Report(**report(1, accuracy=0.7, accuracy_round=5))
@@ -145,7 +123,32 @@ def test_the_newest_accuracy_counts():
     assert (totals.accuracy, totals.accuracy_round) == (0.7, 5)
 
 
-def test_a_worker_that_says_nothing_is_silent_and_of_an_ended_job_done(mine, jobs):
+def test_job_totals_name_the_metric():
+    paces = {rank: metrics.WorkerSpeed(1.0, 10.0) for rank in range(2)}
+    evaluating = schema.Report(**report(0, accuracy=31.5, accuracy_round=3, metric="perplexity", goal="min"))
+    totals = metrics.totals(paces, [schema.Report(**report(1)), evaluating])
+    assert (totals.accuracy, totals.metric, totals.goal) == (31.5, "perplexity", "min")
+    totals = metrics.totals(paces, [schema.Report(**report(1, accuracy=0.5, accuracy_round=1))])
+    assert (totals.accuracy, totals.metric, totals.goal) == (0.5, "accuracy", "max")
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"accuracy": 1.5}, "accuracy is 1.5, expected 0 to 1"),
+        ({"accuracy": 1.5, "metric": "wait"}, "another value of that name"),
+        ({"metric": ""}, "at least 1 character"),
+        ({"metric": "loss", "goal": "low"}, "'max' or 'min'"),
+        ({"metric": "loss", "accuracy": 1e200}, "loss is 1e+200, expected a finite number"),
+    ],
+)
+def test_report_of_an_impossible_value_or_metric_is_refused(mine, fields, problem):
+    status, answer, _ = post(f"{mine}/report", report(0, **fields))
+    assert status == 400
+    assert problem in answer["error"]
+
+
+def test_job_shows_silent_workers_and_done_ones_after_its_end(mine, jobs):
     job = jobs.find("mine")
     job.heard[0] -= 100
     assert [worker["state"] for worker in send(mine)[1]["workers"]] == ["silent", "computing", "computing"]
@@ -156,7 +159,7 @@ def test_a_worker_that_says_nothing_is_silent_and_of_an_ended_job_done(mine, job
 # --- curves ---------------------------------------------------------------------------------------
 
 
-def test_curves_add_the_workers_up(mine, jobs):
+def test_curves_add_up_the_workers(mine, jobs):
     """Two workers of 100 and 50 samples/s, whose rounds take 1 s and 2 s."""
     job = jobs.find("mine")
     for second in range(1, 21):
@@ -175,7 +178,7 @@ def test_curves_add_the_workers_up(mine, jobs):
     assert send(f"{mine}/curves?points=1")[0] == 400
 
 
-def test_an_accuracy_that_comes_later_is_kept_with_its_round(mine):
+def test_curves_file_a_late_accuracy_under_its_round(mine):
     assert post(f"{mine}/report", report(0, 1))[0] == 200
     assert post(f"{mine}/report", report(0, 2, accuracy=0.5, accuracy_round=1))[0] == 200
     until(lambda: len(rounds(mine)) == 2)
@@ -186,7 +189,7 @@ def test_an_accuracy_that_comes_later_is_kept_with_its_round(mine):
     assert (point["round"], point["accuracy"]) == (2, 0.6)
 
 
-def test_the_newest_rounds_are_given_in_their_order(mine):
+def test_rounds_page_lists_the_newest_in_order(mine):
     for number in range(1, 6):
         assert post(f"{mine}/report", report(0, number))[0] == 200
     until(lambda: len(rounds(mine)) == 5)
@@ -195,6 +198,6 @@ def test_the_newest_rounds_are_given_in_their_order(mine):
     assert send(f"{mine}/rounds?after={page['next']}")[1]["rounds"] == []
 
 
-def test_a_run_without_rounds_has_empty_curves(mine):
+def test_curves_of_a_run_without_rounds_are_empty(mine):
     curves = until(lambda: (found := send(f"{mine}/curves"))[0] == 200 and found[1])
     assert (curves["at"], curves["samples"], curves["accuracy"]) == ([], [], [])

@@ -1,4 +1,4 @@
-"""The client that asks in the background, against the real server behind a slow network, and against a faulty one."""
+"""The client that queries in the background, with slow and faulty servers."""
 
 import logging
 import signal
@@ -25,7 +25,7 @@ def port_of(url: str) -> int:
     return int(url.rsplit(":", 1)[1])
 
 
-def test_nobody_waits_for_answers(url):
+def test_delayed_client_does_not_wait_for_answers(url):
     with DelayingProxy(port_of(url), DELAY, jitter=DELAY / 4) as proxy:
         worker: Coordination = delayed(proxy.port)
         worker.init(1, 0.02)
@@ -43,8 +43,8 @@ def test_nobody_waits_for_answers(url):
         worker.close()
 
 
-def test_calls_arrive_in_their_order(url):
-    """RESET is not waited for; the question behind it belongs to the new round all the same."""
+def test_delayed_client_calls_arrive_in_order(url):
+    """RESET is not waited for, yet the query after it belongs to the new round."""
     with DelayingProxy(port_of(url), 0.1, jitter=0.1) as proxy:
         worker = delayed(proxy.port)
         worker.init(1, 0.02)
@@ -58,7 +58,7 @@ def test_calls_arrive_in_their_order(url):
         worker.close()
 
 
-def test_a_question_outlives_a_restart_of_the_server(start_process, tmp_path):
+def test_delayed_client_query_survives_a_restart_of_the_server(start_process, tmp_path):
     serve = ("-m", "esync.state_server", "--state-dir", str(tmp_path), "--port")
     server = start_process(*serve, "0")
     worker = delayed(server.port)
@@ -72,7 +72,7 @@ def test_a_question_outlives_a_restart_of_the_server(start_process, tmp_path):
     worker.close()
 
 
-def test_a_refused_reset_is_told_by_the_next_question():
+def test_delayed_client_raises_a_refused_reset_at_the_next_query():
     with FaultyServer(refusal(409, "the job is in round 1")) as server:
         worker = delayed(server.port)
         worker.reset(7)
@@ -85,7 +85,7 @@ def test_a_refused_reset_is_told_by_the_next_question():
         worker.close()
 
 
-def test_nobody_begins_before_the_server_knows():
+def test_delayed_client_init_waits_for_the_server():
     with FaultyServer(refusal(503, "busy"), answer("{}")) as server:
         worker = delayed(server.port)
         worker.init(4, None)
@@ -93,7 +93,7 @@ def test_nobody_begins_before_the_server_knows():
         worker.close()
 
 
-def test_it_leaves_at_once(caplog):
+def test_delayed_client_closes_at_once(caplog):
     never = threading.Event()
     with FaultyServer(OK, never) as server, caplog.at_level(logging.WARNING):
         worker = delayed(server.port, timeout=60.0)

@@ -1,4 +1,4 @@
-"""A state server whose disk is full: the training goes on, and a restart brings back no job of the past."""
+"""A state server whose disk is full."""
 
 import contextlib
 import resource
@@ -23,7 +23,10 @@ class Disk:
 
 @pytest.fixture(params=["tmpfs", "limit"])
 def disk(request, tmp_path) -> Iterator[Disk]:
-    """A small file system; or, where none may be mounted, a limit on the size of the server's files."""
+    """Return a small file system.
+
+    If none can be mounted, the size of the server's files is limited instead.
+    """
     if request.param == "limit":
 
         def limit(size: int) -> Callable[[ServerProcess], None]:
@@ -64,7 +67,7 @@ def until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def test_a_job_whose_journal_a_full_disk_broke_does_not_come_back_in_place_of_its_successor(start_process, disk):
+def test_server_on_full_disk_does_not_restore_a_replaced_job(start_process, disk):
     server = start_process(*SERVE, str(disk.folder))
     job = f"{server.url}/api/v1/jobs/default"
     assert post(job, {"num_workers": 2, "run": "old"})[0] == 200

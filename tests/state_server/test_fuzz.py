@@ -1,4 +1,4 @@
-"""Requests that nobody thought of: made from the server's own description (schemathesis), and forms (hypothesis).
+"""Fuzzed API requests from the server's own OpenAPI description, and fuzzed forms.
 
 `pytest -m long` makes more than 10,000 of them.
 """
@@ -24,15 +24,19 @@ AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 #: Names that nobody knows are allowed behind a question mark. All other checks are made, without
 #: the token, too.
 LENIENT = [negative_data_rejection]
-#: What no description can say: whether a rank is one of the job's; which fields exclude each other.
-BEYOND = ("unknown rank", "say the same thing")
+#: What no description can say: whether a rank is one of the job's; which fields exclude each other;
+#: which values and goals fit a metric's name.
+BEYOND = ("unknown rank", "say the same thing", "metric (", "accuracy is", "expected a finite number")
 SPEEDS = [1000.0, 11000.0, 21000.0]  # however long the fuzzing takes, no iteration ends meanwhile
 #: Found by hypothesis once; a shrunk example of a failure is worth the time, an explanation is not.
 PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
 
 
 def fuzz(url: str, examples: int) -> Counter[int]:
-    """Call every operation of the description that many times, half of it with nonsense; return the statuses."""
+    """Call every operation of the description that many times; return the statuses.
+
+    Half of the calls are nonsense.
+    """
     statuses: Counter[int] = Counter()
     schema = schemathesis.openapi.from_url(f"{url}/api/v1/openapi.json", headers=AUTHORIZED)
     for result in schema.get_all_operations():
@@ -102,7 +106,7 @@ def unharmed(job: str, **headers: str) -> None:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("examples", [5, pytest.param(250, marks=LONG)])
-def test_no_request_of_the_api_breaks_anything(url, running, monkeypatch, examples):
+def test_fuzzed_api_requests_break_nothing(url, running, monkeypatch, examples):
     job = begin(url, "protected-from-all-this", SPEEDS)
     monkeypatch.setattr(running, "access", AccessControl(TOKEN))
     with warnings.catch_warnings():
@@ -116,7 +120,7 @@ def test_no_request_of_the_api_breaks_anything(url, running, monkeypatch, exampl
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("examples", [100, pytest.param(3000, marks=LONG)])
-def test_no_form_breaks_anything(begun, examples, monkeypatch):
+def test_fuzzed_forms_break_nothing(begun, examples, monkeypatch):
     monkeypatch.setattr(config, "JOB_ALIVE", 1e6)  # however slow this machine is, no /init/ may replace the job
     job = begin(begun, "protected-from-all-this", SPEEDS)
     statuses = fuzz_forms(begun, examples)

@@ -1,4 +1,4 @@
-"""Well-framed requests that know the protocol, and much that it does not know, sent to a state server as a process.
+"""Fuzzed messages to a state server process: valid HTTP, valid and invalid content.
 
 `pytest -m long` sends 10,000 of them.
 """
@@ -136,7 +136,7 @@ def until(condition) -> None:
 
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("number", [1000, pytest.param(10_000, marks=pytest.mark.long)])
-def test_no_well_framed_message_ends_the_server_or_makes_it_fail_or_grow(start_process, number):
+def test_fuzzed_messages_neither_end_nor_grow_the_server_process(start_process, number):
     server = start_process("-m", "esync.state_server", "--port", "0")
     until(lambda: send(f"{server.url}/api/v1/jobs")[1]["history"])
     protected = begin(server.url, "protected", speeds=[1000.0, 2000.0])

@@ -1,4 +1,4 @@
-"""The history: through the server into SQLite and a real PostgreSQL, and what happens while the database is away."""
+"""The history in SQLite and a real PostgreSQL, also while the database is away."""
 
 import contextlib
 import signal
@@ -55,7 +55,7 @@ def database(request, tmp_path) -> dict[str, str]:
     return {"DATABASE_URL": request.getfixturevalue("postgres").url}
 
 
-def test_what_workers_report_can_be_read_again(start_process, database):
+def test_history_stores_what_workers_report(start_process, database):
     server = start_process(*SERVE, **database)
     job = begin(server.url, "first", [0.1, 1.1])
     tell(job, rounds=3)
@@ -85,7 +85,7 @@ def test_what_workers_report_can_be_read_again(start_process, database):
     assert "Traceback" not in server.output
 
 
-def test_a_restart_keeps_the_history_and_adds_what_was_not_written_yet(start_process, tmp_path):
+def test_history_after_restart_is_kept_and_completed(start_process, tmp_path):
     server = start_process(*SERVE, "--state-dir", str(tmp_path / "state"))
     job = begin(server.url, "a", [0.1, 1.1])
     tell(job, rounds=5)  # most of it is still waiting
@@ -98,12 +98,52 @@ def test_a_restart_keeps_the_history_and_adds_what_was_not_written_yet(start_pro
     assert server.end(signal.SIGTERM) == 0
     # A database of an earlier version is known by these names.
     with contextlib.closing(sqlite3.connect(tmp_path / "state" / "history.sqlite3")) as history:
-        assert history.execute("SELECT app, name FROM django_migrations").fetchall() == [("server", "0001_history")]
+        assert history.execute("SELECT app, name FROM django_migrations").fetchall() == [
+            ("server", "0001_history"),
+            ("server", "0002_metric"),
+        ]
         tables = {name for (name,) in history.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         assert {"server_run", "server_worker", "server_round", "server_event"} <= tables
 
 
-def test_events(mine):
+def test_history_of_an_earlier_version_reads_as_accuracy(start_process, tmp_path):
+    """A database without metrics, made by undoing the migration that adds them."""
+    server = start_process(*SERVE, "--state-dir", str(tmp_path / "state"))
+    job = begin(server.url, "a", [0.1, 1.1])
+    tell(job, rounds=3)
+    until(lambda: len(rows(job)) == 6)
+    assert server.end(signal.SIGTERM) == 0
+    with contextlib.closing(sqlite3.connect(tmp_path / "state" / "history.sqlite3")) as history:
+        history.execute("ALTER TABLE server_run DROP COLUMN metric")
+        history.execute("ALTER TABLE server_run DROP COLUMN goal")
+        history.execute("DELETE FROM django_migrations WHERE name = '0002_metric'")
+        history.commit()
+    server = start_process(*SERVE, "--state-dir", str(tmp_path / "state"))
+    job = f"{server.url}/api/v1/jobs/a"
+    until(lambda: len(rows(job)) == 6)
+    assert {(row["metric"], row["goal"]) for row in rows(job)} == {("accuracy", "max")}
+    (run,) = send(f"{server.url}/api/v1/runs")[1]["runs"]
+    assert (run["metric"], run["goal"], run["best_accuracy"]) == ("accuracy", "max", 0.03)
+
+
+def test_history_of_another_metric_finds_the_best_by_its_goal(start_process, database):
+    server = start_process(*SERVE, **database)
+    job = begin(server.url, "losses", [0.1, 1.1])
+    for number, loss in enumerate((12.5, -0.25, 3.0), 1):
+        told = report(0, number, accuracy=loss, accuracy_round=number, metric="loss", goal="min")
+        assert post(f"{job}/report", told)[0] == 200
+    until(lambda: len(rows(job)) == 3)
+    assert [(row["accuracy"], row["metric"], row["goal"]) for row in rows(job)] == [
+        (12.5, "loss", "min"), (-0.25, "loss", "min"), (3.0, "loss", "min"),
+    ]  # fmt: skip
+    (run,) = send(f"{server.url}/api/v1/runs?job=losses")[1]["runs"]
+    assert (run["metric"], run["goal"], run["best_accuracy"]) == ("loss", "min", -0.25)
+    curves = send(f"{job}/curves")[1]
+    assert (curves["metric"], curves["goal"]) == ("loss", "min")
+    assert [point["accuracy"] for point in curves["accuracy"]] == [12.5, -0.25, 3.0]
+
+
+def test_history_records_the_slowest_worker_as_an_event(mine):
     for rank in range(3):
         post(f"{mine}/query", {"rank": rank, "round": 1, "iteration": 1, "capability": [9.0, 1.0, 1.0][rank]})
     for rank in range(3):
@@ -115,18 +155,18 @@ def test_events(mine):
 
 
 @pytest.mark.parametrize("query", ["after=-1", "after=x", "limit=0", "limit=1000000", "run=%00", "after=" + "9" * 30])
-def test_pages_that_there_are_not(mine, query):
+def test_history_page_with_invalid_query_is_refused(mine, query):
     status, answer, _ = send(f"{mine}/rounds?{query}")
     assert status == 400
     assert query.partition("=")[0] in answer["error"]
 
 
-def test_a_run_that_there_is_not(mine):
+def test_history_of_unknown_run_is_not_found(mine):
     assert send(f"{mine}/rounds?run={'0' * 32}")[0] == 404
 
 
-def test_queries_do_not_wait_for_a_database_that_is_away(start_process, postgres):
-    """PostgreSQL is stopped in the middle of a training and comes back; nothing is lost, and nobody notices."""
+def test_history_database_that_is_away_delays_no_query(start_process, postgres):
+    """PostgreSQL is stopped during a training and started again; nothing is lost."""
     server = start_process(*SERVE, DATABASE_URL=postgres.url)
     job = begin(server.url, "away", [0.1, 1.1])
     tell(job, rounds=2)
@@ -145,11 +185,11 @@ def test_queries_do_not_wait_for_a_database_that_is_away(start_process, postgres
         postgres.start()
     until(lambda: len(rows(job)) == 8)
     assert server.end(signal.SIGTERM) == 0
-    assert "the database of the history is away" in server.output
+    assert "the database of the history cannot be reached, trying again" in server.output
     assert "the database of the history is back" in server.output
 
 
-def test_it_starts_and_answers_without_its_database(start_process):
+def test_server_starts_and_answers_without_its_database(start_process):
     server = start_process(*SERVE, DATABASE_URL="postgres://nobody:secret-word@127.0.0.1:1/none")
     job = begin(server.url, "a", [0.1, 1.1])
     tell(job, rounds=1)
@@ -159,15 +199,15 @@ def test_it_starts_and_answers_without_its_database(start_process):
 
 
 @pytest.mark.parametrize("url", ["nonsense", "mystery://host/secret-word"])
-def test_a_database_url_that_is_none(start_process, url):
+def test_server_with_invalid_database_url_is_refused(start_process, url):
     server = start_process(*SERVE, DATABASE_URL=url)
     assert server.wait() == 1
     assert server.output.startswith("DATABASE_URL cannot be read")
     assert "secret-word" not in server.output
 
 
-def test_the_queue_is_bounded_and_never_waits(monkeypatch, running):
-    """A database that takes for ever: what does not fit is dropped and counted."""
+def test_history_queue_is_bounded_and_never_blocks(monkeypatch, running):
+    """The database never answers; what does not fit is dropped and counted."""
     from esync.state_server import history_writer
 
     gate = threading.Event()
@@ -186,7 +226,7 @@ def test_the_queue_is_bounded_and_never_waits(monkeypatch, running):
     assert history.dropped == 150
 
 
-def test_an_entry_that_the_database_refuses_costs_itself_only(running):
+def test_history_entry_refused_by_the_database_loses_only_itself(running):
     from esync.state_server import history_writer
 
     def item(**fields: object) -> HistoryEntry:
@@ -198,7 +238,7 @@ def test_an_entry_that_the_database_refuses_costs_itself_only(running):
         history_writer.disconnect()
 
 
-def test_old_runs_are_deleted(running, monkeypatch):
+def test_history_deletes_old_runs(running, monkeypatch):
     from esync.state_server import history_writer
     from esync.state_server.history import HistoryEntry
     from esync.state_server.models import Event, Run
@@ -218,7 +258,7 @@ def test_old_runs_are_deleted(running, monkeypatch):
         history_writer.disconnect()
 
 
-def test_the_sqlite_file_can_be_read_while_it_is_written(mine, running):
+def test_history_sqlite_file_can_be_read_while_it_is_written(mine, running):
     post(f"{mine}/report", report())
     until(lambda: bool(rows(mine)))
     with sqlite3.connect(running.folder.path / "history.sqlite3") as reader:

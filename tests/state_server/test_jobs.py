@@ -1,4 +1,4 @@
-"""When a job begins, when that is refused, and when it is forgotten; in virtual time."""
+"""The life of a job in the registry, in virtual time: begin, refusal, replacement, oblivion."""
 
 import pytest
 from calling import report
@@ -47,14 +47,14 @@ def started(clock: type[Frozen], run: str = "") -> tuple[JobRegistry, Job]:
     return jobs, job
 
 
-def test_there_is_nothing_before_the_first_begin():
+def test_job_registry_is_empty_before_the_first_begin():
     with pytest.raises(ConflictError, match="rank 0 has to") as refusal:
         JobRegistry().get("default")
     assert refusal.value.retry_after == 1.0
     assert JobRegistry().find("default") is None
 
 
-def test_a_running_job_is_not_replaced(clock):
+def test_job_that_is_running_is_not_replaced(clock):
     jobs, job = started(clock)
     clock.time = 104.0
     with pytest.raises(ConflictError, match=r"counts as going on for 1\.0 s without news") as refusal:
@@ -63,7 +63,7 @@ def test_a_running_job_is_not_replaced(clock):
     assert jobs.get("default") is job
 
 
-def test_a_silent_job_is_replaced(clock):
+def test_job_that_is_silent_is_replaced(clock):
     jobs, job = started(clock)
     clock.time = 100.0 + ALIVE
     new = begin(jobs, workers=2)
@@ -71,7 +71,7 @@ def test_a_silent_job_is_replaced(clock):
     assert job.ended is not None
 
 
-def test_a_job_that_has_ended_is_replaced_at_once(clock):
+def test_job_that_has_ended_is_replaced_at_once(clock):
     jobs, job = started(clock)
     job.end("done", now=100.0)
     job.end("again", now=100.1)
@@ -79,14 +79,14 @@ def test_a_job_that_has_ended_is_replaced_at_once(clock):
     assert begin(jobs).coordinator.num_workers == 3
 
 
-def test_a_job_that_no_worker_has_used_is_replaced_at_once(clock):
+def test_job_that_no_worker_has_used_is_replaced_at_once(clock):
     jobs = JobRegistry()
     begin(jobs)
     new = begin(jobs, workers=2)
     assert jobs.get("default") is new
 
 
-def test_a_repeated_begin_of_the_same_run_changes_nothing(clock):
+def test_job_begin_repeated_for_the_same_run_changes_nothing(clock):
     jobs, job = started(clock, run="a")
     clock.time = 100.1
     assert begin(jobs, run="a") is job
@@ -97,7 +97,7 @@ def test_a_repeated_begin_of_the_same_run_changes_nothing(clock):
         begin(jobs, run="b")
 
 
-def test_early_workers_of_the_next_training_do_not_keep_the_last_one_alive(clock):
+def test_job_is_not_kept_alive_by_early_workers_of_the_next_training(clock):
     """Published workers other than rank 0 may ask before rank 0's /init/ arrives."""
     jobs, job = started(clock)
     now = 100.0 + ALIVE
@@ -113,8 +113,8 @@ def reported(job: Job, rank: int, round: int, now: float, seconds: float = 1.0) 
     job.report(Report(**report(rank, round, seconds=seconds)), now)
 
 
-def test_reports_alone_keep_a_job(clock):
-    """In mode sync no worker ever asks."""
+def test_job_is_kept_alive_by_reports_alone(clock):
+    """Workers of mode sync never query."""
     jobs = JobRegistry()
     job = begin(jobs)
     for round in range(1, 20):
@@ -126,7 +126,7 @@ def test_reports_alone_keep_a_job(clock):
     assert begin(jobs) is not job
 
 
-def test_steps_alone_keep_a_job(clock):
+def test_job_is_kept_alive_by_steps_alone(clock):
     jobs = JobRegistry()
     job = jobs.begin("default", 3, None, 1, watching=OnlinePolicySettings())
     for told in range(20):
@@ -138,7 +138,7 @@ def test_steps_alone_keep_a_job(clock):
     assert begin(jobs) is not job
 
 
-def test_a_worker_that_has_begun_a_job_keeps_it_until_the_first_news(clock):
+def test_job_begun_by_a_worker_is_kept_until_its_first_message(clock):
     jobs = JobRegistry()
     job = begin(jobs, run="a")
     with pytest.raises(ConflictError):
@@ -149,7 +149,7 @@ def test_a_worker_that_has_begun_a_job_keeps_it_until_the_first_news(clock):
 
 
 @pytest.mark.parametrize("told", ["question", "round", "rounds added up", "steps"])
-def test_silence_is_measured_by_the_slowest(clock, told):
+def test_job_silence_is_measured_by_the_slowest_worker(clock, told):
     jobs = JobRegistry()
     job = jobs.begin("default", 3, None, 1, watching=OnlinePolicySettings())
     if told == "question":
@@ -170,7 +170,7 @@ def test_silence_is_measured_by_the_slowest(clock, told):
     assert begin(jobs) is not job
 
 
-def test_a_capability_beyond_all_measure_does_not_keep_a_job_for_ever(clock):
+def test_job_with_absurd_capability_is_not_kept_forever(clock):
     jobs = JobRegistry()
     job = begin(jobs)
     job.query(0, 1, 0, 1e300, now=0.0)
@@ -178,8 +178,8 @@ def test_a_capability_beyond_all_measure_does_not_keep_a_job_for_ever(clock):
     assert begin(jobs) is not job
 
 
-def test_workers_of_the_next_training_that_report_already_do_not_keep_the_last_one_alive(clock):
-    """Where nobody waits for the state server, the others train on while rank 0's begin is refused."""
+def test_job_is_not_kept_alive_by_early_reports_of_the_next_training(clock):
+    """Workers that do not wait for the state server train on while rank 0's begin is refused."""
     jobs = JobRegistry()
     job = begin(jobs)
     for rank in range(3):
@@ -191,7 +191,7 @@ def test_workers_of_the_next_training_that_report_already_do_not_keep_the_last_o
     assert begin(jobs) is not job
 
 
-def test_a_replacement_counts_as_soon_as_another_worker_shows_that_the_job_goes_on(clock):
+def test_job_with_replacement_is_kept_once_another_worker_is_heard(clock):
     jobs = JobRegistry()
     job = begin(jobs)
     for rank in range(2):
@@ -204,7 +204,7 @@ def test_a_replacement_counts_as_soon_as_another_worker_shows_that_the_job_goes_
         begin(jobs)
 
 
-def test_a_restart_of_the_server_keeps_a_job_whose_workers_could_not_be_heard(clock, tmp_path, monkeypatch):
+def test_job_is_kept_over_a_restart_of_the_server(clock, tmp_path, monkeypatch):
     monkeypatch.setattr(Frozen, "resumed", classmethod(lambda cls, mark, latest=0.0: cls()))
     jobs = JobRegistry(tmp_path)
     job = begin(jobs)
@@ -220,7 +220,7 @@ def test_a_restart_of_the_server_keeps_a_job_whose_workers_could_not_be_heard(cl
     begin(again)
 
 
-def test_jobs_do_not_know_of_each_other(clock):
+def test_jobs_are_independent_of_each_other(clock):
     jobs, job = started(clock)
     other = begin(jobs, workers=5, name="another")
     assert jobs.get("default") is job
@@ -229,17 +229,17 @@ def test_jobs_do_not_know_of_each_other(clock):
 
 
 @pytest.mark.parametrize("name", ["", ".hidden", "a/b", "../a", "a b", "x" * 65, "ä", "a\n"])
-def test_names_that_are_none(name):
+def test_job_with_invalid_name_is_refused(name):
     for call in (
         lambda: begin(JobRegistry(), name=name),
         lambda: JobRegistry().find(name),
         lambda: JobRegistry().get(name),
     ):
-        with pytest.raises(InvalidError, match="is no name of a job"):
+        with pytest.raises(InvalidError, match="is not a name of a job"):
             call()
 
 
-def test_the_number_of_jobs_is_bounded(clock, monkeypatch):
+def test_jobs_are_limited_in_number(clock, monkeypatch):
     monkeypatch.setattr(config, "MAX_JOBS", 3)
     jobs = JobRegistry()
     for name in "abc":
@@ -252,7 +252,7 @@ def test_the_number_of_jobs_is_bounded(clock, monkeypatch):
     assert {job.name for job in jobs.all()} == {"a", "c", "d"}
 
 
-def test_a_job_without_news_is_forgotten(clock, tmp_path):
+def test_job_without_messages_is_forgotten(clock, tmp_path):
     jobs = JobRegistry(tmp_path)
     job, other = begin(jobs, name="a"), begin(jobs, name="b")
     job.query(0, 1, 0, 1.0, now=0.0)

@@ -1,4 +1,4 @@
-"""The journal: what a process that ends at any moment leaves behind; in virtual time and in this process."""
+"""The journal of a job: what a process that ends at any moment leaves behind."""
 
 import json
 import os
@@ -19,9 +19,14 @@ from esync.state_server.registry import JobRegistry
 from esync.state_server.responses import UnavailableError
 from esync.state_server.schema import Report
 
+pytestmark = pytest.mark.usefixtures("never_forgotten")
+
 
 def reopened(jobs: JobRegistry) -> JobRegistry:
-    """What a new process finds after the old one, whose files stay open, has ended without a word."""
+    """Return what a new process finds after the old one has ended without a word.
+
+    The old one's files stay open.
+    """
     again = JobRegistry(jobs._folder)
     again.restore()
     return again
@@ -34,7 +39,7 @@ def same(job: Job, other: Job) -> bool:
 
 @pytest.mark.parametrize("limit", [2_000, 10**9])
 @pytest.mark.parametrize("seed", range(3))
-def test_a_job_that_is_interrupted_again_and_again_decides_like_one_that_is_not(tmp_path, monkeypatch, seed, limit):
+def test_journal_of_interrupted_job_restores_the_same_decisions(tmp_path, monkeypatch, seed, limit):
     monkeypatch.setattr(journal.Journal.__init__, "__defaults__", (limit,))
     draw = random.Random(seed)
     speeds = [0.03, 0.3, 0.5, 1.0]
@@ -74,7 +79,7 @@ def test_a_job_that_is_interrupted_again_and_again_decides_like_one_that_is_not(
     assert size < 10_000 if limit == 2_000 else size > 30_000
 
 
-def test_a_line_that_was_cut_off_anywhere_is_as_if_it_had_never_come(tmp_path):
+def test_journal_with_truncated_last_line_ignores_it(tmp_path):
     jobs = JobRegistry(tmp_path)
     job = jobs.begin("a", 2, 0.02, 1)
     job.query(0, 1, 0, 0.5, now=1.0)
@@ -93,7 +98,7 @@ def test_a_line_that_was_cut_off_anywhere_is_as_if_it_had_never_come(tmp_path):
         assert path.read_bytes() == before + line
 
 
-def test_damage_in_the_middle_is_told_and_what_follows_ignored(tmp_path, caplog):
+def test_journal_with_damage_in_the_middle_reports_and_ignores_the_rest(tmp_path, caplog):
     jobs = JobRegistry(tmp_path)
     job = jobs.begin("a", 2, 0.02, 1)
     job.query(0, 1, 0, 0.5, now=1.0)
@@ -113,7 +118,7 @@ def test_damage_in_the_middle_is_told_and_what_follows_ignored(tmp_path, caplog)
 
 
 @pytest.mark.parametrize("content", [b"", b"\n", b"00000000 {}\n", b"\xff" * 100, journal.encode({"format": 99})])
-def test_a_journal_without_a_head_is_put_aside(tmp_path, caplog, content):
+def test_journal_without_head_is_put_aside(tmp_path, caplog, content):
     (tmp_path / "a.journal").write_bytes(content)
     jobs = JobRegistry(tmp_path)
     jobs.begin("b", 1, 0.02, 1)
@@ -162,7 +167,7 @@ ODD_ENTRIES = [
 ]  # fmt: skip
 
 
-def test_odd_journals_are_put_aside_and_named_and_the_server_starts(tmp_path, start_process):
+def test_journals_that_are_malformed_are_put_aside_and_the_server_starts(tmp_path, start_process):
     jobs = JobRegistry(tmp_path / "jobs")
     (tmp_path / "jobs").mkdir()
     watching = OnlinePolicySettings()
@@ -197,7 +202,7 @@ def test_odd_journals_are_put_aside_and_named_and_the_server_starts(tmp_path, st
     assert "Traceback" not in server.output
 
 
-def test_what_people_see_is_kept_too(tmp_path):
+def test_journal_restores_reports_and_the_end_of_a_job(tmp_path):
     jobs = JobRegistry(tmp_path)
     job = jobs.begin("a", 2, 0.02, 1, "mine")
     job.report(Report(**report(rank=1, accuracy=0.5, accuracy_round=1)), now=5.0, at=100.0)
@@ -211,7 +216,7 @@ def test_what_people_see_is_kept_too(tmp_path):
     assert reopened(jobs).begin("a", 2, 0.02, 1, "mine").key == job.key  # the same run, told again
 
 
-def test_the_same_messages_for_another_run_begin_an_empty_journal(tmp_path):
+def test_journal_of_the_next_run_begins_empty(tmp_path):
     jobs = JobRegistry(tmp_path)
     jobs.begin("a", 2, 0.02, 1).end("done", now=1.0)
     old = (tmp_path / "a.journal").read_bytes()
@@ -220,7 +225,7 @@ def test_the_same_messages_for_another_run_begin_an_empty_journal(tmp_path):
     assert same(reopened(jobs).get("a"), new)
 
 
-def test_a_full_disk_stops_nobody_and_nothing_is_missing_afterwards(tmp_path, monkeypatch, caplog):
+def test_journal_on_full_disk_is_completed_afterwards(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(config, "JOURNAL_RETRY", 0.0)
     jobs = JobRegistry(tmp_path)
     job = jobs.begin("a", 2, 0.02, 1)
@@ -237,7 +242,7 @@ def test_a_full_disk_stops_nobody_and_nothing_is_missing_afterwards(tmp_path, mo
 
 
 @pytest.mark.parametrize("why", ["it was broken", "it is long"])
-def test_the_journal_of_a_job_that_is_replaced_never_takes_its_successors_place(tmp_path, monkeypatch, why):
+def test_journal_of_a_replaced_job_never_overwrites_its_successors(tmp_path, monkeypatch, why):
     monkeypatch.setattr(config, "JOURNAL_RETRY", 0.0)
     jobs = JobRegistry(tmp_path)
     old = jobs.begin("a", 2, 0.02, 1)
@@ -254,7 +259,7 @@ def test_the_journal_of_a_job_that_is_replaced_never_takes_its_successors_place(
     assert reopened(jobs).get("a").key == new.key
 
 
-def test_a_job_that_cannot_be_begun_leaves_the_present_one_and_no_half_file(tmp_path, monkeypatch):
+def test_journal_that_cannot_be_created_leaves_the_present_job(tmp_path, monkeypatch):
     jobs = JobRegistry(tmp_path)
     old = jobs.begin("a", 2, 0.02, 1)
     with monkeypatch.context() as full:
@@ -267,12 +272,12 @@ def test_a_job_that_cannot_be_begun_leaves_the_present_one_and_no_half_file(tmp_
     assert same(reopened(jobs).get("a"), old)
 
 
-def test_another_process_goes_on_with_the_same_clock():
+def test_persistent_clock_continues_in_another_process():
     before = PersistentClock(offset=12.5)
     assert PersistentClock.resumed(json.loads(json.dumps(before.mark()))).offset == 12.5
 
 
-def test_after_a_restart_of_the_machine_the_wall_clock_tells_the_time(monkeypatch):
+def test_persistent_clock_after_reboot_uses_the_wall_clock(monkeypatch):
     mark = PersistentClock().mark()
     monkeypatch.setattr(lifecycle, "_boot", lambda: "another")
     mark["wall"] -= 60.0
@@ -284,7 +289,7 @@ def test_after_a_restart_of_the_machine_the_wall_clock_tells_the_time(monkeypatc
     )
 
 
-def test_where_there_is_no_boot_id_the_wall_clock_tells_the_time(monkeypatch, tmp_path):
+def test_persistent_clock_without_boot_id_uses_the_wall_clock(monkeypatch, tmp_path):
     monkeypatch.setattr(lifecycle, "_BOOT_ID", tmp_path / "missing")
     mark = PersistentClock().mark()
     mark["wall"] -= 60.0

@@ -1,4 +1,4 @@
-"""kill -9 of the state server at random moments of a running job, over real HTTP: nothing that was decided is lost."""
+"""A state server killed at random moments of a job, over real HTTP."""
 
 import http.client
 import json
@@ -21,7 +21,10 @@ JSON = {"Content-Type": "application/json"}
 
 
 class Job:
-    """Four workers in threads. Ranks 0 and 1 speak the JSON API, 2 and 3 the published calls; both of job default."""
+    """Four workers of job default in threads.
+
+    Ranks 0 and 1 use the JSON API, 2 and 3 the published calls.
+    """
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -120,7 +123,7 @@ def undisturbed(entries: list) -> tuple[Coordinator, dict[tuple[int, int, int], 
 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.long)])
-def test_decisions_after_a_kill_are_those_of_a_server_that_was_not_killed(start_process, tmp_path, kills):
+def test_killed_server_decides_as_one_that_was_not_killed(start_process, tmp_path, kills):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     serve = ("-m", "esync.state_server", "--port", str(port), "--state-dir", str(tmp_path / "state"))

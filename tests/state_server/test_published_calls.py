@@ -1,4 +1,7 @@
-"""The published calls over real HTTP, as published workers make them (the `requests` library's form encoding)."""
+"""The published calls over real HTTP, as published workers make them.
+
+They use the form encoding of the library `requests`.
+"""
 
 import time
 
@@ -9,7 +12,7 @@ from esync import config
 from esync.coordination.coordinator import Coordinator
 
 
-def test_a_round_as_published_workers_play_it(begun):
+def test_published_calls_play_a_round(begun):
     te = time.time()
     assert send(f"{begun}/apply/", {"r": 2, "k": 1, "c": 2.1, "te": te})[1] == {"ready": 1}
     assert send(f"{begun}/apply/", {"r": 0, "k": 9, "c": 0.1, "te": te})[1] == {"ready": 1}
@@ -21,14 +24,14 @@ def test_a_round_as_published_workers_play_it(begun):
     assert shown["records"] == [[0, 0, 0.1, te, False, 2], [1, 0, 1.1, te, False, 2], [2, 0, 2.1, te, False, 2]]
 
 
-def test_a_workers_wall_clock_is_shown_but_not_used(begun):
-    """With the published rule, a slowest device whose clock is an hour off made everybody READY, or nobody."""
+def test_published_calls_show_but_do_not_use_the_workers_wall_clock(begun):
+    """By the published rule, a slowest device with a wrong clock made all READY, or nobody."""
     for te in (time.time() - 3600, time.time() + 3600):
         send(f"{begun}/apply/", {"r": 2, "k": 0, "c": 2.1, "te": te})
         assert send(f"{begun}/apply/", {"r": 0, "k": 1, "c": 0.1, "te": te})[1] == {"ready": 0}
 
 
-def test_before_init(url):
+def test_published_calls_before_init_are_refused(url):
     assert send(f"{url}/")[1]["records"] == []
     for call in ("apply", "reset"):
         status, answer, headers = send(f"{url}/{call}/", {"r": 0, "k": 0, "c": 0.1, "te": 1, "t": 1})
@@ -36,14 +39,14 @@ def test_before_init(url):
         assert "/init/" in answer["error"]
 
 
-def test_published_defaults_of_init(url):
+def test_published_init_has_the_published_defaults(url):
     send(f"{url}/init/", {"num_workers": 2})
     shown = send(f"{url}/")[1]
     assert shown["epsilon"] == 0.5
     assert shown["slowest_iterations"] == 1
 
 
-def test_init_begins_anew_when_the_last_job_has_gone_silent(begun, monkeypatch):
+def test_published_init_replaces_a_silent_job(begun, monkeypatch):
     status, answer, headers = send(f"{begun}/init/", {"num_workers": 7})
     assert status == 409
     assert "another training is running" in answer["error"]
@@ -55,7 +58,7 @@ def test_init_begins_anew_when_the_last_job_has_gone_silent(begun, monkeypatch):
     assert send(f"{begun}/")[1]["num_workers"] == 7
 
 
-def test_new_workers_fields(url):
+def test_published_calls_accept_new_fields(url):
     fields = {"num_workers": 1, "epsilon": 0, "slowest_iterations": 2, "run": "abc"}
     assert send(f"{url}/init/", fields)[0] == 200
     assert send(f"{url}/apply/", {"r": 0, "k": 0, "c": 1, "te": 1, "t": 1})[1] == {"ready": 0}
@@ -87,7 +90,7 @@ MALFORMED = [  # call, fields, what the answer must name
 ]
 
 
-def test_malformed_fields_are_named_and_change_nothing(begun):
+def test_published_call_with_malformed_field_names_it_and_changes_nothing(begun):
     before = send(f"{begun}/")[1]
     for call, fields, named in MALFORMED:
         status, answer, _ = send(f"{begun}/{call}/", fields)
@@ -96,7 +99,7 @@ def test_malformed_fields_are_named_and_change_nothing(begun):
     assert send(f"{begun}/")[1] == before
 
 
-def test_messages_that_do_not_fit_the_round_change_nothing(begun):
+def test_published_call_for_another_round_changes_nothing(begun):
     before = send(f"{begun}/")[1]
     for call, fields in (("reset", {**RESET, "t": 3}), ("reset", {**RESET, "t": 0}), ("apply", {**APPLY, "t": 2})):
         status, answer, headers = send(f"{begun}/{call}/", fields)
@@ -106,7 +109,7 @@ def test_messages_that_do_not_fit_the_round_change_nothing(begun):
 
 
 @pytest.mark.parametrize("body", [b"r=0&k=1&c=0.1&te=1&r=1", b"\xff=\xfe", b"&".join([b"a=1"] * 60), b""])
-def test_forms_that_cannot_be_read(begun, body):
+def test_published_call_with_unreadable_form_is_refused(begun, body):
     before = send(f"{begun}/")[1]
     status, answer, _ = send(f"{begun}/apply/", body)
     assert status == 400
@@ -114,7 +117,7 @@ def test_forms_that_cannot_be_read(begun, body):
     assert send(f"{begun}/")[1] == before
 
 
-def test_other_bodies(begun):
+def test_published_call_with_other_body_is_refused(begun):
     status, answer, _ = send(f"{begun}/apply/", b'{"r": 0}', **{"Content-Type": "application/json"})
     assert status == 400
     assert "form-encoded" in answer["error"]
@@ -123,7 +126,7 @@ def test_other_bodies(begun):
     assert str(config.STATE_SERVER_MAX_BODY) in answer["error"]
 
 
-def test_other_methods_and_paths(begun):
+def test_published_calls_with_other_methods_and_paths_are_refused(begun):
     for path, method, allowed in (("/apply/", "GET", "POST"), ("/", "POST", "GET, HEAD"), ("/init/", "PUT", "POST")):
         status, answer, headers = send(begun + path, method=method)
         assert (status, headers["Allow"]) == (405, allowed)
@@ -134,7 +137,7 @@ def test_other_methods_and_paths(begun):
     assert send(begun + "/", method="HEAD")[0] == 200
 
 
-def test_an_unexpected_failure_tells_no_details_but_is_logged(begun, monkeypatch, caplog):
+def test_published_call_that_fails_unexpectedly_logs_but_does_not_send_details(begun, monkeypatch, caplog):
     def fail(*arguments, **named):
         raise RuntimeError("secret detail")
 
@@ -157,7 +160,7 @@ def test_an_unexpected_failure_tells_no_details_but_is_logged(begun, monkeypatch
         ("<script>", 400),
     ],
 )
-def test_unknown_names_of_this_server_are_refused(begun, host, status):
+def test_published_call_with_unknown_host_name_is_refused(begun, host, status):
     got, answer, _ = send(f"{begun}/", Host=host)
     assert got == status
     assert status == 200 or "ESYNC_ALLOWED_HOSTS" in answer["error"]

@@ -1,4 +1,4 @@
-"""The worker's client, against the real server and against one that misbehaves."""
+"""The worker's client, with the real server and a faulty one."""
 
 import json
 import logging
@@ -34,7 +34,7 @@ def free_port() -> int:
         return taken.getsockname()[1]
 
 
-def test_a_round_with_the_real_server(url):
+def test_client_plays_a_round_with_the_real_server(url):
     port = url.rsplit(":", 1)[1]
     fast, slow = (StateServerClient("127.0.0.1", port, rank=rank, patience=5.0) for rank in (0, 1))
     with fast, slow:
@@ -55,7 +55,7 @@ def test_a_round_with_the_real_server(url):
     assert send(f"{url}/")[1]["t"] == 2
 
 
-def test_one_connection_serves_all_calls():
+def test_client_uses_one_connection_for_all_calls():
     with FaultyServer(OK) as server, client_of(server) as client:
         client.init(4, 0.02)
         for k in range(5):
@@ -65,7 +65,7 @@ def test_one_connection_serves_all_calls():
         assert server.connections == 1
 
 
-def test_what_is_sent():
+def test_client_sends_the_documented_fields():
     with FaultyServer(OK) as server, client_of(server, job="mine") as client:
         client.init(4, None, 2)
         client.ask(7, 0.25)
@@ -85,8 +85,8 @@ def test_what_is_sent():
     assert rejoin == {"rank": 3, "round": 3, "rejoin": True, "members": [0, 3]}
 
 
-def test_the_ranks_of_the_largest_job_fit_into_a_request(url):
-    """Whoever is dead: with every other worker gone, ranges would be no shorter than a list."""
+def test_client_reset_fits_the_ranks_of_the_largest_job(url):
+    """Every other worker is dead, the worst case for a list of ranges."""
     host, port = url.removeprefix("http://").split(":")
     alive = range(0, config.MAX_WORKERS, 2)
     with StateServerClient(host, int(port), rank=0, job="large", patience=0.1) as client:
@@ -98,16 +98,16 @@ def test_the_ranks_of_the_largest_job_fit_into_a_request(url):
 
 
 @given(st.sets(st.integers(0, config.MAX_WORKERS - 1)))
-def test_ranks_as_a_text_and_back(ranks):
+def test_ranks_as_text_are_read_back(ranks):
     assert from_text(as_text(ranks)) == sorted(ranks)
 
 
-def test_a_lease_is_told():
+def test_client_query_returns_the_lease():
     with FaultyServer(answer('{"ready": false, "lease": 1.5}')) as server, client_of(server) as client:
         assert client.ask(1, 0.1).wait() == ExchangeDecision(False, 1.5)
 
 
-def test_the_round_trip_is_that_of_the_attempt_that_was_answered():
+def test_client_round_trip_is_that_of_the_answered_attempt():
     release = threading.Event()
     with FaultyServer(release, OK) as server, client_of(server, timeout=1.0) as client:
         client.ask(1, 0.1)
@@ -116,7 +116,7 @@ def test_the_round_trip_is_that_of_the_attempt_that_was_answered():
 
 
 @pytest.mark.parametrize("fault", ["closed", "500", "503", "cut short", "garbage", "asked to wait"])
-def test_a_failed_call_is_tried_again(fault):
+def test_client_repeats_a_failed_call(fault):
     answers = {
         "closed": None,
         "500": refusal(500, "failed"),
@@ -132,7 +132,7 @@ def test_a_failed_call_is_tried_again(fault):
         assert all(one == asked[0] for one in asked)  # the very same question
 
 
-def test_an_answer_that_does_not_come_in_time_is_asked_for_again():
+def test_client_repeats_a_call_that_times_out():
     release = threading.Event()
     with FaultyServer(release, OK) as server, client_of(server, timeout=0.2) as client:
         assert client.ask(1, 0.1).result().ready is False
@@ -141,7 +141,7 @@ def test_an_answer_that_does_not_come_in_time_is_asked_for_again():
         release.set()
 
 
-def test_a_connection_that_the_server_closed_meanwhile_costs_no_pause(monkeypatch):
+def test_client_reconnects_without_pause_after_the_server_closed_the_connection(monkeypatch):
     monkeypatch.setattr(config, "STATE_SERVER_RETRY_PAUSE", 1000.0)
     with FaultyServer(OK, None, OK) as server, client_of(server) as client:
         client.ask(1, 0.1)
@@ -150,7 +150,7 @@ def test_a_connection_that_the_server_closed_meanwhile_costs_no_pause(monkeypatc
 
 
 @pytest.mark.parametrize("status", [400, 404, 409, 413])
-def test_a_refusal_is_told_at_once(status):
+def test_client_raises_a_refusal_at_once(status):
     with FaultyServer(refusal(status, "unknown rank 3")) as server, client_of(server) as client:
         with pytest.raises(
             StateServerError, match=rf"127\.0\.0\.1:{server.port} refused /api/v1/jobs/default/query: unknown rank 3"
@@ -166,16 +166,16 @@ def test_a_refusal_is_told_at_once(status):
     "body",
     ["<html>hi</html>", '{"ready": true}', "[]", '{"ready": false, "lease": "soon"}', '{"ready": 0, "lease": -1}'],
 )
-def test_another_kind_of_server_is_recognised(body):
+def test_client_of_another_kind_of_server_says_so(body):
     with (
         FaultyServer(answer(body)) as server,
         client_of(server) as client,
-        pytest.raises(StateServerError, match="is no state server"),
+        pytest.raises(StateServerError, match="is not a state server"),
     ):
         client.ask(1, 0.1)
 
 
-def test_it_says_what_it_waits_for_and_gives_up(monkeypatch, caplog, free_port):
+def test_client_announces_its_wait_and_gives_up(monkeypatch, caplog, free_port):
     monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.2)
     client = StateServerClient("127.0.0.1", free_port, rank=3, patience=1.0)
     with caplog.at_level(logging.WARNING), pytest.raises(StateServerError) as error:
@@ -191,7 +191,7 @@ def test_it_says_what_it_waits_for_and_gives_up(monkeypatch, caplog, free_port):
     assert "Connection refused" in said[0]
 
 
-def test_init_waits_for_the_end_of_another_training(url, jobs, monkeypatch):
+def test_client_init_waits_for_the_end_of_another_training(url, jobs, monkeypatch):
     monkeypatch.setattr(config, "JOB_ALIVE", 0.5)
     port = url.rsplit(":", 1)[1]
     with StateServerClient("127.0.0.1", port) as old, StateServerClient("127.0.0.1", port, patience=10.0) as new:
@@ -203,7 +203,7 @@ def test_init_waits_for_the_end_of_another_training(url, jobs, monkeypatch):
         assert jobs.get("default").coordinator.num_workers == 3
 
 
-def test_it_survives_a_restart_of_the_server(start_process, free_port, tmp_path):
+def test_client_survives_a_restart_of_the_server(start_process, free_port, tmp_path):
     serve = (*SERVE, str(free_port), "--state-dir", str(tmp_path))
     server = start_process(*serve)
     client = StateServerClient("127.0.0.1", free_port, patience=60.0)

@@ -1,4 +1,4 @@
-"""The state server as a process: python -m esync.state_server, and manage.py runserver."""
+"""The state server as a process: python -m esync.state_server and manage.py runserver."""
 
 import os
 import re
@@ -29,7 +29,7 @@ def play(url: str, **headers: str) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("command", [SERVE, RUNSERVER])
-def test_it_serves_until_a_signal_comes(start_process, command, number):
+def test_server_process_serves_until_a_signal(start_process, command, number):
     server = start_process(*command)
     play(server.url)
     kept_open = socket.create_connection(("127.0.0.1", server.port))
@@ -40,7 +40,7 @@ def test_it_serves_until_a_signal_comes(start_process, command, number):
     kept_open.close()
 
 
-def test_a_port_in_use_is_one_clear_sentence(start_process):
+def test_server_process_with_port_in_use_prints_one_sentence(start_process):
     first = start_process(*SERVE)
     sentence = f"the state server cannot listen on 127.0.0.1:{first.port}: Address already in use"
     second = start_process("-m", "esync.state_server", "--port", str(first.port))
@@ -52,7 +52,7 @@ def test_a_port_in_use_is_one_clear_sentence(start_process):
 
 
 @pytest.mark.parametrize("host", ["no-such-name.invalid", "203.0.113.7"])
-def test_an_address_of_another_machine_is_one_clear_sentence(start_process, host):
+def test_server_process_with_address_of_another_machine_prints_one_sentence(start_process, host):
     server = start_process(*SERVE, "--host", host, "--insecure")
     assert server.wait(30) == 1
     assert server.output.startswith(f"the state server cannot listen on {host}:0: ")
@@ -60,14 +60,14 @@ def test_an_address_of_another_machine_is_one_clear_sentence(start_process, host
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "http"])
-def test_bad_usage(port):
+def test_server_process_with_bad_usage_exits_with_2(port):
     done = subprocess.run([sys.executable, "-m", "esync.state_server", f"--port={port}"], cwd=ROOT, capture_output=True)
     assert done.returncode == 2
     assert b"is not a port number" in done.stderr
 
 
 @pytest.mark.parametrize("flags", [(), ("--noreload",)])
-def test_runserver_from_a_checkout(start_process, flags):
+def test_server_process_runs_from_a_checkout_with_runserver(start_process, flags):
     server = start_process("manage.py", "runserver", "127.0.0.1:0", *flags, cwd=ROOT / "SimpleStateServer")
     play(server.url)
     assert send(f"{server.url}/api/v1/jobs/default/events?limit=1")[0] in (
@@ -78,8 +78,8 @@ def test_runserver_from_a_checkout(start_process, flags):
 
 
 @pytest.mark.parametrize("server", [SERVE, RUNSERVER])
-def test_both_commands_answer_alike(start_process, server):
-    """Limits and error texts of one are those of the other."""
+def test_server_processes_of_both_commands_answer_alike(start_process, server):
+    """Both have the same limits and error texts."""
     url = start_process(*server).url
     assert send(f"{url}/init/", b"x" * 20_000)[0] == 413
     status, answer, headers = send(f"{url}/nowhere/", {"a": 1})
@@ -90,7 +90,7 @@ def test_both_commands_answer_alike(start_process, server):
     assert (status, answer["error"], headers["Allow"]) == (405, "/init/ takes POST only", "POST")
 
 
-def test_it_works_without_mxnet():
+def test_server_process_needs_no_mxnet():
     program = (
         "import sys; sys.modules['mxnet'] = None\n"
         "import esync.state_server, esync.coordination.client, esync.state_server.web\n"
@@ -101,7 +101,7 @@ def test_it_works_without_mxnet():
     assert done.stdout == "fine\n", done.stderr
 
 
-def test_the_start_script_leaves_a_server_running_that_wants_the_token_it_printed(tmp_path):
+def test_start_script_leaves_a_server_running_with_the_printed_token(tmp_path):
     script = ROOT / "scripts" / "start_state_server.sh"
     environment = child.environment(ESYNC_RUN_DIR=str(tmp_path / "runs"), ESYNC_STATE_DIR=str(tmp_path / "state"))
 
@@ -122,3 +122,24 @@ def test_the_start_script_leaves_a_server_running_that_wants_the_token_it_printe
     finally:
         os.kill(int(pid), signal.SIGTERM)
     assert Path(log).parent == tmp_path / "runs"
+
+
+def test_server_process_with_unusable_state_folder_is_refused(start_process, tmp_path):
+    (tmp_path / "file").write_text("")
+    refused = child.run(*SERVE, "--state-dir", str(tmp_path / "file" / "state"))
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"the state folder {tmp_path / 'file' / 'state'} cannot be written: ")
+    assert len(refused.stderr.splitlines()) == 1
+    first = start_process(*SERVE, "--state-dir", str(tmp_path / "state"))
+    assert first.url
+    refused = child.run(*SERVE, "--state-dir", str(tmp_path / "state"))
+    assert refused.returncode == 1
+    assert refused.stderr.startswith(f"another state server uses the state folder {tmp_path / 'state'}")
+
+
+def test_manage_py_with_unusable_state_folder_prints_one_sentence(tmp_path):
+    (tmp_path / "file").write_text("")
+    refused = child.run(*RUNSERVER, ESYNC_STATE_DIR=str(tmp_path / "file"))
+    assert refused.returncode == 1
+    assert "cannot be written" in refused.stderr
+    assert "Traceback" not in refused.stderr

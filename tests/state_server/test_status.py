@@ -1,4 +1,4 @@
-"""python -m esync.status against a real state server."""
+"""The program `python -m esync.status` with a real state server."""
 
 import json
 import subprocess
@@ -22,12 +22,16 @@ def address(url: str) -> str:
     return url.removeprefix("http://")
 
 
-def test_without_a_job_it_says_how_to_start_one(url, capsys):
+def test_status_without_job_says_how_to_start_one(url, capsys):
     assert main([address(url)]) == 0
-    assert "no job yet" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert f"no job yet at {address(url)}: no worker has reported" in said
+    assert f"    ESYNC_STATE_SERVER={address(url)} python train.py …\n" in said
+    host, port = address(url).split(":")
+    assert f"    python -m esync.worker -m esync -ip {host} -port {port} …\n" in said
 
 
-def test_a_job_at_a_glance(url, mine, capsys, monkeypatch):
+def test_status_shows_a_job(url, mine, capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "120")
     for rank in range(3):
         told = report(rank, device=f"gpu{rank}", accuracy=0.8125 if rank == 0 else None, accuracy_round=1)
@@ -42,7 +46,15 @@ def test_a_job_at_a_glance(url, mine, capsys, monkeypatch):
     assert shown.count("computing") >= 3
 
 
-def test_for_programs(url, mine, capsys):
+def test_status_names_another_metric(url, mine, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "120")
+    told = report(0, accuracy=31.4159, accuracy_round=1, metric="perplexity", goal="min")
+    assert post(f"{mine}/report", told)[0] == 200
+    assert main([address(url)]) == 0
+    assert "perplexity 31.42 (round 1)" in capsys.readouterr().out
+
+
+def test_status_json_prints_jobs_for_programs(url, mine, capsys):
     assert post(f"{url}/api/v1/jobs/other", {"num_workers": 1})[0] == 200
     assert post(f"{url}/api/v1/jobs/other/end", {"reason": "done"})[0] == 200
     assert main(["--json", address(url)]) == 0
@@ -52,7 +64,7 @@ def test_for_programs(url, mine, capsys):
     assert json.loads(capsys.readouterr().out)[0]["reason"] == "done"
 
 
-def test_a_connection_that_the_server_closed_meanwhile_is_no_trouble():
+def test_status_client_reconnects_after_the_server_closed_the_connection():
     jobs = answer('{"jobs": []}')
     with FaultyServer(jobs, None, jobs) as server, Client(f"127.0.0.1:{server.port}") as client:
         assert client.summaries() == client.summaries() == []
@@ -60,24 +72,24 @@ def test_a_connection_that_the_server_closed_meanwhile_is_no_trouble():
 
 
 @pytest.mark.parametrize("body", ["<html>hi</html>", "[]"])
-def test_another_kind_of_server_is_recognised(body):
+def test_status_client_of_another_kind_of_server_says_so(body):
     with (
         FaultyServer(answer(body)) as server,
         Client(f"127.0.0.1:{server.port}") as client,
-        pytest.raises(ExpectedError, match="is no state server of this version"),
+        pytest.raises(ExpectedError, match="is not a state server of this version"),
     ):
         client.summaries()
 
 
-def test_other_jobs_are_listed(url, mine, capsys):
+def test_status_lists_other_jobs(url, mine, capsys):
     assert post(f"{url}/api/v1/jobs/other", {"num_workers": 1})[0] == 200
     assert main(["--job", "mine", address(url)]) == 0
     assert "other" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("control", ["\x1b[2J", "\x9b2J", "\u202e", "\x07", "\r"])
-def test_names_that_command_terminals_are_refused_and_never_printed(url, mine, running, capsys, control, caplog):
-    """The server refuses them; one of another version may have let them in."""
+def test_status_never_prints_terminal_control_characters(url, mine, running, capsys, control, caplog):
+    """The server refuses them, but one of another version may have stored them."""
     status, answer, _ = post(f"{mine}/report", report(device=f"gpu0{control}"))
     assert (status, "device" in answer["error"]) == (400, True)
     assert post(f"{mine}/report", {**report(), f"x{control}": 1})[0] == 400
@@ -96,7 +108,7 @@ def test_names_that_command_terminals_are_refused_and_never_printed(url, mine, r
     assert control not in str(refusal.value)
 
 
-def test_errors_in_one_sentence(url, capsys, monkeypatch):
+def test_status_with_error_prints_one_sentence(url, capsys, monkeypatch):
     def error(*words: str) -> str:
         assert main(words) == 1
         (line,) = capsys.readouterr().err.strip().splitlines()
@@ -107,7 +119,7 @@ def test_errors_in_one_sentence(url, capsys, monkeypatch):
     assert "should be host:port" in error("nonsense")
 
 
-def test_the_token(url, running, capsys, monkeypatch):
+def test_status_sends_the_token(url, running, capsys, monkeypatch):
     monkeypatch.setattr(running, "access", auth.AccessControl("a-secret-token"))
     monkeypatch.delenv("ESYNC_TOKEN", raising=False)
     assert main([address(url)]) == 1
@@ -119,7 +131,7 @@ def test_the_token(url, running, capsys, monkeypatch):
     assert main([address(url)]) == 0
 
 
-def test_watching_goes_on_until_it_is_interrupted_and_needs_no_mxnet(url, mine):
+def test_status_watch_continues_until_interrupted_and_needs_no_mxnet(url, mine):
     without = "import sys; sys.modules['mxnet'] = None; from esync.status.__main__ import main; sys.exit(main())"
     with subprocess.Popen(
         [sys.executable, "-c", without, "--watch", address(url)],
@@ -136,7 +148,7 @@ def test_watching_goes_on_until_it_is_interrupted_and_needs_no_mxnet(url, mine):
 
 
 @pytest.mark.parametrize("words", [["--json", "--watch"], ["--jo", "x"], ["a:1", "b:2"]])
-def test_bad_usage(words, capsys):
+def test_status_with_bad_usage_exits_with_2(words, capsys):
     with pytest.raises(SystemExit) as end:
         main(words)
     assert end.value.code == 2

@@ -1,4 +1,4 @@
-"""The state server looks for stragglers: over HTTP, and across its own restarts."""
+"""The state server's detection of stragglers, over HTTP and across restarts."""
 
 import random
 import resource
@@ -16,7 +16,7 @@ WATCHING = OnlinePolicySettings("elastic", Detection(window=4, stride=2, raise_a
 WORKERS = 4
 
 
-def test_workers_tell_and_learn_whom_to_go_on_without(url):
+def test_straggler_watch_tells_workers_whom_to_exclude(url):
     clients = [StateServerClient("127.0.0.1", url.rsplit(":", 1)[1], rank=rank, job="slow") for rank in range(WORKERS)]
     clients[0].init(WORKERS, None, watching=WATCHING)
     answers = []
@@ -41,14 +41,14 @@ def test_workers_tell_and_learn_whom_to_go_on_without(url):
         ({"color": "red"}, 400, "color"),
     ],
 )
-def test_what_makes_no_sense_is_refused(url, changes, status, text):
+def test_straggler_watch_with_invalid_steps_is_refused(url, changes, status, text):
     job = f"{url}/api/v1/jobs/strict"
     assert post(job, {"num_workers": WORKERS, "watching": WATCHING.flat})[0] == 200
     answered, content, _ = post(f"{job}/steps", {"rank": 0, "since": 0, "steps": 1, "seconds": 0.1, **changes})
     assert (answered, text in content["error"]) == (status, True), content
 
 
-def test_a_window_that_would_take_all_memory_is_refused(url):
+def test_straggler_watch_with_too_large_window_is_refused(url):
     job = f"{url}/api/v1/jobs/large"
     status, content, _ = post(job, {"num_workers": 1, "watching": {"policy": "elastic", "window": 10**9 - 1}})
     assert (status, "watching.window: " in content["error"], "1000" in content["error"]) == (400, True, True)
@@ -61,20 +61,21 @@ def test_a_window_that_would_take_all_memory_is_refused(url):
         Detection(window=1001)
 
 
-def test_a_job_that_was_begun_without_it_refuses_steps(mine):
+def test_straggler_watch_refuses_steps_of_a_job_without_it(mine):
     answered, content, _ = post(f"{mine}/steps", {"rank": 0, "since": 0, "steps": 1, "seconds": 0.1})
     assert answered == 409
-    assert "without looking for stragglers" in content["error"]
+    assert "without a search for stragglers" in content["error"]
 
 
 @pytest.mark.parametrize("wrong", [{"policy": "magic"}, {"policy": "elastic", "floor": 0.0}, {"window": 3}])
-def test_a_policy_that_makes_no_sense_is_refused(url, wrong):
+def test_straggler_watch_with_invalid_policy_is_refused(url, wrong):
     assert post(f"{url}/api/v1/jobs/wrong", {"num_workers": 2, "watching": wrong})[0] == 400
     assert send(f"{url}/api/v1/jobs/wrong")[0] == 404
 
 
+@pytest.mark.usefixtures("never_forgotten")
 @pytest.mark.parametrize("limit", [1_500, 10**9])
-def test_restarts_change_no_decision(tmp_path, monkeypatch, limit):
+def test_straggler_watch_decides_the_same_after_restarts(tmp_path, monkeypatch, limit):
     monkeypatch.setattr(journal.Journal.__init__, "__defaults__", (limit,))
     draw, undisturbed = random.Random(limit), OnlinePolicy(WORKERS, WATCHING)
     jobs = JobRegistry(tmp_path)

@@ -1,10 +1,13 @@
 """Single processes for tests: a piece of Python, run to its end or until it says something."""
 
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from pathlib import Path
 
 #: What a test's child must not inherit from the shell that the tests are run in.
 NOT_INHERITED = ("DMLC_", "ESYNC_", "PS_", "PYTHONUNBUFFERED")
@@ -49,7 +52,10 @@ def run(*command: str, timeout: float = 60, **changes: str) -> subprocess.Comple
 
 @contextmanager
 def started(*command: str, until: str = "ready", **changes: str) -> Iterator["subprocess.Popen[str]"]:
-    """Start `python COMMAND…`, wait for the line `until` on its standard output; killed at the end of the block."""
+    """Start `python COMMAND…`, and wait for the line `until` on its standard output.
+
+    The process is killed at the end of the block.
+    """
     process = subprocess.Popen(
         [sys.executable, *command],
         stdin=subprocess.PIPE,
@@ -68,3 +74,23 @@ def started(*command: str, until: str = "ready", **changes: str) -> Iterator["su
         for pipe in (process.stdin, process.stdout, process.stderr):
             with suppress(BrokenPipeError):
                 pipe.close()
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that has ended and was not waited for does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def ends(pid: int, seconds: float = 60) -> bool:
+    """Whether a process ends within that time; it is killed otherwise."""
+    deadline = time.monotonic() + seconds
+    while alive(pid):
+        if time.monotonic() > deadline:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            return False
+        time.sleep(0.02)
+    return True

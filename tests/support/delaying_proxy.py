@@ -1,4 +1,7 @@
-"""A TCP proxy on loopback that stands for a slow network: every byte arrives later, by a delay that fluctuates."""
+"""A TCP proxy on loopback that stands for a slow network.
+
+Every byte arrives later, by a delay that fluctuates.
+"""
 
 import asyncio
 import random
@@ -7,7 +10,9 @@ from types import TracebackType
 
 
 class DelayingProxy:
-    """Forwards to a port of this machine; each direction takes half of the round trip. Use it in a with statement.
+    """Forwards to a port of this machine; for use in a `with` statement.
+
+    Each direction takes half of the round trip.
 
     Args:
         port: where the connections go to.

@@ -37,14 +37,14 @@ class FakeEvaluator:
 
     def __init__(self) -> None:
         self.started: list[Evaluation] = []
-        self.every_image: list[bool] = []
+        self.every_sample: list[bool] = []
         self.closed = False
 
-    def start(self, weights: float, statistics: float, every_image: bool = False) -> Evaluation | None:
+    def start(self, weights: float, statistics: float, every_sample: bool = False) -> Evaluation | None:
         if self.started and not self.started[-1].is_done:
             return None
         self.started.append(Evaluation(self, weights))
-        self.every_image.append(every_image)
+        self.every_sample.append(every_sample)
         return self.started[-1]
 
     def close(self) -> None:

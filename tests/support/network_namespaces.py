@@ -1,4 +1,7 @@
-"""Network namespaces for tests: machines of one kernel, with networks of their own, whose cables can be pulled."""
+"""Network namespaces for tests: machines of one kernel, whose cables can be pulled.
+
+They have networks of their own.
+"""
 
 import contextlib
 import os

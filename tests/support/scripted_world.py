@@ -1,4 +1,7 @@
-"""A world for one worker, through the real seams: other workers, state server and clock are scripted."""
+"""A world for one worker, through the real interfaces.
+
+Other workers, state server and clock are scripted.
+"""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -41,7 +44,10 @@ def all_of(source: Any, count: int) -> list[float]:
 
 
 class Replica:
-    """Two weights and one statistic; a local step adds the "gradient" (here: what is to be added) to the weights."""
+    """A model of two weights and one statistic.
+
+    A local step adds the "gradient" (here: what is to be added) to the weights.
+    """
 
     def __init__(self) -> None:
         self.weights, self.statistics = Array([0, 0]), Array([5])
@@ -116,7 +122,9 @@ class Sent:
 
 
 class ScriptedExchange(Exchange):
-    """Answers each exchange with the next of `answers`: (new weights, whether that ends the run, whether it counted).
+    """Answers each exchange with the next of `answers`.
+
+    An answer is (new weights, whether it ends the run, whether the exchange counted).
 
     `log` has every call, `sent` every payload; `beginning` is the common model.
     """

@@ -1,4 +1,4 @@
-"""The disk of the tests loses what it says it loses, and nothing else."""
+"""The simulated volatile disk loses what was not flushed, and nothing else."""
 
 import os
 import random
@@ -23,7 +23,10 @@ def there(possibilities: int) -> int:
 
 
 def left_of(root: Path, work: Callable[[Path], object], choose: Choose = lost) -> dict[str, bytes]:
-    """Return the files that are left of what was done in a new folder with a file `old` that is on the disk."""
+    """Return the files that are left of actions in a new folder.
+
+    A file `old` in it is on the disk already.
+    """
     root.mkdir()
     (root / "old").write_bytes(b"old")
     with VolatileDisk(root) as disk:
@@ -39,7 +42,7 @@ def outcomes(folder: Path, work: Callable[[Path], object]) -> set[tuple[tuple[st
     return {tuple(sorted(left_of(folder / str(seed), work, random.Random(seed).randrange).items())) for seed in seeds}
 
 
-def test_a_file_that_was_not_flushed_is_lost_or_there(tmp_path: Path) -> None:
+def test_volatile_disk_may_lose_an_unflushed_file(tmp_path: Path) -> None:
     def work(root: Path) -> None:
         (root / "new").write_bytes(b"new")
 
@@ -47,7 +50,7 @@ def test_a_file_that_was_not_flushed_is_lost_or_there(tmp_path: Path) -> None:
     assert left_of(tmp_path / "there", work, there) == {"old": b"old", "new": b"new"}
 
 
-def test_a_name_outlives_its_contents_of_which_a_part_may_be_left(tmp_path: Path) -> None:
+def test_volatile_disk_may_keep_a_name_and_lose_part_of_its_contents(tmp_path: Path) -> None:
     def work(root: Path) -> None:
         (root / "new").write_bytes(b"new")
         flush_folder(root)
@@ -56,7 +59,7 @@ def test_a_name_outlives_its_contents_of_which_a_part_may_be_left(tmp_path: Path
     assert {dict(each)["new"] for each in outcomes(tmp_path, work)} == {b"", b"n", b"ne", b"new"}
 
 
-def test_a_rename_that_was_not_flushed_is_lost(tmp_path: Path) -> None:
+def test_volatile_disk_may_lose_an_unflushed_rename(tmp_path: Path) -> None:
     def work(root: Path) -> None:
         with atomic_path(root / "old") as beside:
             beside.write_bytes(b"new")
@@ -65,7 +68,7 @@ def test_a_rename_that_was_not_flushed_is_lost(tmp_path: Path) -> None:
     assert left_of(tmp_path / "there", work, there) == {"old": b"new"}
 
 
-def test_a_rename_that_was_flushed_is_not(tmp_path: Path) -> None:
+def test_volatile_disk_keeps_a_flushed_rename(tmp_path: Path) -> None:
     def work(root: Path) -> None:
         write_atomically(root / "old", b"new")
         flush_folder(root)
@@ -73,7 +76,7 @@ def test_a_rename_that_was_flushed_is_not(tmp_path: Path) -> None:
     assert outcomes(tmp_path, work) == {(("old", b"new"),)}
 
 
-def test_a_rename_of_what_was_not_flushed_leads_to_nothing(tmp_path: Path) -> None:
+def test_volatile_disk_may_empty_a_renamed_file_that_was_not_flushed(tmp_path: Path) -> None:
     def work(root: Path) -> None:
         (root / "beside").write_bytes(b"new")
         os.replace(root / "beside", root / "old")
@@ -82,7 +85,7 @@ def test_a_rename_of_what_was_not_flushed_leads_to_nothing(tmp_path: Path) -> No
     assert left_of(tmp_path / "lost", work) == {"old": b""}
 
 
-def test_a_deletion_that_was_not_flushed_comes_back(tmp_path: Path) -> None:
+def test_volatile_disk_may_undo_an_unflushed_deletion(tmp_path: Path) -> None:
     def work(root: Path) -> None:
         (root / "old").unlink()
 
@@ -90,7 +93,7 @@ def test_a_deletion_that_was_not_flushed_comes_back(tmp_path: Path) -> None:
     assert left_of(tmp_path / "flushed", lambda root: (work(root), flush_folder(root))) == {}
 
 
-def test_of_several_changes_any_may_be_left(tmp_path: Path) -> None:
+def test_volatile_disk_may_keep_any_subset_of_several_changes(tmp_path: Path) -> None:
     def work(root: Path) -> None:
         (root / "old").unlink()
         (root / "new").touch()
@@ -99,7 +102,7 @@ def test_of_several_changes_any_may_be_left(tmp_path: Path) -> None:
     assert names == {(), ("old",), ("new",), ("new", "old")}
 
 
-def test_a_folder_is_lost_with_all_that_is_flushed_in_it(tmp_path: Path) -> None:
+def test_volatile_disk_may_lose_an_unflushed_folder_with_its_files(tmp_path: Path) -> None:
     def work(root: Path) -> None:
         (root / "inner").mkdir()
         write_atomically(root / "inner" / "new", b"new")
@@ -110,7 +113,7 @@ def test_a_folder_is_lost_with_all_that_is_flushed_in_it(tmp_path: Path) -> None
     assert flushed == {"old": b"old", "inner/new": b"new"}
 
 
-def test_a_folder_that_was_deleted_may_come_back_with_its_files(tmp_path: Path) -> None:
+def test_volatile_disk_may_restore_a_deleted_folder_with_its_files(tmp_path: Path) -> None:
     def work(root: Path) -> None:
         (root / "inner").mkdir()
         write_atomically(root / "inner" / "new", b"new")
@@ -123,7 +126,7 @@ def test_a_folder_that_was_deleted_may_come_back_with_its_files(tmp_path: Path) 
     assert left_of(tmp_path / "there", work, there) == {"old": b"old"}
 
 
-def test_a_power_cut_is_not_undone_by_the_next_one(tmp_path: Path) -> None:
+def test_volatile_disk_keeps_the_outcome_of_an_earlier_power_loss(tmp_path: Path) -> None:
     root = tmp_path / "root"
     root.mkdir()
     with VolatileDisk(root) as disk:
@@ -134,7 +137,7 @@ def test_a_power_cut_is_not_undone_by_the_next_one(tmp_path: Path) -> None:
     assert (root / "new").read_bytes() == b"new"
 
 
-def test_whoever_is_stopped_before_a_step_has_not_done_it(tmp_path: Path) -> None:
+def test_volatile_disk_stopped_before_a_step_has_not_done_it(tmp_path: Path) -> None:
     allowed = iter(range(3))
 
     def step() -> None:

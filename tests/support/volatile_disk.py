@@ -1,4 +1,6 @@
-"""A disk that loses, when the power fails, what was not flushed to it: files' contents, new names, renames, deletions.
+"""A disk that loses, when the power fails, everything that was not flushed to it.
+
+That may be contents of files, new names, renames, and deletions.
 
 `VolatileDisk` works on a real folder, through the real calls of the standard library. What a file
 contained at its last fsync, and which names a folder had in it at its own last one, is what
@@ -28,7 +30,7 @@ _CHANGES: dict[str, Callable[[Path], bool]] = {
 
 
 class VolatileDisk:
-    """Everything below a folder, which is itself there for good; to be closed, or used in a with statement.
+    """Everything below a folder, which itself survives; close it, or use it in a `with` statement.
 
     Args:
         root: the folder; what is in it when the disk is made, is on the disk.
@@ -140,7 +142,7 @@ class VolatileDisk:
         return stat.S_ISDIR(os.fstat(self._held[inode]).st_mode)
 
     def _content(self, inode: int, now: Path | None, choose: Choose) -> bytes:
-        """Return what is left of a file: what was flushed, all, or the beginning of what was not."""
+        """Return what is left of a file: what was flushed or written, or a part of the latter."""
         flushed = self._contents.get(inode, b"")
         written = now.read_bytes() if now is not None else flushed
         if written == flushed:

@@ -1,4 +1,4 @@
-"""The binary search as a pure decision, on accuracies that are given."""
+"""The binary search for the share of BSP, on given accuracies."""
 
 import re
 
@@ -27,7 +27,7 @@ def measure(known, runs=1):
     return one, asked
 
 
-def test_the_published_measurements_lead_to_the_published_share():
+def test_search_on_published_measurements_finds_the_published_share():
     one, asked = measure(PUBLISHED, runs=5)
     found = search(one, beta=0.01, settings=4)
     assert asked == [1.0, 0.5, 0.25, 0.125, 0.0625]
@@ -42,7 +42,7 @@ def test_the_published_measurements_lead_to_the_published_share():
     assert as_json(found, 3600.0)["tried"][3]["accepted"] is False
 
 
-def test_after_a_failure_more_is_tried():
+def test_search_after_a_rejected_share_tries_larger_ones():
     one, asked = measure({0.5: (0.5, 1.0), 0.75: (0.9, 1.0), 0.625: (0.9, 1.0), 0.5625: (0.5, 1.0)})
     found = search(one, beta=0.01, settings=4, target=0.9)
     assert asked == [0.5, 0.75, 0.625, 0.5625]
@@ -51,14 +51,14 @@ def test_after_a_failure_more_is_tried():
     assert "after 62.5 % of the samples" in as_text(found, 0.0)
 
 
-def test_nothing_is_good_enough():
+def test_search_without_acceptable_share_returns_bsp_only():
     one, _ = measure({0.5: (0.1, 1.0), 0.75: (0.1, 1.0)})
     found = search(one, beta=0.01, settings=2, target=0.9)
     assert found.share == 1.0
     assert "stay with BSP" in as_text(found, 0.0)
 
 
-def test_diverged_runs_count_with_accuracy_0_and_not_in_the_time():
+def test_search_counts_diverged_runs_with_accuracy_0_and_without_time():
     runs = (TrialOutcome(0.9, 10.0), TrialOutcome(0.0, 1.0, diverged=True))
     measured = Measured(0.5, runs)
     assert (measured.accuracy, measured.seconds, measured.spent, measured.diverged) == (0.45, 10.0, 11.0, 1)
@@ -67,7 +67,7 @@ def test_diverged_runs_count_with_accuracy_0_and_not_in_the_time():
     assert "not good enough, 1 diverged" in as_text(found, 0.0)
 
 
-def test_shares_of_less_than_a_round_are_not_told_apart():
+def test_search_does_not_distinguish_shares_within_a_round():
     one, asked = measure({0.5: (0.9, 1.0), 0.25: (0.9, 1.0)})
     assert search(one, beta=0.01, settings=9, target=0.9, quantum=0.25).share == 0.25
     assert asked == [0.5, 0.25]

@@ -1,4 +1,4 @@
-"""The search as a user starts it, with real gradients in the simulator, and gone on with."""
+"""The search program, with real gradients in the simulator."""
 
 import json
 
@@ -22,7 +22,7 @@ def cluster(tmp_path):
     return path
 
 
-def test_a_search_goes_on_where_it_was(tmp_path, cluster, capsys):
+def test_search_program_resumes_from_its_trials(tmp_path, cluster, capsys):
     words = ["search", str(cluster), "--out", str(tmp_path / "out"), "--repeats", "1", "--beta", "0.9"]
     assert main([*words, "--settings", "1"]) == 0
     out, err = capsys.readouterr()
@@ -38,7 +38,7 @@ def test_a_search_goes_on_where_it_was(tmp_path, cluster, capsys):
     assert "holds trials of another job (flags differ)" in capsys.readouterr().err
 
 
-def test_a_trial_that_fails_says_why(tmp_path, cluster, capsys):
+def test_search_program_with_failing_trial_says_why(tmp_path, cluster, capsys):
     words = ["search", str(cluster), "--out", str(tmp_path / "out"), "--dataset", "none"]
     assert main(words) == 1
     assert "the trial with BSP share 1 and seed 0 failed" in capsys.readouterr().err
@@ -48,7 +48,7 @@ def test_a_trial_that_fails_says_why(tmp_path, cluster, capsys):
     ("words", "message"),
     [(["--beta", "2"], "--beta 2 should be"), (["--seed", "3"], "--seed is chosen by the search")],
 )
-def test_mistakes_are_named(cluster, words, message, capsys):
+def test_search_program_with_mistake_names_it(cluster, words, message, capsys):
     with pytest.raises(SystemExit):
         main(["search", str(cluster), *words])
     assert message in capsys.readouterr().err

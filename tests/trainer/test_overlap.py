@@ -1,4 +1,4 @@
-"""ESync that runs ahead of its exchanges, in a world where answers come when the script says."""
+"""ESync with overlap: iterations during the exchange, with scripted answers."""
 
 from dataclasses import replace
 
@@ -82,7 +82,7 @@ def overlapped(answers, looks, **options):
     return world, algorithm, merges
 
 
-def test_iterations_go_on_and_their_progress_is_sent_with_the_next_update():
+def test_overlap_during_exchange_trains_on_and_sends_progress_with_next_update():
     world, algorithm, merges = overlapped([([10, 20], False, True), ([0, 0], False, True)], [0, 0])
     exchanged = []
     for gradient in ([1, 0], [1, 0], [0, 1], [0, 2], [0, 4]):
@@ -97,7 +97,7 @@ def test_iterations_go_on_and_their_progress_is_sent_with_the_next_update():
     assert world.made.specification.overlap
 
 
-def test_a_worker_waits_where_it_is_as_far_ahead_as_it_may_be():
+def test_overlap_at_the_run_ahead_limit_waits_for_the_exchange():
     world, algorithm, merges = overlapped([([10, 20], False, True)], [99], local_iterations=5, run_ahead=3)
     for _ in range(7):
         world.step(algorithm, [1, 0])
@@ -107,7 +107,7 @@ def test_a_worker_waits_where_it_is_as_far_ahead_as_it_may_be():
     assert (algorithm.exchanged, merges[0].iterations) == (True, 3)
 
 
-def test_the_next_exchange_waits_for_the_one_before():
+def test_overlap_with_exchange_under_way_completes_it_before_the_next():
     world, algorithm, _ = overlapped([([0, 0], False, True)] * 2, [99, 99], local_iterations=2, run_ahead=100)
     for _ in range(4):
         world.step(algorithm, [1, 0])
@@ -115,7 +115,7 @@ def test_the_next_exchange_waits_for_the_one_before():
     assert algorithm.exchanged
 
 
-def test_the_state_server_is_asked_once_the_model_is_there_about_the_iterations_since_the_push():
+def test_overlap_asks_state_server_after_merge_about_iterations_since_the_push():
     answers = [([0, 0], False, True)] * 2
     world, algorithm, _ = overlapped(answers, [1, 0], local_iterations=None, ready=[True, False, True, False])
     assert world.addresses[0][3]  # answers are not waited for
@@ -135,7 +135,7 @@ def test_the_state_server_is_asked_once_the_model_is_there_about_the_iterations_
     assert not algorithm.abandoned
 
 
-def test_the_end_of_the_run_discards_what_nobody_will_get():
+def test_overlap_at_the_end_of_the_run_discards_unsent_updates():
     world, algorithm, merges = overlapped([([10, 20], True, True)], [0])
     for _ in range(3):
         world.step(algorithm, [1, 0])
@@ -154,8 +154,8 @@ class CheckpointsAfter:
 
 
 @pytest.mark.parametrize("due", [(), (1,), (1, 2)])
-def test_an_exchange_that_is_due_waits_until_the_checkpoint_has_been_written(due):
-    """It begins with the next step, so that the checkpoint misses nothing; what is sent is the same."""
+def test_overlap_with_checkpoint_due_delays_the_exchange_until_it_is_written(due):
+    """The exchange begins with the next step and sends the same update."""
     answers = [([0, 0], False, True)] * 3
     world, algorithm, _ = overlapped(answers, [99] * 3, local_iterations=2, run_ahead=2)
     algorithm.context = replace(algorithm.context, checkpoints=CheckpointsAfter(*due))
@@ -169,7 +169,7 @@ def test_an_exchange_that_is_due_waits_until_the_checkpoint_has_been_written(due
     assert len(world.made.travelling) == 3
 
 
-def test_a_resumed_worker_sends_what_it_had_learnt_at_once():
+def test_overlap_after_resume_sends_the_unsent_update_at_once():
     answers = [([0, 0], False, True)] * 3
     whole, first, _ = overlapped(answers, [99] * 3, local_iterations=2, run_ahead=2)
     first.context = replace(first.context, checkpoints=CheckpointsAfter(1))
@@ -186,7 +186,7 @@ def test_a_resumed_worker_sends_what_it_had_learnt_at_once():
     assert [each.samples for each in world.made.sent] == [8]
 
 
-def test_what_is_discarded_at_the_end_is_in_no_checkpoint():
+def test_overlap_checkpoint_at_the_end_omits_discarded_updates():
     world, algorithm, _ = overlapped([([10, 20], True, True)], [0])
     for _ in range(3):
         world.step(algorithm, [1, 0])

@@ -1,4 +1,4 @@
-"""What a Trainer refuses, its rounds and limits, and what it does with other workers."""
+"""esync.Trainer: what it refuses, its rounds and limits, and its exchanges."""
 
 from typing import Any
 
@@ -18,19 +18,19 @@ from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, 
     ("argument", "value"),
     [("kvstore", "device"), ("compression_params", {"type": "2bit"}), ("update_on_kvstore", False)],
 )
-def test_the_exchange_is_not_gluons(argument, value):
+def test_trainer_with_gluon_kvstore_arguments_is_refused(argument, value):
     with pytest.raises(ValueError, match=f"{argument}=.*leave {argument} out"):
         esync.Trainer(make_net().collect_params(), "sgd", {"learning_rate": 0.1}, **{argument: value})
 
 
-def test_an_unknown_algorithm_is_named_with_those_that_are_known():
+def test_trainer_with_unknown_algorithm_lists_the_known_ones():
     with pytest.raises(ValueError, match=r"'magic'.*async, .*esync, .*sync\b"):
         esync.Trainer(make_net().collect_params(), "sgd", algorithm="magic")
 
 
 @pytest.mark.parametrize("algorithm", ["dcasgd", "sync-switch", "dgs"])
 @pytest.mark.parametrize("optimizer", ["adam", "nag", mx.optimizer.RMSProp()])
-def test_an_algorithm_with_an_sgd_of_its_own_takes_no_other_optimizer(algorithm, optimizer):
+def test_trainer_with_server_side_sgd_algorithm_refuses_other_optimizers(algorithm, optimizer):
     text = f"'{algorithm}' does SGD on the servers: use the optimizer 'sgd'.*sync, async and ssp take this one"
     with pytest.raises(ValueError, match=text):
         esync.Trainer(make_net().collect_params(), optimizer, algorithm=algorithm)
@@ -38,7 +38,7 @@ def test_an_algorithm_with_an_sgd_of_its_own_takes_no_other_optimizer(algorithm,
 
 @pytest.mark.parametrize("algorithm", ["sync", "async", "ssp"])
 @pytest.mark.parametrize("optimizer", ["sgd", "nag", "adam", "adamw", "rmsprop", "adagrad"])
-def test_servers_take_the_steps_of_these_optimizers(algorithm, optimizer):
+def test_trainer_with_sync_async_ssp_accepts_optimizers_that_run_on_servers(algorithm, optimizer):
     esync.Trainer(make_net().collect_params(), optimizer, {"clip_gradient": 1.0}, algorithm=algorithm)
 
 
@@ -46,9 +46,9 @@ def test_servers_take_the_steps_of_these_optimizers(algorithm, optimizer):
     "option", [{"multi_precision": True}, {"lazy_update": False}, {"begin_num_update": 5}, {"param_idx2name": {}}]
 )
 @pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_an_option_that_the_servers_would_ignore_is_refused(option, optimizer):
+def test_trainer_with_optimizer_option_that_servers_ignore_is_refused(option, optimizer):
     name = next(iter(option))
-    with pytest.raises(ValueError, match=f"'sync' .* know no {name}"):
+    with pytest.raises(ValueError, match=f"'sync' .* there is no {name}"):
         esync.Trainer(make_net().collect_params(), optimizer, {"learning_rate": 0.1, **option}, algorithm="sync")
 
 
@@ -59,14 +59,14 @@ def test_an_option_that_the_servers_would_ignore_is_refused(option, optimizer):
         (mx.optimizer.Adam(begin_num_update=5), "sync", "begin_num_update"),
     ],
 )
-def test_such_options_of_an_optimizer_object_are_refused_too(optimizer, algorithm, name):
-    with pytest.raises(ValueError, match=f"know no {name}:"):
+def test_trainer_with_optimizer_object_whose_option_servers_ignore_is_refused(optimizer, algorithm, name):
+    with pytest.raises(ValueError, match=f"there is no {name}:"):
         esync.Trainer(make_net().collect_params(), optimizer, algorithm=algorithm)
 
 
 @pytest.mark.parametrize("options", [{"lr_mult": 2.0}, {"wd_mult": 0.0}])
 @pytest.mark.parametrize(("optimizer", "algorithm"), [("sgd", "sync"), ("adam", "sync"), ("sgd", "dcasgd")])
-def test_one_learning_rate_for_all_where_the_servers_take_the_steps(options, optimizer, algorithm):
+def test_trainer_with_lr_mult_or_wd_mult_is_refused_where_servers_take_the_steps(options, optimizer, algorithm):
     net = make_net()
     for name, value in options.items():
         setattr(net[2].bias, name, value)
@@ -74,16 +74,28 @@ def test_one_learning_rate_for_all_where_the_servers_take_the_steps(options, opt
         esync.Trainer(net.collect_params(), optimizer, {"learning_rate": 0.1, "wd": 0.01}, algorithm=algorithm)
 
 
+def test_trainer_with_lr_mult_set_late_is_refused_where_servers_step():
+    net = make_net()
+    weights = flat(net)
+    world = scripted(net, 1, weights)
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="sync", world=world)
+    trainer.start()
+    net[2].bias.lr_mult = 2.0
+    backward(net, 1)
+    with pytest.raises(ValueError, match=f"{net[2].bias.name} has lr_mult 2.0"):
+        trainer.step(BATCH)
+
+
 @pytest.mark.parametrize("algorithm", ["esync", "local-sgd", "diloco", "dylu"])
 @pytest.mark.parametrize("optimizer", ["ftrl", "ftml", mx.optimizer.FTML()])
-def test_an_optimizer_that_keeps_the_weights_in_its_own_state_would_forget_the_common_ones(algorithm, optimizer):
+def test_trainer_with_ftrl_or_ftml_is_refused_where_updates_are_exchanged(algorithm, optimizer):
     with pytest.raises(ValueError, match=f"'{algorithm}' .* 'F.*' computes the weights from its own state"):
         esync.Trainer(make_net().collect_params(), optimizer, algorithm=algorithm)
     esync.Trainer(make_net().collect_params(), optimizer, algorithm="local")
 
 
-def test_all_others_go_on_from_the_weights_that_they_find():
-    """Each optimizer that MXNet has, twice: with the same gradients, from weights that are moved in between."""
+def test_optimizers_except_ftrl_and_ftml_continue_from_replaced_weights():
+    """Runs each MXNet optimizer twice with the same gradients and weights replaced in between."""
     known = {kind for kind in mx.optimizer.Optimizer.opt_registry.values() if kind.__module__.startswith("mxnet")}
     lost = set()
     for kind in sorted(known, key=lambda kind: kind.__name__):
@@ -102,19 +114,19 @@ def test_all_others_go_on_from_the_weights_that_they_find():
     assert lost == {mx.optimizer.Ftrl, mx.optimizer.FTML}
 
 
-def test_multipliers_are_fine_where_the_optimizer_runs_here():
+def test_trainer_with_lr_mult_is_accepted_where_the_optimizer_runs_locally():
     net = make_net()
     net[2].bias.lr_mult = 2.0
     esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=ESync(local_iterations=1))
 
 
-def test_what_the_servers_understand_is_accepted():
+def test_trainer_with_sgd_options_and_scheduler_known_to_servers_is_accepted():
     options = {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01, "rescale_grad": 2.0}
     scheduler = mx.lr_scheduler.FactorScheduler(10)
     esync.Trainer(make_net().collect_params(), "sgd", {**options, "lr_scheduler": scheduler}, algorithm="sync")
 
 
-def test_gradients_are_not_exchanged_by_hand():
+def test_trainer_allreduce_grads_and_update_are_refused():
     trainer = local_trainer(make_net())
     with pytest.raises(RuntimeError, match="call step"):
         trainer.allreduce_grads()
@@ -122,7 +134,7 @@ def test_gradients_are_not_exchanged_by_hand():
         trainer.update(BATCH)
 
 
-def test_every_local_iteration_is_a_round():
+def test_trainer_local_counts_every_iteration_as_a_round():
     net = make_net()
     trainer = local_trainer(net)
     assert (trainer.round, trainer.local_iterations, trainer.exchanged, trainer.finished) == (0, 0, False, False)
@@ -135,7 +147,7 @@ def test_every_local_iteration_is_a_round():
 
 
 @pytest.mark.parametrize("limits", [Limits(rounds=3), Limits(samples=3 * BATCH), Limits(samples=2 * BATCH + 1)])
-def test_limits_end_a_local_run(limits):
+def test_trainer_local_with_rounds_or_samples_limit_finishes(limits):
     net = make_net()
     trainer = local_trainer(net, limits=limits)
     for number in range(1, 4):
@@ -146,7 +158,7 @@ def test_limits_end_a_local_run(limits):
     assert trainer.round == 3
 
 
-def test_a_limit_of_time_ends_a_local_run():
+def test_trainer_local_with_seconds_limit_finishes():
     net = make_net()
     trainer = local_trainer(net, limits=Limits(seconds=1e-9))
     backward(net, 0)
@@ -154,7 +166,7 @@ def test_a_limit_of_time_ends_a_local_run():
     assert trainer.finished
 
 
-def test_stop_ends_a_local_run_with_the_next_iteration():
+def test_trainer_local_after_stop_finishes_with_the_next_iteration():
     net = make_net()
     trainer = local_trainer(net)
     for number in range(2):
@@ -167,7 +179,7 @@ def test_stop_ends_a_local_run_with_the_next_iteration():
     assert trainer.finished
 
 
-def test_a_step_after_the_end_is_an_error():
+def test_trainer_step_after_the_end_raises():
     net = make_net()
     trainer = local_trainer(net, limits=Limits(rounds=1))
     backward(net, 0)
@@ -178,7 +190,7 @@ def test_a_step_after_the_end_is_an_error():
     assert trainer.round == 1
 
 
-def test_stopping_before_the_start_is_no_error():
+def test_trainer_stop_and_abort_before_start_do_nothing():
     trainer = local_trainer(make_net())
     trainer.stop()
     trainer.abort("changed my mind")
@@ -186,7 +198,7 @@ def test_stopping_before_the_start_is_no_error():
     assert trainer.round == 0
 
 
-def test_samples_and_phases_are_recorded():
+def test_trainer_records_samples_and_phase_times():
     net = make_net()
     trainer = local_trainer(net)
     for number, size in enumerate((BATCH, BATCH // 2)):
@@ -206,7 +218,7 @@ def scripted(net, answers: int, beginning: list[float]) -> World:
     )
 
 
-def test_gradients_of_weights_that_are_replaced_at_the_start_are_not_used():
+def test_trainer_discards_first_gradients_where_the_start_replaces_the_weights():
     net = make_net()
     common = [0.5] * len(flat(net))
     world = scripted(net, 1, common)
@@ -222,7 +234,7 @@ def test_gradients_of_weights_that_are_replaced_at_the_start_are_not_used():
     assert world.recorder.take()["num_samples"] == BATCH
 
 
-def test_gradients_of_the_common_weights_are_used():
+def test_trainer_uses_first_gradients_where_the_weights_are_already_common():
     net = make_net()
     world = scripted(net, 1, flat(net))
     trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="sync", world=world)
@@ -231,8 +243,8 @@ def test_gradients_of_the_common_weights_are_used():
     assert len(world.made.sent) == 1
 
 
-def test_what_a_gradient_is_sent_with():
-    """The mean over the batch, and the hyper-parameters of this moment: schedules reach the server."""
+def test_trainer_sends_mean_gradient_with_current_hyper_parameters():
+    """A schedule therefore reaches the servers."""
     net = make_net()
     world = scripted(net, 4, flat(net))
     schedule = mx.lr_scheduler.FactorScheduler(step=2, factor=0.5, base_lr=0.4)
@@ -258,7 +270,7 @@ def test_what_a_gradient_is_sent_with():
         lambda: mx.lr_scheduler.PolyScheduler(max_update=4, base_lr=0.4, final_lr=0.1),
     ],
 )
-def test_a_newcomers_schedule_goes_on_where_its_slot_is(algorithm, schedule):
+def test_trainer_of_a_replacement_continues_the_lr_schedule_of_its_slot(algorithm, schedule):
     if algorithm == "sync-switch":
         algorithm = SyncSwitch(Schedule(train_steps=[100, 200]))
     rates = []
@@ -278,7 +290,7 @@ def test_a_newcomers_schedule_goes_on_where_its_slot_is(algorithm, schedule):
     assert rates[1][-1] < rates[0][0]
 
 
-def test_the_servers_rates_are_compared_at_the_start_and_own_rates_are_not():
+def test_handshake_compares_learning_rates_only_where_the_step_is_common():
     def told(algorithm: Any, **options: Any) -> dict[str, Any]:
         net = make_net()
         world = scripted(net, 0, flat(net))
@@ -301,7 +313,7 @@ def test_the_servers_rates_are_compared_at_the_start_and_own_rates_are_not():
 
 
 @pytest.mark.parametrize("kind", [ESync, LocalSGD, DiLoCo, DyLU])
-def test_what_is_fixed_for_the_global_step_is_compared_at_the_start(kind):
+def test_handshake_compares_global_lr_and_outer_momentum(kind):
     told = []
     for global_lr, outer_momentum in ((1.0, 0.0), (0.5, 0.0), (1.0, 0.5)):
         net = make_net()
@@ -312,7 +324,7 @@ def test_what_is_fixed_for_the_global_step_is_compared_at_the_start(kind):
     assert [(each["global learning rate"], each["outer momentum"]) for each in told] == [(1, 0), (0.5, 0), (1, 0.5)]
 
 
-def test_so_is_the_plan_of_sync_switch():
+def test_handshake_compares_the_schedule_of_sync_switch():
     told = []
     for steps in ([10, 20], [15, 20]):
         net = make_net()
@@ -326,15 +338,18 @@ def test_so_is_the_plan_of_sync_switch():
 @pytest.mark.parametrize("algorithm", ["sync", "async", "dgs"])
 @pytest.mark.parametrize("name", ["learning_rate", "momentum", "wd"])
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_a_rate_that_is_no_number_is_refused(algorithm, name, value):
-    """Else it would be found different from itself ("nan, but worker 0 nan"), or spoil everybody's weights."""
+def test_trainer_with_nan_or_inf_rate_is_refused(algorithm, name, value):
+    """NaN would differ from itself in the handshake ("nan, but worker 0 nan").
+
+    It would also spoil the weights.
+    """
     options = {"learning_rate": 0.1, name: value}
     with pytest.raises(ValueError, match=r"(learning rate|momentum|weight decay) is (nan|inf), but"):
         esync.Trainer(make_net().collect_params(), "sgd", options, algorithm=algorithm)
 
 
 @pytest.mark.parametrize("algorithm", ["sync", "async"])
-def test_a_rate_that_becomes_none_is_refused_before_it_is_sent(algorithm):
+def test_trainer_with_rate_that_becomes_nan_raises_before_sending(algorithm):
     net = make_net()
     common = flat(net)
     world = World(answers=[(common, False, True)], prepare=lambda exchange: setattr(exchange, "beginning", common))
@@ -347,7 +362,7 @@ def test_a_rate_that_becomes_none_is_refused_before_it_is_sent(algorithm):
     assert not world.made.sent
 
 
-def test_set_learning_rate_reaches_the_server():
+def test_trainer_set_learning_rate_reaches_the_servers():
     net = make_net()
     world = scripted(net, 2, flat(net))
     trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="async", world=world)
@@ -358,8 +373,8 @@ def test_set_learning_rate_reaches_the_server():
     assert [sent.learning_rate for sent in world.made.sent] == [0.1, 0.025]
 
 
-def test_esync_keeps_the_local_optimizers_state_across_exchanges():
-    """Adam's moments after an exchange are those of an Adam that was never interrupted."""
+def test_trainer_esync_keeps_local_optimizer_state_across_exchanges():
+    """Adam's moments are those of an Adam that was never interrupted."""
     net, plain = make_net(), make_net()
     optimizer = {"learning_rate": 0.01}
     world = scripted(net, 3, flat(net))
@@ -378,8 +393,8 @@ def test_esync_keeps_the_local_optimizers_state_across_exchanges():
                 parameter.set_data(values_)  # what the exchange answers
 
 
-def test_a_checkpoint_must_be_of_the_same_compression(tmp_path):
-    """Else what its workers and servers held back would have nowhere to go."""
+def test_trainer_resume_from_checkpoint_of_another_compression_is_refused(tmp_path):
+    """The residuals of workers and servers would be lost."""
     agreements = {}
     for kind in ("none", "fp16"):
         net = make_net()
@@ -399,7 +414,7 @@ def test_a_checkpoint_must_be_of_the_same_compression(tmp_path):
     assert agreements["fp16"] == {**agreements["none"], "compression": "fp16"}
 
 
-def test_what_must_agree_is_told_to_the_others():
+def test_handshake_contains_the_settings_that_must_agree():
     nets = make_net(), make_net("other_"), nn.Dense(3, in_units=5)
     nets[2].initialize()
     told = []

@@ -1,4 +1,4 @@
-"""Gradients that a step cannot use: stale ones that are to be ignored, and those of a scaled loss that overflow."""
+"""Gradients that a step cannot use: stale ones, and those that overflow."""
 
 import numpy as np
 import pytest
@@ -63,8 +63,8 @@ SEGMENTS = Schedule("11", train_steps=[1, 100], hparams=["-", "momentum=0.9"])
         (DCASGD(adaptive=False), {}, None),
     ],
 )
-def test_a_parameter_is_left_out_or_the_step_is_refused(algorithm, options, moved_by):
-    """What would move it without a gradient is named."""
+def test_step_with_ignored_stale_gradient_leaves_parameter_out_or_is_refused(algorithm, options, moved_by):
+    """The refusal names what would move the parameter without a gradient."""
     net = make_net()
     trainer = make_trainer(net, algorithm, **options)
     half_backward(net, 0)
@@ -80,7 +80,7 @@ def test_a_parameter_is_left_out_or_the_step_is_refused(algorithm, options, move
     assert trainer.world.made.sent == []
 
 
-def test_where_no_gradient_is_stale_the_flag_changes_nothing():
+def test_step_with_ignore_stale_grad_and_no_stale_gradient_sends_as_usual():
     net = make_net()
     trainer = make_trainer(net, "sync", momentum=0.9, wd=0.1)
     backward(net, 0)
@@ -89,7 +89,7 @@ def test_where_no_gradient_is_stale_the_flag_changes_nothing():
 
 
 @pytest.mark.parametrize("algorithm", ["local", "local-sgd", "dylu"])
-def test_a_local_optimizer_leaves_the_parameter_out(algorithm):
+def test_step_with_ignored_stale_gradient_and_local_optimizer_leaves_parameter_out(algorithm):
     net = make_net()
     options = {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.1}
     if algorithm == "local":
@@ -126,7 +126,7 @@ def scaled_backward(net, trainer, number: int, factor: float = 1.0) -> None:
 
 
 @pytest.mark.parametrize("algorithm", [*ON_SERVERS, *SPARSE])
-def test_gradients_that_overflow_are_not_sent(algorithm):
+def test_step_with_overflowing_gradients_sends_nothing(algorithm):
     net = make_net()
     trainer = make_trainer(net, algorithm, answers=1)
     scaled(trainer)
@@ -146,7 +146,7 @@ def test_gradients_that_overflow_are_not_sent(algorithm):
         assert np.isfinite(trainer.world.made.sent[0].values).all()
 
 
-def test_what_is_sent_is_the_gradient_of_the_loss_as_it_was():
+def test_step_with_amp_sends_unscaled_gradients():
     nets = make_net(), make_net()
     trainers = [make_trainer(net, "sync") for net in nets]
     scaled(trainers[0])
@@ -161,7 +161,7 @@ def test_what_is_sent_is_the_gradient_of_the_loss_as_it_was():
     np.testing.assert_allclose(with_amp, without, rtol=1e-5)
 
 
-def test_a_local_step_is_left_out_as_in_gluon():
+def test_step_with_overflow_in_a_local_iteration_skips_it_as_gluon_does():
     net = make_net()
     trainer = make_trainer(net, ALGORITHMS["local-sgd"](local_iterations=2), answers=1, momentum=0.9)
     scaled(trainer)
@@ -173,7 +173,7 @@ def test_a_local_step_is_left_out_as_in_gluon():
 
 
 @pytest.mark.parametrize("algorithm", ["sync", "local"])
-def test_what_is_never_finite_is_said_at_last(algorithm):
+def test_step_with_gradients_that_never_become_finite_raises_overflow_error(algorithm):
     net = make_net()
     trainer = local_trainer(net) if algorithm == "local" else make_trainer(net, algorithm)
     scaled(trainer)
@@ -187,7 +187,7 @@ def test_what_is_never_finite_is_said_at_last(algorithm):
         go_on()
 
 
-def test_a_trial_leaves_the_loss_scale_as_it_was():
+def test_trial_restores_the_loss_scale():
     net = make_net()
     trainer = local_trainer(net)
     scaled(trainer)
@@ -199,7 +199,7 @@ def test_a_trial_leaves_the_loss_scale_as_it_was():
     assert trainer._scale == scale
 
 
-def test_a_checkpoint_has_the_loss_scale(tmp_path):
+def test_checkpoint_restores_the_loss_scale(tmp_path):
     scales = []
     for resume in (False, True):
         net = make_net()

@@ -1,4 +1,4 @@
-"""Algorithm "local" is plain Gluon."""
+"""esync.Trainer with algorithm "local", against gluon.Trainer."""
 
 import numpy as np
 import pytest
@@ -11,7 +11,7 @@ from ..support.small_net import BATCH, OPTIMIZERS, backward, local_trainer, make
 
 
 @pytest.mark.parametrize(("optimizer", "options"), OPTIMIZERS)
-def test_local_training_is_gluons_bit_for_bit(optimizer, options):
+def test_trainer_local_equals_gluon_trainer_bit_for_bit(optimizer, options):
     ours, theirs = make_net(), make_net()
     trainer = local_trainer(ours, optimizer, options)
     plain = mx.gluon.Trainer(theirs.collect_params(), optimizer, options, kvstore=None)
@@ -24,7 +24,7 @@ def test_local_training_is_gluons_bit_for_bit(optimizer, options):
     assert values(ours) != values(make_net())
 
 
-def test_parameters_may_be_a_list():
+def test_trainer_accepts_parameters_as_a_list():
     net = make_net()
     trainer = esync.Trainer(list(net.collect_params().values()), "sgd", {"learning_rate": 0.1}, algorithm="local")
     backward(net, 0)
@@ -32,7 +32,7 @@ def test_parameters_may_be_a_list():
     assert values(net) != values(make_net())
 
 
-def test_the_learning_rate():
+def test_trainer_local_follows_set_learning_rate():
     ours, theirs = make_net(), make_net()
     trainer = local_trainer(ours)
     plain = mx.gluon.Trainer(theirs.collect_params(), "sgd", {"learning_rate": 0.1}, kvstore=None)
@@ -46,7 +46,7 @@ def test_the_learning_rate():
 
 
 @pytest.mark.parametrize(("optimizer", "options"), OPTIMIZERS)
-def test_saved_states_are_loaded(tmp_path, optimizer, options):
+def test_trainer_load_states_restores_saved_states(tmp_path, optimizer, options):
     net = make_net()
     trainer = local_trainer(net, optimizer, options)
     for number in range(3):
@@ -66,7 +66,7 @@ def test_saved_states_are_loaded(tmp_path, optimizer, options):
         assert values(other) == values(net)
 
 
-def test_a_stale_gradient_is_reported_as_in_gluon():
+def test_trainer_local_with_stale_gradient_warns_as_gluon_does():
     net = make_net()
     trainer = local_trainer(net)
     backward(net, 0)
@@ -78,7 +78,7 @@ def test_a_stale_gradient_is_reported_as_in_gluon():
     assert values(net) == before
 
 
-def test_frozen_parameters_stay_as_they_are():
+def test_trainer_leaves_frozen_parameters_unchanged():
     net = make_net()
     net[0].collect_params().setattr("grad_req", "null")
     frozen = [p.data().asnumpy().tobytes() for p in net[0].collect_params().values()]
@@ -91,7 +91,7 @@ def test_frozen_parameters_stay_as_they_are():
     assert not np.array_equal(net[2].weight.data().asnumpy(), trained)
 
 
-def test_shapes_that_the_first_batch_tells():
+def test_trainer_with_deferred_shapes_trains_after_the_first_batch():
     net = nn.Dense(3)
     net.initialize()
     trainer = local_trainer(net)
@@ -101,7 +101,7 @@ def test_shapes_that_the_first_batch_tells():
     assert not np.array_equal(net.weight.data().asnumpy(), before)
 
 
-def test_starting_before_shapes_are_known_says_what_to_do():
+def test_trainer_start_with_deferred_shapes_says_what_to_do():
     net = nn.Dense(3, prefix="later_")
     net.initialize()
     trainer = local_trainer(net)
@@ -109,7 +109,7 @@ def test_starting_before_shapes_are_known_says_what_to_do():
         trainer.start()
 
 
-def test_a_layer_that_no_batch_has_passed_is_named_at_the_first_step():
+def test_trainer_step_with_uninitialized_layer_names_it():
     net = make_net()
     unused = nn.Dense(3, prefix="unused_")
     unused.initialize()
@@ -123,7 +123,7 @@ def test_a_layer_that_no_batch_has_passed_is_named_at_the_first_step():
 @pytest.mark.parametrize(
     ("optimizer", "kind", "module"), [("sgd", SGD, "esync.hostsgd"), ("adamw", AdamW, "esync.adamw")]
 )
-def test_states_that_earlier_versions_have_saved_are_loaded(tmp_path, monkeypatch, optimizer, kind, module):
+def test_trainer_load_states_reads_states_saved_by_earlier_versions(tmp_path, monkeypatch, optimizer, kind, module):
     """Gluon saves the optimizer as a pickle, which names the module of its class."""
     trainer = local_trainer(make_net(), optimizer, {"learning_rate": 0.25})
     with monkeypatch.context() as earlier:

@@ -1,4 +1,4 @@
-"""Trials: they measure, and change nothing."""
+"""Trainer.trial, which measures an iteration and changes nothing."""
 
 import pytest
 
@@ -18,8 +18,8 @@ def scheduled() -> dict:
     ("optimizer", "options"), [*((o, lambda p=p: dict(p)) for o, p in OPTIMIZERS), ("sgd", scheduled)]
 )
 @pytest.mark.parametrize("before", [0, 1, 2])
-def test_a_trial_changes_nothing(optimizer, options, before):
-    """Two runs, one with trials in between, stay the same bit for bit, whatever the optimizer keeps."""
+def test_trial_leaves_weights_and_optimizer_unchanged(optimizer, options, before):
+    """A run with trials equals one without, bit for bit, for every optimizer."""
     tried, untried = make_net(), make_net()
     one, other = local_trainer(tried, optimizer, options()), local_trainer(untried, optimizer, options())
     for number in range(before):
@@ -43,7 +43,7 @@ def test_a_trial_changes_nothing(optimizer, options, before):
         assert one.learning_rate == other.learning_rate
 
 
-def test_a_trial_is_no_round_and_no_sample():
+def test_trial_counts_as_no_round_and_no_samples():
     net = make_net()
     trainer = local_trainer(net, limits=Limits(rounds=1))
     with trainer.trial():
@@ -53,7 +53,7 @@ def test_a_trial_is_no_round_and_no_sample():
     assert trainer.world.recorder.take()["num_samples"] == 0
 
 
-def test_a_trial_that_fails_changes_nothing_either():
+def test_trial_that_raises_leaves_everything_unchanged():
     net = make_net()
     trainer = local_trainer(net, "adam", {"learning_rate": 0.1})
     weights = values(net)
@@ -72,7 +72,7 @@ def test_a_trial_that_fails_changes_nothing_either():
     assert trainer.round == 1
 
 
-def test_a_trial_needs_shapes():
+def test_trial_with_deferred_shapes_names_the_parameter():
     net = nn.Dense(3, prefix="later_")
     net.initialize()
     trainer = local_trainer(net)
@@ -89,7 +89,7 @@ class Spy(Local):
 
 
 @pytest.mark.parametrize("step_time", [None, 50.0])
-def test_the_last_trial_tells_the_capability(step_time):
+def test_trainer_start_after_trials_knows_the_capability_from_the_last_one(step_time):
     from esync.world import RealWorld
 
     net, spy = make_net(), Spy()
@@ -106,7 +106,7 @@ def test_the_last_trial_tells_the_capability(step_time):
     assert trainer.algorithm is again
 
 
-def test_without_a_trial_the_capability_is_not_known():
+def test_trainer_start_without_trial_has_unknown_capability():
     net, spy = make_net(), Spy()
     esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=spy).start()
     assert spy.capability == 0

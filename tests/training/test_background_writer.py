@@ -3,7 +3,7 @@ import pytest
 from esync.training.background_writer import BackgroundWriter
 
 
-def test_a_file_is_updated_from_what_was_given_before(tmp_path):
+def test_background_writer_update_follows_the_pending_write(tmp_path):
     writer = BackgroundWriter("the files")
     writer.write(tmp_path / "a", b"one")
     writer.update(tmp_path / "a", lambda content: content + b", two")
@@ -12,7 +12,7 @@ def test_a_file_is_updated_from_what_was_given_before(tmp_path):
     assert {path.name: path.read_bytes() for path in tmp_path.iterdir()} == {"a": b"one, two"}
 
 
-def test_whatever_goes_wrong_reaches_whoever_gives_the_files(tmp_path):
+def test_background_writer_that_fails_raises_at_the_next_call(tmp_path):
     def fail(content: bytes) -> bytes:
         raise ZeroDivisionError
 
@@ -25,7 +25,7 @@ def test_whatever_goes_wrong_reaches_whoever_gives_the_files(tmp_path):
     assert not (tmp_path / "b").exists()
 
 
-def test_a_closed_writer_takes_nothing(tmp_path):
+def test_background_writer_after_close_is_refused(tmp_path):
     writer = BackgroundWriter("the files")
     writer.close()
     with pytest.raises(ValueError, match="the files are closed"):

@@ -1,4 +1,4 @@
-"""The evaluator: follows checkpoints that appear, from a folder that it only reads."""
+"""The program that evaluates checkpoints as they appear."""
 
 import json
 import shutil
@@ -16,6 +16,8 @@ from esync.training.accuracy import accuracy
 
 from ..data import tiny_dataset
 
+#: A file with networks of a user's.
+OWN = Path(__file__).parents[1] / "support" / "user_networks.py"
 AGREEMENT = {"network": "lenet", "data set": "fashion-mnist"}
 
 
@@ -26,9 +28,9 @@ def data_dir(tmp_path_factory) -> Path:
     return folder
 
 
-def write(folder: Path, round_: int, seed: int, prefix: str = "", **facts):
+def write(folder: Path, round_: int, seed: int, prefix: str = "", network: str = "lenet", **facts):
     """Rank 0's part of a checkpoint; the network whose model it has."""
-    net = build("lenet", 10, mx.cpu(), seed)
+    net = build(network, 10, mx.cpu(), seed)
     values = {prefix + name: parameter.data() for name, parameter in sorted(net.collect_params().items())}
     store = CheckpointStore(folder, 0)
     store.prepare()
@@ -51,7 +53,7 @@ def rows(folder: Path) -> list[list[str]]:
     return [line.split(",") for line in lines]
 
 
-def test_checkpoints_are_evaluated_once_each_in_their_order(tmp_path, data_dir):
+def test_checkpoint_evaluator_evaluates_each_checkpoint_once_in_order(tmp_path, data_dir):
     checkpoints, out = tmp_path / "checkpoints", tmp_path / "out"
     flags = ["--checkpoint-dir", checkpoints, "-dd", data_dir, "--out", out, "--once"]
     nets = [write(checkpoints, 10, seed=1), write(checkpoints, 20, seed=2, prefix="another_")]
@@ -70,7 +72,7 @@ def test_checkpoints_are_evaluated_once_each_in_their_order(tmp_path, data_dir):
     assert [int(row[5]) for row in rows(out)] == [10, 20, 30]
 
 
-def test_what_is_not_whole_waits(tmp_path, data_dir):
+def test_checkpoint_evaluator_waits_for_incomplete_checkpoint(tmp_path, data_dir):
     whole, copy, out = tmp_path / "whole", tmp_path / "copy", tmp_path / "out"
     write(whole, 7, seed=1)
     flags = ["--checkpoint-dir", copy, "-dd", data_dir, "--out", out]
@@ -89,15 +91,33 @@ def test_what_is_not_whole_waits(tmp_path, data_dir):
 
 @pytest.mark.parametrize(
     ("facts", "text"),
-    [({"agreement": {}}, "network None"), ({"agreement": {**AGREEMENT, "network": "mobilenet-v2"}}, "no model of")],
+    [
+        ({"agreement": {}}, "network None"),
+        ({"agreement": {**AGREEMENT, "network": "mobilenet-v2"}}, "is not a model of"),
+    ],
 )
-def test_models_that_it_cannot_know_are_named(tmp_path, data_dir, facts, text):
+def test_checkpoint_evaluator_with_unknown_model_names_it(tmp_path, data_dir, facts, text):
     write(tmp_path / "c", 1, seed=1, **facts)
     with pytest.raises(checkpoint_evaluator.EvaluatorError, match=text):
         run("--checkpoint-dir", tmp_path / "c", "-dd", data_dir, "--out", tmp_path / "out", "--once")
 
 
-def test_another_file_is_not_overwritten(tmp_path):
+def test_checkpoint_evaluator_imports_own_network_only_if_the_user_names_it(tmp_path, data_dir):
+    """Nothing is imported because a checkpoint names it."""
+    agreement = {"agreement": {**AGREEMENT, "network": "user_networks.small"}}
+    write(tmp_path / "c", 1, seed=1, network=f"{OWN}:small", **agreement)
+    flags = ["--checkpoint-dir", tmp_path / "c", "-dd", data_dir, "--out", tmp_path / "out", "--once"]
+    with pytest.raises(
+        checkpoint_evaluator.EvaluatorError, match=r"user_networks\.small, which is none of this package"
+    ):
+        run(*flags)
+    with pytest.raises(checkpoint_evaluator.EvaluatorError, match=r"of network user_networks\.small, not of --network"):
+        run(*flags, "-n", f"{OWN}:dense")
+    assert run(*flags, "-n", f"{OWN}:small") == 0
+    assert len(rows(tmp_path / "out")) == 1
+
+
+def test_checkpoint_evaluator_does_not_overwrite_a_file_of_others(tmp_path):
     (tmp_path / checkpoint_evaluator.FILE).write_text(json.dumps({}))
     with pytest.raises(checkpoint_evaluator.EvaluatorError, match="--out"):
         run("--checkpoint-dir", tmp_path, "--out", tmp_path, "--once")

@@ -1,7 +1,6 @@
 import os
 import re
 import signal
-import time
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +8,7 @@ import pytest
 
 from esync import config
 from esync.data import as_floats, load
-from esync.evaluate import EvaluationError, EvaluationProcess
+from esync.evaluate import NamedEvaluation
 from esync.exchange import WEIGHTS
 from esync.gluon.replica import Replica
 from esync.models.networks import build
@@ -17,9 +16,11 @@ from esync.runtime.futures import NotDoneError
 from esync.runtime.mxnet_import import mx
 from esync.runtime.processes import EVALUATING
 from esync.training.accuracy import accuracy, spread
+from esync.training.evaluation_process import EvaluationError, EvaluationProcess
 
 from ..data import tiny_dataset
 from ..support import child
+from ..support.child import alive, ends
 
 #: Weights of LeNet-5 for ten classes and 28×28 pixels: 6·(25+1) + 16·(150+1) + 120·(400+1) + 84·121
 #: + 10·85.
@@ -73,7 +74,7 @@ def test_accuracy_is_the_share_of_right_answers(auxiliary):
     assert accuracy(Table(answers, auxiliary), numbered_images(8), labels, 28, mx.cpu()) == 0.5
 
 
-def test_no_image_is_left_out_where_batches_do_not_fit():
+def test_accuracy_counts_every_image_where_batches_do_not_fit():
     count = 1003
     answers = [number % 10 for number in range(200)]
     images = numbered_images(count)
@@ -85,7 +86,7 @@ def test_no_image_is_left_out_where_batches_do_not_fit():
     assert len(table.batches) > 1
 
 
-def test_images_are_enlarged_and_then_fewer_at_a_time():
+def test_accuracy_with_enlarged_images_uses_smaller_batches():
     answers = [number % 10 for number in range(200)]
     small, large = Table(answers), Table(answers)
     images, labels = numbered_images(60), np.uint8([number % 10 for number in range(60)])
@@ -98,7 +99,7 @@ def test_images_are_enlarged_and_then_fewer_at_a_time():
 # --- the process ----------------------------------------------------------------------------------
 
 
-def test_images_are_chosen_evenly():
+def test_spread_chooses_images_evenly():
     images, labels = np.arange(10), np.arange(10) * 2
     for count, chosen in (
         (1, [0]),
@@ -108,7 +109,7 @@ def test_images_are_chosen_evenly():
         (99, range(10)),
         (None, range(10)),
     ):
-        some, their = spread(images, labels, count)
+        some, their = spread(images, count), spread(labels, count)
         assert some.tolist() == list(chosen)
         assert (their == 2 * some).all()
 
@@ -120,7 +121,7 @@ def images(data_dir) -> np.ndarray:
 
 @pytest.fixture
 def process(data_dir):
-    started = EvaluationProcess("lenet", "fashion-mnist", str(data_dir), LENET_VALUES)
+    started = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir)), LENET_VALUES)
     yield started
     started.close()
 
@@ -132,7 +133,7 @@ def ask(process: EvaluationProcess, replica: Replica):
     return evaluation
 
 
-def test_the_process_gives_the_accuracy_of_the_weights_it_was_given(process, data_dir, images):
+def test_evaluation_process_returns_the_accuracy_of_the_given_weights(process, data_dir, images):
     labels = load("fashion-mnist", data_dir).test_labels
     for seed in (1, 2):
         net, answers = lenet(seed, images)
@@ -148,22 +149,22 @@ def test_the_process_gives_the_accuracy_of_the_weights_it_was_given(process, dat
         assert evaluation.result() == evaluation.wait()
 
 
-def test_some_images_or_every_one(data_dir, images):
+def test_evaluation_process_uses_some_images_or_every_one(data_dir, images):
     labels = load("fashion-mnist", data_dir).test_labels
     net, answers = lenet(1, images)
     replica = replica_of(net)
-    process = EvaluationProcess("lenet", "fashion-mnist", str(data_dir), LENET_VALUES, images=50)
+    process = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir), images=50), LENET_VALUES)
     try:
-        assert ask(process, replica).wait() == float(np.mean(np.equal(*spread(answers, labels, 50))))
+        assert ask(process, replica).wait() == float(np.mean(spread(answers, 50) == spread(labels, 50)))
         replica.open()
-        evaluation = process.start(replica.weights, replica.statistics, every_image=True)
+        evaluation = process.start(replica.weights, replica.statistics, every_sample=True)
         replica.close()
         assert evaluation.wait() == float(np.mean(answers == labels))
     finally:
         process.close()
 
 
-def test_one_evaluation_at_a_time(process, images):
+def test_evaluation_process_takes_one_evaluation_at_a_time(process, images):
     replica = replica_of(lenet(1, images)[0])
     first = ask(process, replica)
     assert first is not None
@@ -177,23 +178,23 @@ def test_one_evaluation_at_a_time(process, images):
     assert second.wait() == value
 
 
-def test_ctrl_c_in_the_terminal_does_not_reach_it(process, images):
-    """The terminal's signal goes to the whole group of processes; the training process decides what ends."""
+def test_evaluation_process_ignores_ctrl_c_of_the_terminal(process, images):
+    """The signal goes to the whole process group; the training process decides when to end."""
     assert os.getpgid(process._process.pid) != os.getpgid(0)  # so that the terminal does not count it among us
     evaluation = ask(process, replica_of(lenet(1, images)[0]))
     assert 0 <= evaluation.wait() <= 1
 
 
-def test_closing_ends_the_process(data_dir):
-    started = EvaluationProcess("lenet", "fashion-mnist", str(data_dir), 10)
+def test_evaluation_process_close_ends_it(data_dir):
+    started = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir)), 10)
     started.close()
     assert started._process.poll() is not None
 
 
-def test_a_process_that_fails_is_reported(tmp_path, images, capfd):
-    """Here the data set is not there."""
+def test_evaluation_process_that_fails_is_reported(tmp_path, images, capfd):
+    """Its data set is missing."""
     replica = replica_of(lenet(1, images)[0])
-    process = EvaluationProcess("lenet", "fashion-mnist", str(tmp_path), replica.size)
+    process = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(tmp_path)), replica.size)
     try:
         evaluation = ask(process, replica)
         with pytest.raises(EvaluationError, match="the process that evaluates the model has ended"):
@@ -213,8 +214,8 @@ def accuracy_of(net_and_answers, data_dir) -> float:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_a_process_that_is_killed_is_started_again(process, data_dir, images, caplog, asked):
-    """While it evaluates, or when it has nothing to do."""
+def test_evaluation_process_that_is_killed_is_restarted(process, data_dir, images, caplog, asked):
+    """It is killed during an evaluation, or between two."""
     net, answers = lenet(1, images)
     evaluation = ask(process, replica_of(net)) if asked else None
     first = process._process
@@ -228,7 +229,7 @@ def test_a_process_that_is_killed_is_started_again(process, data_dir, images, ca
     )
 
 
-def test_a_process_that_is_killed_too_often_is_reported(process, images, monkeypatch):
+def test_evaluation_process_killed_too_often_is_reported(process, images, monkeypatch):
     monkeypatch.setattr(config, "EVALUATION_RESTARTS", 1)
     evaluation = ask(process, replica_of(lenet(1, images)[0]))
     for _ in range(2):
@@ -242,7 +243,7 @@ def test_a_process_that_is_killed_too_often_is_reported(process, images, monkeyp
         evaluation.wait()
 
 
-def test_a_process_that_is_stopped_is_not_waited_for_without_end(process, data_dir, images, monkeypatch, caplog):
+def test_evaluation_process_that_is_suspended_is_killed_and_restarted(process, data_dir, images, monkeypatch, caplog):
     net, answers = lenet(1, images)
     evaluation = ask(process, replica_of(net))
     stopped = process._process
@@ -259,12 +260,12 @@ def test_a_process_that_is_stopped_is_not_waited_for_without_end(process, data_d
     monkeypatch.setattr(process, "_begin_again", patiently)
     assert evaluation.wait() == accuracy_of((net, answers), data_dir)
     name = f"the process that evaluates the model (process {stopped.pid}, stopped)"
-    assert re.search(rf"waiting for the accuracy of the model for \d+ s: {re.escape(name)}", caplog.text)
+    assert re.search(rf"waiting for the evaluation of the model for \d+ s: {re.escape(name)}", caplog.text)
     assert f"{name} has not computed for 0 s: killing it" in caplog.text
 
 
-def test_a_process_that_is_stopped_is_ended_with_the_run(data_dir):
-    started = EvaluationProcess("lenet", "fashion-mnist", str(data_dir), 10)
+def test_evaluation_process_that_is_suspended_ends_with_close(data_dir):
+    started = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir)), 10)
     started._process.send_signal(signal.SIGSTOP)
     os.waitid(os.P_PID, started._process.pid, os.WSTOPPED | os.WNOWAIT)
     started.close()
@@ -272,16 +273,17 @@ def test_a_process_that_is_stopped_is_ended_with_the_run(data_dir):
 
 
 @pytest.mark.parametrize("busy_importing", [True, False])
-def test_it_dies_with_the_training_process(data_dir, busy_importing):
+def test_evaluation_process_dies_with_the_training_process(data_dir, busy_importing):
     program = (
         "import sys, time\n"
-        "from esync.evaluate import EvaluationProcess\n"
+        "from esync.evaluate import NamedEvaluation\n"
+        "from esync.training.evaluation_process import EvaluationProcess\n"
         "class Zeros:\n"
         "    def __init__(self, size):\n"
         "        self.size = size\n"
         "    def read(self, start, stop, out):\n"
         "        out[:] = 0\n"
-        f"process = EvaluationProcess('lenet', 'fashion-mnist', sys.argv[1], {LENET_VALUES})\n"
+        f"process = EvaluationProcess(NamedEvaluation('lenet', 'fashion-mnist', sys.argv[1]), {LENET_VALUES})\n"
         f"if not {busy_importing}:\n"
         f"    process.start(Zeros({LENET_VALUES}), Zeros(0)).wait()\n"
         "print('ready')\n"
@@ -293,21 +295,11 @@ def test_it_dies_with_the_training_process(data_dir, busy_importing):
         assert alive(pid)
         parent.send_signal(signal.SIGKILL)
         parent.wait()
-        deadline = time.monotonic() + 30
-        while alive(pid) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not alive(pid)
+        assert ends(pid)
 
 
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
-
-
-def test_the_evaluating_process_stands_back_behind_everybody_from_its_start(data_dir):
-    process = EvaluationProcess("lenet", "fashion-mnist", str(data_dir), LENET_VALUES)
+def test_evaluation_process_has_low_priority_from_its_start(data_dir):
+    process = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir)), LENET_VALUES)
     try:  # its imports are still to come
         number = process._process.pid
         assert os.getpriority(os.PRIO_PROCESS, number) >= EVALUATING

@@ -1,4 +1,4 @@
-"""The training loop: what belongs to an iteration, what becomes of the batches and samples of those given up."""
+"""The training loop: what belongs to an iteration, and batches of abandoned iterations."""
 
 import time
 from typing import Any
@@ -67,7 +67,7 @@ class Kept:
         pass
 
 
-def test_the_batch_of_an_iteration_that_is_given_up_is_used_next():
+def test_loop_reuses_the_batch_of_an_abandoned_iteration():
     batches, net = remembering(), dense()
     model = [0.0] * len(flat(net))
     world = World(
@@ -101,7 +101,7 @@ def test_the_batch_of_an_iteration_that_is_given_up_is_used_next():
     assert used == [[round(255 * value) for value in next(undisturbed)[0][:, 0, 0, 0].tolist()] for _ in used]
 
 
-def test_what_is_set_up_before_the_first_iteration_is_no_part_of_it():
+def test_loop_excludes_setup_from_the_first_iteration_time():
     batches, net = remembering(), dense()
     world = RealWorld(step_time=3.0)
     trainer = esync.Trainer(

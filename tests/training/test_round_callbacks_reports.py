@@ -1,4 +1,4 @@
-"""What is told of rounds: progress, reports to the state server, curves."""
+"""The callbacks of a round: progress, reports to the state server, curves."""
 
 from types import SimpleNamespace
 
@@ -12,7 +12,7 @@ from esync.training.round_log import RoundLog
 from ..support.kept_rounds import FakeEvaluator, Run, Trainer
 
 
-def test_what_is_reported_of_a_round(tmp_path):
+def test_progress_of_a_round_is_reported(tmp_path):
     run = Run(tmp_path)
     run.round()
     run.arrive()
@@ -40,7 +40,7 @@ class Reports:
         self.told.append(("accuracy", number, accuracy))
 
 
-def test_rounds_and_accuracies_are_reported(tmp_path):
+def test_state_server_reports_contain_rounds_and_accuracies(tmp_path):
     reports = Reports()
     clock = iter([0.0, 2.0, 5.0, 5.0, 5.0, 5.0])
     run = Run(tmp_path, callbacks=[StateServerReports(reports)], now=lambda: next(clock))
@@ -75,7 +75,7 @@ class Own(Callback):
         self.told.append(("close",))
 
 
-def test_an_own_callback_is_told_how_the_run_goes(tmp_path):
+def test_custom_callback_is_called_through_the_run(tmp_path):
     own = Own()
     run = Run(tmp_path, callbacks=[own, Callback()], target=0.02)
     run.round()
@@ -95,7 +95,7 @@ def test_an_own_callback_is_told_how_the_run_goes(tmp_path):
     ]
 
 
-def test_loss_and_accuracy_step_by_step(tmp_path):
+def test_csv_curves_contain_loss_and_accuracy_by_step(tmp_path):
     logs, evaluator, trainer = RoundLog(tmp_path, "cpu"), FakeEvaluator(), Trainer()
     trainer.algorithm.evaluate_every = 4  # steps, of which an asynchronous round has many
     clock = SimpleNamespace(now=0.0)
@@ -123,7 +123,7 @@ def test_loss_and_accuracy_step_by_step(tmp_path):
     )
 
 
-def test_the_curves_of_a_run_that_goes_on(tmp_path):
+def test_csv_curves_of_a_resumed_run_drop_later_steps(tmp_path):
     logs = RoundLog(tmp_path, "cpu")
     for step, broken in ((4, ""), (6, "7,7,7,7")):
         curves = CsvCurves(logs, 0.0, step - 1)

@@ -37,7 +37,7 @@ def visible(folder: Path) -> list[str]:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def test_rounds_and_the_facts_of_the_run(tmp_path):
+def test_round_log_writes_rounds_and_run_json(tmp_path):
     log = RoundLog(tmp_path / "logs", "cpu")
     assert log.folder == tmp_path / "logs" / "cpu"
     log.run({"rank": 3, "finished": False})
@@ -50,7 +50,7 @@ def test_rounds_and_the_facts_of_the_run(tmp_path):
     assert read(log.folder / "run.json") == {"rank": 3, "finished": True}
 
 
-def test_a_round_is_written_again_when_its_accuracy_arrives(tmp_path):
+def test_round_log_rewrites_a_round_when_its_accuracy_arrives(tmp_path):
     log = RoundLog(tmp_path, "cpu")
     log.round(1, {**ENTRY, "num_iters": 1})
     log.round(2, {**ENTRY, "num_iters": 2})
@@ -63,7 +63,7 @@ def test_a_round_is_written_again_when_its_accuracy_arrives(tmp_path):
     assert read(log.folder / "iter-3.txt") == {**ENTRY, "num_iters": 3, "accuracy": 0.75}
 
 
-def test_a_round_is_there_before_its_accuracy(tmp_path):
+def test_round_log_writes_a_round_before_its_accuracy(tmp_path):
     log = RoundLog(tmp_path, "cpu")
     log.round(1, ENTRY)
     deadline = time.monotonic() + 10
@@ -73,7 +73,7 @@ def test_a_round_is_there_before_its_accuracy(tmp_path):
     log.close()
 
 
-def test_a_killed_writer_leaves_no_truncated_file(tmp_path):
+def test_round_log_writer_that_is_killed_leaves_no_truncated_file(tmp_path):
     """SIGKILL at many moments of a process that writes large files without a pause."""
     program = (
         "import sys, esync.training.round_log\n"
@@ -110,7 +110,7 @@ def test_a_killed_writer_leaves_no_truncated_file(tmp_path):
 # --- folders --------------------------------------------------------------------------------------
 
 
-def test_logs_of_an_earlier_run_are_moved_aside(tmp_path):
+def test_round_log_moves_logs_of_an_earlier_run_aside(tmp_path):
     for run in (1, 2, 3):
         log = RoundLog(tmp_path, "gpu0")
         log.run({"run": run})
@@ -129,7 +129,7 @@ def test_logs_of_an_earlier_run_are_moved_aside(tmp_path):
 
 
 @pytest.mark.parametrize("overwrite", [False, True])
-def test_a_run_that_goes_on_keeps_its_rounds_and_drops_those_after_the_checkpoint(tmp_path, overwrite):
+def test_round_log_with_resume_keeps_rounds_up_to_the_checkpoint(tmp_path, overwrite):
     log = RoundLog(tmp_path, "cpu")
     for number in range(1, 13):
         log.round(number, {"life": 1})
@@ -144,7 +144,7 @@ def test_a_run_that_goes_on_keeps_its_rounds_and_drops_those_after_the_checkpoin
     assert read(tmp_path / "cpu" / "run.json") == {"life": 1}
 
 
-def test_flushed_is_on_the_disk(tmp_path):
+def test_round_log_flush_writes_to_disk(tmp_path):
     log = RoundLog(tmp_path, "cpu")
     for number in range(1, 30):
         log.round(number, {"filling": "x" * 10_000})
@@ -153,7 +153,7 @@ def test_flushed_is_on_the_disk(tmp_path):
     log.close()
 
 
-def test_the_final_model_of_an_earlier_run_is_not_taken_for_this_ones(tmp_path):
+def test_round_log_moves_the_model_of_an_earlier_run_aside(tmp_path):
     for overwrite in (False, True):
         (tmp_path / "cpu" / "model").mkdir(parents=True)
         (tmp_path / "cpu" / "model" / "model.params").write_text("earlier")
@@ -162,7 +162,7 @@ def test_the_final_model_of_an_earlier_run_is_not_taken_for_this_ones(tmp_path):
         assert len(list((tmp_path / "cpu").glob("earlier-*/model/model.params"))) == 1
 
 
-def test_overwriting_deletes_them(tmp_path):
+def test_round_log_with_overwrite_deletes_an_earlier_run(tmp_path):
     for run in (1, 2):
         log = RoundLog(tmp_path, "cpu", overwrite=True)
         log.round(1, {"run": run})
@@ -174,7 +174,7 @@ def test_overwriting_deletes_them(tmp_path):
     assert read(tmp_path / "cpu" / "iter-1.txt") == {"run": 2}
 
 
-def test_files_of_others_stay(tmp_path):
+def test_round_log_with_overwrite_keeps_files_of_others(tmp_path):
     for name in ("notes.md", "iter-1.json", "weights-iter.txt"):
         (tmp_path / "cpu").mkdir(exist_ok=True)
         (tmp_path / "cpu" / name).write_text("mine")
@@ -182,7 +182,7 @@ def test_files_of_others_stay(tmp_path):
     assert visible(tmp_path / "cpu") == ["iter-1.json", "notes.md", "weights-iter.txt"]
 
 
-def test_a_second_process_on_the_same_device_gets_its_own_folder(tmp_path):
+def test_round_log_of_second_process_on_the_device_uses_another_folder(tmp_path):
     program = (
         "import sys\n"
         "from esync.training.round_log import RoundLog\n"
@@ -206,7 +206,7 @@ def test_a_second_process_on_the_same_device_gets_its_own_folder(tmp_path):
     assert read(tmp_path / "cpu-1" / "iter-1.txt") == {"from": "second"}
 
 
-def test_the_folder_of_a_dead_process_is_free_again(tmp_path):
+def test_round_log_reuses_the_folder_of_a_dead_process(tmp_path):
     program = (
         "import sys\n"
         "from esync.training.round_log import claim\n"
@@ -226,18 +226,18 @@ def test_the_folder_of_a_dead_process_is_free_again(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["a-file", "a-file/below"])
-def test_a_directory_that_cannot_be_used_is_named(tmp_path, place):
+def test_round_log_in_unusable_directory_names_it(tmp_path, place):
     (tmp_path / "a-file").write_text("in the way")
     with pytest.raises(LogDirectoryError, match="cannot write logs to "):
         RoundLog(tmp_path / place, "cpu")
 
 
-def test_a_place_where_nobody_may_write_is_named():
+def test_round_log_in_unwritable_directory_names_it():
     with pytest.raises(LogDirectoryError, match="cannot write logs to /proc/logs: "):
         RoundLog("/proc/logs", "cpu")
 
 
-def test_a_full_disk_leaves_no_partial_file(tmp_path):
+def test_round_log_on_full_disk_leaves_no_partial_file(tmp_path):
     program = (
         "import resource, sys\n"
         "from esync.runtime import program\n"
@@ -259,7 +259,7 @@ def test_a_full_disk_leaves_no_partial_file(tmp_path):
     assert read(tmp_path / "cpu" / "iter-1.txt") == {"small": 1}
 
 
-def test_logs_that_a_full_disk_does_not_take_are_written_when_there_is_space(small_disk, caplog):
+def test_round_log_on_full_disk_writes_when_there_is_space_again(small_disk, caplog):
     (small_disk / "ballast").write_bytes(bytes(40 * 1024))  # of 64 KiB; every file takes 4
     log = RoundLog(small_disk, "cpu")
     for number in range(1, 11):
@@ -275,7 +275,7 @@ def test_logs_that_a_full_disk_does_not_take_are_written_when_there_is_space(sma
     assert "there is space again" in caplog.text
 
 
-def test_logs_that_a_full_disk_does_not_take_for_too_long_end_the_run(small_disk, monkeypatch):
+def test_round_log_on_disk_full_for_too_long_raises(small_disk, monkeypatch):
     monkeypatch.setattr(config, "LOG_DISK_FULL", 0.2)
     (small_disk / "ballast").write_bytes(bytes(64 * 1024))
     log = RoundLog(small_disk, "cpu")
@@ -300,7 +300,7 @@ def start_logging(log: RoundLog, rounds: int) -> "Future[None]":
     return future
 
 
-def test_training_waits_aloud_for_a_disk_that_does_not_keep_up(small_disk, caplog, monkeypatch):
+def test_round_log_on_slow_disk_blocks_training_with_a_message(small_disk, caplog, monkeypatch):
     monkeypatch.setattr(config, "LOG_BACKLOG", 6000)  # nine of these rounds, 600 bytes each
     (small_disk / "ballast").write_bytes(bytes(64 * 1024))
     log = RoundLog(small_disk, "cpu")
@@ -315,7 +315,7 @@ def test_training_waits_aloud_for_a_disk_that_does_not_keep_up(small_disk, caplo
     assert "the disk has caught up: the logs in" in caplog.text
 
 
-def test_training_that_waits_for_a_disk_hears_that_the_logs_are_given_up(small_disk, monkeypatch):
+def test_round_log_on_slow_disk_given_up_raises_in_training(small_disk, monkeypatch):
     monkeypatch.setattr(config, "LOG_BACKLOG", 6000)
     monkeypatch.setattr(config, "LOG_DISK_FULL", 0.2)
     (small_disk / "ballast").write_bytes(bytes(64 * 1024))
@@ -324,7 +324,7 @@ def test_training_that_waits_for_a_disk_hears_that_the_logs_are_given_up(small_d
         training.result(60)
 
 
-def test_rounds_that_are_written_take_no_memory(tmp_path):
+def test_round_log_frees_rounds_that_are_written(tmp_path):
     class Entry(dict[str, Any]):
         """Can be referred to weakly."""
 
@@ -341,14 +341,14 @@ def test_rounds_that_are_written_take_no_memory(tmp_path):
     assert read(log.folder / "iter-1.txt") == {**ENTRY, "accuracy": 0.5}
 
 
-def test_an_accuracy_of_a_round_that_nobody_has_logged_is_left_out(tmp_path):
+def test_round_log_accuracy_of_unlogged_round_is_ignored(tmp_path):
     log = RoundLog(tmp_path, "cpu")
     log.accuracy(7, 0.5)
     log.close()
     assert visible(log.folder) == []
 
 
-def test_a_round_file_of_somebody_else_stays_as_it_is(tmp_path):
+def test_round_log_accuracy_leaves_a_round_file_of_others_alone(tmp_path):
     log = RoundLog(tmp_path, "cpu")
     (log.folder / "iter-7.txt").write_text("mine")
     log.accuracy(7, 0.5)
@@ -356,7 +356,7 @@ def test_a_round_file_of_somebody_else_stays_as_it_is(tmp_path):
     assert (log.folder / "iter-7.txt").read_text() == "mine"
 
 
-def test_a_log_that_can_no_longer_be_written_is_reported(tmp_path):
+def test_round_log_that_cannot_be_written_raises_at_close(tmp_path):
     log = RoundLog(tmp_path, "cpu")
     log.folder.joinpath("iter-1.txt").mkdir()  # in the way of the file
     log.round(1, ENTRY)
@@ -364,7 +364,7 @@ def test_a_log_that_can_no_longer_be_written_is_reported(tmp_path):
         log.close()
 
 
-def test_training_hears_about_it_at_the_next_round(tmp_path):
+def test_round_log_that_cannot_be_written_raises_at_the_next_round(tmp_path):
     log = RoundLog(tmp_path, "cpu")
     log.folder.joinpath("iter-1.txt").mkdir()
     log.round(1, ENTRY)

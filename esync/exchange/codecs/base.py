@@ -1,4 +1,4 @@
-"""The interface of codecs, which decide how the weights of a message are packed on workers and on servers.
+"""The interface of codecs, which pack the weights of a message on workers and on servers.
 
 A codec has a way up, from a worker to the servers, and a way down. Each way has two ends: an
 `Encoder` on the worker and an `Uplink` on every server, a `Downlink` on every server and a
@@ -17,25 +17,25 @@ from ..base import ModelSink, Source
 from .quantization import CompressionError
 from .sparse import Sparse, SparseError
 
-#: Gives the memory of an array that is to be sent, given its key and its size in float32 values.
+#: Returns the memory of an array that is to be sent, given its key and its size in float32 values.
 GetBuffer = Callable[[int, int], np.ndarray]
 #: Common weights that a worker keeps for its decoder: bucket index → values, changed in place.
 Common = Mapping[int, np.ndarray]
-#: Gives the sum of a bucket (its index, its size), and whether it is fresh: to be overwritten, as
-#: if it were zeros.
-Total = Callable[[int, int], tuple[np.ndarray, bool]]
+#: Returns the sum of a bucket, given its index and its size, and whether it is fresh: to be
+#: overwritten, as if it were zeros.
+GetSum = Callable[[int, int], tuple[np.ndarray, bool]]
 
-#: What packed arrays that cannot be read raise, and weights that cannot be packed.
+#: Raised for packed arrays that cannot be read, and for weights that cannot be packed.
 ERRORS = (CompressionError, SparseError)
 
 
-class Packed(NamedTuple):
+class PackedArray(NamedTuple):
     """One array that has been filled and is to be pushed.
 
     Attributes:
         shard: the server that it is for.
         key: of the key store.
-        place: names it among those of a payload; goes into its header.
+        place: its number among the arrays of a payload; goes into its header.
     """
 
     shard: int
@@ -48,7 +48,10 @@ class KeepsCommon(Protocol):
     """A model that has the common weights beside its own."""
 
     def common_weights(self) -> np.ndarray | None:
-        """Return where they are, to be changed and then written to the model; None: there are none, or rounded ones."""
+        """Return the common weights, to be changed and then written to the model.
+
+        None: there are none, or rounded ones.
+        """
 
 
 # --- the worker's ends ----------------------------------------------------------------------------
@@ -58,12 +61,12 @@ class Encoder(ABC):
     """Packs the weights' part of a worker's payloads."""
 
     @abstractmethod
-    def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[Packed]:
+    def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
         """Pack a payload, array by array; what it cannot express is kept for the next one.
 
         Args:
             values: a vector as long as the weights, or a sparse step where that is what is sent.
-            buffer: where each array is to be put; asked for right before the array is written.
+            buffer: returns the memory for each array; called right before the array is written.
 
         Yields:
             Each array as soon as it is complete.
@@ -71,7 +74,10 @@ class Encoder(ABC):
 
     @abstractmethod
     def sizes(self, server: int) -> list[int]:
-        """Sizes of a payload's arrays for a server in float32 values; an upper limit where they vary."""
+        """Return the sizes of a payload's arrays for a server in float32 values.
+
+        Where they vary, these are upper limits.
+        """
 
     def state(self) -> dict[str, Any]:
         """Return what is kept for the next payload, for a checkpoint; empty where nothing is."""
@@ -90,12 +96,18 @@ class Encoder(ABC):
 
 
 class ErrorFeedbackEncoder(Encoder):
-    """An encoder with error feedback: what a payload cannot express is kept, and added to the next one."""
+    """An encoder with error feedback.
+
+    What a payload cannot express is kept, and added to the next one.
+    """
 
     @property
     @abstractmethod
     def rest(self) -> np.ndarray:
-        """The residual, as long as the weights: what has not been sent yet; may be changed in place."""
+        """The residual: what has not been sent yet.
+
+        It is as long as the weights, and may be changed in place.
+        """
 
     def state(self) -> dict[str, Any]:
         """See `Encoder.state`."""
@@ -107,7 +119,7 @@ class ErrorFeedbackEncoder(Encoder):
 
 
 class Decoder(ABC):
-    """Takes the weights' part of the servers' answers.
+    """Unpacks the weights' part of the servers' answers.
 
     Attributes:
         keeps_common: whether answers lead from the common weights to the next ones, so that `begin`
@@ -124,17 +136,26 @@ class Decoder(ABC):
 
         Args:
             common: changed in place from now on.
-            steps: index of a bucket → how often the weights had changed when it was as it is here.
-                A round of a dead worker may have ended since, or between two buckets.
+            steps: index of a bucket → number of times that the weights had changed when it was as
+                it is here. A round of a dead worker may have ended since, or between two buckets.
         """
 
     @abstractmethod
     def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
-        """The arrays of a server's answer: keys, and sizes in float32 values; `length` as its status says."""
+        """Return the arrays of a server's answer: keys, and sizes in float32 values.
+
+        `length` is the one in the server's status.
+        """
 
     @abstractmethod
     def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
-        """Let an answer's arrays, headers included and in the order of `wanted`, go into the model.
+        """Unpack an answer's arrays into the model.
+
+        Args:
+            server: the server that has answered.
+            arrays: headers included, in the order of `wanted`.
+            length: as for `wanted`.
+            model: takes the weights.
 
         Raises:
             CompressionError, SparseError: they are malformed.
@@ -142,7 +163,10 @@ class Decoder(ABC):
 
     @abstractmethod
     def answer_sizes(self, server: int) -> list[int]:
-        """Sizes of the arrays of a server's answer in float32 values; an upper limit where they vary."""
+        """Return the sizes of the arrays of a server's answer in float32 values.
+
+        Where they vary, these are upper limits.
+        """
 
 
 # --- the server's ends ----------------------------------------------------------------------------
@@ -153,8 +177,8 @@ class Uplink(ABC):
 
     Attributes:
         name: of the codec.
-        rule: what is done with a payload that is used at once, instead of the weights' own rule;
-            None: that one.
+        rule: applied to a payload that is used at once, instead of the weights' own rule; None: the
+            weights' own.
     """
 
     name: str
@@ -162,18 +186,18 @@ class Uplink(ABC):
 
     @abstractmethod
     def holds(self, key: int) -> bool:
-        """Whether packed arrays come with this key; all others have a bucket as it is."""
+        """Return whether packed arrays come with this key; all other keys have plain buckets."""
 
     @abstractmethod
-    def add(self, packed: Mapping[int, np.ndarray], total: Total, factor: float) -> None:
-        """Add what a worker's packed arrays (place → values) say, times a factor, to a sum.
+    def add(self, packed: Mapping[int, np.ndarray], get_sum: GetSum, factor: float) -> None:
+        """Add the content of a worker's packed arrays (place → values), times a factor, to a sum.
 
         Raises:
             CompressionError, SparseError: they are malformed.
         """
 
     def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, np.ndarray | Sparse]:
-        """Return what a worker's packed arrays say, for the rule: bucket index → values.
+        """Return the content of a worker's packed arrays, for the rule: bucket index → values.
 
         Raises:
             CompressionError, SparseError: they are malformed.
@@ -188,14 +212,14 @@ class Uplink(ABC):
         return found
 
 
-class Updated(NamedTuple):
+class UpdatedBucket(NamedTuple):
     """One bucket of weights that the rule has just changed.
 
     Attributes:
         bucket: its index.
-        weights: what the rule works on, in the server's working memory.
-        common: what is published of it in channel 0, in host memory.
-        value: what the rule was given.
+        weights: the values that the rule works on, in the server's working memory.
+        common: the values published in channel 0, in host memory.
+        value: the input of the rule.
     """
 
     bucket: int
@@ -205,17 +229,17 @@ class Updated(NamedTuple):
 
 
 class Downlink(ABC):
-    """Says what the workers are sent after the weights of one server have changed.
+    """Packs the answers to the workers after the weights of one server have changed.
 
     The server itself writes weights that travel as they are to where workers pull them from.
 
     Attributes:
         name: of the codec.
-        private: every worker is sent the weights in a channel of its own, and the rule is told
-            which ones that worker was sent last (`rules.Step.sent`).
-        keeps_exact: what channel 0 has is the common weights, and the rule works on others, which
+        private: whether every worker is sent the weights in a channel of its own, and the rule is
+            told which ones that worker was sent last (`rules.Step.sent`).
+        keeps_exact: whether channel 0 has the common weights, and the rule works on others, which
             only the server has.
-        follows_steps: answers need to be told which places a payload has changed.
+        follows_steps: whether answers need to be told which places a payload has changed.
     """
 
     name: str
@@ -229,45 +253,48 @@ class Downlink(ABC):
         return 0
 
     def holds(self, key: int) -> bool:
-        """Whether packed arrays go out with this key."""
+        """Return whether packed arrays go out with this key."""
         return False
 
     def open(self, key: int, stored: np.ndarray) -> None:  # noqa: B027 - of no use to some, like those that follow
-        """Take the array that one of these keys is pulled from."""
+        """Take the array from which one of these keys is pulled."""
 
     def place(self, index: int, weights: np.ndarray) -> None:  # noqa: B027
-        """Take the array in which a bucket's weights are from now on."""
+        """Take the array that has a bucket's weights from now on."""
 
-    def welcome(self, rank: int, index: int, sent: np.ndarray) -> None:  # noqa: B027
-        """Note what a worker's own channel begins with of a bucket; `sent` may be changed in place from now on."""
+    def init_channel(self, rank: int, index: int, sent: np.ndarray) -> None:  # noqa: B027
+        """Note the initial values of a bucket in a worker's own channel.
+
+        `sent` may be changed in place from now on.
+        """
 
     def join(self, rank: int, lengths: np.ndarray) -> None:  # noqa: B027
-        """Take a worker, or its successor, in; it will pull all weights before it sends anything."""
+        """Take in a worker, or its successor; it pulls all weights before it sends anything."""
 
     @abstractmethod
-    def publish(self, updated: Iterable[Updated], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
-        """Put what the workers are sent where they pull it from.
+    def publish(self, updated: Iterable[UpdatedBucket], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
+        """Put the answers to the workers where they pull them from.
 
         Args:
             updated: all buckets of weights, one by one as the rule has changed them: taking the
                 next one runs it.
             ranks: whose payloads these were.
-            step: how often the weights have changed with this time.
+            step: number of times that the weights have changed, this time included.
             lengths: bytes of each worker's answer as the status says them; written where they vary.
 
         Raises:
             CompressionError: the weights cannot be packed.
         """
 
-    def owe(self, rank: int, lengths: np.ndarray) -> None:  # noqa: B027
-        """Send a worker whose payload was not used what it is owed all the same; see `publish`."""
+    def publish_to(self, rank: int, lengths: np.ndarray) -> None:  # noqa: B027
+        """Answer a worker whose payload was not used with what it is owed; see `publish`."""
 
 
 def check_pair(uplink: Uplink, downlink: Downlink, synchronous: bool) -> None:
     """Refuse codecs that do not work together.
 
     Raises:
-        ValueError: names them, and says what each needs.
+        ValueError: the codecs do not fit; the message names them, and says what each needs.
     """
     if uplink.rule is not None and synchronous:
         raise ValueError(
@@ -289,30 +316,30 @@ def check_pair(uplink: Uplink, downlink: Downlink, synchronous: bool) -> None:
 # --- both together --------------------------------------------------------------------------------
 
 
-class Packing(ABC):
+class Codec(ABC):
     """One way to pack weights; makes the ends of both directions.
 
     Attributes:
-        name: as error messages call it.
+        name: in error messages.
     """
 
     name: str
 
     @abstractmethod
     def encoder(self, rank: int) -> Encoder:
-        """The end of a worker on the way up."""
+        """Make the end of a worker on the way up."""
 
     @abstractmethod
     def decoder(self, rank: int) -> Decoder:
-        """The end of a worker on the way down."""
+        """Make the end of a worker on the way down."""
 
     @abstractmethod
     def uplink(self, server: int) -> Uplink:
-        """The end of a server on the way up."""
+        """Make the end of a server on the way up."""
 
     @abstractmethod
     def downlink(self, server: int) -> Downlink:
-        """The end of a server on the way down."""
+        """Make the end of a server on the way down."""
 
 
 class WorkerCodec(NamedTuple):
@@ -327,15 +354,15 @@ class WorkerCodec(NamedTuple):
     decoder: Decoder
 
 
-def a_vector(values: Source | Sparse, codec: str) -> Source:
-    """Values that have to be a vector; TypeError names the codec."""
+def require_vector(values: Source | Sparse, codec: str) -> Source:
+    """Return values that have to be a vector; TypeError names the codec."""
     if isinstance(values, tuple):
         raise TypeError(f"the codec {codec!r} packs vectors, but was given a sparse step")
     return values
 
 
-def a_step(values: Source | Sparse, codec: str) -> Sparse:
-    """Values that have to be a sparse step; TypeError names the codec."""
+def require_step(values: Source | Sparse, codec: str) -> Sparse:
+    """Return values that have to be a sparse step; TypeError names the codec."""
     if not isinstance(values, tuple):
         raise TypeError(f"the codec {codec!r} packs sparse steps, but was given a vector")
     return values

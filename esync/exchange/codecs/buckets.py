@@ -5,13 +5,13 @@ carries both. These keys are a channel of the layout that all workers share, lik
 
 All workers hold the same weights, bit for bit: the *common* ones, which the server knows. Beside
 them it keeps the weights that the rule works on, exact and in float32. After every round it packs
-what leads the common weights nearer to them, the same message for all, and takes the step itself.
-What that message could not say is still in the difference of the two (error feedback on the way
-down). On the way up every worker adds what it could not say to its next payload.
+the step that leads the common weights nearer to them, the same message for all, and takes the step
+itself. What that message could not express is still in the difference of the two (error feedback on
+the way down). On the way up every worker adds what it could not express to its next payload.
 
-An answer's header has the step that it leads to: how often the weights have changed on that server.
-A worker that has taken the slot of one that died between two servers may meet an answer that is in
-its weights already; it leaves that one out.
+An answer's header has the step that it leads to: the number of times that the weights have changed
+on that server. A worker that has taken the slot of one that died between two servers may meet an
+answer that is in its weights already; it leaves that one out.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,31 +24,31 @@ from ..base import ModelSink, Source
 from ..protocol import wire
 from ..protocol.layout import WEIGHTS, Bucket, Layout
 from .base import (
+    Codec,
     Common,
     Decoder,
     Downlink,
     ErrorFeedbackEncoder,
     GetBuffer,
-    Packed,
-    Packing,
-    Total,
-    Updated,
+    GetSum,
+    PackedArray,
+    UpdatedBucket,
     Uplink,
-    a_vector,
+    require_vector,
 )
-from .none import sizes_of
 from .outbox import Outbox, step_of
-from .quantization import BucketCodec, Compression, codec_of, compile_loops
-from .shards import Shard
+from .quantization import Compression, Quantizer, compile_loops, quantizer_of
+from .shards import ServerShard
 from .sparse import Sparse, bounds_of
+from .uncompressed import sizes_of
 
 
-class BucketPacking(Packing):
+class BucketCodec(Codec):
     """Packs bucket by bucket.
 
     Args:
         compression: "fp16" or "2bit".
-        layout: how the model is cut.
+        layout: how the model is cut into buckets.
         tensors: sizes of the tensors that the weights consist of.
         channel: of the keys.
     """
@@ -59,75 +59,78 @@ class BucketPacking(Packing):
         self._tensors, self._channel = tensors, channel
 
     def encoder(self, rank: int) -> "BucketEncoder":
-        """See `Packing.encoder`."""
+        """See `Codec.encoder`."""
         return BucketEncoder(self)
 
     def decoder(self, rank: int) -> "BucketDecoder":
-        """See `Packing.decoder`."""
+        """See `Codec.decoder`."""
         return BucketDecoder(self)
 
     def uplink(self, server: int) -> "BucketUplink":
-        """See `Packing.uplink`."""
+        """See `Codec.uplink`."""
         return BucketUplink(self, server)
 
     def downlink(self, server: int) -> "BucketDownlink":
-        """See `Packing.downlink`."""
+        """See `Codec.downlink`."""
         return BucketDownlink(self, server)
 
     @cached_property
-    def by_server(self) -> list[dict[int, tuple[Bucket, BucketCodec]]]:
-        """The buckets of weights of each server, and their codecs; by index."""
+    def by_server(self) -> list[dict[int, tuple[Bucket, Quantizer]]]:
+        """The buckets of weights of each server, and their quantizers, by index."""
         compile_loops(self.compression)
         return [self.of(server) for server in range(self.layout.servers)]
 
-    def of(self, server: int) -> dict[int, tuple[Bucket, BucketCodec]]:
-        """Those of one server."""
-        shard = Shard(self.layout, server, bounds_of(self._tensors))
+    def of(self, server: int) -> dict[int, tuple[Bucket, Quantizer]]:
+        """Return the buckets of one server, and their quantizers, by index."""
+        shard = ServerShard(self.layout, server, bounds_of(self._tensors))
         return {
-            bucket.index: (bucket, codec_of(self.compression, shard.segments(place)))
+            bucket.index: (bucket, quantizer_of(self.compression, shard.segments(place)))
             for place, bucket in enumerate(shard.buckets)
         }
 
     def key(self, bucket: Bucket) -> int:
-        """The key of a packed bucket."""
+        """Return the key of a packed bucket."""
         return self.layout.key(bucket, self._channel)
 
     def sizes(self, server: int) -> list[int]:
-        """Packed sizes of a server's buckets, as if each were a part of one tensor."""
+        """Return packed sizes of a server's buckets, as if each were a part of one tensor."""
         sizes = sizes_of(self.layout.of(WEIGHTS, server))
-        return [codec_of(self.compression, [size]).elements for size in sizes]
+        return [quantizer_of(self.compression, [size]).elements for size in sizes]
 
 
 class BucketEncoder(ErrorFeedbackEncoder):
-    """Packs each bucket of a payload; its memory is one vector as long as the weights, of what has not been said."""
+    """Packs each bucket of a payload.
 
-    def __init__(self, packing: BucketPacking) -> None:
-        self._packing = packing
+    Its memory is one vector as long as the weights, of what has not been sent.
+    """
+
+    def __init__(self, codec: BucketCodec) -> None:
+        self._codec = codec
 
     @cached_property
     def rest(self) -> np.ndarray:
-        """What has not been said yet."""
-        return np.zeros(self._packing.layout.sizes[WEIGHTS], np.float32)
+        """What has not been sent yet."""
+        return np.zeros(self._codec.layout.sizes[WEIGHTS], np.float32)
 
     @cached_property
     def _scratch(self) -> np.ndarray:
-        layout = self._packing.layout
+        layout = self._codec.layout
         return np.empty(min(layout.bucket_elements, layout.sizes[WEIGHTS]), np.float32)
 
-    def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[Packed]:
+    def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
         """See `Encoder.write`."""
-        source = a_vector(values, self._packing.name)
-        buckets = [each for server in self._packing.by_server for each in server.values()]
-        for bucket, codec in sorted(buckets, key=lambda each: each[0].index):
+        source = require_vector(values, self._codec.name)
+        buckets = [each for server in self._codec.by_server for each in server.values()]
+        for bucket, quantizer in sorted(buckets, key=lambda each: each[0].index):
             part = self._scratch[: bucket.stop - bucket.start]
             source.read(bucket.start, bucket.stop, part)
-            key = self._packing.key(bucket)
-            codec.pack_with(self.rest[bucket.start : bucket.stop], part, buffer(key, codec.elements))
-            yield Packed(bucket.shard, key, bucket.index)
+            key = self._codec.key(bucket)
+            quantizer.pack_with(self.rest[bucket.start : bucket.stop], part, buffer(key, quantizer.elements))
+            yield PackedArray(bucket.shard, key, bucket.index)
 
     def sizes(self, server: int) -> list[int]:
         """See `Encoder.sizes`."""
-        return self._packing.sizes(server)
+        return self._codec.sizes(server)
 
 
 class BucketDecoder(Decoder):
@@ -136,8 +139,8 @@ class BucketDecoder(Decoder):
     keeps_common = True
     lossy = True
 
-    def __init__(self, packing: BucketPacking) -> None:
-        self._packing = packing
+    def __init__(self, codec: BucketCodec) -> None:
+        self._codec = codec
         self._common: Common = {}
         self._steps: dict[int, int] = {}  # bucket → the step that its common weights are at
 
@@ -148,50 +151,51 @@ class BucketDecoder(Decoder):
     def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
         """See `Decoder.wanted`; the length is always the same."""
         return [
-            (self._packing.key(bucket), codec.elements) for bucket, codec in self._packing.by_server[server].values()
+            (self._codec.key(bucket), quantizer.elements)
+            for bucket, quantizer in self._codec.by_server[server].values()
         ]
 
     def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
         """See `Decoder.read`."""
-        for (bucket, codec), array in zip(self._packing.by_server[server].values(), arrays, strict=True):
+        for (bucket, quantizer), array in zip(self._codec.by_server[server].values(), arrays, strict=True):
             at = self._steps[bucket.index]
             step = step_of(array, at)
             common = self._common[bucket.index]
             if step > at:
-                codec.add(array[wire.HEADER_ELEMENTS :], common)
+                quantizer.add(array[wire.HEADER_ELEMENTS :], common)
                 self._steps[bucket.index] = step
             model.write(WEIGHTS, bucket.start, common)
 
     def answer_sizes(self, server: int) -> list[int]:
         """See `Decoder.answer_sizes`."""
-        return self._packing.sizes(server)
+        return self._codec.sizes(server)
 
 
 class BucketUplink(Uplink):
     """Adds packed buckets to sums."""
 
-    def __init__(self, packing: BucketPacking, server: int) -> None:
-        compile_loops(packing.compression)
-        self.name = packing.name
-        self._codecs = packing.of(server)
-        self._keys = {packing.key(bucket) for bucket, _ in self._codecs.values()}
-        largest = max(sizes_of(bucket for bucket, _ in self._codecs.values()), default=0)
+    def __init__(self, codec: BucketCodec, server: int) -> None:
+        compile_loops(codec.compression)
+        self.name = codec.name
+        self._quantizers = codec.of(server)
+        self._keys = {codec.key(bucket) for bucket, _ in self._quantizers.values()}
+        largest = max(sizes_of(bucket for bucket, _ in self._quantizers.values()), default=0)
         self._scratch = np.empty(largest, np.float32)
 
     def holds(self, key: int) -> bool:
         """See `Uplink.holds`."""
         return key in self._keys
 
-    def add(self, packed: Mapping[int, np.ndarray], total: Total, factor: float) -> None:
+    def add(self, packed: Mapping[int, np.ndarray], get_sum: GetSum, factor: float) -> None:
         """See `Uplink.add`."""
         for index, array in packed.items():
-            bucket, codec = self._codecs[index]
-            target, fresh = total(index, bucket.stop - bucket.start)
+            bucket, quantizer = self._quantizers[index]
+            target, fresh = get_sum(index, bucket.stop - bucket.start)
             values = target if fresh else self._scratch[: target.size]
             if factor == 1 and not fresh:
-                codec.add(array, target)
+                quantizer.add(array, target)
                 continue
-            codec.put(array, values)
+            quantizer.put(array, values)
             if factor != 1:
                 values *= np.float32(factor)
             if not fresh:
@@ -206,11 +210,11 @@ class BucketDownlink(Downlink):
 
     keeps_exact = True
 
-    def __init__(self, packing: BucketPacking, server: int) -> None:
-        compile_loops(packing.compression)
-        self.name = packing.name
-        self._codecs = packing.of(server)
-        self._keys = {index: packing.key(bucket) for index, (bucket, _) in self._codecs.items()}
+    def __init__(self, codec: BucketCodec, server: int) -> None:
+        compile_loops(codec.compression)
+        self.name = codec.name
+        self._quantizers = codec.of(server)
+        self._keys = {index: codec.key(bucket) for index, (bucket, _) in self._quantizers.items()}
         self._held = set(self._keys.values())
         self._outbox = Outbox()
         self._aside = ThreadPoolExecutor(1, "pack")
@@ -223,15 +227,15 @@ class BucketDownlink(Downlink):
         """See `Downlink.open`."""
         self._outbox.open(key, stored)
 
-    def publish(self, updated: Iterable[Updated], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
+    def publish(self, updated: Iterable[UpdatedBucket], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
         """See `Downlink.publish`; the lengths are always the same."""
         self._outbox.forget()
         packing: list[tuple[int, Future[None]]] = []
         for index, weights, common, _ in updated:
-            codec = self._codecs[index][1]
-            buffer = self._outbox.values(self._keys[index], codec.elements)
+            quantizer = self._quantizers[index][1]
+            buffer = self._outbox.values(self._keys[index], quantizer.elements)
             # Meanwhile the rule works on the next bucket.
-            packing.append((index, self._aside.submit(codec.step, weights, common, buffer)))
+            packing.append((index, self._aside.submit(quantizer.step, weights, common, buffer)))
         for _, packed in packing:
             packed.result()
         for index, _ in packing:

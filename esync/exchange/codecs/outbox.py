@@ -1,8 +1,8 @@
-"""The outbox: packed answers where workers pull them, or kept until a worker has shown where that is.
+"""The outbox: packed answers, where workers pull them, or kept until a worker shows where.
 
-An answer to all workers has in its headers the step that it leads to: how often the weights have
-changed on that server. A worker that was held up, and left out meanwhile, may find the answer of a
-later round there.
+An answer to all workers has in its headers the step that it leads to: the number of times that the
+weights have changed on that server. A worker that was held up, and left out meanwhile, may find the
+answer of a later round there.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,9 @@ from ..protocol import wire
 
 
 def step_of(array: np.ndarray, at: int) -> int:
-    """Return the step that an array of an answer leads to, where the weights are at step `at`: that one or the next.
+    """Return the step that an array of an answer leads to.
+
+    Where the weights are at step `at`, it has to be that one or the next.
 
     Raises:
         SlotLostError: it leads to another one.
@@ -29,7 +31,7 @@ class Outbox:
     """Arrays with headers, by their keys.
 
     The store gives a key its memory when a worker pushes it for the first time; an answer may be
-    there before.
+    there before that.
     """
 
     def __init__(self) -> None:
@@ -42,23 +44,23 @@ class Outbox:
         return sum(array.nbytes for array in self._stored.values())
 
     def open(self, key: int, stored: np.ndarray) -> None:
-        """Take the array that a key is pulled from, from now on."""
+        """Take the array from which a key is pulled from now on."""
         self._stored[key] = stored
         if key in self._waiting:
             np.copyto(stored, self._waiting.pop(key))
 
     def values(self, key: int, elements: int) -> np.ndarray:
-        """Return where the values of an answer's array are put, behind its header."""
+        """Return the memory for the values of an answer's array, behind its header."""
         if key not in self._stored and key not in self._waiting:
             self._waiting[key] = np.zeros(wire.HEADER_ELEMENTS + elements, np.float32)
         return self._array(key)[wire.HEADER_ELEMENTS :]
 
     def stamp(self, key: int, step: int, place: int) -> None:
-        """Write the header of an array whose values are there."""
+        """Write the header of an array whose values have been written."""
         wire.stamp(self._array(key), wire.WEIGHTS, 0, 0, step, place)
 
     def forget(self, mine: Callable[[int], bool] = lambda key: True) -> None:
-        """Throw away what waits to be pulled with these keys."""
+        """Discard the answers with these keys that wait for a worker to show where."""
         self._waiting = {key: array for key, array in self._waiting.items() if not mine(key)}
 
     def _array(self, key: int) -> np.ndarray:

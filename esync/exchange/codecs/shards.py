@@ -1,4 +1,4 @@
-"""Shards: what one server holds of the weights, and which entries of a sparse vector belong to it.
+"""Shards: the part of the weights on one server, and the entries of sparse vectors in it.
 
 The buckets of a server lie one behind the other, so that its values have positions of their own,
 from 0. Its *segments* are the tensors, cut where buckets end.
@@ -12,19 +12,19 @@ from ..protocol.layout import WEIGHTS, Layout
 from .sparse import Sparse, join
 
 
-class Shard:
-    """What one server holds of the weights.
+class ServerShard:
+    """The part of the weights that one server holds.
 
     Args:
-        layout: how the model is cut.
+        layout: how the model is cut into buckets.
         shard: number of the server.
-        bounds: where each tensor begins in the weights, and where the last one ends.
+        bounds: begin of each tensor in the weights, and end of the last one.
 
     Attributes:
-        size: values in all.
+        size: number of values.
         buckets: those of the weights on this server, in order.
-        offsets: where each of them begins here.
-        bounds: where each segment begins here, and where the last one ends.
+        offsets: begin of each of them in the shard, and end of the last one.
+        bounds: begin of each segment in the shard, and end of the last one.
     """
 
     def __init__(self, layout: Layout, shard: int, bounds: np.ndarray) -> None:
@@ -39,13 +39,16 @@ class Shard:
         self.bounds = np.unique(np.concatenate([self.offsets, *cuts]))
 
     def segments(self, place: int) -> list[int]:
-        """The sizes of the segments in the bucket at this place of `buckets`."""
+        """Return the sizes of the segments in the bucket at this place of `buckets`."""
         first, last = self.offsets[place], self.offsets[place + 1]
         inside = self.bounds[(self.bounds >= first) & (self.bounds <= last)]
         return [int(size) for size in np.diff(inside)]
 
-    def take(self, entries: Sparse) -> Sparse:
-        """The entries of a sparse vector of all weights that belong here, at their places here."""
+    def to_local(self, entries: Sparse) -> Sparse:
+        """Return the entries of a sparse vector of all weights that belong to this shard.
+
+        Their indices are positions in the shard.
+        """
         indices, values = entries
         kept: list[Sparse] = []
         for bucket, offset in zip(self.buckets, self.offsets, strict=False):
@@ -53,13 +56,18 @@ class Shard:
             kept.append((indices[first:last] + (offset - bucket.start), values[first:last]))
         return join(kept)
 
-    def give(self, entries: Sparse) -> Sparse:
-        """The inverse of `take`."""
-        parts = [(indices + self.buckets[place].start, values) for place, (indices, values) in self.split(entries)]
+    def to_global(self, entries: Sparse) -> Sparse:
+        """Return entries with positions in all weights; the inverse of `to_local`."""
+        parts = [
+            (indices + self.buckets[place].start, values) for place, (indices, values) in self.split_by_bucket(entries)
+        ]
         return join(parts)
 
-    def split(self, entries: Sparse) -> list[tuple[int, Sparse]]:
-        """The entries of each bucket, at their places in it; all buckets, by their places in `buckets`."""
+    def split_by_bucket(self, entries: Sparse) -> list[tuple[int, Sparse]]:
+        """Return the entries of each bucket with their positions in it, by the place in `buckets`.
+
+        All buckets are there, empty ones included.
+        """
         indices, values = entries
         edges = np.searchsorted(indices, self.offsets)
         return [
@@ -67,6 +75,6 @@ class Shard:
             for place, (first, last) in enumerate(pairwise(edges))
         ]
 
-    def unite(self, parts: list[Sparse]) -> Sparse:
-        """The inverse of `split`, where there are parts of all buckets."""
+    def merge_buckets(self, parts: list[Sparse]) -> Sparse:
+        """Return the entries of all buckets together; the inverse of `split_by_bucket`."""
         return join([(part[0] + offset, part[1]) for part, offset in zip(parts, self.offsets, strict=False)])

@@ -2,8 +2,8 @@
 
 A worker sends a sparse step, which is subtracted from the weights at once. Every worker gets an
 answer of its own: what has changed since its last one, or the largest part of that
-(`sparse.tracker`). Either way goes through keys that the worker has for itself. The dense model is
-published as it is, for workers that come.
+(`sparse.tracker`). Either way uses keys that the worker has for itself. The dense model is
+published as it is, for workers that join.
 """
 
 import logging
@@ -16,29 +16,29 @@ from ...rules import Step
 from ..base import ModelSink, Source
 from ..protocol import wire
 from ..protocol.layout import Layout
-from .base import Decoder, Downlink, Encoder, GetBuffer, Packed, Packing, Total, Updated, Uplink, a_step
+from .base import Codec, Decoder, Downlink, Encoder, GetBuffer, GetSum, PackedArray, UpdatedBucket, Uplink, require_step
 from .outbox import Outbox
-from .shards import Shard
+from .shards import ServerShard
 from .sparse import Differences, Sparse, bounds_of, kernels
 from .sparse.changed_values import ChangeTracker
 from .sparse.differences import DifferenceTracker
-from .sparse.message_format import NEW_VALUES, Codec
+from .sparse.message_format import NEW_VALUES, MessageFormat
 from .sparse.selection import Selection
 from .sparse.tracker import PendingPlaces, Tracker
-from .sparse_messages import PieceKeys, SparseMessages, united
+from .sparse_messages import PieceKeys, SparseMessages, joined_pieces
 
 log = logging.getLogger(__name__)
 
-#: As error messages call these codecs.
+#: The name of these codecs in error messages.
 NAME = "sparse difference"
 
 
-class DifferencePacking(Packing):
+class DifferenceCodec(Codec):
     """Sparse steps and differences.
 
     Args:
-        differences: what the messages hold.
-        layout: how the model is cut.
+        differences: the kind of the messages.
+        layout: how the model is cut into buckets.
         slots: number of workers.
         tensors: sizes of the tensors that the weights consist of.
     """
@@ -52,29 +52,29 @@ class DifferencePacking(Packing):
 
     @cached_property
     def messages(self) -> SparseMessages:
-        """Splits, codes and cuts them."""
+        """Splits, codes and cuts the messages."""
         values = self.differences.values
         answers = NEW_VALUES if self.differences.replace else values
         return SparseMessages(self._layout, self.keys, self._tensors, values, answers)
 
-    def shard(self, server: int) -> Shard:
-        """What a server holds of the weights."""
-        return Shard(self._layout, server, bounds_of(self._tensors))
+    def shard(self, server: int) -> ServerShard:
+        """Return the part of the weights that a server holds."""
+        return ServerShard(self._layout, server, bounds_of(self._tensors))
 
     def encoder(self, rank: int) -> "StepEncoder":
-        """See `Packing.encoder`."""
+        """See `Codec.encoder`."""
         return StepEncoder(self.messages, rank)
 
     def decoder(self, rank: int) -> "DifferenceDecoder":
-        """See `Packing.decoder`."""
+        """See `Codec.decoder`."""
         return DifferenceDecoder(self.messages, rank, self.differences.replace)
 
     def uplink(self, server: int) -> "StepUplink":
-        """See `Packing.uplink`."""
+        """See `Codec.uplink`."""
         return StepUplink(self, server)
 
     def downlink(self, server: int) -> "DifferenceDownlink":
-        """See `Packing.downlink`."""
+        """See `Codec.downlink`."""
         return DifferenceDownlink(self, server)
 
 
@@ -84,12 +84,12 @@ class StepEncoder(Encoder):
     def __init__(self, messages: SparseMessages, rank: int) -> None:
         self._messages, self._rank = messages, rank
 
-    def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[Packed]:
+    def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
         """See `Encoder.write`."""
-        yield from self._messages.pack(a_step(values, NAME), self._rank, 0, buffer)
+        yield from self._messages.pack(require_step(values, NAME), self._rank, 0, buffer)
 
     def sizes(self, server: int) -> list[int]:
-        """Not known without values."""
+        """Raise NotImplementedError: the sizes are not known without values."""
         raise NotImplementedError(_UNKNOWN)
 
 
@@ -112,7 +112,7 @@ class DifferenceDecoder(Decoder):
             (model.put if self._replace else model.add)(entries)
 
     def answer_sizes(self, server: int) -> list[int]:
-        """Not known without values."""
+        """Raise NotImplementedError: the sizes are not known without values."""
         raise NotImplementedError(_UNKNOWN)
 
 
@@ -128,23 +128,23 @@ class StepUplink(Uplink):
     name = NAME
     rule = staticmethod(subtract)
 
-    def __init__(self, packing: DifferencePacking, server: int) -> None:
-        self._keys = packing.keys
-        self._shard = packing.shard(server)
-        self._codec = Codec(self._shard.bounds, packing.differences.values)
+    def __init__(self, codec: DifferenceCodec, server: int) -> None:
+        self._keys = codec.keys
+        self._shard = codec.shard(server)
+        self._format = MessageFormat(self._shard.bounds, codec.differences.values)
 
     def holds(self, key: int) -> bool:
         """See `Uplink.holds`."""
         return self._keys.locate(key) is not None
 
-    def add(self, packed: Mapping[int, np.ndarray], total: Total, factor: float) -> None:
-        """Steps are used one by one; see `base.check_pair`."""
+    def add(self, packed: Mapping[int, np.ndarray], get_sum: GetSum, factor: float) -> None:
+        """Raise NotImplementedError: steps are used one by one; see `base.check_pair`."""
         raise NotImplementedError(f"the codec {NAME!r} does not add payloads up")
 
     def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, np.ndarray | Sparse]:
-        """See `Uplink.read`; the entries of each bucket."""
-        entries = self._codec.decode(united([packed[place] for place in sorted(packed)]))
-        return {self._shard.buckets[part].index: found for part, found in self._shard.split(entries)}
+        """See `Uplink.read`; the values are the entries of each bucket."""
+        entries = self._format.decode(joined_pieces([packed[place] for place in sorted(packed)]))
+        return {self._shard.buckets[part].index: found for part, found in self._shard.split_by_bucket(entries)}
 
 
 class DifferenceDownlink(Downlink):
@@ -157,27 +157,27 @@ class DifferenceDownlink(Downlink):
     name = NAME
     follows_steps = True
 
-    def __init__(self, packing: DifferencePacking, server: int) -> None:
-        differences, shard = packing.differences, packing.shard(server)
-        self._keys, self._shard, self._server = packing.keys, shard, server
+    def __init__(self, codec: DifferenceCodec, server: int) -> None:
+        differences, shard = codec.differences, codec.shard(server)
+        self._keys, self._shard, self._server = codec.keys, shard, server
         self._parts = {bucket.index: part for part, bucket in enumerate(shard.buckets)}
         self._tracker: Tracker
         if differences.replace:
-            self._tracker = ChangeTracker(Codec(shard.bounds, NEW_VALUES), shard.offsets, packing.slots)
+            self._tracker = ChangeTracker(MessageFormat(shard.bounds, NEW_VALUES), shard.offsets, codec.slots)
         else:
             sizes, ratio = np.diff(shard.bounds).tolist(), differences.secondary_ratio
             secondary = Selection(sizes, ratio, differences.dense_below) if sizes and ratio else None
-            codec = Codec(shard.bounds, differences.values)
-            self._tracker = DifferenceTracker(codec, shard.offsets, packing.slots, secondary)
+            message_format = MessageFormat(shard.bounds, differences.values)
+            self._tracker = DifferenceTracker(message_format, shard.offsets, codec.slots, secondary)
         self._outbox = Outbox()
 
     @property
     def bytes_kept(self) -> int:
-        """Bytes of the model, of each worker's weights, of what is pending for them, and of messages' pieces."""
+        """Bytes of the model, each worker's weights, pending places, and messages' pieces."""
         return self._tracker.memory + self._outbox.nbytes
 
     def pending(self, rank: int) -> PendingPlaces:
-        """Where the weights of a worker may differ from the model, at their places on this server."""
+        """Return where on this server a worker's weights may differ from the model."""
         return self._tracker.pending(rank)
 
     def holds(self, key: int) -> bool:
@@ -192,28 +192,31 @@ class DifferenceDownlink(Downlink):
         """See `Downlink.place`."""
         self._tracker.place(self._parts[index], weights)
 
-    def welcome(self, rank: int, index: int, sent: np.ndarray) -> None:
-        """See `Downlink.welcome`."""
-        self._tracker.welcome(rank, self._parts[index], sent)
+    def init_channel(self, rank: int, index: int, sent: np.ndarray) -> None:
+        """See `Downlink.init_channel`."""
+        self._tracker.init_weights(rank, self._parts[index], sent)
         if index == self._shard.buckets[-1].index:
             log.info("worker %d has the model; %.0f MB are kept", rank, self.bytes_kept / 1e6)
 
     def join(self, rank: int, lengths: np.ndarray) -> None:
-        """See `Downlink.join`; what a former holder of the slot was owed is of no use to the new one."""
+        """See `Downlink.join`.
+
+        What a former holder of the slot was owed is of no use to the new one.
+        """
         self._tracker.join(rank)
         self._forget(rank)
         lengths[rank] = 0
         log.info("worker %d takes part; %.0f MB are kept", rank, self.bytes_kept / 1e6)
 
-    def publish(self, updated: Iterable[Updated], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
+    def publish(self, updated: Iterable[UpdatedBucket], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
         """See `Downlink.publish`; each worker gets an answer of its own."""
         places = [each.value[0] + self._shard.offsets[self._parts[each.bucket]] for each in updated]
         self._tracker.changed(np.concatenate(places) if places else np.empty(0, np.int64))
         for rank in ranks:
-            self.owe(rank, lengths)
+            self.publish_to(rank, lengths)
 
-    def owe(self, rank: int, lengths: np.ndarray) -> None:
-        """See `Downlink.owe`."""
+    def publish_to(self, rank: int, lengths: np.ndarray) -> None:
+        """See `Downlink.publish_to`."""
         self._forget(rank)
         answer = self._tracker.answer(rank)
         lengths[rank] = answer.size
@@ -221,8 +224,8 @@ class DifferenceDownlink(Downlink):
         answer.pour([self._outbox.values(self._keys.key(rank, number, self._server), size) for number, size in pieces])
 
     def _forget(self, rank: int) -> None:
-        """What waits to be pulled by a worker has been overtaken."""
+        """Discard what waits to be pulled by a worker: it has been overtaken."""
         self._outbox.forget(lambda key: (self._keys.locate(key) or (None,))[0] == rank)
 
 
-_UNKNOWN = f"how large the messages of the codec {NAME!r} are depends on the values: simulate with real gradients"
+_UNKNOWN = f"the size of the messages of the codec {NAME!r} depends on the values: simulate with real gradients"

@@ -1,7 +1,7 @@
 """Allreduce: walks a schedule over a transport, and leaves the sum over all ranks in place.
 
-One process runs several of these fibres at a time, one for each bucket of a large vector: while one
-bucket's values are added up, those of the others are on their way.
+One process runs several of these coroutines at a time, one for each bucket of a large vector: while
+one bucket's values are added up, those of the others are on their way.
 """
 
 from functools import lru_cache
@@ -10,7 +10,7 @@ import numpy as np
 
 from ... import config
 from .schedules import Schedule
-from .transport import Fibre, Request, Transport, until_done
+from .transport import Coroutine, Request, Transport, until_done
 
 CACHE_LINE = 64  # bytes
 
@@ -19,42 +19,45 @@ _steps = lru_cache(maxsize=64)(lambda schedule, rank, ranks, values: schedule(ra
 
 
 class ReceiveBuffers:
-    """Memory to receive into, kept from bucket to bucket: of fresh memory, every page would first have to be found.
+    """Memory to receive into, kept from bucket to bucket.
 
-    All buffers of a window are one array: from 4 MB on NumPy asks for huge pages, which are found
-    and sent faster.
+    Fresh memory would cost a page fault for every page. All buffers of a window are one array: from
+    4 MB on NumPy asks for huge pages, which cost fewer faults and are sent faster.
     """
 
     def __init__(self) -> None:
         self._size = 0
         self._free: list[np.ndarray] = []
 
-    def take(self, size: int) -> np.ndarray:
-        """Return room for at least so many bytes."""
+    def acquire(self, size: int) -> np.ndarray:
+        """Return a buffer of at least that many bytes."""
         if size > self._size or not self._free:
             self._size = max(-(-size // CACHE_LINE) * CACHE_LINE, self._size)
             self._free = list(np.empty((config.COLLECTIVE_WINDOW, self._size), np.uint8))
         return self._free.pop()
 
-    def give(self, buffer: np.ndarray) -> None:
+    def release(self, buffer: np.ndarray) -> None:
         """Take a buffer back."""
         if buffer.size == self._size:  # smaller ones are of no use any more
             self._free.append(buffer)
 
 
-def allreduce(schedule: Schedule, values: np.ndarray, transport: Transport, tag: int, buffers: ReceiveBuffers) -> Fibre:
-    """Replace `values` (contiguous, one dimension) by their sum over all ranks; the same bits on all of them.
+def allreduce(
+    schedule: Schedule, values: np.ndarray, transport: Transport, tag: int, buffers: ReceiveBuffers
+) -> Coroutine:
+    """Replace `values` by their sum over all ranks, which has the same bits on all of them.
 
     Args:
-        schedule: who sends what to whom.
-        values: of this rank, as many of the same type as on all others.
+        schedule: the transfers of each step.
+        values: of this rank, contiguous, with one dimension; as many of the same type as on all
+            others.
         transport: to the others.
-        tag: of this fibre's messages; those of fibres that run at the same time differ.
+        tag: of this coroutine's messages; those of coroutines that run at the same time differ.
         buffers: of this rank.
     """
     steps = _steps(schedule, transport.rank, transport.size, values.size)
     needed = max((sum(move.size for move in step.receives) for step in steps if step.adds), default=0)
-    buffer = buffers.take(needed * values.itemsize)
+    buffer = buffers.acquire(needed * values.itemsize)
     received = buffer[: needed * values.itemsize].view(values.dtype)
     for step in steps:
         arriving: list[tuple[Request, np.ndarray, np.ndarray]] = []
@@ -71,4 +74,4 @@ def allreduce(schedule: Schedule, values: np.ndarray, transport: Transport, tag:
                 np.add(own, come, out=own)
         for request in leaving:
             yield from until_done(request)
-    buffers.give(buffer)
+    buffers.release(buffer)

@@ -1,8 +1,8 @@
-"""`--collective auto`: measures the network, asks the cost model, and goes on measuring while the job runs.
+"""`--collective auto`: chooses a collective by the cost model and by measured times.
 
 `Autotuner` is a pure decision over predicted and measured times. All ranks decide alike, because
-they are told the same numbers. The collectives that the model thinks near the best are each used
-for the first few exchanges, which are worth no less for it; the fastest stays. Where it has become
+they are given the same numbers. The collectives that the model ranks near the best are each used
+for some of the first exchanges, which count as any other; the fastest is kept. Where it has become
 clearly slower than it was, the others get another chance.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 from ... import config
 from .cost import Costs, predictions
 from .engine import CollectiveEngine
-from .transport import PROBE, Fibre, Fibres, Pauses, Transport, gather_texts, until_done
+from .transport import PROBE, Backoff, Coroutine, CoroutinePool, Transport, allgather_texts, until_done
 
 
 class Autotuner:
@@ -26,8 +26,8 @@ class Autotuner:
         predicted: name → seconds by the cost model.
 
     Attributes:
-        current: the name.
-        measured: name → shortest measured seconds since the last look at it.
+        current: name of the chosen collective.
+        measured: name → shortest measured seconds since the last trials began.
         reason: why, in words.
     """
 
@@ -48,7 +48,10 @@ class Autotuner:
         return not self._untried
 
     def took(self, seconds: float) -> None:
-        """The exchange by the current one has taken so long on the slowest rank; `current` may be another one now."""
+        """Note the seconds of an exchange by the current collective on the slowest rank.
+
+        `current` may be another collective then.
+        """
         name = self.current
         if not self.settled:
             self.measured[name] = min(seconds, self.measured.get(name, seconds))
@@ -61,7 +64,7 @@ class Autotuner:
             return
         self._recent += config.COLLECTIVE_SMOOTHING * (seconds - self._recent)
         if self._recent > config.COLLECTIVE_WORSE * self.measured[name] and len(self._near) > 1:
-            self.reason = f"{name} has come to take {_seconds(self._recent)} instead of {_seconds(self.measured[name])}"
+            self.reason = f"{name} now takes {_seconds(self._recent)} instead of {_seconds(self.measured[name])}"
             self.measured.clear()
             self._untried = [name, *(each for each in self._near if each != name)]
 
@@ -80,28 +83,33 @@ def _seconds(value: float) -> str:
 
 
 def measure(transport: Transport, servers: int = 0) -> Costs:
-    """The same costs on all ranks: the worst that any of them has measured, because all wait for that one."""
+    """Measure the costs of messages between the ranks.
+
+    Returns:
+        The same costs on all ranks: the worst that any of them has measured, because all wait for
+        that one.
+    """
     tiny, large = np.zeros(16, np.float32), np.zeros(config.COLLECTIVE_PROBE // 4, np.float32)
     latency = _best(transport, tiny, config.COLLECTIVE_PROBES * 4)
     seconds = _best(transport, large, config.COLLECTIVE_PROBES)
     own = [latency, max(seconds - latency, 0.0) / large.nbytes, _adding(large)]
     texts: dict[int, str] = {}
-    Fibres([lambda: gather_texts(transport, json.dumps(own), texts)]).run(Pauses(config.COLLECTIVE_PAUSE))
+    CoroutinePool([lambda: allgather_texts(transport, json.dumps(own), texts)]).run(Backoff(config.COLLECTIVE_PAUSE))
     worst = np.max([json.loads(text) for text in texts.values()], axis=0)
     return Costs(float(worst[0]), float(worst[1]), float(worst[2]), servers)
 
 
 def _best(transport: Transport, values: np.ndarray, times: int) -> float:
-    """Seconds in which every rank sends to the next one and receives from the one before; the shortest of some."""
+    """Return the shortest time of a shift, in which every rank sends to the next one."""
     best = float("inf")
     for _ in range(times):
         begun = time.perf_counter()
-        Fibres([lambda: _shift(transport, values)]).run(Pauses(config.COLLECTIVE_PAUSE))
+        CoroutinePool([lambda: _shift(transport, values)]).run(Backoff(config.COLLECTIVE_PAUSE))
         best = min(best, time.perf_counter() - begun)
     return best
 
 
-def _shift(transport: Transport, values: np.ndarray) -> Fibre:
+def _shift(transport: Transport, values: np.ndarray) -> Coroutine:
     taken = np.empty_like(values)
     after, before = (transport.rank + 1) % transport.size, (transport.rank - 1) % transport.size
     requests = [transport.irecv(taken, before, PROBE), transport.isend(values, after, PROBE)]
@@ -123,7 +131,7 @@ log = logging.getLogger(__name__)
 
 
 class AutoEngine(CollectiveEngine):
-    """An engine whose collective may be another one in every exchange; all ranks change together.
+    """An engine that chooses a collective for every exchange; all ranks change together.
 
     Args:
         transport: to the other ranks.
@@ -150,7 +158,7 @@ class AutoEngine(CollectiveEngine):
         self._say(f"{self.current} for {size / 1e6:.1f} MB ({costs.words()}; {self._choice.reason})")
 
     def agree(self, notes: tuple[float, ...]) -> None:
-        """See `CollectiveEngine.agree`: the notes are what the last exchange took on each rank."""
+        """See `CollectiveEngine.agree`; the notes are the seconds of the last exchange."""
         if self._choice is None or not all(notes):
             return
         settled = self._choice.settled

@@ -1,8 +1,8 @@
 """Control messages between the workers of a collective: commits, stop, abort, goodbye.
 
-The same records as with a parameter server (wire.MESSAGE), from every rank to every other one. All
-ranks count them in the same way, so nobody has to decide for the others: whatever is said before a
-commit counts with that commit, and the clock of rank 0 is everybody's.
+They are the same records as with a parameter server (wire.MESSAGE), from every rank to every other
+one. All ranks count them in the same way, so nobody has to decide for the others: whatever is said
+before a commit counts with that commit, and rank 0's clock is the common one.
 """
 
 import time
@@ -20,9 +20,13 @@ from .transport import CONTROL, Request, Transport
 
 @dataclass
 class Commits:
-    """The commits of one exchange, rank → message; `clock` is rank 0's, `stop` whether somebody has asked for the end.
+    """The commits of one exchange.
 
-    `notes` are numbers that the ranks have said along with them.
+    Attributes:
+        messages: rank → message.
+        clock: of rank 0, in seconds.
+        stop: whether some rank has asked for the end.
+        notes: a number from each rank, said along with its commit.
     """
 
     messages: dict[int, Any]
@@ -32,11 +36,11 @@ class Commits:
 
 
 class ControlChannel:
-    """One rank's end of the talk.
+    """One rank's end of the control messages.
 
     Args:
         transport: to the others.
-        nonce: names this process.
+        nonce: identifies this process.
         scalars: names of those that messages have beside the built-in ones.
 
     Attributes:
@@ -57,8 +61,8 @@ class ControlChannel:
         for peer in self._peers:
             self._listen(peer)
 
-    def say(self, kind: int, sequence: int, note: float = 0.0, **fields: Any) -> None:
-        """Tell everybody, this rank included."""
+    def broadcast(self, kind: int, sequence: int, note: float = 0.0, **fields: Any) -> None:
+        """Send a message to every rank, this one included."""
         record = np.zeros((), self._record)
         own = {"rank": self._transport.rank, "nonce": self._nonce, "sequence": sequence}
         record["message"] = wire.message(kind, self._scalars, **own, **fields)
@@ -67,8 +71,8 @@ class ControlChannel:
         packed = np.frombuffer(record.tobytes(), np.uint8)
         self._sent += [(self._transport.isend(packed, peer, CONTROL), packed) for peer in self._peers]
 
-    def look(self) -> None:
-        """Take what has come.
+    def poll(self) -> None:
+        """Take in the messages that have arrived.
 
         Raises:
             JobAbortedError: some worker has ended the run because it failed.
@@ -90,7 +94,7 @@ class ControlChannel:
             self._heard[peer].append(record)
 
     def missing(self, sequence: int) -> list[int]:
-        """The ranks that have not committed in this exchange yet.
+        """Return the ranks that have not committed in this exchange yet.
 
         Raises:
             ExchangeError: one of them has left.
@@ -105,8 +109,11 @@ class ControlChannel:
             )
         return late
 
-    def take(self, sequence: int) -> Commits:
-        """The commits of an exchange in which nobody is missing, and what was said before them."""
+    def pop_commits(self, sequence: int) -> Commits:
+        """Return the commits of an exchange in which no rank is missing.
+
+        The messages before them are handled with them.
+        """
         messages, stop, clock, notes = {}, False, 0.0, []
         for rank, records in self._heard.items():
             while True:
@@ -121,13 +128,13 @@ class ControlChannel:
         return Commits(messages, clock, stop, tuple(notes))
 
     @property
-    def staying(self) -> list[int]:
-        """The ranks that have not said goodbye yet."""
+    def remaining_peers(self) -> list[int]:
+        """Ranks that have not said goodbye yet."""
         return [peer for peer in self._peers if peer not in self._left]
 
     @property
-    def silent(self) -> bool:
-        """Whether nothing that was said here is still on its way."""
+    def flushed(self) -> bool:
+        """Whether no message of this rank is still on its way."""
         return not self._sent
 
     def _listen(self, peer: int) -> None:

@@ -1,4 +1,4 @@
-"""The cost model: how long an exchange should take by a collective, or by the parameter server.
+"""The cost model, which predicts the time of an exchange by a collective or parameter servers.
 
 Every message costs a latency and, per byte, time in its sender's and its receiver's port; adding
 costs time per byte. A collective's schedule is walked with these costs, rank by rank, for one
@@ -14,7 +14,8 @@ from ... import config
 from . import SCHEDULES
 from .engine import bucket_bytes
 
-#: What stands for MPI's own allreduce: for large vectors most libraries halve and double.
+#: The schedule that stands for MPI's own allreduce: for large vectors most libraries halve and
+#: double.
 LIKE_MPI = "butterfly"
 
 
@@ -38,7 +39,7 @@ class Costs:
     poll: float = 0.001
 
     def words(self) -> str:
-        """Return them in words."""
+        """Return a description of the costs."""
         return (
             f"latency {1e6 * self.latency:.0f} µs, {1e-6 / max(self.per_byte, 1e-15):.0f} MB/s each way, "
             f"adding {1e-9 / max(self.adding, 1e-15):.1f} GB/s"
@@ -46,12 +47,12 @@ class Costs:
 
 
 def predict(name: str, ranks: int, size: int, costs: Costs) -> float:
-    """Return the seconds of one exchange of `size` bytes from each of the ranks, all of which begin at the same time.
+    """Return the seconds of one exchange that all ranks begin at the same time.
 
     Args:
         name: ps, ring, butterfly, binary-blocks or mpi.
         ranks: number of workers.
-        size: bytes of the model.
+        size: bytes of the model, which each of the ranks sends.
         costs: of the network and the machines.
     """
     if ranks < 2 and name != "ps":
@@ -65,13 +66,16 @@ def predict(name: str, ranks: int, size: int, costs: Costs) -> float:
 
 
 def predictions(ranks: int, size: int, costs: Costs) -> dict[str, float]:
-    """Return the predictions of all collectives; of the parameter server only where there is one."""
+    """Return the predictions of all collectives, and of the parameter server if there is one."""
     names = (*SCHEDULES, "mpi", *(["ps"] if costs.servers else []))
     return {name: predict(name, ranks, size, costs) for name in names}
 
 
 def _server(ranks: int, size: int, costs: Costs) -> float:
-    """Push and pull: a server's port carries its share of all models, a worker's port one model, each way."""
+    """Return the seconds of a push and a pull.
+
+    A server's port carries its share of all models, a worker's port one model, each way.
+    """
     share = size * max(ranks / max(costs.servers, 1), 1.0)
     adding = costs.adding * size * ranks / max(costs.servers, 1)
     push = max(share * costs.per_byte, adding)
@@ -80,7 +84,11 @@ def _server(ranks: int, size: int, costs: Costs) -> float:
 
 @lru_cache(maxsize=512)
 def _walk(name: str, ranks: int, values: int, costs: Costs) -> tuple[float, float, float]:
-    """One bucket of so many float32 values: seconds in all, in the busiest port, and of the busiest rank's adding."""
+    """Walk the schedule of one bucket of that many float32 values.
+
+    Returns:
+        The seconds in all, those in the busiest port, and those of the busiest rank's adding.
+    """
     steps = [deque(SCHEDULES[name](rank, ranks, values)) for rank in range(ranks)]
     clock, sending, receiving = ([0.0] * ranks for _ in range(3))
     wire_out, wire_in, adding = ([0.0] * ranks for _ in range(3))

@@ -1,4 +1,4 @@
-"""The state that an exchange by a collective shares with the handles of the exchanges under way."""
+"""The state that an exchange by a collective shares with the handles under way."""
 
 import threading
 from collections.abc import Callable, Collection
@@ -19,7 +19,7 @@ class CollectiveState:
 
     Args:
         engine: sums vectors over the ranks.
-        watchdog: speaks up when something takes long.
+        watchdog: warns when something takes long.
         round_timeout: seconds to wait for the others in one exchange.
         inject_delay: called before a payload is sent; a straggler on purpose waits in it.
         nonce: of this process.
@@ -33,7 +33,8 @@ class CollectiveState:
         control: messages between the ranks.
         turn: held by the thread that talks to the others, because MPI is used by one thread at a
             time.
-        round_state: what the ranks have agreed upon; there from joining on, like the following two.
+        round_state: the rounds as all ranks count them; there from joining on, like the following
+            two.
         weightings: name of each vector → how much each worker counts in its mean.
         model: the common one.
     """
@@ -61,21 +62,21 @@ class CollectiveState:
         self._taken = self._counted = (0, 0)
 
     def report(self, wait: float, transfer: float, used: bool) -> Result:
-        """Return how things stand, as a result."""
+        """Return the present state of the run as a result."""
         return result_of(self.round_state, wait, transfer, used)
 
     def scratch(self) -> np.ndarray:
-        """Room for a payload; there is one exchange at a time."""
+        """Return memory for a payload; there is one exchange at a time."""
         if self._scratch is None:
             self._scratch = np.zeros_like(self.model.values)
         return self._scratch
 
     def patience(self, what: str, hint: str = "is every worker still running?") -> Any:
-        """Watch over a with statement that waits for the others."""
+        """Return a context manager that watches over a wait for the others."""
         return self.watchdog.waiting(what, self._round_timeout, hint)
 
     def take(self) -> tuple[int, int]:
-        """Bytes sent and received from the last call to the newest exchange that is over.
+        """Return the bytes sent and received from the last call to the newest finished exchange.
 
         They are what MPI was given to carry: between processes of one machine it is no network that
         carries them.
@@ -84,6 +85,9 @@ class CollectiveState:
         return self._taken[0] - before[0], self._taken[1] - before[1]
 
     def count(self) -> None:
-        """An exchange is over: what was carried belongs to it, also where the next one has begun before `take`."""
+        """Count the bytes of an exchange that is over.
+
+        They belong to it even where the next one has begun before `take`.
+        """
         transport = self.engine.transport
         self._counted = getattr(transport, "sent", 0), getattr(transport, "received", 0)

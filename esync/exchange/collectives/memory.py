@@ -1,7 +1,8 @@
-"""A transport within one process: ranks that take turns, for tests, the simulator's arithmetic and examples.
+"""A transport within one process, for tests, the simulator's arithmetic and examples.
 
-Nothing is copied before sender and receiver have both come, as with a large message of MPI: a
-schedule that changes values on their way, or whose steps do not fit together, shows itself.
+Ranks take turns. Nothing is copied before both sender and receiver have come, as with a large
+message of MPI: so a schedule that changes values on their way, or whose steps do not fit together,
+is found.
 """
 
 import threading
@@ -10,10 +11,10 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from .transport import Fibre
+from .transport import Coroutine
 
 
-class Hub:
+class MemoryNetwork:
     """Connects the ranks, which may be threads."""
 
     def __init__(self, ranks: int) -> None:
@@ -22,7 +23,10 @@ class Hub:
         self._lock = threading.Lock()
 
     def post(self, way: tuple[int, int, int], side: int, transfer: "MemoryTransfer") -> "MemoryTransfer":
-        """One end of a transfer (0: the sender's) has come; with the other one there, the values are copied."""
+        """Register one end of a transfer (0: the sender's).
+
+        Once both ends are there, the values are copied.
+        """
         with self._lock:
             line = self.lines.setdefault(way, (deque(), deque()))
             line[side].append(transfer)
@@ -50,36 +54,40 @@ class MemoryTransport:
     """One rank's end; see `transport.Transport`.
 
     Attributes:
-        closed: whether it has been.
+        closed: whether `close` has been called.
     """
 
-    def __init__(self, hub: Hub, rank: int, size: int) -> None:
-        self._hub, self.rank, self.size = hub, rank, size
+    def __init__(self, network: MemoryNetwork, rank: int, size: int) -> None:
+        self._network, self.rank, self.size = network, rank, size
         self.closed = False
 
     def isend(self, values: np.ndarray, to: int, tag: int) -> MemoryTransfer:
         """See `transport.Transport`."""
-        return self._hub.post((self.rank, to, tag), 0, MemoryTransfer(values))
+        return self._network.post((self.rank, to, tag), 0, MemoryTransfer(values))
 
     def irecv(self, values: np.ndarray, source: int, tag: int) -> MemoryTransfer:
         """See `transport.Transport`."""
-        return self._hub.post((source, self.rank, tag), 1, MemoryTransfer(values))
+        return self._network.post((source, self.rank, tag), 1, MemoryTransfer(values))
 
     def close(self) -> None:
-        """Disconnect, together with all ranks."""
+        """Disconnect together with all ranks."""
         self.closed = True
 
 
-def take_turns(fibres: Iterable[Fibre]) -> None:
-    """Run several ranks' fibres to their ends; RuntimeError where all of them wait for one another."""
-    waiting = list(fibres)
+def run_round_robin(coroutines: Iterable[Coroutine]) -> None:
+    """Run several ranks' coroutines to their ends.
+
+    Raises:
+        RuntimeError: all of them wait for one another.
+    """
+    waiting = list(coroutines)
     idle = 0
     while waiting:
         left = []
-        for fibre in waiting:
+        for coroutine in waiting:
             try:
-                next(fibre)
-                left.append(fibre)
+                next(coroutine)
+                left.append(coroutine)
             except StopIteration:
                 idle = 0
         waiting = left

@@ -8,15 +8,18 @@ from typing import Any
 import numpy as np
 
 from ...runtime.errors import ExpectedError
-from .transport import Fibre, until_done
+from .transport import Coroutine, until_done
 
 
 class MPIMissingError(ExpectedError, ImportError):
-    """There is no MPI here; the message says how to get it."""
+    """MPI is not available here; the message says how to get it."""
 
 
 def load() -> Any:
-    """The module mpi4py.MPI, with MPI initialized: one thread at a time, and finalized only by `MPITransport.close`."""
+    """Return the module mpi4py.MPI, with MPI initialized for one thread at a time.
+
+    MPI is finalized only by `MPITransport.close`.
+    """
     try:
         import mpi4py
 
@@ -36,7 +39,7 @@ class MPITransport:
 
     Attributes:
         sent: bytes that were handed to MPI for others.
-        received: bytes that it was asked for.
+        received: bytes that MPI was asked for.
     """
 
     def __init__(self) -> None:
@@ -55,11 +58,14 @@ class MPITransport:
         self.received += values.nbytes
         return MPIRequest(self._world.Irecv([values, self._mpi.BYTE], source, tag))
 
-    def own_allreduce(self, values: np.ndarray) -> Fibre:
-        """MPI's sum, in place; all ranks begin them in one order, and get the same bits (MPI standard, 6.9.6)."""
+    def own_allreduce(self, values: np.ndarray) -> Coroutine:
+        """Sum `values` by MPI, in place.
+
+        All ranks begin such sums in one order, and get the same bits (MPI standard, 6.9.6).
+        """
         if not values.size:
             return
-        share = round(2 * values.nbytes * (self.size - 1) / self.size)  # at least; how many it is, MPI does not tell
+        share = round(2 * values.nbytes * (self.size - 1) / self.size)  # a lower bound: MPI does not tell the number
         self.sent += share
         self.received += share
         yield from until_done(MPIRequest(self._world.Iallreduce(self._mpi.IN_PLACE, values)))
@@ -69,7 +75,10 @@ class MPITransport:
         self._mpi.COMM_WORLD.Abort(1)
 
     def close(self) -> None:
-        """Take leave of MPI, together with all ranks; without it, mpiexec takes the end of a process for a crash."""
+        """Leave MPI, together with all ranks.
+
+        Without that, mpiexec takes the end of a process for a crash.
+        """
         self._world.Free()
         self._mpi.Finalize()
         _tell_process_manager()
@@ -82,16 +91,16 @@ class MPIRequest:
         self._request = request
 
     def done(self) -> bool:
-        """Let MPI go on, and look."""
+        """Let MPI make progress, and return whether the transfer is over."""
         return bool(self._request.Test())
 
 
 def _tell_process_manager() -> None:
-    """Say to MPICH's mpiexec what MPICH itself says only in an exit handler of C (PMI-1, "finalize").
+    """Tell MPICH's mpiexec that MPI is finalized (PMI-1, "finalize").
 
-    Programs of this package end without exit handlers, because MXNet's wait for processes that may
-    be gone. For those that do run, a socket that answers by itself takes the place of the one to
-    mpiexec, which has hung up by then.
+    MPICH itself tells it only in an exit handler of C. Programs of this package end without exit
+    handlers, because MXNet's wait for processes that may be gone. For those that do run, a socket
+    that answers by itself takes the place of the one to mpiexec, which has hung up by then.
     """
     number = os.environ.get("PMI_FD", "")
     if not number.isdecimal():
@@ -107,5 +116,5 @@ def _tell_process_manager() -> None:
 
 
 def started_by_mpi() -> bool:
-    """Whether some MPI has started this process, together with others or alone."""
+    """Return whether some MPI has started this process, together with others or alone."""
     return any(name in os.environ for name in ("PMI_RANK", "PMIX_RANK", "PMI_ID", "OMPI_COMM_WORLD_RANK"))

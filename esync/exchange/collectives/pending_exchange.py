@@ -1,4 +1,4 @@
-"""An exchange by a collective under way: the commits of all ranks, then their sum, bucket by bucket, and the rule."""
+"""An exchange by a collective under way: commits of all ranks, their sum by buckets, the rule."""
 
 import time
 from collections.abc import Callable
@@ -13,11 +13,11 @@ from ..protocol.layout import Bucket
 from ..weighting import divisor, factor
 from .control_messages import Commits
 from .exchange_state import CollectiveState
-from .transport import Fibre, Fibres, Pauses
+from .transport import Backoff, Coroutine, CoroutinePool
 
 
 class PendingCollective:
-    """The handle of an exchange; every look at it lets it go on a little."""
+    """The handle of an exchange, which advances a little with every call."""
 
     def __init__(self, exchange: CollectiveState, payload: Payload, model: ModelSink) -> None:
         self._exchange, self._model = exchange, model
@@ -29,19 +29,25 @@ class PendingCollective:
         exchange.model.fill(self._sums, payload.vectors)
         exchange.inject_delay()
         self._committed = time.perf_counter()
-        exchange.control.say(wire.COMMIT, self._sequence, exchange.engine.note, part=exchange.part, **payload.terms)
+        exchange.control.broadcast(
+            wire.COMMIT, self._sequence, exchange.engine.note, part=exchange.part, **payload.terms
+        )
         self._commits: Commits | None = None
-        self._fibres: Fibres | None = None
+        self._coroutines: CoroutinePool | None = None
         self._missing: list[int] = []
         self._used = self._over = self._cancelled = False
         self._result: Result | None = None
 
     def done(self) -> bool:
-        """Look once; raises JobAbortedError when the run has failed meanwhile."""
+        """Advance once, and return whether the exchange is over.
+
+        Raises:
+            JobAbortedError: the run has failed meanwhile.
+        """
         return self._over or self.advance() is None
 
     def result(self) -> Result:
-        """Put the model into place."""
+        """Write the model, and return the result."""
         if self._result is None:
             if not self.done():
                 raise NotDoneError("the other workers have not sent everything yet")
@@ -53,34 +59,41 @@ class PendingCollective:
         return self._result
 
     def wait(self) -> Result:
-        """Wait for the sum, then put the model into place."""
+        """Wait for the sum, then write the model and return the result."""
         self.travel()
         return self.result()
 
     def cancel(self) -> None:
-        """This worker leaves: talk to nobody any more."""
+        """Send and receive nothing any more, because this worker leaves."""
         self._cancelled = True
 
     def travel(self) -> None:
-        """Look again and again: with growing pauses while others compute, with short ones while values travel."""
+        """Advance again and again until the exchange is over.
+
+        Pauses grow long while other workers compute, and stay short while values are on their way.
+        """
         with self._exchange.patience("the other workers' commits", "") as wait:
-            pauses = Pauses(config.COLLECTIVE_WAIT_PAUSE)
+            backoff = Backoff(config.COLLECTIVE_WAIT_PAUSE)
             travelling = False
             while not (self._over or self._cancelled):
                 happened = self.advance()
                 if happened is None:
                     break
-                if not travelling and self._fibres is not None:
-                    travelling, pauses = True, Pauses(config.COLLECTIVE_PAUSE)
+                if not travelling and self._coroutines is not None:
+                    travelling, backoff = True, Backoff(config.COLLECTIVE_PAUSE)
                 if happened:
-                    pauses.happened()
+                    backoff.reset()
                     continue
                 wait.what = self._awaited()
                 wait.check()
-                pauses.wait()
+                backoff.wait()
 
     def advance(self) -> bool | None:
-        """Go on as far as possible without waiting: whether something has happened; None when it is over."""
+        """Advance as far as possible without waiting.
+
+        Returns:
+            Whether something has happened; None when the exchange is over.
+        """
         with self._exchange.turn:
             happened = self._advance()
         if happened is None:
@@ -89,19 +102,19 @@ class PendingCollective:
 
     def _advance(self) -> bool | None:
         exchange = self._exchange
-        exchange.control.look()
+        exchange.control.poll()
         if self._commits is None:
             self._missing = exchange.control.missing(self._sequence)
             if self._missing:
                 return False
             self._waited = time.perf_counter() - self._committed
-            self._commits = exchange.control.take(self._sequence)
+            self._commits = exchange.control.pop_commits(self._sequence)
             if self._commits.stop:
                 exchange.round_state.stop()
             due: list[int] = []
             for message in self._commits.messages.values():
                 due += exchange.round_state.commit(message, self._commits.clock)
-            if exchange.round_state.failure:  # all ranks find the same
+            if exchange.round_state.failure:  # all ranks come to the same result
                 exchange.control.failed = True
                 raise JobAbortedError(exchange.round_state.failure)
             if not due:  # the run was over before
@@ -112,25 +125,25 @@ class PendingCollective:
             )
             exchange.engine.agree(self._commits.notes)
             self._travelling = time.perf_counter()
-            self._fibres = Fibres(self._makers())
-        assert self._fibres is not None
-        happened = self._fibres.advance()
-        if not self._fibres.over:
+            self._coroutines = CoroutinePool(self._makers())
+        assert self._coroutines is not None
+        happened = self._coroutines.advance()
+        if not self._coroutines.over:
             return happened
         exchange.round_state.applied(sorted(self._commits.messages), self._commits.clock)
         exchange.engine.took(self._sums.nbytes, time.perf_counter() - self._travelling)
         self._used = self._over = True
         return None
 
-    def _makers(self) -> list[Callable[[], Fibre]]:
-        def maker(bucket: Bucket) -> Callable[[], Fibre]:
+    def _makers(self) -> list[Callable[[], Coroutine]]:
+        def maker(bucket: Bucket) -> Callable[[], Coroutine]:
             return lambda: self._sum(bucket)
 
         buckets = self._exchange.model.layout.buckets
         return [maker(each) for each in buckets if each.vector in self._sent]
 
-    def _sum(self, bucket: Bucket) -> Fibre:
-        """The fibre of one bucket: the sum over the ranks, the mean, the rule."""
+    def _sum(self, bucket: Bucket) -> Coroutine:
+        """Return the coroutine of one bucket: the sum over the ranks, the mean, the rule."""
         exchange, commits = self._exchange, self._commits
         assert commits is not None
         weighting = exchange.weightings[bucket.vector]
@@ -143,17 +156,17 @@ class PendingCollective:
         exchange.model.update(bucket, values, self._terms, exchange.round_state.step)
 
     def _awaited(self) -> str:
-        """Return what is waited for, in words."""
+        """Return a description of what is waited for."""
         if self._commits is None:
             return f"the commit of worker {', '.join(map(str, self._missing))}"
         return f"the sum over all workers ({self._exchange.engine.name})"
 
 
-class HiddenCollective(PendingCollective):
-    """The handle where the worker goes on meanwhile: done when the sum is there.
+class OverlappedCollective(PendingCollective):
+    """The handle of an exchange during which the worker goes on; done when the sum is there.
 
-    So `result` only has to put the model into place. A thread lets the values travel, and adds them
-    up; it takes turns with the main thread where both talk to the others.
+    `result` then only has to write the model. A thread lets the values travel, and adds them up; it
+    takes turns with the main thread where both talk to the others.
     """
 
     def __init__(self, exchange: CollectiveState, payload: Payload, model: ModelSink) -> None:
@@ -161,21 +174,21 @@ class HiddenCollective(PendingCollective):
         self._task = BackgroundTask(self.travel, super().cancel)
 
     def done(self) -> bool:
-        """Look without waiting."""
+        """Return whether the sum is there, without waiting."""
         return self._task.done()
 
     def result(self) -> Result:
-        """Put the model into place, or raise what the exchange has failed with."""
+        """Write the model, or raise the error with which the exchange has failed."""
         if not self._task.done():
             raise NotDoneError("the sum over all workers is not there yet")
         self._task.wait()
         return super().result()
 
     def wait(self) -> Result:
-        """Wait for the thread."""
+        """Wait for the thread, then write the model and return the result."""
         self._task.wait()
         return super().result()
 
     def cancel(self) -> None:
-        """This worker leaves: talk to nobody any more."""
+        """Send and receive nothing any more, because this worker leaves."""
         self._task.cancel()

@@ -1,8 +1,9 @@
-"""A process manager (PMI-1), by which processes without mpiexec find each other as ranks of MPI.
+"""A process manager (PMI-1), which lets processes without mpiexec find each other as ranks of MPI.
 
-MPICH's processes meet through a process manager: a small key-value store with a barrier, spoken to in lines of text
-(PMI-1, "simple PMI", over TCP where PMI_PORT says so). This is one, so that `esync.launch` starts, watches and ends the
-workers of a collective itself, on all machines. A process is told PMI_PORT=host:port and PMI_ID, its rank.
+MPICH's processes meet through a process manager: a small key-value store with a barrier, spoken to
+in lines of text (PMI-1, "simple PMI", over TCP where PMI_PORT says so). This is one, so that
+`esync.launch` starts, watches and ends the workers of a collective itself, on all machines. A
+process is told PMI_PORT=host:port and PMI_ID, its rank.
 """
 
 import argparse
@@ -12,17 +13,17 @@ import secrets
 import sys
 from collections.abc import Sequence
 
-#: In front of what it prints when ranks may come.
+#: Begin of the line that it prints when ranks may connect.
 READY = "waiting for ranks on "
-#: Sizes that MPICH asks for: of names, keys and values.
+#: Longest names, keys and values, for which MPICH asks.
 LONGEST = "kvsname_max=256 keylen_max=256 vallen_max=4096"
 
 
 class ProcessManager:
-    """The store, the barrier, and who is there.
+    """The key-value store, the barrier, and the connected ranks.
 
     Args:
-        ranks: how many.
+        ranks: number of ranks.
     """
 
     def __init__(self, ranks: int) -> None:
@@ -94,7 +95,7 @@ async def _run(options: argparse.Namespace) -> None:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Serve until all ranks have come and gone; the exit code."""
+    """Serve until all ranks have come and gone; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m esync.exchange.collectives.process_manager", description=__doc__)
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")

@@ -1,4 +1,4 @@
-"""The replicated model of a collective: every rank keeps it, and runs the same rule on the same mean."""
+"""The replicated model of a collective, which every rank updates by the same rule and mean."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -15,12 +15,12 @@ from ..weighting import rounding_error
 
 
 class CommonModel:
-    """All vectors as the last exchange has left them, and what their rules remember.
+    """All vectors as of the last exchange, with the states of their rules.
 
     Args:
-        layout: how the model is cut; its vectors are one behind the other in `values`.
-        specification: which rules are run.
-        workers: how many take part, in every round.
+        layout: how the model is cut into buckets; its vectors are one behind the other in `values`.
+        specification: of the exchange; has the rules.
+        workers: number of workers, which take part in every round.
     """
 
     def __init__(self, layout: Layout, specification: Specification, workers: int) -> None:
@@ -46,8 +46,8 @@ class CommonModel:
         """Run the rule on a bucket.
 
         Args:
-            bucket: which.
-            mean: of what the workers have sent for it.
+            bucket: to update.
+            mean: of the values that the workers have sent for it.
             message: the terms of the round (wire.MESSAGE).
             turn: rounds before this one; see `rules.Step`.
         """
@@ -60,7 +60,7 @@ class CommonModel:
         np.copyto(weights, new)
 
     def write(self, model: ModelSink, vectors: Collection[str]) -> None:
-        """Hand the values of these vectors out."""
+        """Write the values of these vectors to a model."""
         for name, size in self.layout.sizes.items():
             if size and name in vectors:
                 model.write(name, 0, self._vector(self.values, name))
@@ -70,7 +70,7 @@ class CommonModel:
         return values[end - self.layout.sizes[name] : end]
 
     def state(self) -> list[np.ndarray | None]:
-        """Return what the weights' rule remembers; see `Exchange.rule_state`."""
+        """Return the state of the weights' rule; see `Exchange.rule_state`."""
         vectors: list[np.ndarray | None] = []
         buckets = self.layout.of(WEIGHTS)
         for place in range(self._remembered):
@@ -83,14 +83,21 @@ class CommonModel:
         return vectors
 
     def restore(self, vectors: list[Any]) -> None:
-        """The inverse of `state`."""
+        """Go back to what `state` has returned."""
         for bucket in self.layout.of(WEIGHTS):
             parts = [None if each is None else each[bucket.start : bucket.stop].copy() for each in vectors]
             self._states[bucket.index] = put_together(parts) if parts else None
 
 
 def result_of(round_state: RoundState, wait: float, transfer: float, used: bool) -> Result:
-    """Return the result of an exchange that took so many seconds, from a worker's round state; all are there."""
+    """Return the result of an exchange from a worker's round state; all workers are there.
+
+    Args:
+        round_state: of the worker.
+        wait: seconds of waiting for the others.
+        transfer: seconds of the exchange without that.
+        used: whether the payload went into the weights.
+    """
     return Result(
         round=round_state.round,
         version=round_state.version,
@@ -100,9 +107,10 @@ def result_of(round_state: RoundState, wait: float, transfer: float, used: bool)
         finished=round_state.finished,
         used=used,
         elapsed=round_state.elapsed,
+        exchanged_at=round_state.exchanged_at,
         members=tuple(range(round_state.slots)),
         needed=round_state.needed,
         whole=round_state.whole,
         step=round_state.step,
-        scalars=round_state.told_added,
+        scalars=round_state.added_scalars,
     )

@@ -1,4 +1,4 @@
-"""The schedules of allreduce: which part of a vector each rank sends to whom in which step, as plain data.
+"""The schedules of allreduce: each rank's transfers in each step, as plain data.
 
 The parts of one step do not overlap, and sends begin with the values as the step before has left
 them. Sender and receiver name the same part, so nothing but the values travels, and a part without
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Move:
-    """The values start to stop go to, or come from, another rank."""
+    """A transfer of the values start to stop to or from another rank."""
 
     peer: int
     start: int
@@ -31,7 +31,7 @@ class ScheduleStep:
     Attributes:
         sends: parts that go to others.
         receives: parts that come from others.
-        adds: whether what comes is added to the own values; else it replaces them.
+        adds: whether received values are added to the own ones; else they replace them.
     """
 
     sends: tuple[Move, ...]
@@ -40,7 +40,7 @@ class ScheduleStep:
 
     @classmethod
     def of(cls, sends: Iterable[Move], receives: Iterable[Move], adds: bool) -> "ScheduleStep":
-        """Parts without values are left out."""
+        """Make a step, leaving out parts without values."""
         return cls(tuple(m for m in sends if m.size), tuple(m for m in receives if m.size), adds)
 
 
@@ -50,16 +50,19 @@ Schedule = Callable[[int, int, int], list[ScheduleStep]]
 
 
 def half_of(start: int, stop: int, upper: bool) -> tuple[int, int]:
-    """The lower or the upper half of a part; of an odd number of values the upper one has one more."""
+    """Return the lower or the upper half of a part.
+
+    Of an odd number of values the upper half has one more.
+    """
     middle = (start + stop) // 2
     return (middle, stop) if upper else (start, middle)
 
 
 def part_of(place: int, places: int, values: int) -> tuple[int, int]:
-    """The part that is left to `place` when a vector has been halved until there are `places` (a power of two) parts.
+    """Return the part that is left to `place` by halving a vector into `places` parts.
 
-    The parts of 2·places are halves of these, so groups of different sizes cut a vector at the same
-    points.
+    `places` is a power of two. The parts of 2·places are halves of these, so groups of different
+    sizes cut a vector at the same points.
     """
     start, stop = 0, values
     bit = places >> 1
@@ -70,7 +73,10 @@ def part_of(place: int, places: int, values: int) -> tuple[int, int]:
 
 
 def halve(place: int, places: int, values: int, base: int = 0) -> list[ScheduleStep]:
-    """Sum within a group of `places` (a power of two) ranks from `base` on; each keeps its `part_of`."""
+    """Return the steps that sum within a group, after which each rank keeps its `part_of`.
+
+    The group has `places` (a power of two) ranks from `base` on.
+    """
     steps = []
     start, stop = 0, values
     bit = places >> 1
@@ -84,7 +90,7 @@ def halve(place: int, places: int, values: int, base: int = 0) -> list[ScheduleS
 
 
 def double(place: int, places: int, values: int, base: int = 0) -> list[ScheduleStep]:
-    """The inverse of `halve`: the sums that each of the group keeps go to all of it."""
+    """Return the steps that spread the sums which `halve` leaves to each rank over the group."""
     steps = []
     bit = 1
     while bit < places:
@@ -98,13 +104,13 @@ def double(place: int, places: int, values: int, base: int = 0) -> list[Schedule
 
 
 def butterfly(rank: int, ranks: int, values: int) -> list[ScheduleStep]:
-    """Return the steps of a rank in recursive halving and doubling, 2·log₂ p of them; see `Schedule`.
+    """Return the steps of a rank in recursive halving and doubling, 2·log₂ p of them.
 
-    (Thakur, Rabenseifner and Gropp, 2005, "recursive halving".) Partners whose numbers differ in
-    one bit exchange halves of what they hold, add, and go on with their own half; then the same way
-    back, with sums. Where the number of ranks is no power of two, the surplus ones first hand their
-    values to a neighbour and are given the sums at the end, which costs up to 2 more vectors on
-    their wires.
+    (Thakur, Rabenseifner and Gropp, 2005, "recursive halving"; see `Schedule`.) Partners whose
+    numbers differ in one bit exchange halves of what they hold, add, and go on with their own half;
+    then the same way back, with sums. Where the number of ranks is no power of two, the surplus
+    ones first hand their values to a neighbour and are given the sums at the end, which costs up to
+    2 more vectors on their wires.
     """
     places = 1 << (ranks.bit_length() - 1)
     surplus = ranks - places
@@ -130,7 +136,7 @@ def butterfly(rank: int, ranks: int, values: int) -> list[ScheduleStep]:
 
 
 def _among(place: int, places: int, values: int, surplus: int) -> list[ScheduleStep]:
-    """Halving and doubling of those that take part, whose places are turned back into ranks."""
+    """Return the steps of halving and doubling, with places turned back into ranks."""
 
     def rank_of(other: int) -> int:
         return 2 * other if other < surplus else other + surplus
@@ -143,11 +149,12 @@ def _among(place: int, places: int, values: int, surplus: int) -> list[ScheduleS
 
 
 def ring(rank: int, ranks: int, values: int) -> list[ScheduleStep]:
-    """Return the steps of a rank in a ring, where it sends to the next one only; see `Schedule`.
+    """Return the steps of a rank in a ring, where it sends to the next one only.
 
-    (Patarasuk and Yuan, 2009.) The vector is cut into p parts. In p−1 steps each part goes once
-    round the ring and gathers the sum; in p−1 more the sums go round: 2·(p−1)/p of the vector in
-    all. No schedule moves fewer bytes, but the number of steps grows with the number of ranks.
+    (Patarasuk and Yuan, 2009; see `Schedule`.) The vector is cut into p parts. In p−1 steps each
+    part goes once round the ring and gathers the sum; in p−1 more the sums go round: 2·(p−1)/p of
+    the vector in all. No schedule moves fewer bytes, but the number of steps grows with the number
+    of ranks.
     """
     after, before = (rank + 1) % ranks, (rank - 1) % ranks
 
@@ -167,7 +174,7 @@ def ring(rank: int, ranks: int, values: int) -> list[ScheduleStep]:
 
 
 def blocks_of(ranks: int) -> list[tuple[int, int]]:
-    """First rank and size of each block, the largest first."""
+    """Return the first rank and the size of each block, the largest first."""
     blocks, first = [], 0
     for exponent in reversed(range(ranks.bit_length())):
         size = 1 << exponent
@@ -178,12 +185,13 @@ def blocks_of(ranks: int) -> list[tuple[int, int]]:
 
 
 def binary_blocks(rank: int, ranks: int, values: int) -> list[ScheduleStep]:
-    """Return the steps of a rank in binary blocks: halving and doubling for any number of ranks; see `Schedule`.
+    """Return the steps of a rank in binary blocks: halving and doubling for any number of ranks.
 
-    (Rabenseifner and Träff, EuroPVM/MPI 2004.) The ranks are divided into blocks whose sizes are
-    the powers of two in their number (13 = 8 + 4 + 1). Each block sums by halving; then the sums of
-    the smallest block go to the next larger one, which adds them to its own, and so on up to the
-    largest; the totals come down the same way, and each block spreads them by doubling.
+    (Rabenseifner and Träff, EuroPVM/MPI 2004; see `Schedule`.) The ranks are divided into blocks
+    whose sizes are the powers of two in their number (13 = 8 + 4 + 1). Each block sums by halving;
+    then the sums of the smallest block go to the next larger one, which adds them to its own, and
+    so on up to the largest; the totals come down the same way, and each block spreads them by
+    doubling.
     """
     blocks = blocks_of(ranks)
     index = next(i for i, (first, size) in enumerate(blocks) if rank < first + size)

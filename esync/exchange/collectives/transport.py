@@ -1,8 +1,9 @@
-"""Transport between ranks: contiguous arrays, started now and asked about later, and the coroutines that wait for them.
+"""Transport between ranks: transfers of contiguous arrays, and the coroutines that wait for them.
 
-A *fibre* is a generator that yields whenever it has to wait, and says with it whether it has got on
-since it last did. `Fibres` runs several of them at a time, in order. It waits without taking a
-core: it polls, with pauses that grow.
+Transfers are started now and asked about later. A *coroutine* is a generator that yields whenever
+it has to wait, and says with it whether it has progressed since it last did. `CoroutinePool` runs
+several of them at a time, in order, and waits without taking a core: it polls, with pauses that
+grow.
 """
 
 import os
@@ -19,12 +20,15 @@ class Request(Protocol):
     """A transfer under way."""
 
     def done(self) -> bool:
-        """Whether it is over, without waiting; what it sends may be changed then, what it receives is there."""
+        """Return whether the transfer is over, without waiting.
+
+        Sent values may be changed then, and received ones are there.
+        """
         ...
 
 
 class Transport(Protocol):
-    """One rank's way to the others.
+    """One rank's connection to the others.
 
     Messages between two ranks with the same tag arrive in the order in which they were sent.
 
@@ -41,43 +45,46 @@ class Transport(Protocol):
         ...
 
     def irecv(self, values: np.ndarray, source: int, tag: int) -> Request:
-        """Begin to receive exactly as many values."""
+        """Begin to receive; exactly as many values must be sent."""
         ...
 
 
-Fibre = Iterator[bool]
+Coroutine = Iterator[bool]
 
 
-def until_done(request: Request) -> Fibre:
-    """The fibre that waits for a transfer; to have come to it means to have got on."""
+def until_done(request: Request) -> Coroutine:
+    """Return a coroutine that waits for a transfer.
+
+    To have come to it counts as progress.
+    """
     got_on = True
     while not request.done():
         yield got_on
         got_on = False
 
 
-class Pauses:
+class Backoff:
     """Decides how long to wait before the next look, while nothing happens.
 
     MPI moves bytes only while it is asked, so right after something has happened the next look
-    comes at once; where nothing has happened for longer, pauses leave the core to those who
+    comes at once; where nothing has happened for longer, pauses leave the core to processes that
     compute.
 
     Args:
-        longest: seconds.
+        longest: seconds of the longest pause.
     """
 
     def __init__(self, longest: float) -> None:
         self._longest = longest
-        self.happened()
+        self.reset()
 
-    def happened(self) -> None:
-        """Something has: begin with short pauses again."""
+    def reset(self) -> None:
+        """Begin with short pauses again, because something has happened."""
         self._since = time.perf_counter()
         self._pause = config.COLLECTIVE_FIRST_PAUSE
 
     def wait(self) -> None:
-        """Wait until the next look."""
+        """Wait until it is time for the next look."""
         if time.perf_counter() - self._since < config.COLLECTIVE_SPIN:
             os.sched_yield()
             return
@@ -85,22 +92,22 @@ class Pauses:
         self._pause = min(self._pause * 1.5, self._longest)
 
 
-class Fibres:
-    """Fibres that are begun in order, at most `window` at the same time.
+class CoroutinePool:
+    """Coroutines that are begun in order, at most `window` at the same time.
 
     Args:
-        makers: each makes a fibre when it is that one's turn.
-        window: how many.
+        makers: each makes a coroutine when it is that one's turn.
+        window: number of coroutines that run at a time.
     """
 
-    def __init__(self, makers: Iterable[Callable[[], Fibre]], window: int = config.COLLECTIVE_WINDOW) -> None:
+    def __init__(self, makers: Iterable[Callable[[], Coroutine]], window: int = config.COLLECTIVE_WINDOW) -> None:
         self._makers = iter(makers)
         self._window = window
-        self._running: list[Fibre] = []
+        self._running: list[Coroutine] = []
         self._exhausted = False
 
     def advance(self) -> bool:
-        """Let each of them go on until it has to wait; whether any has got on."""
+        """Let each coroutine go on until it has to wait; return whether any has progressed."""
         while not self._exhausted and len(self._running) < self._window:
             maker = next(self._makers, None)
             if maker is None:
@@ -108,10 +115,10 @@ class Fibres:
             else:
                 self._running.append(maker())
         left, happened = [], False
-        for fibre in self._running:
+        for coroutine in self._running:
             try:
-                happened |= next(fibre)
-                left.append(fibre)
+                happened |= next(coroutine)
+                left.append(coroutine)
             except StopIteration:
                 happened = True
         self._running = left
@@ -119,35 +126,43 @@ class Fibres:
 
     @property
     def over(self) -> bool:
-        """Whether all have come to their ends."""
+        """Whether all coroutines have ended."""
         return self._exhausted and not self._running
 
-    def run(self, pauses: Pauses, check: Callable[[], None] = lambda: None) -> None:
-        """Wait for all of them; `check` is called at every look, and raises where there is no more point in it."""
+    def run(self, backoff: Backoff, check: Callable[[], None] = lambda: None) -> None:
+        """Run all coroutines to their ends.
+
+        Args:
+            backoff: pauses while nothing happens.
+            check: called at every look; raises to give up.
+        """
         while True:
             happened = self.advance()
             if self.over:
                 return
             check()
             if happened:
-                pauses.happened()
+                backoff.reset()
             else:
-                pauses.wait()
+                backoff.wait()
 
 
-#: Tags of what is no bucket. Those of buckets begin at FIRST_BUCKET and are used again after
-#: BUCKETS of them.
+#: Tags of messages other than buckets. Those of buckets begin at FIRST_BUCKET and are used again
+#: after BUCKETS of them.
 CONTROL, LENGTH, TEXT, PROBE = range(4)
 FIRST_BUCKET, BUCKETS = 16, 4096
 
 
 def bucket_tag(index: int) -> int:
-    """The tag of a bucket's messages; those that are on their way at the same time have different ones."""
+    """Return the tag of a bucket's messages; buckets on their way at the same time differ in it."""
     return FIRST_BUCKET + index % BUCKETS
 
 
-def gather_texts(transport: Transport, text: str, texts: dict[int, str]) -> Fibre:
-    """Return a fibre that fills `texts`, rank → what that rank has said; it may be read meanwhile."""
+def allgather_texts(transport: Transport, text: str, texts: dict[int, str]) -> Coroutine:
+    """Return a coroutine that fills `texts`, rank → the text of that rank.
+
+    `texts` may be read meanwhile.
+    """
     own = np.frombuffer(text.encode(), np.uint8)
     peers = [rank for rank in range(transport.size) if rank != transport.rank]
     length = np.array([own.size], np.int64)

@@ -1,9 +1,9 @@
-"""The exchange by a collective, without a server: every worker does what a server would have done.
+"""The exchange by a collective, without a server: every worker does a server's work.
 
 All commits go to all ranks, the values are summed by a collective, and each rank keeps the same
 `RoundState`, the same model and the same state of the rule. So the end of the run, stopping and
-checkpoints are decided alike everywhere. What needs somebody who outlives a worker is not possible:
-no replacement, no --elastic, no asynchronous modes.
+checkpoints are decided alike everywhere. What requires a process that outlives a worker is not
+possible: no replacement, no --elastic, no asynchronous modes.
 """
 
 import contextlib
@@ -24,18 +24,18 @@ from ...runtime.watchdog import Watchdog
 from ..base import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, ModelSink, Payload, Result, Source
 from ..codecs.quantization import NONE
 from ..protocol import wire
-from ..protocol.handshake import Greeting
+from ..protocol.handshake import Handshake
 from ..protocol.layout import WEIGHTS
 from ..protocol.resume_negotiation import Offers, ResumeState, RunProgress, choose
 from ..protocol.round_state import Limits, RoundState
-from ..protocol.specification import Specification, weightings_of
+from ..protocol.specification import Specification
 from .autotuner import AutoEngine
 from .engine import CollectiveEngine
 from .exchange_state import CollectiveState
 from .mpi import MPITransport, started_by_mpi
-from .pending_exchange import HiddenCollective, PendingCollective
+from .pending_exchange import OverlappedCollective, PendingCollective
 from .replicated_model import CommonModel
-from .transport import Fibres, Pauses, gather_texts
+from .transport import Backoff, CoroutinePool, allgather_texts
 
 log = logging.getLogger(__name__)
 
@@ -44,9 +44,9 @@ class CollectiveExchange(CollectiveState, Exchange):
     """The exchange by a collective.
 
     Args:
-        specification: which rules every rank runs; synchronous.
+        specification: of the rules that every rank runs; synchronous.
         engine: sums vectors over the ranks.
-        watchdog: speaks up when something takes long.
+        watchdog: warns when something takes long.
         start_timeout: seconds to wait for the others to appear.
         round_timeout: seconds to wait for the others in one exchange.
         inject_delay: called before a payload is sent; a straggler on purpose waits in it.
@@ -87,7 +87,7 @@ class CollectiveExchange(CollectiveState, Exchange):
     ) -> None:
         """See `Exchange.join`."""
         elements = self.engine.bucket_elements
-        greeting = Greeting(
+        handshake = Handshake(
             rank=self.rank,
             nonce=self._nonce,
             slots=self.workers,
@@ -99,27 +99,27 @@ class CollectiveExchange(CollectiveState, Exchange):
             agreement={"collective": self.engine.name, **agreement},
             offers=offers,
         )
-        said = self._gather(json.dumps([greeting.encode(), time.monotonic()]), "the greeting of")
-        greetings = {rank: Greeting.decode(json.loads(said[rank])[0]) for rank in range(self.workers)}
+        said = self._gather(json.dumps([handshake.encode(), time.monotonic()]), "the handshake of")
+        handshakes = {rank: Handshake.decode(json.loads(said[rank])[0]) for rank in range(self.workers)}
         self.round_state = RoundState(self.workers, True, limits, added=self._specification.scalars)
         self._offset = json.loads(said[0])[1]
-        for rank, each in greetings.items():
-            if differences := greetings[0].differences(each):
+        for rank, each in handshakes.items():
+            if differences := handshakes[0].differences(each):
                 raise JobAbortedError(f"worker {rank} does not match worker 0: {'; '.join(differences)}")
-            if notice := greetings[0].notice(each):
+            if notice := handshakes[0].notice(each):
                 log.warning("%s", notice)
             self.round_state.join(rank, each.nonce, self._offset)
         try:
-            self.resume_at = choose({rank: each.offers for rank, each in greetings.items()})
+            self.resume_at = choose({rank: each.offers for rank, each in handshakes.items()})
             self.round_state.resume_at = self.resume_at
         except ValueError as error:
             raise JobAbortedError(str(error)) from None
         self.job = self.round_state.job
-        self.weightings = weightings_of(sizes, self._specification.weighting)
-        self.model = CommonModel(greeting.layout(), self._specification, self.workers)
+        self.weightings = self._specification.weightings()
+        self.model = CommonModel(handshake.layout(), self._specification, self.workers)
 
     def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> Result:
-        """See `Exchange.begin`; the sum of rank 0's model and nothing else."""
+        """See `Exchange.begin`; the model is the sum of rank 0's and zeros."""
         if self.rank == 0:
             self.model.fill(self.model.values, vectors)
         with self.patience("the model of worker 0"):
@@ -129,72 +129,78 @@ class CollectiveExchange(CollectiveState, Exchange):
         return self.report(0.0, 0.0, True)
 
     def start(self, payload: Payload, model: ModelSink) -> PendingCollective:
-        """Tell the others that this payload is there; see `Exchange.start`."""
+        """Commit a payload, and begin its exchange; see `Exchange.start`."""
         if payload.switch is not None or payload.together is False:
             raise ExchangeError(f"--collective {self.engine.name} has no server, which switching to ASP needs")
         self.sequence += 1
-        kind = HiddenCollective if self._specification.overlap else PendingCollective
+        kind = OverlappedCollective if self._specification.overlap else PendingCollective
         self._pending = kind(self, payload, model)
         return self._pending
 
     def heartbeat(self) -> None:
-        """See `Exchange.heartbeat`: a look at what has come, so that another worker's failure is noticed soon.
+        """See `Exchange.heartbeat`; it takes in messages, so that failures are noticed soon.
 
-        While a hidden exchange is under way, its thread looks, and its handle tells.
+        While an overlapped exchange is under way, its thread does that, and its handle tells.
         """
         if not self._specification.overlap or self._pending is None or self._pending.done():
             with self.turn:
-                self.control.look()
+                self.control.poll()
 
     def stop(self) -> None:
         """See `Exchange.stop`."""
         with self.turn:
-            self.control.say(wire.STOP, self.sequence)
+            self.control.broadcast(wire.STOP, self.sequence)
 
     def abort(self, reason: str) -> None:
         """See `Exchange.abort`."""
         self._failed = True
         self._give_up()
-        self.control.say(wire.ABORT, self.sequence, text=reason)
-        self._linger(lambda: self.control.silent)
+        self.control.broadcast(wire.ABORT, self.sequence, text=reason)
+        self._linger(lambda: self.control.flushed)
 
     def close(self) -> None:
-        """Leave together with the others: a process that ends before MPI has let it go takes the others with it."""
+        """Leave together with the others.
+
+        A process that ends before MPI has let it go takes the others with it.
+        """
         if self._closed:
             return
         self._closed = True
         self._give_up()
-        self.control.say(wire.LEAVE, self.sequence)
+        self.control.broadcast(wire.LEAVE, self.sequence)
         if self._failed or self.control.failed:
             self._linger(self._everybody_left)
         else:
             with self.patience("the goodbye of the other workers", "") as wait:
-                pauses = Pauses(config.COLLECTIVE_WAIT_PAUSE)
+                backoff = Backoff(config.COLLECTIVE_WAIT_PAUSE)
                 while not self._everybody_left():
-                    wait.what = f"the goodbye of {names(self.control.staying)}"
+                    wait.what = f"the goodbye of {names(self.control.remaining_peers)}"
                     wait.check()
-                    pauses.wait()
+                    backoff.wait()
         if self._everybody_left():
             self.engine.close()
 
     # --- checkpoints ------------------------------------------------------------------------------
 
-    def resume(self, progress: ResumeState) -> None:
-        """See `Exchange.resume`; all ranks come here, and take the run's progress and the rule's state from rank 0."""
-        self.exchanges = self.sequence = progress.exchanges
-        books = None if progress.books is None else asdict(progress.books)
-        held = [each is not None for each in progress.state]
-        said = self._gather(json.dumps([books, held, progress.exchanges]), "the checkpoint's progress of")
-        books, held, self.sequence = json.loads(said[0])
+    def resume(self, state: ResumeState) -> None:
+        """See `Exchange.resume`; all ranks call it.
+
+        They take the run's progress and the rule's state from rank 0.
+        """
+        self.exchanges = self.sequence = state.exchanges
+        progress = None if state.progress is None else asdict(state.progress)
+        held = [each is not None for each in state.rule_state]
+        said = self._gather(json.dumps([progress, held, state.exchanges]), "the checkpoint's progress of")
+        progress, held, self.sequence = json.loads(said[0])
         self.exchanges = self.sequence
         self.round_state.acknowledged[:] = self.sequence
-        self.round_state.resume(RunProgress(**books), self._offset)
+        self.round_state.resume(RunProgress(**progress), self._offset)
         vectors: list[np.ndarray | None] = []
         for place, there in enumerate(held):
             vector = np.zeros(self.model.layout.sizes[WEIGHTS], np.float32) if there else None
             if vector is not None:
                 if self.rank == 0:
-                    np.copyto(vector, progress.state[place])
+                    np.copyto(vector, state.rule_state[place])
                 with self.patience("the checkpoint of worker 0"):
                     self._share(vector)
             vectors.append(vector)
@@ -211,13 +217,13 @@ class CollectiveExchange(CollectiveState, Exchange):
     # --- helpers ----------------------------------------------------------------------------------
 
     def _give_up(self) -> None:
-        """Take no more part in an exchange that is under way."""
+        """Stop taking part in an exchange that is under way."""
         if self._pending is not None:
             self._pending.cancel()
 
     def _share(self, vector: np.ndarray) -> None:
-        """Sum a vector over all ranks, in which all but rank 0 have zeros: they get rank 0's."""
-        self.engine.run(vector, Pauses(config.COLLECTIVE_PAUSE), self.control.look)
+        """Sum a vector over all ranks, in which all but rank 0 have zeros: so they get rank 0's."""
+        self.engine.run(vector, Backoff(config.COLLECTIVE_PAUSE), self.control.poll)
 
     def _gather(self, text: str, what: str) -> dict[int, str]:
         texts: dict[int, str] = {}
@@ -228,32 +234,32 @@ class CollectiveExchange(CollectiveState, Exchange):
                 wait.what = f"{what} {names(missing)}"
                 wait.check()
 
-            Fibres([lambda: gather_texts(self.engine.transport, text, texts)]).run(
-                Pauses(config.COLLECTIVE_WAIT_PAUSE), check
+            CoroutinePool([lambda: allgather_texts(self.engine.transport, text, texts)]).run(
+                Backoff(config.COLLECTIVE_WAIT_PAUSE), check
             )
         return texts
 
     def _everybody_left(self) -> bool:
         with contextlib.suppress(JobAbortedError):  # said before the goodbye
-            self.control.look()
-        return not self.control.staying and self.control.silent
+            self.control.poll()
+        return not self.control.remaining_peers and self.control.flushed
 
     def _linger(self, enough: Any) -> None:
-        """Give the others a moment to hear it, and to leave."""
+        """Give the others a moment to hear the message, and to leave."""
         end = time.monotonic() + config.COLLECTIVE_FAREWELL
-        pauses = Pauses(config.COLLECTIVE_WAIT_PAUSE)
+        backoff = Backoff(config.COLLECTIVE_WAIT_PAUSE)
         while time.monotonic() < end:
             try:
-                self.control.look()
+                self.control.poll()
             except JobAbortedError:
                 continue
             if enough():
                 return
-            pauses.wait()
+            backoff.wait()
 
 
 def names(ranks: list[int]) -> str:
-    """Return the ranks in words."""
+    """Return the ranks in words, for messages."""
     return f"worker {', '.join(map(str, ranks))}" if ranks else "nobody"
 
 

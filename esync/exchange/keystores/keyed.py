@@ -1,4 +1,4 @@
-"""The base of key stores: how keys are set up, arrays sent and fetched, and statuses looked at.
+"""The base of key stores: it sets up keys, sends and fetches arrays, and reads statuses.
 
 A key store, as ps-lite is one, keeps the first array of a key without looking at it, hands every
 later one to the key's server, and answers pulls with what is kept. Arrays of one key stay in order,
@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..protocol import wire
-from ..protocol.handshake import Greeting
+from ..protocol.handshake import Handshake
 from ..protocol.status import Status
 from ..protocol.store import Place, Store
 
@@ -29,18 +29,18 @@ class KeyedStore(Store):
     def __init__(self) -> None:
         self._known: set[int] = set()  # keys whose place the servers know
         self._doubled: set[int] = set()  # keys that were sent twice at once, to set them up
-        self._greeted = False
+        self._handshake_sent = False
         self._scalars: Collection[str] = ()
 
     # --- what a key store does --------------------------------------------------------------------
 
     @abstractmethod
     def _init(self, keys: Sequence[int]) -> None:
-        """Keep the arrays in the first process's buffers, and wait until all workers have come to this."""
+        """Keep the arrays in the first process's buffers, and wait for all workers to call it."""
 
     @abstractmethod
     def _meet(self) -> None:
-        """Wait until all workers have come to this; returns at once for a newcomer in a running job."""
+        """Wait until all workers have called it; return at once for a replacement."""
 
     @abstractmethod
     def _push(self, key: int) -> None:
@@ -52,7 +52,7 @@ class KeyedStore(Store):
 
     @abstractmethod
     def _pulled(self, key: int) -> np.ndarray:
-        """Wait for an array that was asked for; it is in the key's buffer."""
+        """Wait for an array that was asked for, and return it; it is in the key's buffer."""
 
     @abstractmethod
     def _say(self, server: int, message: np.ndarray) -> None:
@@ -60,11 +60,14 @@ class KeyedStore(Store):
 
     # --- what the protocol asks for ---------------------------------------------------------------
 
-    def greet(self, greeting: Greeting) -> None:
-        """See `Store.greet`; the first time sets up the keys of messages and of the status."""
-        self.command(greeting)
-        if not self._greeted:
-            self._scalars = greeting.specification.scalars
+    def send_handshake(self, handshake: Handshake) -> None:
+        """See `Store.send_handshake`.
+
+        The first time sets up the keys of messages and of the status.
+        """
+        self.command(handshake)
+        if not self._handshake_sent:
+            self._scalars = handshake.specification.scalars
             self._message_elements = wire.message_elements(self.workers, self._scalars)
             self._status_type = wire.status_type(self.workers, self._scalars)
             # MXNet puts a key equal to the shard's number on that server, see
@@ -72,8 +75,8 @@ class KeyedStore(Store):
             for server in range(self.servers):
                 self.buffer(server, self._message_elements)[:] = 0
             self._init(range(self.servers))
-            self._greeted = True
-        for server in range(self.servers):  # shows it where its status is
+            self._handshake_sent = True
+        for server in range(self.servers):  # shows the server the memory of its status
             self.send(server, (), {"kind": wire.NOTHING, "rank": self.rank, "nonce": self.nonce})
         self.flush()
 
@@ -85,7 +88,7 @@ class KeyedStore(Store):
             for key in keys:
                 self._push(key)  # shows the servers where the shared model is stored
             self.flush()
-        self._meet()  # what the others send may need the shared model, in whatever keys it comes
+        self._meet()  # the others' next arrays may need the shared model, whatever their keys
         self._known.update(keys)
 
     def open(self, places: Sequence[Sequence[Place]]) -> None:
@@ -114,7 +117,7 @@ class KeyedStore(Store):
             array = self.buffer(key, elements)
             if key not in self._known:
                 wire.stamp(array, wire.NOTHING, self.rank, self.nonce, 0, 0)
-                self.open([[(key, elements)]])  # the server puts what there is for this worker there
+                self.open([[(key, elements)]])  # the server puts this worker's answer there
         for key, _ in places:
             self._pull(key)
         return map(self._pulled, [key for key, _ in places])
@@ -131,7 +134,11 @@ class KeyedStore(Store):
     # --- helpers ----------------------------------------------------------------------------------
 
     def _look(self, sequence: int, look: Callable[[Status], None], seen: list[Status]) -> Status | None:
-        """Look at one server after the other: the status of the first that has not acknowledged; None: all have."""
+        """Read one server's status after the other; append those that have acknowledged to `seen`.
+
+        Returns:
+            The status of the first server that has not acknowledged; None: all have.
+        """
         while len(seen) < self.servers:
             status = self._status(len(seen))
             look(status)

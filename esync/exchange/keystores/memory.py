@@ -1,4 +1,4 @@
-"""Parameter servers and workers in this process, under a scheduler that decides in what order things happen.
+"""Parameter servers and workers in this process, under a scheduler that orders all events.
 
 Workers are greenlets that run ordinary blocking code. Whatever is under way belongs to the
 scheduler: arrays and messages on their way to servers, requests for arrays and their answers,
@@ -27,22 +27,22 @@ from ...membership.peers import Peers
 from ...runtime.errors import DeadlockError
 from ..base import ExchangeError
 from ..protocol.endpoint import Endpoint
-from ..protocol.handshake import Greeting, Resumed, decode
+from ..protocol.handshake import Handshake, Resumed, decode
 from ..protocol.parameter_server import ParameterServer
 from ..protocol.status import Status, awaited
 from ..protocol.store import CancelledError, heartbeat_interval
 from ..worker_monitor import WorkerMonitor
 from .keyed import KeyedStore
 
-#: Given how many things can happen next, says which one does, from 0;
+#: Given the number of events that can happen next, returns which one does, from 0;
 #: `random.Random(seed).randrange`, for instance.
 Choose = Callable[[int], int]
-#: Seconds that pass at once although something could happen.
+#: Most seconds that pass at once although something could happen.
 HASTE_MOST = 1.0
 
 
 class KilledError(BaseException):
-    """Raised in the tasks of a worker that is killed. Like KeyboardInterrupt it is not an Exception."""
+    """Raised in tasks of a worker that is killed; like KeyboardInterrupt, it is no Exception."""
 
 
 class MemoryCluster:
@@ -50,24 +50,24 @@ class MemoryCluster:
 
     Args:
         workers: number of slots.
-        choose: says what happens next.
+        choose: chooses what happens next.
         servers: number of servers.
         bucket_elements: the most values in one array.
         lease: seconds of silence after which the servers go on without a worker; infinite: they
             wait.
-        patience: seconds after which a worker gives up waiting; infinite: never, so that who waits
-            in vain is found.
-        most: things that may happen before the run counts as one that never ends.
-        haste: one in how many choices lets time pass, a second at most, although something could
+        patience: seconds after which a worker gives up waiting; infinite: never, so that a wait in
+            vain is found.
+        most: events after which the run counts as one that never ends.
+        haste: one in that many choices lets time pass, a second at most, although something could
             happen; 0: none.
 
     Attributes:
         nodes: the servers.
-        steps: things that have happened so far.
+        steps: number of events so far.
         now: seconds.
-        history: what has happened, in words.
+        history: descriptions of the events so far.
         stopped: servers that neither take nor answer anything.
-        connected: nonce → where that process listens, as long as it is there.
+        connected: nonce → address at which that process listens, as long as it is there.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class MemoryCluster:
         self._planned: dict[int, list[Callable[[], object]]] = {}
         self._queues: dict[tuple[int, int], deque[Transmission]] = {}  # nonce, key → in this order
         self._processes = 0
-        self.hub = greenlet.getcurrent()  # who has made the cluster runs it
+        self.hub = greenlet.getcurrent()  # the greenlet that makes the cluster runs it
 
     # --- what a test says -------------------------------------------------------------------------
 
@@ -106,7 +106,7 @@ class MemoryCluster:
 
         Args:
             rank: its slot.
-            work: what it does, given its store.
+            work: the program that it runs, given its store.
         """
         self._processes += 1
         store = MemoryStore(self, rank, nonce=self._processes)
@@ -121,7 +121,10 @@ class MemoryCluster:
         self.history.append(f"worker {rank} is killed")
 
     def kill_process(self, nonce: int) -> None:
-        """End a process as kill -9 does: of what it has sent, some arrives. Between two choices only."""
+        """End a process as kill -9 does: of what it has sent, some arrives.
+
+        Call it between two choices only.
+        """
         for task in list(self._tasks):
             if task.owner == nonce:
                 self._switch(task, KilledError())
@@ -135,15 +138,15 @@ class MemoryCluster:
                     del self._queues[place]
 
     def at(self, choice: int, call: Callable[[], object]) -> None:
-        """Have something done before that choice, counted from 0; not at all where the run is over by then."""
+        """Have a function called before that choice, counted from 0; never if the run is over."""
         self._planned.setdefault(choice, []).append(call)
 
     def run(self) -> None:
         """Let everything happen, until nothing is under way and all tasks have ended.
 
         Raises:
-            DeadlockError: tasks wait for what will never come.
-            Exception: what a worker or a server has failed with.
+            DeadlockError: tasks wait for something that will never come.
+            Exception: that of a worker or a server that has failed.
         """
         try:
             while self.steps < self._most:
@@ -161,7 +164,7 @@ class MemoryCluster:
 
     @property
     def task(self) -> "MemoryTask":
-        """The task that runs."""
+        """The running task."""
         if self._running is None:
             raise RuntimeError("only a task can wait; this was called from outside MemoryCluster.run")
         return self._running
@@ -173,13 +176,13 @@ class MemoryCluster:
         return task
 
     def meet(self, store: "MemoryStore", number: int) -> None:
-        """Let a worker wait until every slot's has come to the barrier of that number."""
+        """Make a worker wait until every slot's has come to the barrier of that number."""
         met = self.met[number]
         met.add(store.rank)
         self.wait(lambda: len(met) == self.workers)
 
     def wait(self, ready: Callable[[], bool], wakes: float = math.inf) -> None:
-        """Let others go on until it is so, or until it is that time, for the task that runs.
+        """Suspend the running task until `ready` returns True, or until the time `wakes`.
 
         Raises:
             ExchangeError: some wait of this task (`MemoryStore.waiting`) has lasted too long.
@@ -194,25 +197,26 @@ class MemoryCluster:
                     wait.check()
 
     def prompt(self, places: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """Return which of these (nonce, key) are not delayed: all of them, unless a subclass delays some.
+        """Return which of these (nonce, key) are not delayed.
 
-        What is delayed arrives when nothing else can happen.
+        These are all of them, unless a subclass delays some. What is delayed arrives when nothing
+        else can happen.
         """
         return places
 
     def pause(self) -> None:
-        """Let others go on first, for the task that runs."""
+        """Suspend the running task, so that others can go on first."""
         self.task.ready, self.task.wakes = lambda: True, math.inf
         self.hub.switch()
 
     def put(self, owner: int, key: int, flight: "Transmission") -> None:
-        """Something leaves a process, after what it has sent under this key."""
+        """Send something from a process, behind what it has sent under this key."""
         if self.task.killed:
             return
         self._queues.setdefault((owner, key), deque()).append(flight)
 
     def under_way(self, owner: int, key: int | None = None) -> bool:
-        """Whether something of a process is on its way, under this key or any."""
+        """Return whether something of a process is on its way, under this key or any."""
         if key is not None:
             return (owner, key) in self._queues
         return any(owner == nonce for nonce, _ in self._queues)
@@ -220,7 +224,7 @@ class MemoryCluster:
     # --- helpers ----------------------------------------------------------------------------------
 
     def _next(self) -> bool:
-        """Let one thing happen; whether there was any."""
+        """Let one event happen; return whether there was any."""
         tasks = [task for task in self._tasks if self.now >= task.wakes or task.ready()]
         heads = [place for place, queue in self._queues.items() if queue[0].server not in self.stopped]
         if not tasks and not heads:
@@ -257,7 +261,7 @@ class MemoryCluster:
         return True
 
     def _skip_time(self, most: float = math.inf) -> bool:
-        """Let time pass until a task wakes, or for so many seconds; whether one ever wakes."""
+        """Let time pass until a task wakes, at most `most` seconds; return whether any wakes."""
         earliest = min((task.wakes for task in self._tasks if task.wakes > self.now), default=math.inf)
         if earliest < math.inf:
             self.now = min(earliest, self.now + most)
@@ -287,9 +291,9 @@ class Transmission:
     """Something between a worker and a server.
 
     Attributes:
-        server: which one.
-        what: in words.
-        steps: what happens, one after the other; between them, other things may.
+        server: its number.
+        what: description.
+        steps: its events, one after the other; between them, others may happen.
     """
 
     server: int
@@ -302,25 +306,25 @@ class MemoryServer:
 
     Args:
         shard: its number.
-        cluster: its time, and who is connected.
+        cluster: has the time, and the connections.
 
     Attributes:
         endpoint: its end of the protocol.
-        stored: key → what pulls are answered with.
+        stored: key → the array with which pulls are answered.
     """
 
     def __init__(self, shard: int, cluster: MemoryCluster) -> None:
         def clock() -> float:
             return cluster.now
 
-        def membership(server: ParameterServer, lease: float) -> WorkerMonitor:
+        def make_monitor(server: ParameterServer, lease: float) -> WorkerMonitor:
             return WorkerMonitor(server, lease, clock, Peers(lambda among: set(cluster.connected.values())))
 
-        self.endpoint = Endpoint(shard, clock, membership=membership)
+        self.endpoint = Endpoint(shard, clock, make_monitor=make_monitor)
         self.stored: dict[int, np.ndarray] = {}
 
     def push(self, key: int, values: np.ndarray, init: bool = False) -> None:
-        """An array arrives; one that sets a key up (`init`) is ignored where there is one already."""
+        """Take an array; one that sets up a key (`init`) is ignored if the key has one already."""
         if key not in self.stored:
             self.stored[key] = values.copy()
         elif not init:
@@ -338,14 +342,14 @@ class MemoryTask:
     Attributes:
         name: in messages.
         owner: nonce of the process.
-        fatal: its errors end the run.
-        waits: what it waits for, the innermost last.
-        ready: tells whether it can go on.
-        wakes: when it goes on in any case.
-        cancelled: nobody is interested in what it waits for.
-        killed: its process was killed.
-        over: it has ended.
-        error: what it has failed with.
+        fatal: whether its errors end the run.
+        waits: its waits, the innermost last.
+        ready: returns whether it can go on.
+        wakes: the time at which it goes on in any case.
+        cancelled: whether its wait has been cancelled.
+        killed: whether its process was killed.
+        over: whether it has ended.
+        error: the error with which it has failed.
     """
 
     def __init__(self, cluster: MemoryCluster, name: str, owner: int, work: Callable[[], object], fatal: bool) -> None:
@@ -359,11 +363,11 @@ class MemoryTask:
         self._greenlet = greenlet.greenlet(self._run, parent=cluster.hub)
 
     def resume(self) -> None:
-        """Let it go on until it waits again."""
+        """Let the task go on until it waits again."""
         self._greenlet.switch()
 
     def kill(self, error: KilledError) -> None:
-        """Raise an error in it, again and again where it waits once more."""
+        """Raise an error in the task, again and again where it waits once more."""
         self.killed = True
         if not self._greenlet:  # it has not begun
             self.over = True
@@ -422,20 +426,20 @@ class MemoryStore(KeyedStore):
     Args:
         cluster: the servers, and what is under way.
         rank: its slot.
-        nonce: its own number.
-        newcomer: it takes the place of a dead one in a running cluster, as ps-lite has it: it sets
-            up no keys that all workers share, and goes past all barriers.
+        nonce: the process's own number.
+        recovery: whether it takes the place of a dead one in a running cluster, as ps-lite has it:
+            it sets up no keys that all workers share, and goes past all barriers.
     """
 
     carries_values = True
     replacement = math.inf
 
-    def __init__(self, cluster: MemoryCluster, rank: int, nonce: int, newcomer: bool = False) -> None:
+    def __init__(self, cluster: MemoryCluster, rank: int, nonce: int, recovery: bool = False) -> None:
         super().__init__()
         self.rank, self.nonce = rank, nonce
         self.workers, self.servers = cluster.workers, len(cluster.nodes)
         self.bucket_elements, self.lease = cluster.bucket_elements, cluster.lease
-        self.first, self._newcomer = rank == 0 and not newcomer, newcomer
+        self.first, self._recovery = rank == 0 and not recovery, recovery
         self.address = ":".join(map(str, cluster.connected.get(nonce, ())))
         self._cluster = cluster
         self._buffers: dict[int, np.ndarray] = {}
@@ -457,7 +461,7 @@ class MemoryStore(KeyedStore):
         self._cluster.wait(lambda: self._cluster.now >= until, until)
 
     def inject_delay(self) -> None:
-        """See `Store.inject_delay`; the scheduler does so anyway."""
+        """See `Store.inject_delay`; the scheduler delays messages anyway."""
 
     def spawn(self, work: Callable[[], None]) -> MemoryTask:
         """See `Store.spawn`."""
@@ -465,7 +469,10 @@ class MemoryStore(KeyedStore):
 
     @contextmanager
     def heartbeats(self, what: str, beat: Callable[[], None]) -> Iterator[None]:
-        """See `Store.heartbeats`: a task of the same process, whose calls end after half of the cluster's patience."""
+        """See `Store.heartbeats`.
+
+        A task of the same process sends them, until half of the cluster's patience is over.
+        """
         cluster, over = self._cluster, False
         until = cluster.now + cluster.patience / 2
 
@@ -486,7 +493,7 @@ class MemoryStore(KeyedStore):
 
     # --- arrays and messages ----------------------------------------------------------------------
 
-    def command(self, command: Greeting | Resumed) -> None:
+    def command(self, command: Handshake | Resumed) -> None:
         """See `Store.command`."""
         text = command.encode()
         for server in range(self.servers):
@@ -510,7 +517,7 @@ class MemoryStore(KeyedStore):
         self._cluster.wait(lambda: not self._cluster.under_way(self.nonce))
 
     def await_acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status]:
-        """See `Store.await_acknowledged`: looks again whenever something has reached a server."""
+        """See `Store.await_acknowledged`; it looks again when something has reached a server."""
         cluster, seen = self._cluster, list[Status]()
         task = cluster.task
         with self.waiting("the other workers' commits at") as wait:
@@ -519,7 +526,7 @@ class MemoryStore(KeyedStore):
                 if (status := self._look(sequence, look, seen)) is None:
                     return seen
                 wait.what = awaited(status)
-                # With a lease, who waits has to be heard now and then.
+                # With a lease, a waiting worker has to send a heartbeat now and then.
                 until = cluster.now + heartbeat_interval(self.lease) if self.lease < math.inf else math.inf
                 cluster.wait(lambda before=arrivals: task.cancelled or cluster.arrivals != before, until)  # type: ignore[misc]
                 if task.cancelled:
@@ -527,7 +534,7 @@ class MemoryStore(KeyedStore):
 
     def close(self, message: Mapping[str, object] | None) -> None:
         """See `Store.close`."""
-        if self._greeted and message is not None:
+        if self._handshake_sent and message is not None:
             for server in range(self.servers):
                 self.send(server, (), message)
 
@@ -544,7 +551,7 @@ class MemoryStore(KeyedStore):
     def _meet(self) -> None:
         """See `KeyedStore._meet`."""
         self._meetings += 1
-        if not self._newcomer:
+        if not self._recovery:
             with self.waiting("the other workers to come to"):
                 self._cluster.meet(self, self._meetings)
 
@@ -557,7 +564,7 @@ class MemoryStore(KeyedStore):
         self._send(server, message)
 
     def _pull(self, key: int) -> None:
-        """See `KeyedStore._pull`: what is stored when the request arrives comes later."""
+        """See `KeyedStore._pull`; the answer has what is stored when the request arrives."""
         buffer, answer = self._buffers[key], np.empty_like(self._buffers[key])
         self._put(
             key,
@@ -577,7 +584,7 @@ class MemoryStore(KeyedStore):
         self._put(key, key % self.servers, f"an array of key {key}", lambda node: node.push(key, sent, init))
 
     def _put(self, key: int, server: int, what: str, *steps: Callable[["MemoryServer"], object]) -> None:
-        """Put something on its way that happens at a server; the last step of two is that the answer arrives."""
+        """Send something that is an event at a server; a second step is the answer's arrival."""
         cluster, node = self._cluster, self._cluster.nodes[server]
 
         def arrive(step: Callable[["MemoryServer"], object]) -> None:

@@ -1,4 +1,4 @@
-"""The server's end of MXNet's key store: ps-lite's pushes and commands become calls of `ParameterServer`.
+"""The server's end of MXNet's key store, which calls `ParameterServer` for pushes and commands.
 
 ps-lite runs asynchronously here, with an updater of ours: it never sums, counts or waits by itself.
 MXNet calls the controller (commands) and the updater (pushes) one at a time on the main thread, and
@@ -9,9 +9,11 @@ import functools
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from typing import Any
+
+import numpy as np
 
 from ... import config
 from ...membership.connections import Address
@@ -19,22 +21,58 @@ from ...membership.peers import OutgoingConnections, Peers
 from ...membership.rendezvous import directory, messages
 from ...membership.rendezvous.directory import StartMonitor
 from ...membership.rendezvous.node_registry import server_id
-from ...runtime.memory import host_view
+from ...runtime import progress
+from ...runtime.mxnet_arrays import host_view
 from ...runtime.mxnet_import import mx
 from ...runtime.program import exit_now
 from ...runtime.watchdog import WatchedWait
 from ..protocol.endpoint import Endpoint
-from ..protocol.handshake import Greeting, decode
+from ..protocol.handshake import Handshake, decode
 from ..protocol.parameter_server import ParameterServer
 from ..protocol.payload_staging import Memory
 from ..worker_monitor import WRITER, WorkerMonitor
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at who has not said goodbye.
+#: Seconds between two looks at which workers have not said goodbye.
 TICK = 0.25
 #: Seconds between the last worker's goodbye and the end of the process, for the answer to reach it.
 FAREWELL = 1.0
+
+
+class DeviceMemory:
+    """Working memory of a parameter server on a GPU (flag -g).
+
+    See `protocol.payload_staging.Memory`.
+    """
+
+    def __init__(self, context: Any) -> None:
+        self._context = context
+
+    def stage(self, values: np.ndarray) -> Any:
+        """Return a copy on the GPU, after which `values` may change."""
+        copy = mx.nd.array(values, ctx=self._context, dtype=np.float32)
+        copy.wait_to_read()
+        return copy
+
+    def work_on(self, values: np.ndarray) -> Any:
+        """Return a copy on the GPU."""
+        return self.stage(values)
+
+    def assign(self, kept: Any, new: Any) -> Any:
+        """Return the rule's result as it is."""
+        return new
+
+    def undo_rounding(self, new: Any, before: Any, tolerance: float) -> None:
+        """See `protocol.payload_staging.Memory.undo_rounding`."""
+        new[:] = mx.nd.where(mx.nd.abs(new - before) <= tolerance * mx.nd.abs(before), before, new)
+
+    def fetch(self, array: Any) -> np.ndarray:
+        """Return the values in host memory."""
+        return array.asnumpy()
+
+    def release(self, arrays: Iterable[Any]) -> None:
+        """Do nothing: MXNet's own memory pool keeps the blocks."""
 
 
 class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
@@ -42,9 +80,9 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
 
     Args:
         kvstore: made with mx.kv.create("dist_async") in a process whose DMLC_ROLE is server.
-        memory: where payloads are staged and added up.
+        memory: allocates the memory in which payloads are staged and added up.
         outgoing: the connections to the scheduler and to each worker; ps-lite opens no others.
-        scheduler: where it listens.
+        scheduler: address at which it listens.
         round_timeout: seconds that workers other than the first have to say goodbye when the run is
             over.
     """
@@ -60,59 +98,64 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         super().__init__(kvstore)
         self._round_timeout = round_timeout
         self._memory, self._outgoing, self._scheduler = memory, outgoing, scheduler
-        self._membership: WorkerMonitor | None = None
+        self._worker_monitor: WorkerMonitor | None = None
         self._start_monitor = StartMonitor(scheduler)
         self._start_monitor.start()
         self._ending = self._over = False
 
     def patience(self) -> float:
-        """Seconds to wait for newcomers where not a single worker is there; from any thread."""
-        return config.PEER_GONE if self._membership is None else self._membership.patience
+        """Return the seconds to wait for replacements when no worker is left; for any thread."""
+        return config.PEER_GONE if self._worker_monitor is None else self._worker_monitor.patience
 
     def alone(self) -> None:
-        """End the process: not a single worker is there, and none is expected any more. From any thread."""
-        if self._membership is not None and self._endpoint.server.round_state.over:
+        """End the process, because no worker is left and none is expected; for any thread."""
+        if self._worker_monitor is not None and self._endpoint.server.round_state.over:
             self._leave()
-        for reason in [] if self._membership is None else self._membership.failure_reasons():
+        for reason in [] if self._worker_monitor is None else self._worker_monitor.failure_reasons():
             log.error("%s", reason)
-        log.error("all workers are gone, without a goodbye")
+        reason = "all workers are gone, without a goodbye"
+        log.error(reason)
+        progress.report_event(progress.OVER, reason=reason, consequence=True)
         exit_now(1)
 
     def _controller(self) -> Callable[[int, bytes, Any], None]:
-        """MXNet's hook for commands; `run` installs it."""
+        """Return MXNet's hook for commands; `run` installs it."""
         return _or_exit(lambda head, body, _: self._on_command(body))
 
     @functools.cached_property
     def _endpoint(self) -> Endpoint:
-        """The protocol's end, made with the first command: MXNet knows this server's rank by then."""
+        """The server's end of the protocol.
+
+        It is made with the first command: MXNet knows this server's rank by then.
+        """
         self.kvstore._set_updater(_or_exit(self._on_push))
-        return Endpoint(self.kvstore.rank, time.monotonic, self._memory, self._look_after)
+        return Endpoint(self.kvstore.rank, time.monotonic, self._memory, self._make_monitor)
 
     def _on_command(self, body: bytes) -> None:
         self._start_monitor.close()  # everybody has come to ps-lite's start barrier
         command = decode(body)
         self._endpoint.command(command)
-        if isinstance(command, Greeting):
+        if isinstance(command, Handshake):
             log.info("worker %d of %d is here", command.rank, command.slots)
 
     def _on_push(self, key: int | str, received: Any, stored: Any) -> None:
         self._endpoint.push(int(key), host_view(received), host_view(stored))
         round_state = self._endpoint.server.round_state
-        if round_state.deserted and not self._ending:
+        if round_state.can_exit and not self._ending:
             self._ending = True
             threading.Thread(target=self._leave, name="farewell").start()
         elif round_state.over and not self._over:
             self._over = True
             threading.Thread(target=self._await_goodbyes, name="goodbyes", daemon=True).start()
 
-    def _look_after(self, server: ParameterServer, lease: float) -> WorkerMonitor:
-        """Look after the workers by their connections, and by what is heard of them."""
+    def _make_monitor(self, server: ParameterServer, lease: float) -> WorkerMonitor:
+        """Return a monitor of the workers by their connections, and by their messages."""
         peers: Peers[int] = Peers(lambda among: self._outgoing.there)
-        self._membership = WorkerMonitor(server, lease, time.monotonic, peers)
-        return self._membership
+        self._worker_monitor = WorkerMonitor(server, lease, time.monotonic, peers)
+        return self._worker_monitor
 
     def _await_goodbyes(self) -> None:
-        """Say who is waited for when the run is over, and leave without those who hang.
+        """Log which workers are waited for when the run is over, and leave without those that hang.
 
         The first worker has as long as it takes to evaluate and to write the final model.
         """
@@ -131,9 +174,11 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         self._leave()
 
     def _leave(self) -> None:
-        """End the process: the run is over."""
+        """End the process, because the run is over."""
         failure = self._endpoint.server.round_state.failure
-        if not failure:
+        if failure:
+            progress.report_event(progress.OVER, reason=failure, consequence=True)
+        else:
             with suppress(_SchedulerGoneError):
                 me = directory.members(self._scheduler, _give_up)[server_id(self.kvstore.rank)]
                 directory.tell(self._scheduler, messages.OVER, me)
@@ -143,7 +188,10 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
 
 
 class _SchedulerGoneError(Exception):
-    """The scheduler does not answer, and nobody can come any more who would have to hear from it."""
+    """The scheduler does not answer.
+
+    Nobody can come any more who would have to hear from it that the run is over.
+    """
 
 
 def _give_up() -> None:
@@ -151,7 +199,10 @@ def _give_up() -> None:
 
 
 def _or_exit(call: Callable[..., None]) -> Callable[..., None]:
-    """Let an error in a callback end the process: MXNet would carry on, and every worker would wait for ever."""
+    """Return a callback whose errors end the process.
+
+    MXNet would carry on, and every worker would wait for ever.
+    """
 
     def guarded(*arguments: Any) -> None:
         try:

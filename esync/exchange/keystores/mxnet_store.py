@@ -1,4 +1,4 @@
-"""The worker's end of MXNet's key store: what ps-lite wants of its keys and arrays stays in here."""
+"""The worker's end of MXNet's key store, which hides what ps-lite requires of keys and arrays."""
 
 import atexit
 import ctypes
@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -22,14 +22,17 @@ from ...membership.rendezvous import directory, messages
 from ...membership.rendezvous.directory import StartMonitor
 from ...membership.rendezvous.messages import SERVER
 from ...membership.rendezvous.node_registry import worker_id
-from ...runtime.environment import SLOT_VARIABLE, Cluster
+from ...membership.rendezvous.rank_request import asking, wanted_rank
+from ...runtime.environment import Cluster
 from ...runtime.errors import ExpectedError
+from ...runtime.exit_hooks import interactive
 from ...runtime.futures import BackgroundTask
-from ...runtime.memory import host_view
+from ...runtime.mxnet_arrays import host_view
 from ...runtime.mxnet_import import mx
+from ...runtime.processes import bind_children
 from ...runtime.progress import WITHOUT_FINAL_MODEL
 from ...runtime.watchdog import Watchdog, ending_on_interrupt, exit_now
-from ..protocol.handshake import COMMAND, Greeting, Resumed
+from ..protocol.handshake import COMMAND, Handshake, Resumed
 from ..protocol.status import Status, awaited
 from ..protocol.store import (
     FIRST_PAUSE,
@@ -45,21 +48,21 @@ from .sender_check import SenderCheck
 
 log = logging.getLogger(__name__)
 
-#: Seconds that answers may take of which MXNet does not know whether they will come.
+#: Seconds to wait for answers that may never come, because a server is gone.
 LAST_ANSWER = 0.5
-#: What to look at where a wait does not end.
+#: Hint for a wait that does not end.
 PROCESSES = "is every server still running, and every worker?"
 
 
 class SecondTrainerError(ExpectedError):
-    """MXNet's parameter servers know one worker per process."""
+    """A process has a second Trainer, but MXNet's parameter servers know one worker per process."""
 
 
-#: What to do about a scheduler that does not say who belongs to the cluster.
+#: Hint for a scheduler that does not say who belongs to the cluster.
 OWN_SCHEDULER = "run python -m esync.scheduler of this version there: MXNet's own scheduler will not do"
 
-#: The store of this process: ps-lite keeps one cluster in memory. One that was left is kept until
-#: another is wanted.
+#: The store of this process: ps-lite keeps one cluster in memory. A store that was closed is kept
+#: until another one is wanted.
 _stores: list["MXNetStore"] = []
 
 
@@ -71,8 +74,8 @@ class MXNetStore(KeyedStore):
     first push of a key sets it up.
 
     Args:
-        cluster: where the scheduler is, and how many processes of each role there are.
-        watchdog: speaks up when something takes long.
+        cluster: the address of the scheduler, and the number of processes of each role.
+        watchdog: warns when something takes long.
         start_timeout: seconds to wait for the other processes of the cluster to appear.
         round_timeout: seconds to wait for the servers and the other workers in one exchange.
         lease: seconds of silence after which the servers go on without a worker; infinite: they
@@ -82,6 +85,7 @@ class MXNetStore(KeyedStore):
         inject_delay: called before a payload, a poll or the request for a model leaves; may wait.
 
     Raises:
+        EnvironmentProblemError: the environment gives this worker a rank that does not exist.
         SecondTrainerError: this process takes part in a cluster already, or has left this one.
 
     Attributes:
@@ -104,8 +108,10 @@ class MXNetStore(KeyedStore):
         super().__init__()
         _make_room(cluster)
         raise_file_limit()
+        bind_children()
         self.lease, self.replacement, self._inject_delay = lease, replacement, inject_delay
         self._cluster, self._closed = cluster, False
+        self._process = os.getpid()
         self._watchdog, self._round_timeout = watchdog, round_timeout
         # Buckets are this project's own way of cutting arrays; MXNet must not split them once more.
         os.environ["MXNET_KVSTORE_BIGARRAY_BOUND"] = str(2**31 - 1)
@@ -114,18 +120,24 @@ class MXNetStore(KeyedStore):
         self._scheduler = cluster.address, cluster.port
         self._start_monitor = StartMonitor(self._scheduler)
         self._start_monitor.start()
-        with watchdog.waiting(cluster.everyone, start_timeout, Cluster.ADVICE), ending_on_interrupt():
-            self.store = mx.kv.create("dist_async")
+        scheduler = f"the scheduler at {cluster.host}:{cluster.port}"
+        with ExitStack() as asked:
+            wanted = wanted_rank(cluster.workers)
+            if wanted is not None:
+                with watchdog.waiting(scheduler, start_timeout, Cluster.ADVICE) as wait:
+                    asked.enter_context(asking(cluster, wanted, wait.check))
+            with watchdog.waiting(cluster.everyone, start_timeout, Cluster.ADVICE), ending_on_interrupt():
+                self.store = mx.kv.create("dist_async")
         _stores.append(self)
-        with watchdog.waiting(f"the scheduler at {cluster.host}:{cluster.port}", start_timeout, OWN_SCHEDULER) as wait:
+        with watchdog.waiting(scheduler, start_timeout, OWN_SCHEDULER) as wait:
             members = directory.members(self._scheduler, wait.check)
         self.workers: int = self.store.num_workers
         self.first = self.store.rank == 0
-        # A newcomer has a new rank in MXNet (see `rendezvous.node_registry`), which leads to the
-        # slot that it takes over; where several workers have died, only who has started it knows
-        # which of them it stands for.
-        slot = os.environ.get(SLOT_VARIABLE) if self.store.rank >= self.workers else None
-        self.rank: int = int(slot or self.store.rank) % self.workers
+        # A replacement has a new rank in MXNet (see `rendezvous.node_registry`), which leads to the
+        # slot that it takes over; where several workers have died, only its environment tells which
+        # of them it replaces.
+        slot = wanted if self.store.rank >= self.workers else None
+        self.rank: int = (self.store.rank if slot is None else slot) % self.workers
         self.servers = cluster.servers
         self.nonce = secrets.randbits(62) + 1
         self._me = members[worker_id(self.store.rank)]
@@ -138,8 +150,8 @@ class MXNetStore(KeyedStore):
         self._lock = threading.Lock()
         self._arrays: dict[int, tuple[Any, np.ndarray]] = {}  # key → MXNet's array, and a view of its memory
         self._cancelled = False
-        self._waits: list[str] = []  # for what, now
-        self._gone = ""  # the server that this worker has lost since the run is finished
+        self._waits: list[str] = []  # descriptions of the waits under way
+        self._gone = ""  # the server that this worker has lost after the end of the run
 
     def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
         """See `Store.sizes`."""
@@ -182,7 +194,7 @@ class MXNetStore(KeyedStore):
 
     # --- arrays and messages ----------------------------------------------------------------------
 
-    def command(self, command: Greeting | Resumed) -> None:
+    def command(self, command: Handshake | Resumed) -> None:
         """See `Store.command`."""
         self.store._send_command_to_servers(COMMAND, command.encode())
 
@@ -203,7 +215,7 @@ class MXNetStore(KeyedStore):
         return view
 
     def init_shared(self, places: Sequence[Sequence[Place]]) -> None:
-        """See `Store.init_shared`; the run has begun for this worker then."""
+        """See `Store.init_shared`; the run has then begun for this worker."""
         super().init_shared(places)
         if not self._start_monitor.closed:
             self._start_monitor.close()
@@ -219,7 +231,7 @@ class MXNetStore(KeyedStore):
         mx.nd.waitall()
 
     def await_acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status]:
-        """See `Store.await_acknowledged`: polls with short pauses, growing while nothing happens."""
+        """See `Store.await_acknowledged`; it polls with pauses that grow while nothing happens."""
         pause, seen = FIRST_PAUSE, list[Status]()
         with self.waiting("the other workers' commits at", "") as wait:
             while (status := self._look(sequence, look, seen)) is not None:
@@ -238,12 +250,12 @@ class MXNetStore(KeyedStore):
         self._closed = True
         self._heartbeats.close()
         if not (self.finished and self._without_servers()):
-            with self.waiting("the goodbye to"):
-                if self._greeted and message is not None:
+            with self.waiting("the goodbye to reach"):
+                if self._handshake_sent and message is not None:
                     for server in range(self.servers):
                         self.send(server, (), message)
                 self._answered()
-            if self.finished and message is not None:  # after the servers, who wait for a worker until it has told them
+            if self.finished and message is not None:  # after the servers, which wait until it has told them
                 directory.tell(self._scheduler, messages.DONE, self._me)
         self._monitor.close()
         mx.base.check_call(mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self.store.handle, ctypes.c_int(0)))
@@ -251,20 +263,29 @@ class MXNetStore(KeyedStore):
     # --- helpers ----------------------------------------------------------------------------------
 
     def _answered(self) -> bool:
-        """Wait for the servers' answers to all that was sent; False: one is gone, for which MXNet waits for ever."""
+        """Wait for the servers' answers to all that was sent.
+
+        Returns:
+            False where a server is gone, whose answer MXNet would wait for for ever.
+        """
         waiting = threading.Thread(target=mx.nd.waitall, name="answers", daemon=True)
-        waiting.start()
+        try:
+            waiting.start()
+        except RuntimeError:  # Python 3.12 starts no threads when a program has come to its end
+            if not self._gone:
+                mx.nd.waitall()
+            return not self._gone
         while waiting.is_alive() and not self._gone:
             waiting.join(LONGEST_PAUSE)
         waiting.join(LAST_ANSWER)
         return not waiting.is_alive()
 
     def _without_servers(self) -> bool:
-        """Whether some server is gone: what is sent to it would never be answered."""
+        """Return whether some server is gone: what is sent to it would never be answered."""
         return any(not who.startswith(SCHEDULER) for who in self._monitor.absent())
 
     def _cut_off(self, who: str) -> None:
-        """End this process, unless it can do without: a server or the scheduler is gone."""
+        """End this process if it needs the server or the scheduler that is gone."""
         if self.finished:
             server = not who.startswith(SCHEDULER)
             if server:
@@ -283,7 +304,7 @@ class MXNetStore(KeyedStore):
         exit_now(0)
 
     def _init(self, keys: Sequence[int]) -> None:
-        """See `KeyedStore._init`: a barrier, but for a newcomer in a running job."""
+        """See `KeyedStore._init`; a barrier, except for a replacement in a running job."""
         with ending_on_interrupt():
             self.store.init(list(keys), [self._arrays[key][0] for key in keys])
 
@@ -294,7 +315,10 @@ class MXNetStore(KeyedStore):
                 self.store._barrier()
 
     def _push(self, key: int) -> None:
-        """See `KeyedStore._push`. From any thread, as all of these: MXNet's key store is for one at a time."""
+        """See `KeyedStore._push`.
+
+        It may be called in any thread, as all of these: MXNet's key store is for one at a time.
+        """
         with self._lock:
             self.store.push(key, self._arrays[key][0])
 
@@ -319,10 +343,20 @@ class MXNetStore(KeyedStore):
 
 
 def _make_room(cluster: Cluster) -> None:
-    """Let go of a cluster that this process has left; SecondTrainerError where there is no way to join another one."""
+    """Free the store of a cluster that this process has left.
+
+    Raises:
+        SecondTrainerError: there is no way to join another cluster.
+    """
     for each in _stores:
         old = each._cluster
         if not each._closed:
+            if interactive():
+                raise SecondTrainerError(
+                    f"the cluster of the scheduler at {old.host}:{old.port} knows this process already, by a Trainer "
+                    "that was made before: go on with that one (keep the cell that makes it apart from the one that "
+                    "is run again), or close it and restart the kernel and the cluster to begin anew"
+                )
             raise SecondTrainerError(
                 f"this process trains with the cluster of the scheduler at {old.host}:{old.port} already: one Trainer "
                 "per process; train all parameters with one Trainer (give it those of all networks), start a process "
@@ -340,10 +374,13 @@ def _make_room(cluster: Cluster) -> None:
 def _let_go() -> None:
     """Free the key stores, which ends ps-lite's threads: MXNet aborts where they outlive Python.
 
-    A program that ends without having closed its store takes no leave: to the others this worker is
-    dead.
+    A program that ends without having closed its store says no goodbye: to the others this worker
+    is dead.
     """
     for each in _stores:
+        if each._process != os.getpid():
+            _leave_to_the_worker(each)
+            continue
         each.close(None)
         if each._gone and not each._answered():
             log.error("error: %s is gone, and MXNet would wait for it for ever: ending, with all work done", each._gone)
@@ -351,3 +388,16 @@ def _let_go() -> None:
         if each._closed:
             each._sender_check.over()
             each.store = None
+
+
+def _leave_to_the_worker(store: "MXNetStore") -> None:
+    """Let this process, which was forked from a worker, end without a word.
+
+        The key store is the worker's.
+
+    MXNet's destructors would talk to the others, and wait for threads that a forked process has not
+    got.
+    """
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(store.store))
+    libc = ctypes.CDLL(None)
+    libc.on_exit(libc._exit, None)  # called first, with the exit code

@@ -1,13 +1,14 @@
-"""A check of senders: keeps those who do not speak ZeroMQ out of the port that MXNet opens.
+"""A check of senders, which keeps strangers out of the port that MXNet opens.
 
-MXNet's ZeroMQ takes connections that do not begin with ZeroMQ's signature for ones of its first
-version, which had none. What a browser or a port scanner sends then reaches ps-lite as a message,
-whose parser ends the process. MXNet has no setting against that, but Linux has: a filter on the
-listening socket, which all accepted connections inherit, drops the first bytes unless they are a
-signature. Once a connection has brought one, the filter is taken off it.
+Strangers are those who do not speak ZeroMQ. MXNet's ZeroMQ takes connections that do not begin with
+ZeroMQ's signature for ones of its first version, which had none. What a browser or a port scanner
+sends then reaches ps-lite as a message, whose parser ends the process. MXNet has no setting against
+that, but Linux has: a filter on the listening socket, which all accepted connections inherit, drops
+the first bytes unless they are a signature. Once a connection has brought one, the filter is taken
+off it.
 
 What follows a signature at once is dropped too, and sent again by the kernel of the other side: a
-connection that is wanted begins about a fifth of a second later.
+wanted connection begins about a fifth of a second later.
 """
 
 import contextlib
@@ -22,9 +23,9 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two looks, and until the port has been opened.
 TICK, FIRST_TICK = 0.05, 0.005
-#: The most of a core that looking may take: with a thousand connections there are fewer looks.
+#: Largest share of a core that looking may take: with a thousand connections there are fewer looks.
 SHARE = 0.02
-#: Looks from one that forgets connections that have ended to the next.
+#: Number of looks after which ended connections are forgotten.
 FORGETTING = 1000
 #: Classic BPF; what it sees begins with the TCP header. Each line: code, jump if true, jump if
 #: false, operand.
@@ -54,7 +55,7 @@ class SenderCheck(threading.Thread):
     """Watches the sockets of this process that begin to listen after it was made.
 
     Args:
-        others: ports that this process listens on already, for something else.
+        others: ports on which this process listens already, for something else.
     """
 
     def __init__(self, others: Collection[int] = ()) -> None:
@@ -68,11 +69,11 @@ class SenderCheck(threading.Thread):
         self._took = 0.0  # seconds of the last look
 
     def settle(self, port: int) -> None:
-        """This is the one port that is meant: others that were opened meanwhile are let go."""
+        """Watch only this port from now on; others opened meanwhile lose their filters."""
         self._port = port
 
     def over(self) -> None:
-        """Stop watching; those who have not brought a signature stay outside."""
+        """Stop watching; connections that have not brought a signature stay outside."""
         self._over.set()
 
     def run(self) -> None:
@@ -84,7 +85,7 @@ class SenderCheck(threading.Thread):
             self._took = time.thread_time() - began
 
     def look(self) -> bool:
-        """Put filters on sockets that listen, and take them off connections that have brought a signature.
+        """Filter listening sockets, and take filters off connections that brought a signature.
 
         Returns:
             Whether this system has such filters.
@@ -125,7 +126,7 @@ class SenderCheck(threading.Thread):
             listener.detach_filter()
 
     def _meant(self, one: TCPSocket) -> bool:
-        """Whether this is the port, or a connection to it."""
+        """Return whether this is a listener on the watched port, or a connection to it."""
         port = one.here()[1]
         one_of_them = port not in self._others if self._port is None else port == self._port
         return one_of_them and (one.listens or bool(one.there()))

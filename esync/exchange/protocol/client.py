@@ -20,14 +20,14 @@ from ... import config
 from ...rules import STATE_VECTORS
 from ..base import NO_OFFERS, Exchange, JobAbortedError, ModelSink, Payload, Result, SlotLostError, Source
 from ..codecs.base import KeepsCommon, WorkerCodec
-from ..codecs.choice import codec_of
-from ..codecs.none import PlainDecoder, plain_codec
+from ..codecs.factory import worker_codec
+from ..codecs.uncompressed import UncompressedDecoder, uncompressed_codec
 from . import wire
-from .handshake import Greeting, Resumed
+from .handshake import Handshake, Resumed
 from .layout import WEIGHTS, Layout
 from .mailbox import Mailboxes
-from .pending import HiddenExchange, PendingExchange, ReceivedModel
-from .replacement_recovery import dealt_with, round_has_commit, starting_status
+from .pending import OverlappedExchange, PendingExchange, ReceivedModel
+from .replacement_recovery import completed_exchanges, round_has_commit, starting_status
 from .resume_negotiation import Offers, ResumeState
 from .round_state import Limits
 from .specification import Specification
@@ -36,7 +36,7 @@ from .store import LONGEST_PAUSE, Place, Store, heartbeat_interval
 
 log = logging.getLogger(__name__)
 
-#: In the place of a key, where arrays have no values.
+#: Stands for a key where arrays have no values.
 NO_KEY = -1
 
 
@@ -44,23 +44,23 @@ class ParameterServerExchange(Exchange):
     """The exchange over parameter servers.
 
     Args:
-        specification: which rule the servers run, and how.
+        specification: the rule that the servers run, and its terms.
         store: carries the messages.
-        codec_of: makes the codec of the weights from the specification, the layout, the number of
+        make_codec: makes the codec of the weights from the specification, the layout, the number of
             workers and the rank.
 
     Attributes:
         specification: as given.
         store: as given.
         sequence: number of the exchange under way, from 1.
-        layout: how the model is cut (known after `join`).
+        layout: how the model is cut into buckets (known after `join`).
     """
 
     def __init__(
         self,
         specification: Specification,
         store: Store,
-        codec_of: Callable[[Specification, Layout, int, int], WorkerCodec] = codec_of,
+        make_codec: Callable[[Specification, Layout, int, int], WorkerCodec] = worker_codec,
     ) -> None:
         self.specification, self.store = specification, store
         self.rank, self.workers = store.rank, store.workers
@@ -70,8 +70,8 @@ class ParameterServerExchange(Exchange):
         self._round = 0  # number of the round that the next payload is part of, where it is used together
         self._uninformed: list[int] = []  # servers that do not know which workers that round does not wait for
         self._excluded: tuple[int, ...] = ()  # those workers, as the first server says
-        self._codec_of = codec_of
-        self._hidden: HiddenExchange | None = None
+        self._make_codec = make_codec
+        self._overlapped: OverlappedExchange | None = None
         self._closed = self._met = self._lost = False
         self._spoke = self._looked = -math.inf
         self._fields: dict[str, Any] = {
@@ -94,7 +94,7 @@ class ParameterServerExchange(Exchange):
         travelling = store.sizes(sizes)
         if not store.carries_values:
             self.specification = replace(self.specification, tensors=[travelling[WEIGHTS]])
-        greeting = Greeting(
+        handshake = Handshake(
             rank=self.rank,
             nonce=store.nonce,
             slots=self.workers,
@@ -109,30 +109,32 @@ class ParameterServerExchange(Exchange):
             replacement=store.replacement,
             offers=offers,
         )
-        self.layout = greeting.layout()
-        self._codecs = {name: plain_codec(self.layout, 0, name) for name in self.layout.sizes}
-        self._codecs[WEIGHTS] = self._codec_of(self.specification, self.layout, self.workers, self.rank)
+        self.layout = handshake.layout()
+        self._codecs = {name: uncompressed_codec(self.layout, 0, name) for name in self.layout.sizes}
+        self._codecs[WEIGHTS] = self._make_codec(self.specification, self.layout, self.workers, self.rank)
         self._mailboxes = Mailboxes(store, self.layout, STATE_VECTORS.get(self.specification.rule, 0), self.say_to)
         if self.specification.overlap:
             self._received = ReceivedModel(sizes)
         self._sized: dict[tuple[frozenset[str], bool], list[list[Place]]] = {}
-        statuses = self._greet(greeting)
+        statuses = self._handshake(handshake)
         if notice := statuses[0].notice:
             log.warning("%s", notice)
         self.replacement = statuses[0].arrivals > 1
         if self.replacement and starting_status(statuses).synchronous:
             statuses = self._rejoin(statuses)
         acknowledged, rounds = [each.acknowledged for each in statuses], [each.rounds_together for each in statuses]
-        self.exchanges = self.sequence = dealt_with(acknowledged, rounds, starting_status(statuses).synchronous)
+        self.exchanges = self.sequence = completed_exchanges(
+            acknowledged, rounds, starting_status(statuses).synchronous
+        )
         self.job, self.resume_at = statuses[0].job, statuses[0].resume_at
 
     def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> Result:
         """See `Exchange.begin`."""
         store, specification = self.store, self.specification
-        common = {name: plain_codec(self.layout, 0, name) for name in self.layout.sizes}
-        shared = PlainDecoder(self.layout, 0)
+        common = {name: uncompressed_codec(self.layout, 0, name) for name in self.layout.sizes}
+        shared = UncompressedDecoder(self.layout, 0)
         common[WEIGHTS] = common[WEIGHTS]._replace(decoder=shared)
-        # What this worker holds now, also where the model cannot hold it to the last bit.
+        # The values that this worker has now, even where its model rounds them.
         keeps = specification.private or self._codecs[WEIGHTS].decoder.keeps_common
         received = ReceivedModel(self.layout.sizes) if store.carries_values and keeps else None
         with store.waiting("the model from"):
@@ -146,7 +148,7 @@ class ParameterServerExchange(Exchange):
             if received is not None:
                 received.deliver(model, self.layout.sizes)
                 if specification.private:
-                    own = {WEIGHTS: plain_codec(self.layout, specification.channel(WEIGHTS, self.rank), WEIGHTS)}
+                    own = {WEIGHTS: uncompressed_codec(self.layout, specification.channel(WEIGHTS, self.rank), WEIGHTS)}
                     store.open(self._by_server(self._write(own, received.vectors, wire.NOTHING)))
             if keeps or specification.sparse:  # from now on the weights travel through other keys
                 store.release([self.layout.key(bucket) for bucket in self.layout.of(WEIGHTS)])
@@ -184,14 +186,14 @@ class ParameterServerExchange(Exchange):
             return PendingExchange(store, self.sequence, self.look, finish)
         finish = partial(self._finish, self._received, payload.returned, begun)
         deliver = partial(self._received.deliver, model, payload.returned)
-        self._hidden = HiddenExchange(store, self.sequence, self.look, finish, deliver)
-        return self._hidden
+        self._overlapped = OverlappedExchange(store, self.sequence, self.look, finish, deliver)
+        return self._overlapped
 
     def heartbeat(self) -> None:
         """See `Exchange.heartbeat`."""
         self._beat()
-        hidden = self._hidden is not None and not self._hidden.done()  # its thread looks
-        if self._met and self._watched and not hidden and self.store.now() - self._looked > config.STATUS_EVERY:
+        overlapped = self._overlapped is not None and not self._overlapped.done()  # its thread looks
+        if self._met and self._watched and not overlapped and self.store.now() - self._looked > config.STATUS_EVERY:
             self._statuses()
 
     def busy(self, what: str) -> AbstractContextManager[None]:
@@ -207,14 +209,14 @@ class ParameterServerExchange(Exchange):
             self.say_to(0, wire.STOP)
 
     def abort(self, reason: str) -> None:
-        """See `Exchange.abort`; returns when the servers know."""
+        """See `Exchange.abort`; it returns when the servers know."""
         self._cancel()
-        with self.store.waiting("the bad news to"):
+        with self.store.waiting("the news of the abort to reach"):
             self.say(wire.ABORT, text=wire.encode_text(reason))
             self.store.flush()
 
     def close(self) -> None:
-        """Say goodbye; does not wait for the other workers.
+        """Say goodbye, without waiting for the other workers.
 
         A worker that has lost its slot leaves without a goodbye, which would tell servers that have
         not dropped it yet that its work is done.
@@ -226,24 +228,24 @@ class ParameterServerExchange(Exchange):
 
     # --- checkpoints ------------------------------------------------------------------------------
 
-    def resume(self, progress: ResumeState) -> None:
+    def resume(self, state: ResumeState) -> None:
         """See `Exchange.resume`."""
-        self.exchanges = self.sequence = progress.exchanges
-        resumed = Resumed(self.rank, self.store.nonce, progress.exchanges, progress.books)
-        with self.store.waiting("the checkpoint's progress to"):
+        self.exchanges = self.sequence = state.exchanges
+        resumed = Resumed(self.rank, self.store.nonce, state.exchanges, state.progress)
+        with self.store.waiting("the checkpoint's progress to reach"):
             self.store.command(resumed)
-        self._mailboxes.put(progress.state, progress.weights)
+        self._mailboxes.put(state.rule_state, state.weights)
 
     def rule_state(self) -> list[np.ndarray | None]:
-        """See `Exchange.rule_state`; one bucket after the other, through the servers' mailboxes."""
+        """See `Exchange.rule_state`; buckets come one by one, through the servers' mailboxes."""
         return self._mailboxes.fetch()
 
     def server_weights(self) -> np.ndarray | None:
-        """See `Exchange.server_weights`; through the mailboxes, too."""
+        """See `Exchange.server_weights`; they come through the mailboxes, too."""
         return self._mailboxes.fetch_weights() if self._codecs[WEIGHTS].decoder.lossy else None
 
     def unsent(self) -> dict[str, Any]:
-        """See `Exchange.unsent`; by the name of the vector."""
+        """See `Exchange.unsent`; the states are by the name of the vector."""
         states = {name: codec.encoder.state() for name, codec in self._codecs.items()}
         return {name: state for name, state in states.items() if state}
 
@@ -281,8 +283,10 @@ class ParameterServerExchange(Exchange):
             )
         self._beat()
 
-    def report(self, statuses: Sequence[Status], wait: float, transfer: float, books: Status | None = None) -> Result:
-        """Return what the servers' statuses say, as a result.
+    def report(
+        self, statuses: Sequence[Status], wait: float, transfer: float, deciding: Status | None = None
+    ) -> Result:
+        """Return the content of the servers' statuses as a result.
 
         Server 0 decides when the run ends, how commits are used, and which workers are excluded:
         the commit that asked for that may have reached some servers only, and the next payload
@@ -294,9 +298,9 @@ class ParameterServerExchange(Exchange):
             statuses: of all servers.
             wait: see `Result`.
             transfer: see `Result`.
-            books: the status that decides; None: that of server 0.
+            deciding: the status that counts; None: that of server 0.
         """
-        status = statuses[0] if books is None else books
+        status = statuses[0] if deciding is None else deciding
         self.store.finished = status.finished
         first, earliest = statuses[0], min(statuses, key=lambda each: each.rounds_together)
         self._round = earliest.rounds_together + 1
@@ -315,6 +319,7 @@ class ParameterServerExchange(Exchange):
             finished=status.finished,
             used=bool(status.use),
             elapsed=status.elapsed,
+            exchanged_at=status.exchanged_at,
             members=status.members,
             needed=status.needed,
             whole=status.whole,
@@ -327,7 +332,7 @@ class ParameterServerExchange(Exchange):
         )
 
     def say(self, kind: int, **fields: Any) -> None:
-        """Send a message to all servers; before the greeting they know nobody."""
+        """Send a message to all servers; before the handshake they do not know this worker."""
         if self._met:
             self._spoke = self.store.now()
             for server in range(self.store.servers):
@@ -341,16 +346,23 @@ class ParameterServerExchange(Exchange):
 
     @property
     def _watched(self) -> bool:
-        """Whether the servers look after this worker."""
+        """Whether the servers monitor this worker."""
         return bool(self.store.address) or self.store.lease < math.inf
 
     def _beat(self) -> None:
-        """Send the servers a heartbeat where one is due; with every message they look who else is alive."""
+        """Send the servers a heartbeat if one is due.
+
+        With every message they check which other workers are alive.
+        """
         if self._watched and self.store.now() - self._spoke > heartbeat_interval(self.store.lease):
             self.say(wire.NOTHING)
 
     def _finish(self, model: ModelSink, wanted: Collection[str], begun: float, statuses: Sequence[Status]) -> Result:
-        """Fetch the wanted vectors from the servers, which have used the payload, and sum up how the exchange went."""
+        """Fetch the wanted vectors from the servers, which have used the payload.
+
+        Returns:
+            The result of the exchange.
+        """
         store = self.store
         store.inject_delay()
         with store.waiting("the model from"):
@@ -365,9 +377,9 @@ class ParameterServerExchange(Exchange):
     def _message(self, kind: int, **fields: Any) -> dict[str, Any]:
         return {**self._fields, "kind": kind, "sequence": self.sequence, **fields}
 
-    def _greet(self, greeting: Greeting) -> list[Status]:
-        with self.store.waiting("the greeting of"):
-            self.store.greet(greeting)
+    def _handshake(self, handshake: Handshake) -> list[Status]:
+        with self.store.waiting("the handshake of"):
+            self.store.send_handshake(handshake)
             self._met = True
         return self._statuses()
 
@@ -378,10 +390,13 @@ class ParameterServerExchange(Exchange):
         return statuses
 
     def _rejoin(self, statuses: list[Status]) -> list[Status]:
-        """Wait until this worker can take part in a round of a running job, and return the servers' statuses then.
+        """Wait until this worker can take part in a round of a running job.
 
         What the dead worker has committed everywhere counts, so the round that it is part of has to
         end first.
+
+        Returns:
+            The servers' statuses then.
         """
         store = self.store
         with store.waiting("the end of the round that the dead worker has committed in at", "") as wait:
@@ -394,7 +409,7 @@ class ParameterServerExchange(Exchange):
     def _write(
         self, codecs: Mapping[str, WorkerCodec], vectors: Mapping[str, Any], kind: int
     ) -> Iterator[tuple[int, Place]]:
-        """Put vectors where they are sent from, array by array: the server and the place of each."""
+        """Put vectors where they are sent from; yield the server and the place of each array."""
         store, buffers = self.store, dict[int, np.ndarray]()
 
         def buffer(key: int, elements: int) -> np.ndarray:
@@ -415,11 +430,11 @@ class ParameterServerExchange(Exchange):
         return by_server
 
     def _fetch(self, codecs: Mapping[str, WorkerCodec], model: ModelSink, lengths: Sequence[int]) -> None:
-        """Fetch vectors from all servers, and let them go into the model as they come.
+        """Fetch vectors from all servers, and write them to the model as they come.
 
         Args:
             codecs: of the vectors.
-            model: where they are put.
+            model: takes the vectors.
             lengths: bytes of each server's answer, where its codec has to know.
         """
         store, under_way = self.store, []
@@ -432,19 +447,25 @@ class ParameterServerExchange(Exchange):
                 codec.decoder.read(server, islice(arrays, len(part)), lengths[server], model)
 
     def _beating(self, arrays: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """Hand arrays on as they come, and send heartbeats in between: all of them may take longer than the lease."""
+        """Yield arrays as they come, and send heartbeats in between.
+
+        All of them may take longer than the lease.
+        """
         for array in arrays:
             self._beat()
             yield array
 
     def _fetch_sizes(self, places: Sequence[Sequence[Place]]) -> None:
-        """Wait as long as fetching arrays of these sizes takes; server → places."""
+        """Wait as long as fetching arrays of these sizes takes; places are by server."""
         for arrays in [self.store.fetch(server, part) for server, part in enumerate(places)]:
             for _ in arrays:
                 pass
 
     def _sizes(self, names: Collection[str], answers: bool) -> Sequence[Sequence[Place]]:
-        """Tell how large the arrays of these vectors are that have no values, in payloads or in answers; by server."""
+        """Return the sizes of these vectors' arrays, without values, by server.
+
+        They are those in payloads, or in answers.
+        """
         key = frozenset(names), answers
         if key not in self._sized:
             codecs = [codec for name, codec in self._codecs.items() if name in names]
@@ -452,20 +473,21 @@ class ParameterServerExchange(Exchange):
         return self._sized[key]
 
     def _common(self, model: ModelSink, received: ReceivedModel) -> dict[int, np.ndarray]:
-        """Where the common weights are kept: index of a bucket → its values.
+        """Return the memory of the common weights: index of a bucket → its values.
 
-        Where the model has them already, so that no exchange has to copy them; in what was received
-        where it has none, or where they may be needed while an exchange is under way.
+        It is the model's where the model has them already, so that no exchange has to copy them.
+        Where it has none, or where they may be needed while an exchange is under way, it is that of
+        the received model.
         """
         kept = model.common_weights() if isinstance(model, KeepsCommon) and not self.specification.overlap else None
         weights = received.vectors[WEIGHTS].values if kept is None else kept
         return {bucket.index: weights[bucket.start : bucket.stop] for bucket in self.layout.of(WEIGHTS)}
 
     def _cancel(self) -> None:
-        """Nobody is interested in an exchange under way any more."""
-        if self._hidden is not None:
-            self._hidden.cancel()
-            self._hidden = None
+        """Cancel the exchange that is under way, if any."""
+        if self._overlapped is not None:
+            self._overlapped.cancel()
+            self._overlapped = None
 
 
 def _with_headers(arrays: Iterable[Place]) -> list[Place]:
@@ -473,6 +495,6 @@ def _with_headers(arrays: Iterable[Place]) -> list[Place]:
 
 
 def _sizes_of(codecs: Iterable[WorkerCodec], server: int, answers: bool) -> list[Place]:
-    """Places of the arrays that these codecs send to a server, or get from it."""
+    """Return the places of the arrays that these codecs send to a server, or get from it."""
     sizes = (codec.decoder.answer_sizes(server) if answers else codec.encoder.sizes(server) for codec in codecs)
     return _with_headers((NO_KEY, elements) for part in sizes for elements in part)

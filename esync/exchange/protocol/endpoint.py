@@ -1,4 +1,4 @@
-"""The server's end of the protocol: commands and pushes, in the order in which they arrive."""
+"""The server's end of the protocol, which takes commands and pushes in order of arrival."""
 
 import logging
 import math
@@ -8,28 +8,28 @@ from typing import Protocol
 
 import numpy as np
 
-from ..codecs.choice import packings_of
+from ..codecs.factory import codecs_of
 from ..codecs.quantization import NONE
-from .handshake import Greeting, Resumed
+from .handshake import Handshake, Resumed
 from .parameter_server import ParameterServer
 from .payload_staging import Memory
 from .round_state import RoundState
 
 log = logging.getLogger(__name__)
 
-#: The server that decides when the run ends: the one that holds key 0.
+#: Number of the server that decides when the run ends: the one that holds key 0.
 FIRST = 0
 
 
-class MembershipMonitor(Protocol):
-    """Finds out which workers are gone, and has the server drop them or end the run."""
+class EndpointMonitor(Protocol):
+    """The part of a `worker_monitor.WorkerMonitor` that the endpoint needs."""
 
     def joined(self, rank: int, address: str, replacement: float) -> None:
-        """Watch a worker, which has just sent its greeting.
+        """Watch a worker, which has just sent its handshake.
 
         Args:
             rank: its slot.
-            address: where it listens.
+            address: at which it listens.
             replacement: seconds that the others wait for a replacement, should it be gone.
         """
 
@@ -38,14 +38,16 @@ class MembershipMonitor(Protocol):
 
 
 class Endpoint:
-    """The first greeting sets the parameter server up; every later one is compared with it.
+    """Takes the commands and pushes of workers for one parameter server.
+
+    The first handshake sets the server up; every later one is compared with it.
 
     Args:
         shard: number of this server.
         clock: seconds, monotonic.
-        memory: where payloads are staged and added up; None: host memory.
-        membership: given the server and a lease in seconds, makes what looks after its workers;
-            None: nobody does.
+        memory: allocates the memory in which payloads are staged and added up; None: host memory.
+        make_monitor: makes the monitor of the server's workers, given the server and a lease in
+            seconds; None: there is no monitor.
     """
 
     def __init__(
@@ -53,79 +55,81 @@ class Endpoint:
         shard: int,
         clock: Callable[[], float],
         memory: Memory | None = None,
-        membership: Callable[[ParameterServer, float], MembershipMonitor] | None = None,
+        make_monitor: Callable[[ParameterServer, float], EndpointMonitor] | None = None,
     ) -> None:
         self._shard, self._clock, self._memory = shard, clock, memory
-        self._make_membership = membership
-        self._greeted: Greeting | None = None
+        self._make_monitor = make_monitor
+        self._first: Handshake | None = None
         self._server: ParameterServer | None = None
-        self._membership: MembershipMonitor | None = None
+        self._monitor: EndpointMonitor | None = None
         self._notices: dict[int, str] = {}
 
     @property
     def server(self) -> ParameterServer:
-        """The parameter server; there is one as soon as a worker has greeted."""
+        """The parameter server, made by the first handshake."""
         if self._server is None:
-            raise RuntimeError("nobody has greeted this server yet")
+            raise RuntimeError("no handshake has come to this server yet")
         return self._server
 
-    def command(self, command: Greeting | Resumed) -> None:
+    def command(self, command: Handshake | Resumed) -> None:
         """Take a command: a worker introduces itself, or has gone back to a checkpoint."""
-        if isinstance(command, Greeting):
-            self._greet(command)
+        if isinstance(command, Handshake):
+            self._on_handshake(command)
         elif self._server is not None:
-            self._server.resume(command.rank, command.nonce, command.exchanges, command.books)
+            self._server.resume(command.rank, command.nonce, command.exchanges, command.progress)
 
     def push(self, key: int, received: np.ndarray, stored: np.ndarray) -> None:
-        """An array has arrived for a key whose values are kept in `stored`; see `ParameterServer.push`."""
+        """Take an array for a key whose values are kept in `stored`; see `ParameterServer.push`."""
         self.server.push(key, received, stored)
-        if self._membership is not None:
-            self._membership.look()
+        if self._monitor is not None:
+            self._monitor.look()
 
-    def _greet(self, greeting: Greeting) -> None:
-        if self._server is None or self._greeted is None:
-            self._server = serve(greeting, self._shard, self._clock, self._memory)
-            self._greeted = greeting
-            if self._make_membership is not None:
-                self._membership = self._make_membership(self._server, greeting.lease)
-        self._server.join(greeting.rank, greeting.nonce, greeting.offers)
-        if self._membership is not None:
-            self._membership.joined(greeting.rank, greeting.address, greeting.replacement)
-        first, round_state = self._greeted, self._server.round_state
-        if differences := first.differences(greeting):
-            round_state.abort(f"worker {greeting.rank} does not match worker {first.rank}: {'; '.join(differences)}")
-        self._notices[greeting.rank] = notice = first.notice(greeting)
+    def _on_handshake(self, handshake: Handshake) -> None:
+        if self._server is None or self._first is None:
+            self._server = serve(handshake, self._shard, self._clock, self._memory)
+            self._first = handshake
+            if self._make_monitor is not None:
+                self._monitor = self._make_monitor(self._server, handshake.lease)
+        self._server.join(handshake.rank, handshake.nonce, handshake.offers)
+        if self._monitor is not None:
+            self._monitor.joined(handshake.rank, handshake.address, handshake.replacement)
+        first, round_state = self._first, self._server.round_state
+        if differences := first.differences(handshake):
+            round_state.abort(f"worker {handshake.rank} does not match worker {first.rank}: {'; '.join(differences)}")
+        self._notices[handshake.rank] = notice = first.notice(handshake)
         if notice:
             log.warning("%s", notice)
         round_state.notice = next(filter(None, self._notices.values()), "")  # there is room for one
-        log.debug("worker %d of %d is here", greeting.rank, greeting.slots)
+        log.debug("worker %d of %d is here", handshake.rank, handshake.slots)
 
 
-def serve(greeting: Greeting, shard: int, clock: Callable[[], float], memory: Memory | None = None) -> ParameterServer:
-    """Make the parameter server that the first worker's greeting asks for.
+def serve(
+    handshake: Handshake, shard: int, clock: Callable[[], float], memory: Memory | None = None
+) -> ParameterServer:
+    """Make the parameter server that the first worker's handshake asks for.
 
     Args:
-        greeting: of the first worker.
+        handshake: of the first worker.
         shard: number of this server.
         clock: seconds, monotonic.
-        memory: where it works; None: host memory. Sparse and packed messages are always worked on
-            in host memory.
+        memory: in which the server works; None: host memory. Sparse and packed messages are always
+            worked on in host memory.
     """
-    # Time passes differently on every server: only the first one, which decides when the run ends,
-    # looks at it.
-    limits = greeting.limits if shard == FIRST else replace(greeting.limits, seconds=math.inf)
-    asked = greeting.specification
+    # Clocks differ between servers: only the first one, which decides when the run ends, uses the
+    # time limit.
+    limits = handshake.limits if shard == FIRST else replace(handshake.limits, seconds=math.inf)
+    asked = handshake.specification
     round_state = RoundState(
-        greeting.slots,
+        handshake.slots,
         asked.synchronous,
         limits,
         staleness=asked.staleness,
         decides=shard == FIRST,
         added=asked.scalars,
     )
-    layout = greeting.layout()
-    up, down = packings_of(asked, layout, greeting.slots)
+    layout = handshake.layout()
+    up, down = codecs_of(asked, layout, handshake.slots)
     if not up.name == down.name == NONE:
         memory = None
     uplink, downlink = up.uplink(shard), down.downlink(shard)
-    return ParameterServer(layout, round_state, uplink, downlink, asked.rules(), clock, memory, asked.weighting)
+    return ParameterServer(layout, round_state, uplink, downlink, asked.rules(), clock, memory, asked.weightings())

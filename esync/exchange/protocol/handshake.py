@@ -1,6 +1,6 @@
 """The handshake: a worker's first message to a server, and the check that all workers agree.
 
-The first greeting sets a server up; every later one is compared with it, so that workers with
+The first handshake sets a server up; every later one is compared with it, so that workers with
 different networks, data or versions hear about it by name before the first exchange. It travels as
 JSON in a command of MXNet's key store (never as a pickle).
 """
@@ -22,56 +22,56 @@ from .specification import Specification
 #: The number of both commands: MXNet's servers keep 1 to 5 for themselves.
 COMMAND = 0
 
-#: What may differ between workers.
+#: Fields that may differ between workers.
 PERSONAL = ("rank", "nonce", "address", "replacement", "offers")
 
 
 @dataclass(frozen=True)
 class Resumed:
-    """The second command of a worker, in jobs that go on from a checkpoint: it has gone back to that.
+    """The second command of a worker in jobs that go on from a checkpoint: it has gone back to it.
 
     Attributes:
         rank: its slot.
-        nonce: as in its greeting.
+        nonce: as in its handshake.
         exchanges: of this slot that were used before the checkpoint.
-        books: of the run, from rank 0 only.
+        progress: of the run, from rank 0 only.
     """
 
     rank: int
     nonce: int
     exchanges: int
-    books: RunProgress | None
+    progress: RunProgress | None
 
     def encode(self) -> str:
-        """Return it as JSON text."""
+        """Return the command as JSON text."""
         return json.dumps({"resumed": asdict(self)})
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> "Resumed":
-        """Read what `encode` wrote."""
-        books = fields["books"]
-        return cls(**{**fields, "books": None if books is None else RunProgress(**books)})
+        """Return the command from the decoded text of `encode`."""
+        progress = fields["progress"]
+        return cls(**{**fields, "progress": None if progress is None else RunProgress(**progress)})
 
 
 @dataclass(frozen=True)
-class Greeting:
+class Handshake:
     """One worker's introduction.
 
     Attributes:
         rank: its slot.
         nonce: a number of this process only; a replacement for the same slot has another.
-        slots: workers in all.
+        slots: number of workers.
         sizes: name of each vector of its model → number of values.
         servers: number of parameter servers.
         bucket_elements: the most values in one bucket.
-        specification: what the other side is to do with what is sent. All of it must agree, but
+        specification: of what the other side does with payloads. All of it must agree, except
             `own`.
         limits: what ends the run.
         agreement: whatever else must be the same on all workers; name → value, both shown when they
             differ.
         lease: seconds of silence after which the servers go on without a worker; infinite: they
             wait.
-        address: where this worker listens, host:port; "" where that is not known.
+        address: at which this worker listens, host:port; "" where that is not known.
         replacement: seconds that the servers wait for another process in its place, once it is gone
             without a goodbye; infinite: somebody has promised to start one.
         offers: the checkpoints that this worker could go on from.
@@ -105,36 +105,39 @@ class Greeting:
         return _layout(tuple(self.sizes.items()), self.servers, self.bucket_elements)
 
     def encode(self) -> str:
-        """Return it as JSON text."""
+        """Return the handshake as JSON text."""
         return json.dumps(asdict(self))
 
     @classmethod
-    def decode(cls, text: str | bytes) -> "Greeting":
-        """Read what `encode` wrote; ValueError where it is something else."""
+    def decode(cls, text: str | bytes) -> "Handshake":
+        """Read a text of `encode`; ValueError where it is something else."""
         try:
             fields = json.loads(text)
             fields["limits"] = Limits(**fields["limits"])
             fields["offers"] = Offers.decode(fields["offers"])
             fields["specification"] = Specification(**fields["specification"])
-            greeting = cls(**fields)
-            for part in (greeting, greeting.specification, greeting.limits):
+            handshake = cls(**fields)
+            for part in (handshake, handshake.specification, handshake.limits):
                 _check_types(part)
-            if not all(type(size) is int for size in greeting.sizes.values()):
-                raise TypeError(f"sizes are {greeting.sizes}, but should be whole numbers")
-            return greeting
+            if not all(type(size) is int for size in handshake.sizes.values()):
+                raise TypeError(f"sizes are {handshake.sizes}, but should be whole numbers")
+            return handshake
         except (AttributeError, TypeError, KeyError, ValueError) as error:
-            raise ValueError(f"not a greeting of a worker of this version: {error}") from None
+            raise ValueError(f"not a handshake of a worker of this version: {error}") from None
 
-    def differences(self, other: "Greeting") -> list[str]:
-        """Return what keeps `other` from working together with this worker, one sentence part each; empty: nothing."""
+    def differences(self, other: "Handshake") -> list[str]:
+        """Return what keeps `other` from working together with this worker, as phrases.
+
+        There are none where they fit.
+        """
         alike = {name: getattr(self, name) for name in PERSONAL}
         alike["specification"] = replace(other.specification, own=self.specification.own)
         if replace(other, **alike) == self:
             return []
         return describe_differences(self._terms(), other._terms())
 
-    def notice(self, other: "Greeting") -> str:
-        """Tell in what the settings of `other` differ that may; "" where they do not."""
+    def notice(self, other: "Handshake") -> str:
+        """Return a text on how settings of `other` differ that may; "" where they do not."""
         differences = describe_differences(self.specification.own, other.specification.own)
         if not differences:
             return ""
@@ -150,7 +153,7 @@ class Greeting:
             del terms[name]
         del specification["own"]
         rules = specification.pop("vectors")
-        del rules[WEIGHTS]  # said as "rule"
+        del rules[WEIGHTS]  # appears as "rule"
         terms |= {f"rule of {name}": rule for name, rule in rules.items()}
         return {
             name.replace("_", " "): value for name, value in {**sizes, **terms, **specification, **agreement}.items()
@@ -162,10 +165,10 @@ def _layout(sizes: tuple[tuple[str, int], ...], servers: int, bucket_elements: i
     return Layout(dict(sizes), servers, bucket_elements)
 
 
-def decode(text: str | bytes) -> Greeting | Resumed:
-    """Read a command of a worker; ValueError where it is none."""
+def decode(text: str | bytes) -> Handshake | Resumed:
+    """Read a command of a worker; ValueError where it is something else."""
     resumed = json.loads(text).get("resumed")
-    return Greeting.decode(text) if resumed is None else Resumed.of(resumed)
+    return Handshake.decode(text) if resumed is None else Resumed.of(resumed)
 
 
 def _check_types(record: Any) -> None:

@@ -1,4 +1,4 @@
-"""How a model is cut into buckets, and which key of which server each of them has.
+"""The layout of a model: its buckets, and their keys on the servers.
 
 A model is flat float32 vectors, each with a name: the trained weights, the statistics (batch norm's
 running mean and variance and whatever else is not trained), and what else an algorithm exchanges.
@@ -7,10 +7,10 @@ bucket is of one vector, because each has a rule of its own.
 
 Keys. MXNet puts a small array on the server `key · 9973 mod S` of S, so all keys that are equal
 modulo S share a server. `key = slot · S + shard` therefore names a slot on a server: slot 0 carries
-messages one way and the status the other, slot 1 is a mailbox for one bucket of what the rule
-remembers (checkpoints), the slots after it carry buckets. A *channel* is one set of bucket keys:
-channel 0 is shared by all workers; where the server's answer is a different one for every worker,
-worker r uses channel r + 1.
+messages one way and the status the other, slot 1 is a mailbox for one bucket of the rule's state
+(checkpoints), the slots after it carry buckets. A *channel* is one set of bucket keys: channel 0 is
+shared by all workers; where the server's answer is a different one for every worker, worker r uses
+channel r + 1.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 
 from ... import config
 
-#: Names of vectors that every model has: what is trained (or its gradients, or updates), and what
-#: is not.
+#: Names of the vectors that every model has: trained values (or their gradients, or updates), and
+#: all others.
 WEIGHTS, STATISTICS = "weights", "statistics"
 
 
@@ -29,7 +29,7 @@ class Bucket:
 
     Attributes:
         index: its place among all buckets of the model.
-        shard: which server holds it, 0 to servers − 1.
+        shard: number of the server that holds it, 0 to servers − 1.
         slot: its place among the buckets of that server.
         start: first value in the vector.
         stop: one past the last value.
@@ -88,33 +88,39 @@ class Layout:
         return self._of[vector, server]
 
     def status_key(self, shard: int) -> int:
-        """The key that carries messages to server `shard` and its status back."""
+        """Return the key that carries messages to server `shard` and its status back."""
         return shard
 
     def mailbox_key(self, shard: int) -> int:
-        """The key that carries what the rule of server `shard` remembers, one bucket at a time, either way."""
+        """Return the key of the mailbox of server `shard`.
+
+        It carries the rule's state, one bucket at a time, either way.
+        """
         return self.servers + shard
 
     def mailbox_elements(self, shard: int) -> int:
-        """Values in the mailbox of server `shard`, without the header; 1 where that server has no bucket."""
+        """Return the values in the mailbox of server `shard`, without the header.
+
+        It is 1 where that server has no bucket.
+        """
         return max((bucket.stop - bucket.start for bucket in self.buckets if bucket.shard == shard), default=1)
 
     def key(self, bucket: Bucket, channel: int = 0) -> int:
-        """The key of a bucket in a channel (0: shared by all; r + 1: of worker r alone)."""
+        """Return the key of a bucket in a channel (0: shared by all; r + 1: of worker r alone)."""
         return (2 + channel * self._slots + bucket.slot) * self.servers + bucket.shard
 
     def slots_of_channels(self, channels: int) -> int:
-        """The first slot behind those of so many channels."""
+        """Return the first slot behind those of that many channels."""
         return 2 + channels * self._slots
 
     def locate(self, key: int) -> tuple[int, Bucket]:
-        """The channel and bucket of a key of a bucket; KeyError for a key that is none of this layout."""
+        """Return the channel and the bucket of a bucket's key; KeyError for any other key."""
         slot, shard = divmod(key, self.servers)
         channel, position = divmod(slot - 2, self._slots)
         return channel, self._places[shard, position]
 
 
 def _pieces(size: int, most: int) -> Iterator[tuple[int, int]]:
-    """Cut 0..size into pieces of at most `most`."""
+    """Yield the pieces of at most `most` into which 0..size is cut."""
     for start in range(0, size, most):
         yield start, min(start + most, size)

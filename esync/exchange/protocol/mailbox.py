@@ -1,6 +1,6 @@
 """Mailboxes of the servers, by which checkpoints get and set what only servers have.
 
-That is what the rule remembers, and with lossy codecs the weights that it works on.
+That is the state of the rule, and with lossy codecs the weights that it works on.
 """
 
 from collections.abc import Callable
@@ -17,8 +17,8 @@ class Mailboxes:
 
     Args:
         store: to the servers.
-        layout: how the model is cut.
-        vectors: how many the rule remembers.
+        layout: how the model is cut into buckets.
+        vectors: number of vectors that the rule remembers.
         say_to: sends a message to a server, given its number, the kind and the fields.
     """
 
@@ -28,15 +28,18 @@ class Mailboxes:
         self._opened = False
 
     def fetch(self) -> list[np.ndarray | None]:
-        """The vectors that the rule remembers, one bucket after the other; None for one that it has not begun with."""
+        """Return the vectors that the rule remembers; None for one that it has not begun to.
+
+        Buckets come one after the other.
+        """
         return [self._vector(place) for place in range(self._vectors)]
 
     def fetch_weights(self) -> np.ndarray | None:
-        """The weights that the rule works on."""
+        """Return the weights that the rule works on."""
         return self._vector(wire.SERVER_WEIGHTS)
 
     def put(self, state: list[np.ndarray | None], weights: np.ndarray | None) -> None:
-        """Give the servers the vectors of a checkpoint, and the weights that the rule works on, where they are kept."""
+        """Give the servers the vectors of a checkpoint, and their rule's weights, if any."""
         for place, vector in [*enumerate(state), (wire.SERVER_WEIGHTS, weights)]:
             for bucket in self._trained:
                 if vector is not None:
@@ -61,7 +64,7 @@ class Mailboxes:
     def _vector(self, place: int) -> np.ndarray | None:
         store = self._store
         vector = np.empty(self._layout.sizes[WEIGHTS], np.float32)
-        with store.waiting("what the rule remembers from"):
+        with store.waiting("the rule's state from"):
             self._open()
             for bucket in self._trained:
                 self._say_to(bucket.shard, wire.FETCH, buckets=bucket.index, place=place)
@@ -74,7 +77,7 @@ class Mailboxes:
 
     def _put(self, bucket: Bucket, place: int, count: int, vector: np.ndarray) -> None:
         store = self._store
-        with store.waiting("what the rule remembers to"):
+        with store.waiting("the rule's state to reach"):
             self._open()
             values = self._buffer(bucket.shard, wire.STATE, count, bucket.index)
             wire.header_of(values)["place"] = place

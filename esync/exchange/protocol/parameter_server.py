@@ -1,4 +1,4 @@
-"""What a parameter server does with what arrives: stage, count commits, apply the rule, publish.
+"""The work of a parameter server: stage arrays, count commits, apply the rule, publish.
 
 How the weights of payloads and answers are packed is up to two parts, an uplink and a downlink
 codec (`codecs.base`). All other vectors travel as they are.
@@ -25,14 +25,13 @@ import numpy as np
 
 from ...rules import Rule, Step, put_together, replace_by_mean, take_apart
 from ...runtime.output import RateLimitedLog
-from ..codecs.base import ERRORS, Downlink, Total, Updated, Uplink, check_pair
+from ..codecs.base import ERRORS, Downlink, GetSum, UpdatedBucket, Uplink, check_pair
 from ..weighting import UNIFORM, LatestValues, divisor, factor, rounding_error
 from . import wire
 from .layout import WEIGHTS, Bucket, Layout
 from .payload_staging import Array, HostMemory, Memory, PayloadStaging, RankOrderedSum
 from .resume_negotiation import Offers, RunProgress, choose
 from .round_state import RoundState
-from .specification import weightings_of
 
 log = logging.getLogger(__name__)
 
@@ -42,16 +41,15 @@ class BucketState:
     """One bucket of the model on this server.
 
     Attributes:
-        weights: the values the rule works on, of any vector; the same memory as `published`, unless
-            the server has a GPU or they are exact.
+        weights: the values that the rule works on, of any vector; the same memory as `published`,
+            unless the server has a GPU or they are exact.
         published: bucket with header, as the workers pull it (channel 0).
-        replies: the same for each worker of its own, where the answers differ; rank → bucket with
-            header.
-        exact: what is published are the common weights, and only this server has those that the
-            rule works on.
-        state: what the rule remembers about these values.
-        restored: of a checkpoint, what `weights` begin with in the place of what the workers begin
-            with; None: nothing.
+        replies: rank → bucket with header for this worker alone, where the answers differ.
+        exact: whether the published weights are the common ones, and only this server has those
+            that the rule works on.
+        state: of the rule for these values.
+        restored: values of a checkpoint with which `weights` begin in place of the workers' initial
+            ones; None: there are none.
         latest: of a vector that is replaced by its mean, where commits are used at once: the values
             of each worker; None: all have the published ones.
     """
@@ -69,17 +67,18 @@ class ParameterServer:
     """One server's share of the protocol.
 
     Args:
-        layout: how the model is cut.
-        round_state: the progress of the run; `round_state.synchronous` decides whether rounds wait for
-            everyone.
+        layout: how the model is cut into buckets.
+        round_state: the progress of the run; `round_state.synchronous` decides whether rounds wait
+            for everyone.
         uplink: unpacks the weights' part of payloads.
         downlink: packs the weights that the workers are sent.
-        rules: name of each vector → what is done to it. One that is replaced by its mean
+        rules: name of each vector → its rule. One that is replaced by its mean
             (`rules.replace_by_mean`) takes that of the round, or of the latest values of all
             members where commits are used at once.
         clock: seconds, monotonic.
-        memory: where arrays are staged and added up; host memory for all codecs but "none".
-        weighting: how much each worker counts in the mean of a round.
+        memory: in which arrays are staged and added up; host memory for all codecs but "none".
+        weightings: name of each vector → how much each worker counts in its mean; uniform for all
+            if None.
 
     Raises:
         ValueError: the codecs do not work together, or there is a vector without a rule.
@@ -94,7 +93,7 @@ class ParameterServer:
         rules: Mapping[str, Rule],
         clock: Callable[[], float],
         memory: Memory | None = None,
-        weighting: str = UNIFORM,
+        weightings: Mapping[str, str] | None = None,
     ) -> None:
         check_pair(uplink, downlink, round_state.synchronous)
         if uplink.rule is not None:
@@ -107,8 +106,8 @@ class ParameterServer:
         self._message_type = wire.message_type(round_state.added)
         self.memory = memory if memory is not None else HostMemory()
         self._rules = rules
-        # A payload is multiplied as it arrives, the sum divided once it is whole.
-        self._weightings = weightings_of(layout.sizes, weighting)
+        # Payloads are multiplied as they arrive, the sum is divided once it is complete.
+        self._weightings = weightings or dict.fromkeys(layout.sizes, UNIFORM)
         self._clock = clock
         self._complain = RateLimitedLog(log.warning)
         self._staging = PayloadStaging(self.memory)
@@ -123,15 +122,15 @@ class ParameterServer:
     def join(self, rank: int, nonce: int, offers: Offers | None = None) -> None:
         """Let a worker take slot `rank`; `offers` are the checkpoints that it could go on from.
 
-        When all are there for the first time, it is settled which one they go on from. What a
-        former holder of the slot has left half done is thrown away; a payload that it has committed
+        When all are there for the first time, the checkpoint that they go on from is chosen. What a
+        former holder of the slot has left half done is discarded; a payload that it has committed
         counts.
         """
         self._arriving.pop(rank, None)
         self._staging.discard(rank)
         begun = self.round_state.started
         if self.round_state.nonce[rank] != nonce:
-            self._forget_latest(rank)  # the newcomer begins with the others' mean, which counts already
+            self._forget_latest(rank)  # the replacement begins with the others' mean, which counts already
             self.downlink.join(rank, self.round_state.answer)
         self.round_state.join(rank, nonce, self._clock())
         self.heard[rank] = self._clock()
@@ -144,7 +143,10 @@ class ParameterServer:
         self._publish_status()
 
     def drop(self, rank: int) -> None:
-        """The others go on without a worker; what it has committed counts, what it has left half done does not."""
+        """Let the others go on without a worker.
+
+        What it has committed counts, what it has left half done does not.
+        """
         self._arriving.pop(rank, None)
         if rank not in self.round_state.pending:
             self._staging.discard(rank)
@@ -158,17 +160,24 @@ class ParameterServer:
         self.round_state.abort(reason)
         self._publish_status()
 
-    def resume(self, rank: int, nonce: int, exchanges: int, books: RunProgress | None) -> None:
-        """Note that a worker has gone back to a checkpoint: its exchanges before it, the run's progress (rank 0)."""
+    def resume(self, rank: int, nonce: int, exchanges: int, progress: RunProgress | None) -> None:
+        """Note that a worker has gone back to a checkpoint.
+
+        Args:
+            rank: its slot.
+            nonce: of its process.
+            exchanges: of its slot before that checkpoint.
+            progress: of the run (rank 0 only).
+        """
         if not self._is_current(rank, nonce):
             return
-        self.round_state.go_back(rank, exchanges)
-        if books is not None:
-            self.round_state.resume(books, self._clock())
+        self.round_state.resume_slot(rank, exchanges)
+        if progress is not None:
+            self.round_state.resume(progress, self._clock())
         self._publish_status()
 
     def push(self, key: int, received: np.ndarray, stored: np.ndarray) -> None:
-        """Take a push for `key`; `stored` is the memory that pulls of this key are answered from.
+        """Take a push for `key`; pulls of this key are answered from the memory `stored`.
 
         Both are float32; `received` is only valid during the call.
         """
@@ -204,7 +213,10 @@ class ParameterServer:
         self._stage(header, bucket.index, received)
 
     def _take_packed(self, key: int, received: np.ndarray, stored: np.ndarray) -> None:
-        """An array whose key is the codecs' has come, with values or to show where that key is stored."""
+        """Take an array with a key of the codecs.
+
+        It brings values, or shows where that key is stored.
+        """
         header = wire.header_of(received)
         rank = int(header["rank"])
         if not self._is_current(rank, int(header["nonce"])):
@@ -216,20 +228,20 @@ class ParameterServer:
             self._stage(header, _packed(int(header["bucket"])), received)
 
     def _stage(self, header: Any, place: int, received: np.ndarray) -> None:
-        """Keep one array of a payload; where its commit has overtaken it, that may be complete now."""
+        """Keep one array of a payload, which may complete it where its commit has overtaken it."""
         rank, sequence = int(header["rank"]), int(header["sequence"])
         self._staging.put(rank, int(header["nonce"]), sequence, place, received[wire.HEADER_ELEMENTS :])
         if rank in self._arriving:
             self._on_commit(self._arriving[rank])
 
     def _keep(self, channel: int, bucket: Bucket, stored: np.ndarray) -> None:
-        """Remember where a key's values live; they are handed to us with every push and never move."""
+        """Remember where a key's values are; they come with every push and never move."""
         kept, values = self._bucket_state(bucket.index), stored[wire.HEADER_ELEMENTS :]
         trained = bucket.vector == WEIGHTS
         if channel:
             kept.replies[channel - 1] = stored
             if trained:
-                self.downlink.welcome(channel - 1, bucket.index, values)
+                self.downlink.init_channel(channel - 1, bucket.index, values)
         elif kept.weights is None:
             kept.published = stored
             wire.stamp(stored, wire.WEIGHTS, 0, 0, self.round_state.step, bucket.index)
@@ -243,13 +255,16 @@ class ParameterServer:
                 self.downlink.place(bucket.index, kept.weights)
 
     def _bucket_state(self, index: int) -> BucketState:
-        """Return what is kept of a bucket, whatever comes first: its values, or a checkpoint's state of the rule."""
+        """Return the state of a bucket, made on first use.
+
+        A bucket's values may come first, or a checkpoint's state of the rule.
+        """
         if index not in self._bucket_states:
             self._bucket_states[index] = BucketState(None, np.empty(0, np.float32), {})
         return self._bucket_states[index]
 
     def _take_state(self, received: np.ndarray) -> None:
-        """One vector of what the rule remembers about a bucket, or its weights, have come from a checkpoint."""
+        """Take a vector of the rule's state for a bucket, or its weights, from a checkpoint."""
         header = wire.header_of(received)
         if header["kind"] != wire.STATE or not self._is_current(int(header["rank"]), int(header["nonce"])):
             return  # only shows where the mailbox is
@@ -309,7 +324,7 @@ class ParameterServer:
         rank, nonce, sequence = int(message["rank"]), int(message["nonce"]), int(message["sequence"])
         if sequence <= self.round_state.acknowledged[rank]:
             self._staging.discard(rank, up_to=sequence)
-            return  # said twice
+            return  # a repeated commit
         self._arriving[rank] = message
         if not self._staging.complete(rank, nonce, sequence, int(message["buckets"])):
             return
@@ -320,7 +335,7 @@ class ParameterServer:
         due = self.round_state.commit(message, self._clock())
         if rank not in self.round_state.pending:  # it is only acknowledged
             self._staging.discard(rank)
-            self.downlink.owe(rank, self.round_state.answer)
+            self.downlink.publish_to(rank, self.round_state.answer)
         elif self.round_state.failure:
             self._staging.discard(rank)
         elif self.round_state.together(message):
@@ -330,7 +345,7 @@ class ParameterServer:
         self._publish_status()
 
     def _apply(self, ranks: list[int]) -> None:
-        """Let the commits of these ranks go into the weights."""
+        """Apply the commits of these ranks to the weights."""
         if ranks and not self.round_state.failure:
             with self._refusing():
                 self._use(ranks)
@@ -355,7 +370,7 @@ class ParameterServer:
                 self.memory.release([*payload.values(), *packed.values()])
 
     def _add(self, message: Any) -> None:
-        """Let a payload go into the sum of its round, times what its worker counts in the mean."""
+        """Add a payload to the sum of its round, times its worker's factor in the mean."""
         rank, samples = int(message["rank"]), int(message["samples"])
         factors = {name: factor(weighting, samples) for name, weighting in self._weightings.items()}
         payload, packed = _take_apart(self._staging.take(rank))
@@ -363,26 +378,26 @@ class ParameterServer:
             if (own := factors[self.layout.buckets[index].vector]) != 1:
                 values *= own
 
-        def unpack(total: Total) -> None:
+        def unpack(get_sum: GetSum) -> None:
             with _of_worker(rank):
-                self.uplink.add(packed, total, factors[WEIGHTS])
+                self.uplink.add(packed, get_sum, factors[WEIGHTS])
             self.memory.release(packed.values())
 
         self._sum.put(rank, payload, self.round_state.counted, unpack)
 
     def _update(self, values: dict[int, Array], message: Any, ranks: list[int]) -> None:
-        """Run the rules on all buckets and put the results where they are pulled from."""
+        """Run the rules on all buckets, and put the results where they are pulled from."""
         updated = self._updated(values, message, ranks)
         # The round under way is only counted when all of it has been done.
         self.downlink.publish(updated, ranks, self.round_state.step + 1, self.round_state.answer)
 
-    def _updated(self, values: dict[int, Array], message: Any, ranks: list[int]) -> Iterator[Updated]:
-        """Run the rule on one bucket after the other; those of the weights as they are done."""
+    def _updated(self, values: dict[int, Array], message: Any, ranks: list[int]) -> Iterator[UpdatedBucket]:
+        """Run the rule on one bucket after the other, and yield those of the weights."""
         for index, value in values.items():
             self._update_bucket(index, value, message, ranks)
             if self.layout.buckets[index].vector == WEIGHTS:
                 kept = self._bucket_states[index]
-                yield Updated(index, kept.weights, kept.published[wire.HEADER_ELEMENTS :], value)
+                yield UpdatedBucket(index, kept.weights, kept.published[wire.HEADER_ELEMENTS :], value)
 
     def _update_bucket(self, index: int, value: Array, message: Any, ranks: list[int]) -> None:
         kept, vector = self._bucket_states[index], self.layout.buckets[index].vector
@@ -405,7 +420,10 @@ class ParameterServer:
         wire.stamp(kept.published, wire.WEIGHTS, 0, 0, self.round_state.step + 1, index)
 
     def _mean_of_latest(self, kept: BucketState, value: Array, message: Any, weighting: str) -> Array:
-        """Return what a bucket is replaced by: the mean of a round as it is, or that of all workers' latest values."""
+        """Return the mean that replaces a bucket's values.
+
+        It is the mean of a round as it is, or that of all workers' latest values.
+        """
         if self.round_state.together(message):
             kept.latest = None  # from now on all workers have this mean
             # Otherwise frozen layers would drift.
@@ -417,14 +435,14 @@ class ParameterServer:
         return self.memory.work_on(kept.latest.mean())
 
     def _forget_latest(self, rank: int) -> None:
-        """From the next commit on, the latest values of the worker that was here no longer count."""
+        """Leave out the latest values of the worker that was here from the next commit on."""
         for kept in self._bucket_states.values():
             if kept.latest is not None:
                 kept.latest.forget(rank)
 
     @contextmanager
     def _refusing(self) -> Iterator[None]:
-        """Let a payload that cannot be read, or weights that cannot be packed, end the run."""
+        """End the run where a payload cannot be read, or weights cannot be packed."""
         try:
             yield
         except ERRORS as error:
@@ -437,19 +455,22 @@ class ParameterServer:
 
 
 def _packed(place: int) -> int:
-    """The place in a staged payload of a packed array, given its place among those; buckets as they are have ≥ 0."""
+    """Return the place in a staged payload of a packed array, given its place among those.
+
+    Unpacked buckets have places of 0 or more.
+    """
     return ~place
 
 
 def _take_apart(payload: dict[int, Array]) -> tuple[dict[int, Array], dict[int, Array]]:
-    """The buckets of a staged payload that came as they are, by their index, and the packed arrays, by their place."""
+    """Split a staged payload into unpacked buckets, by index, and packed arrays, by place."""
     buckets = {place: values for place, values in payload.items() if place >= 0}
     return buckets, {_packed(place): values for place, values in payload.items() if place < 0}
 
 
 @contextmanager
 def _of_worker(rank: int) -> Iterator[None]:
-    """Say whose payload cannot be read."""
+    """Name the worker in errors about its payload, within a with statement."""
     try:
         yield
     except ERRORS as error:

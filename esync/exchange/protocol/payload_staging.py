@@ -21,19 +21,22 @@ class Memory(Protocol):
         """Return a copy of `values` (float32, host memory) that the server may keep and change."""
 
     def work_on(self, values: np.ndarray) -> Array:
-        """The values where rules can work on them: the same memory on a host, a copy on a GPU."""
+        """Return the values where rules can work on them: themselves on a host, a copy on a GPU."""
 
     def assign(self, kept: Array, new: Array) -> Array:
-        """Replace the values of a kept array; returns the array to keep from now on."""
+        """Replace the values of a kept array; return the array to keep from now on."""
 
     def undo_rounding(self, new: Array, before: Array, tolerance: float) -> None:
-        """Put the earlier values back into `new` where they differ by no more than this share of their size."""
+        """Restore the earlier values in `new` where they differ by a small share of their size.
+
+        `tolerance` is that share.
+        """
 
     def fetch(self, array: Array) -> np.ndarray:
-        """The values of a working array in host memory."""
+        """Return the values of a working array in host memory."""
 
     def release(self, arrays: Iterable[Array]) -> None:
-        """These staged arrays are no longer needed."""
+        """Release staged arrays that are no longer needed."""
 
 
 def undo_rounding(new: np.ndarray, before: np.ndarray, tolerance: float) -> None:
@@ -65,11 +68,11 @@ class HostMemory:
         return copy
 
     def work_on(self, values: np.ndarray) -> np.ndarray:
-        """The values themselves."""
+        """Return the values themselves."""
         return values
 
     def assign(self, kept: np.ndarray, new: np.ndarray) -> np.ndarray:
-        """Written in place, because the workers pull from there."""
+        """Write the values in place, because the workers pull from there."""
         if new is not kept:  # a rule for sparse steps has written there itself
             np.copyto(kept, new)
         return kept
@@ -90,14 +93,17 @@ class HostMemory:
 
 
 class PayloadStaging:
-    """Payloads on their way in, at most one per rank."""
+    """Payloads that are arriving, at most one per rank."""
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._staged: dict[int, tuple[int, int, dict[int, Array]]] = {}  # rank → nonce, sequence, bucket → values
 
     def put(self, rank: int, nonce: int, sequence: int, bucket: int, values: np.ndarray) -> None:
-        """Copy one bucket aside; what the same rank had begun earlier (a dead worker, say) is thrown away."""
+        """Copy one bucket aside.
+
+        What the same rank (a dead worker, say) had begun earlier is discarded.
+        """
         staged = self._staged.get(rank)
         if staged is None or staged[:2] != (nonce, sequence):
             self.discard(rank)
@@ -106,30 +112,33 @@ class PayloadStaging:
             staged[2][bucket] = self._memory.stage(values)
 
     def complete(self, rank: int, nonce: int, sequence: int, buckets: int) -> bool:
-        """Whether all buckets of that payload are here."""
+        """Return whether all buckets of that payload are here."""
         staged = self._staged.get(rank)
         return buckets == 0 or (staged is not None and staged[:2] == (nonce, sequence) and len(staged[2]) >= buckets)
 
     def take(self, rank: int) -> dict[int, Array]:
-        """Hand out a payload (bucket index → values); the taker releases the arrays."""
+        """Return a payload (bucket index → values); the caller releases the arrays."""
         return self._staged.pop(rank, (0, 0, {}))[2]
 
     def discard(self, rank: int, up_to: int | None = None) -> None:
-        """Forget what a rank has pushed so far, or only what belongs to sequence number `up_to` or an earlier one."""
+        """Discard what a rank has pushed so far.
+
+        With `up_to`, discard only what belongs to that sequence number or an earlier one.
+        """
         staged = self._staged.get(rank)
         if staged is not None and (up_to is None or staged[1] <= up_to):
             self._memory.release(self.take(rank).values())
 
 
-#: Adds what packed arrays say to sums; see `codecs.base.Total`.
+#: Adds the content of packed arrays to sums; see `codecs.base.GetSum`.
 Unpack = Callable[[Callable[[int, int], tuple[np.ndarray, bool]]], None]
 
 
 class RankOrderedSum:
-    """Adds payloads up in rank order, whatever order they come in: float sums then repeat bit for bit.
+    """Adds payloads up in rank order, whatever order they come in.
 
-    What can be added already is added at once, so that little is left to do when the last worker
-    commits, and the staged arrays are free again.
+    So float sums repeat bit for bit. What can be added already is added at once, so that little is
+    left to do when the last worker commits, and the staged arrays are free again.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -144,12 +153,12 @@ class RankOrderedSum:
         return len(self._added) + len(self._waiting)
 
     def put(
-        self, rank: int, payload: dict[int, Array], member: np.ndarray, unpack: Unpack = lambda total: None
+        self, rank: int, payload: dict[int, Array], member: np.ndarray, unpack: Unpack = lambda get_sum: None
     ) -> None:
         """Take a payload (and the duty to release it), then add what no smaller rank holds back.
 
         Args:
-            rank: whose it is.
+            rank: of the payload's worker.
             payload: bucket index → values.
             member: rank → whether the round waits for it.
             unpack: adds the packed part of the payload to the sums that it asks for, when its turn
@@ -164,13 +173,16 @@ class RankOrderedSum:
             self._next += 1
 
     def finish(self) -> dict[int, Array]:
-        """Add what is left; bucket index → sum over the workers. The arrays are the taker's until `clear`."""
+        """Add what is left, and return the sums over the workers by bucket index.
+
+        The arrays are the caller's until `clear`.
+        """
         for rank in sorted(self._waiting):
             self._add(rank)
         return self.total
 
     def clear(self) -> None:
-        """Make ready for the next round."""
+        """Prepare for the next round."""
         self._memory.release(values for index, values in self.total.items() if index not in self._unpacked)
         self.total, self._added, self._next = {}, set(), 0
 
@@ -186,7 +198,7 @@ class RankOrderedSum:
         unpack(self._of)
 
     def _of(self, bucket: int, size: int) -> tuple[np.ndarray, bool]:
-        """See `codecs.base.Total`."""
+        """See `codecs.base.GetSum`."""
         if fresh := bucket not in self.total:
             if bucket not in self._unpacked:
                 self._unpacked[bucket] = np.empty(size, np.float32)

@@ -1,4 +1,4 @@
-"""Handles of exchanges with parameter servers, and the model that a hidden one has received."""
+"""Handles of exchanges with parameter servers, and the model that an overlapped one received."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -19,8 +19,8 @@ class PendingExchange:
     Args:
         store: to the servers.
         sequence: number of the exchange.
-        look: called with every status that is seen; raises what the exchange fails with.
-        finish: given the servers' statuses, fetches the model and sums up how the exchange went.
+        look: called with every status that is seen; raises the error if the exchange has failed.
+        finish: fetches the model, given the servers' statuses, and returns the result.
     """
 
     def __init__(
@@ -36,19 +36,23 @@ class PendingExchange:
         self._result: Result | None = None
 
     def done(self) -> bool:
-        """Look once; raises JobAbortedError when the run has failed meanwhile."""
+        """Look once whether the servers have used the payload.
+
+        Raises:
+            JobAbortedError: the run has failed meanwhile.
+        """
         if self._statuses is None:
             self._statuses = self._store.acknowledged(self._sequence, self._look)
         return self._statuses is not None
 
     def result(self) -> Result:
-        """Fetch the model into place."""
+        """Fetch the model, and return the result."""
         if self._result is None and not self.done():
             raise NotDoneError("the servers have not used this payload yet")
         return self.wait()
 
     def wait(self) -> Result:
-        """Wait for the other workers, then for the model."""
+        """Wait for the other workers and then for the model, and return the result."""
         if self._result is None:
             self._receive()
         assert self._result is not None
@@ -60,17 +64,17 @@ class PendingExchange:
         self._result = self._finish(self._statuses)
 
 
-class HiddenExchange(PendingExchange):
-    """The handle where the worker goes on meanwhile: done when the model has been received.
+class OverlappedExchange(PendingExchange):
+    """The handle of an exchange during which the worker goes on.
 
-    So `result` only has to put it into place.
+    It is done when the model has been received, so `result` only has to deliver it.
 
     Args:
-        store: as of `PendingExchange`, like the following three.
+        store: as of `PendingExchange`, like the following two.
         sequence: number of the exchange.
         look: called with every status that is seen.
         finish: fetches the model to where it waits.
-        deliver: puts it into place.
+        deliver: writes it to the worker's model.
     """
 
     def __init__(
@@ -86,17 +90,17 @@ class HiddenExchange(PendingExchange):
         self._task = store.spawn(self._receive)
 
     def done(self) -> bool:
-        """Look without waiting."""
+        """Return whether the model has been received, without waiting."""
         return self._task.done()
 
     def result(self) -> Result:
-        """Put the model into place, or raise what the exchange has failed with."""
+        """Deliver the model, or raise the error with which the exchange has failed."""
         if not self._task.done():
             raise NotDoneError("the model is not there yet")
         return self.wait()
 
     def wait(self) -> Result:
-        """Wait for the model."""
+        """Wait for the model, deliver it, and return the result."""
         self._task.wait()
         if self._deliver is not None:
             self._deliver()
@@ -104,12 +108,12 @@ class HiddenExchange(PendingExchange):
         return super().wait()
 
     def cancel(self) -> None:
-        """This worker leaves: stop asking."""
+        """Stop asking the servers, because this worker leaves."""
         self._task.cancel()
 
 
 class ReceivedModel:
-    """A model that has been received and waits to be put into place; see `exchange.ModelSink`.
+    """A model that has been received and waits to be delivered; see `exchange.ModelSink`.
 
     Args:
         sizes: name of each vector → number of its values.
@@ -119,17 +123,17 @@ class ReceivedModel:
         self.vectors = {name: Flat(np.empty(size, np.float32)) for name, size in sizes.items()}
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        """Keep a copy."""
+        """Keep a copy of the values."""
         self.vectors[vector].write(start, values)
 
     def add(self, step: Sparse) -> None:
         """See `exchange.ModelSink`."""
-        raise RuntimeError("sparse exchanges are not hidden")
+        raise RuntimeError("sparse exchanges are not overlapped with training")
 
     put = add
 
     def deliver(self, model: ModelSink, wanted: Collection[str]) -> None:
-        """Put these vectors into place."""
+        """Write these vectors to a model."""
         for name in wanted:
             if self.vectors[name].size:
                 model.write(name, 0, self.vectors[name].values)

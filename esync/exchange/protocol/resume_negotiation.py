@@ -1,4 +1,4 @@
-"""Which checkpoint is whole, and which one a job goes on from: decisions over what each worker says.
+"""The choice of the checkpoint that a job goes on from, and of the one known to be whole.
 
 A checkpoint is whole when rank 0's part, which holds the model, is on its disk, and so are the
 other parts that it needs: in synchronous modes those of all workers that took part in that round,
@@ -6,9 +6,9 @@ in asynchronous ones no others.
 
 While a job runs, every commit says which part its worker has written last. `WholeCheckpointTracker`
 finds out from that which checkpoint is whole, the status tells all workers, and they delete only
-what is older. When a job begins, every greeting says which parts its worker has, and `choose` takes
-the newest checkpoint that is whole. A job that has gone on from a checkpoint writes parts under a
-number of its own, so that parts of two lives of one run are never mixed.
+what is older. When a job begins, every handshake says which parts its worker has, and `choose`
+takes the newest checkpoint that is whole. A job that has gone on from a checkpoint writes parts
+under a number of its own, so that parts of two lives of one run are never mixed.
 """
 
 from collections import deque
@@ -16,8 +16,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Changes of who takes part in the rounds that are remembered, to know whose parts an earlier
-#: checkpoint needs.
+#: Number of changes of membership that are remembered, to know whose parts an earlier checkpoint
+#: needs.
 MEMORY = 16
 
 
@@ -26,7 +26,7 @@ class Offer:
     """One whole part of a checkpoint.
 
     Attributes:
-        round: when it was written.
+        round: after which it was written.
         job: number of the job that wrote it.
         ordinal: 1 where no checkpoint of the run was known to be whole by then; else more.
         needs: of a part of rank 0, the ranks whose parts its checkpoint needs.
@@ -40,7 +40,7 @@ class Offer:
 
 @dataclass(frozen=True)
 class Offers:
-    """The checkpoints that one worker offers, in its greeting.
+    """The checkpoints that one worker offers, in its handshake.
 
     Attributes:
         resume: whether it was started with --resume.
@@ -54,7 +54,11 @@ class Offers:
 
     @classmethod
     def decode(cls, fields: Mapping[str, Any]) -> "Offers":
-        """Read what `dataclasses.asdict` and JSON have made of it; TypeError or KeyError where it is something else."""
+        """Return the offers from decoded JSON of `dataclasses.asdict`.
+
+        Raises:
+            TypeError, KeyError: it is something else.
+        """
         parts = [Offer(**{**part, "needs": tuple(part["needs"])}) for part in fields["parts"]]
         return cls(bool(fields["resume"]), tuple(parts), str(fields["problem"]))
 
@@ -90,21 +94,21 @@ class ResumeState:
 
     Attributes:
         exchanges: of this worker that were used; where no part tells, about as many as everybody's.
-        books: of the run, from rank 0; None from the others.
-        state: what the rule remembers, from rank 0: one flat vector each, as many values as there
-            are weights; None where the rule had not begun to remember it.
+        progress: of the run, from rank 0; None from the others.
+        rule_state: of the servers, from rank 0: flat vectors as long as the weights; None for a
+            vector that the rule had not begun to remember.
         weights: those that the servers' rule worked on, from rank 0, where the workers had other
             ones; else None.
     """
 
     exchanges: int
-    books: RunProgress | None = None
-    state: list[Any] = field(default_factory=list)
+    progress: RunProgress | None = None
+    rule_state: list[Any] = field(default_factory=list)
     weights: Any = None
 
 
 class WholeCheckpointTracker:
-    """Finds out which checkpoints of a running job are whole, from what commits say once they are used.
+    """Finds out which checkpoints of a running job are whole, from used commits.
 
     Attributes:
         round: of the newest checkpoint that is known to be whole; 0: none.
@@ -119,11 +123,14 @@ class WholeCheckpointTracker:
 
     @property
     def needed(self) -> Sequence[int] | None:
-        """Whose parts a checkpoint of now needs; None before anything has been used."""
+        """Ranks whose parts a checkpoint of now needs; None before any commit has been used."""
         return self._needs[-1][1] if self._needs else None
 
     def joined(self, rank: int, round_: int) -> None:
-        """Note that another process has taken a slot, after so many rounds; its commits will say what it has."""
+        """Note that another process has taken a slot, after that many rounds.
+
+        Its commits say which parts it has.
+        """
         self._written.pop(rank, None)
         self._since[rank] = round_
 
@@ -141,18 +148,24 @@ class WholeCheckpointTracker:
             common = min(self._written.get(rank, 0) for rank in self._needed(newest))
             if common > self.round and all(self._has(rank, common) for rank in self._needed(common)):
                 self.round = common
-        # Rounds are counted on after as many commits at once as there are workers, so this number
-        # may be a round's.
+        # Commits that are used at once raise the number of rounds only when there have been as many
+        # as workers: `round_` may still be the number of a round.
         since, needed = (round_, tuple(parts)) if together else (round_ + 1, (0,))
         if not self._needs or self._needs[-1][1] != needed:
             self._needs.append((since, needed))
 
     def _needed(self, round_: int) -> Sequence[int]:
-        """Return the ranks whose parts a checkpoint of that round needs; -1, a rank of nobody, if that is forgotten."""
+        """Return the ranks whose parts a checkpoint of that round needs.
+
+        If that is forgotten, return -1, the rank of no worker.
+        """
         return next((needed for since, needed in reversed(self._needs) if since <= round_), (-1,))
 
     def _has(self, rank: int, round_: int) -> bool:
-        """Return whether a worker has its part of a checkpoint: from when it has joined, it writes one of each."""
+        """Return whether a worker has its part of a checkpoint.
+
+        It writes one of each from when it has joined.
+        """
         written = self._written.get(rank, 0)
         return written == round_ or (written > round_ and self._since.get(rank, 0) < round_)
 
@@ -161,7 +174,7 @@ def choose(offers: Mapping[int, Offers]) -> int:
     """Return the round to go on from; −1: the run begins from the beginning.
 
     Args:
-        offers: rank → what that worker says; all ranks.
+        offers: rank → the offers of that worker; all ranks.
 
     Raises:
         ValueError: the job should not begin; the message says why.
@@ -182,7 +195,7 @@ def choose(offers: Mapping[int, Offers]) -> int:
         return -1  # the job ended before any checkpoint was whole
     held = "; ".join(f"worker {rank} has {_rounds(each)}" for rank, each in sorted(offers.items()))
     raise ValueError(
-        f"--resume: no checkpoint is there in all its parts: {held}; the checkpoint directory should be one that all "
+        f"--resume: no checkpoint is complete: {held}; the checkpoint directory should be one that all "
         "workers see, or every worker should have its slot and its own directory back"
     )
 

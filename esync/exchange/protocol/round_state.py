@@ -1,4 +1,4 @@
-"""The state of rounds on a server: who takes part, who has committed, when the run ends; without the arrays.
+"""The state of rounds on a server: members, commits, and the end of the run; without arrays.
 
 Plain Python, driven by calls that carry the time, so that the parameter server, a run on one device
 and the simulator all count alike.
@@ -21,7 +21,7 @@ class Limits:
     """The limits that end a run; infinite where there is no such limit.
 
     Attributes:
-        rounds: communication rounds. Asynchronous workers share no rounds: there it is commits ÷
+        rounds: communication rounds. Asynchronous workers share no rounds; there it is commits ÷
             workers.
         samples: training samples of all workers together.
         seconds: since all workers were there, checked whenever a round (asynchronous: a commit) is
@@ -47,20 +47,22 @@ class RoundState:
 
     Attributes:
         slots: number of worker slots (DMLC_NUM_WORKER).
-        synchronous: a round waits for every member (True), or every commit counts at once (False).
-            Where a commit says how it is to be used, that holds; this is then how the next ones
-            should be used.
+        synchronous: whether a round waits for every member (True), or every commit counts at once
+            (False). Where a commit says how it is to be used, that holds; this is then how the next
+            ones should be used.
         round: rounds completed, and commits that were applied at once ÷ slots, rounded down.
         step: times that the weights have changed: once per round, or once per commit that was
             applied at once.
         version: commits that have gone into the weights.
         samples: training samples behind them.
         samples_together: those of them whose commits were used together, as rounds.
-        rounds_together: those rounds.
+        rounds_together: number of those rounds.
         resume_at: the round of the checkpoint that the run goes on from; −1: from the beginning.
         stop_at: the run is over when `round` reaches it; None while that is not known.
-        failure: why the run was aborted, "" while it was not.
-        notice: what all workers should know at the start, though nothing ends for it.
+        failure: why the run was aborted; "" while it was not.
+        notice: a warning to all workers at the start, for which nothing ends.
+        exchanged_at: `elapsed` when the weights last changed. Unlike `elapsed`, which goes on when
+            a replacement comes, it stays as it is from the end of one round to that of the next.
         staleness: commits that a worker may be ahead of the slowest member (stale synchronous
             parallel): one that was applied at once is acknowledged when its worker may go on.
         released: commits whose acknowledgement has had to wait for that.
@@ -85,6 +87,7 @@ class RoundState:
     stop_at: int | None = None
     failure: str = ""
     notice: str = ""
+    exchanged_at: float = 0.0
     staleness: float = math.inf
     released: int = 0
     decides: bool = True
@@ -106,19 +109,19 @@ class RoundState:
         self.scalars = Scalars(self.added, self.slots)
         self._round: tuple[int, ...] | None = None  # ranks of the newest round, where it was one of several workers
         self._checkpoint = WholeCheckpointTracker()
-        self._told: dict[str, float] | None = None
+        self._combined: dict[str, float] | None = None
         self.pending: dict[int, PendingCommit] = {}
         self._held: set[int] = set()  # ranks whose pending commit is applied already
         self._now = 0.0
-        self._at_once = 0  # commits that were applied each at once
+        self._at_once = 0  # commits that were applied one by one
         self._started: float | None = None
         self._elapsed = 0.0
         self.left: set[int] = set()
         self.awaited: set[int] = set()
         self._said_goodbye = False  # whether the last worker that is gone has said goodbye
         self._end_known = False  # whether a worker has left because the run is finished
-        # After a switch the workers know of different numbers of samples, between which a schedule
-        # may step: their first round together is not compared.
+        # After a switch the workers know different numbers of samples, and a schedule may step
+        # between these: so the rates of their first round together are not compared.
         self._compared = True
 
     @property
@@ -128,24 +131,25 @@ class RoundState:
 
     @property
     def elapsed(self) -> float:
-        """Seconds from the last worker's greeting to the last commit."""
+        """Seconds from the last worker's handshake to the last commit."""
         return self._elapsed
 
     @property
     def finished(self) -> bool:
-        """Whether the run has come to its end (not whether it went well)."""
+        """Whether the run has come to its end (not whether it was successful)."""
         return bool(self.failure) or (self.stop_at is not None and self.round >= self.stop_at)
 
     @property
     def counted(self) -> np.ndarray:
-        """Slot → whether rounds wait for its worker."""
+        """Array of slots: whether rounds wait for the slot's worker."""
         return self.member & ~self.excluded
 
     @property
     def needed(self) -> tuple[int, ...]:
-        """The ranks whose parts a checkpoint written now needs: those that took part in the newest round.
+        """Ranks whose parts a checkpoint written now needs.
 
-        Where commits are used at once, it is rank 0 alone, which has the model.
+        They are those that took part in the newest round. Where commits are used at once, it is
+        rank 0 alone, which has the model.
         """
         if self._round is not None:
             return self._round
@@ -159,25 +163,25 @@ class RoundState:
 
     @property
     def fastest(self) -> float:
-        """Seconds of an iteration on the fastest worker; 0 where none has told."""
-        pace = self.told["pace"]
+        """Seconds of an iteration on the fastest worker; 0 where none has sent them."""
+        pace = self.combined_scalars["pace"]
         return 0.0 if math.isnan(pace) else pace
 
     @property
-    def told(self) -> dict[str, float]:
-        """The combined scalars: of the newest round, or where commits are used at once, of all members' latest.
+    def combined_scalars(self) -> dict[str, float]:
+        """The combined scalars of the newest round.
 
-        NaN where nobody has said one. It stays as it is from the end of one round to that of the
-        next.
+        Where commits are used at once, they are those of all members' latest. A scalar that no
+        worker has sent is NaN. They stay as they are from the end of one round to that of the next.
         """
-        if self._told is None:
-            self._told = self.scalars.combined(list(self._round or np.flatnonzero(self.member)))
-        return self._told
+        if self._combined is None:
+            self._combined = self.scalars.combined(list(self._round or np.flatnonzero(self.member)))
+        return self._combined
 
     @property
-    def told_added(self) -> dict[str, float]:
-        """The same of the added scalars that somebody has said."""
-        return {name: self.told[name] for name in self.added if not math.isnan(self.told[name])}
+    def added_scalars(self) -> dict[str, float]:
+        """The combined values of those added scalars that some worker has sent."""
+        return {name: self.combined_scalars[name] for name in self.added if not math.isnan(self.combined_scalars[name])}
 
     @property
     def over(self) -> bool:
@@ -189,16 +193,19 @@ class RoundState:
         return self.finished or self._end_known or (self._said_goodbye and not self.member.any())
 
     @property
-    def deserted(self) -> bool:
-        """Whether this server can leave: the run is over, all workers are gone, and no replacement is promised."""
+    def can_exit(self) -> bool:
+        """Whether this server can end.
+
+        It can when the run is over, all workers are gone, and no replacement is promised.
+        """
         return self.over and not self.member.any() and not self.awaited
 
     def commits_of(self, rank: int) -> int:
-        """Return how many commits of this slot have been dealt with so far."""
+        """Return the number of commits of this slot that have been dealt with so far."""
         return int(self.pending[rank].message["sequence"]) if rank in self._held else int(self.acknowledged[rank])
 
     def join(self, rank: int, nonce: int, now: float) -> None:
-        """Let a worker take its slot, or the one of a dead worker; what that one has committed counts."""
+        """Let a worker take its slot, or that of a dead one, whose commits still count."""
         self._now = now
         if rank in self._held:
             self._release_one(rank, now)  # it takes the weights as they are now, whatever it is told
@@ -207,7 +214,7 @@ class RoundState:
             self._checkpoint.joined(rank, self.round)
         self.nonce[rank] = nonce
         self.member[rank] = True
-        self._told = None
+        self._combined = None
         self.left.discard(rank)
         self.awaited.discard(rank)
         if rank == 0 and not self.job:
@@ -215,9 +222,9 @@ class RoundState:
         if self._started is None and self.member.all():
             self._started = now
         elif self._started is not None:
-            self._elapsed = now - self._started  # for a newcomer's clock
+            self._elapsed = now - self._started  # for a replacement's clock
 
-    def go_back(self, rank: int, exchanges: int) -> None:
+    def resume_slot(self, rank: int, exchanges: int) -> None:
         """Let a worker go on from a checkpoint.
 
         How far workers are ahead of one another counts from there: a part may be missing, or older
@@ -229,18 +236,19 @@ class RoundState:
         """
         self.acknowledged[rank] = self._before[rank] = exchanges
 
-    def resume(self, books: RunProgress, now: float) -> None:
-        """Go on where an earlier job had come to: limits count from the beginning of the whole run."""
-        self.round, self.version, self.samples = books.round, books.version, books.samples
-        self.step = books.step
-        self.rounds_together, self._at_once = books.round, books.version % self.slots
-        if books.synchronous is not None:
-            self.synchronous = books.synchronous
-        if books.samples_together is not None:
-            self.samples_together = books.samples_together
+    def resume(self, progress: RunProgress, now: float) -> None:
+        """Go on from where an earlier job was; limits count from the beginning of the whole run."""
+        self.round, self.version, self.samples = progress.round, progress.version, progress.samples
+        self.step = progress.step
+        self.rounds_together, self._at_once = progress.round, progress.version % self.slots
+        if progress.synchronous is not None:
+            self.synchronous = progress.synchronous
+        if progress.samples_together is not None:
+            self.samples_together = progress.samples_together
         else:
-            self.samples_together = books.samples if self.synchronous else 0
-        self._elapsed, self._started = books.elapsed, now - books.elapsed
+            self.samples_together = progress.samples if self.synchronous else 0
+        self._elapsed = self.exchanged_at = progress.elapsed
+        self._started = now - progress.elapsed
         self._check_limits()
 
     def leave(self, rank: int, done: bool = False) -> None:
@@ -259,7 +267,7 @@ class RoundState:
             self._remove(rank, goodbye=True)
 
     def drop(self, rank: int) -> None:
-        """Go on without a worker that is gone without a goodbye; another process may take its slot."""
+        """Go on without a worker that is gone without a goodbye; another one may take its slot."""
         if self.member[rank]:
             self._remove(rank, goodbye=False)
 
@@ -267,11 +275,11 @@ class RoundState:
         """Note a commit whose payload is complete.
 
         Commits that are used together must have the same learning rate, momentum and weight decay:
-        otherwise the run is aborted. One of a worker that the rounds have gone on without may be
-        rounds behind: it is not used. Neither is one for a round that has ended here, where other
-        servers still wait for it. A commit that counts at once is used after the end of the run,
-        too, on servers that do not decide when that is: they count commits in another order, and
-        perhaps others, so the one that decides may still use it.
+        otherwise the run is aborted. A commit of a worker that the rounds have gone on without may
+        be rounds behind: it is not used. Neither is one for a round that has ended here, where
+        other servers still wait for it. A commit that counts at once is used after the end of the
+        run, too, on servers that do not decide when that is: they count commits in another order,
+        and perhaps others, so the one that decides may still use it.
 
         Returns:
             The ranks whose commits are to be applied now, in this order: all of the round once the
@@ -295,34 +303,40 @@ class RoundState:
         return self.due() if together else [rank]
 
     def due(self) -> list[int]:
-        """The ranks whose commits are to be applied together now; empty while a member is missing."""
+        """Return the ranks whose commits are to be applied together now.
+
+        There are none while a member is missing.
+        """
         counted = self.counted
         if len(self.pending) < np.count_nonzero(counted):
-            return []  # most of the time; the rest costs more the more workers there are
+            return []  # the usual case; what follows costs more the more workers there are
         members = set(np.flatnonzero(counted).tolist())
         return sorted(self.pending) if self.pending and members <= set(self.pending) else []
 
     def waits_for(self, rank: int) -> bool:
-        """Whether others have committed in a round that cannot end without this worker."""
+        """Return whether others have committed in a round that cannot end without this worker."""
         return bool(self.counted[rank]) and rank not in self.pending and bool(self.pending.keys() - self._held)
 
     def follow(self, message: Any) -> None:
-        """Take over which workers the round under way does not wait for, where the message is about that round."""
+        """Take over which workers the round under way does not wait for.
+
+        Messages about other rounds are ignored.
+        """
         if message["round"] == self.rounds_together + 1:
             self._set_excluded(wire.decode_ranks(message["text"]) or ())
 
     def together(self, message: Any) -> bool:
-        """Whether a commit waits for those of the other members."""
+        """Return whether a commit waits for those of the other members."""
         use = int(message["use"])
         return self.synchronous if use == wire.AS_AGREED else use == wire.TOGETHER
 
     def applied(self, ranks: list[int], now: float) -> None:
-        """These commits have gone into the weights: acknowledge them, count the round, see whether the run ends.
+        """Acknowledge commits that have gone into the weights, and count the round.
 
-        Where the leader, the first of those that rounds wait for, has asked for it, the next ones
-        are used in another way or wait for others: nobody has been told of the end of this round
-        yet, so all workers learn both at the same time. Of commits that are used at once, every
-        member's may ask for the way back to rounds.
+        Then check whether the run ends. Where the leader, the first of those that rounds wait for,
+        has asked for it, the next ones are used in another way or wait for others: nobody has been
+        told of the end of this round yet, so all workers learn both at the same time. Of commits
+        that are used at once, every member's may ask for the way back to rounds.
         """
         leader = int(np.argmax(self.counted))
         messages = [self.pending[rank].message for rank in ranks]
@@ -340,7 +354,7 @@ class RoundState:
             self.step += len(ranks)
         self.round = self.rounds_together + self._at_once // self.slots
         self.scalars.note(messages)
-        self._round, self._told = tuple(ranks) if together else None, None
+        self._round, self._combined = tuple(ranks) if together else None, None
         parts = {rank: int(message["part"]) for rank, message in zip(ranks, messages, strict=True)}
         self._checkpoint.used(parts, self.round, together)
         for message in messages:
@@ -351,22 +365,23 @@ class RoundState:
             self._update_elapsed(now)
         else:
             self._acknowledge(ranks, now, wire.TOGETHER if together else wire.AT_ONCE)
+        self.exchanged_at = self._elapsed
         if self.decides or not together:
             self._check_limits()
         self._release(now)
-        # The run may end at once for some when others wait for a round already: it will not come,
-        # and a round of those alone who have not left yet would take their learning rates, meant
-        # for a mean of all, for its own.
+        # The run may end with a commit that is used at once while others already wait for a round.
+        # It will not come, and a round of the remaining workers alone would use learning rates that
+        # are meant for the mean of all.
         if self.finished and self.pending:
             self._acknowledge(list(self.pending), now)
 
     def count(self, samples: int, now: float) -> None:
-        """Count a round of a run on one device; after the end of the run it does not count."""
+        """Count a round of a run on one device; after the end of the run it is ignored."""
         if due := self.commit(wire.message(wire.COMMIT, samples=samples), now):
             self.applied(due, now)
 
     def stop(self) -> None:
-        """End the run cleanly: after the round under way, or at once where workers share no rounds."""
+        """End the run cleanly: after the round under way, or at once where there are no rounds."""
         self._stop_by(self.round + 1 if self.synchronous else self.round)
 
     def abort(self, reason: str) -> None:
@@ -374,11 +389,12 @@ class RoundState:
         self.failure = self.failure or reason or "no reason was given"
 
     def status(self) -> np.ndarray:
-        """The record that the workers pull (wire.status_type)."""
+        """Return the record that the workers pull (wire.status_type)."""
         record = np.zeros((), wire.status_type(self.slots, self.added))
         record["round"], record["version"], record["samples"] = self.round, self.version, self.samples
         record["samples_together"], record["rounds_together"] = self.samples_together, self.rounds_together
         record["step"], record["elapsed"], record["fastest"] = self.step, self._elapsed, self.fastest
+        record["exchanged_at"] = self.exchanged_at
         record["job"], record["resume_at"] = self.job, self.resume_at
         record["whole"] = self.whole
         record["stop_at"] = -1 if self.stop_at is None else self.stop_at
@@ -392,11 +408,11 @@ class RoundState:
         record["needed"][list(self.needed)] = 1
         record["committed"][list(self.pending)] = 1
         for name in self.added:
-            record["scalars"][name] = self.told[name]
+            record["scalars"][name] = self.combined_scalars[name]
         return record
 
     def _take_wishes(self, message: Any) -> None:
-        """Take over how a commit wants the next ones to be used; see `applied` for whose wishes count."""
+        """Use the next commits as this one asks for; see `applied` for whose requests count."""
         if message["switch"] != wire.AS_AGREED:
             self.synchronous = bool(message["switch"] == wire.TOGETHER)
         ranks = wire.decode_ranks(message["text"])
@@ -413,7 +429,7 @@ class RoundState:
     def _remove(self, rank: int, goodbye: bool) -> None:
         self.member[rank] = False
         self._said_goodbye = goodbye
-        self._told = None
+        self._combined = None
         self._release(self._now)
 
     def _acknowledge(self, ranks: list[int], now: float, used: int = 0) -> None:
@@ -430,7 +446,10 @@ class RoundState:
             self._elapsed = now - self._started
 
     def _release(self, now: float) -> None:
-        """Let those go on who are not too far ahead of the slowest member, or all of them when the run is over."""
+        """Acknowledge the held commits of workers that are not too far ahead of the slowest member.
+
+        When the run is over, acknowledge all of them.
+        """
         if not self._held:
             return
         slowest = min((self._progress(rank) for rank in np.flatnonzero(self.member).tolist()), default=math.inf)
@@ -439,7 +458,7 @@ class RoundState:
                 self._release_one(rank, now)
 
     def _progress(self, rank: int) -> int:
-        """Return how many commits of this slot have been dealt with since the job began."""
+        """Return the number of commits of this slot that were dealt with since the job began."""
         return self.commits_of(rank) - int(self._before[rank])
 
     def _release_one(self, rank: int, now: float) -> None:

@@ -1,4 +1,4 @@
-"""The scalars of a message: numbers that a commit says by name, and how those of several commits become one.
+"""The scalars of a message: numbers by name in each commit, and how a round combines them.
 
 A round is one step on the mean of all workers, and a step has one learning rate, momentum and
 weight decay: of several different ones, nobody can know which is meant. Other scalars are combined.
@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-#: Must be the same in all commits of a round.
+#: Way of scalars that must be the same in all commits of a round.
 COMMON = "common"
 
-#: How scalars are combined → the value that several of them (those that were said) become.
+#: Way to combine scalars → the function that combines the values that workers have sent.
 WAYS: dict[str, Callable[[Sequence[float]], float]] = {
     COMMON: lambda values: values[0],
     "mean": lambda values: sum(values) / len(values),
@@ -31,7 +31,7 @@ class Scalar:
 
     Attributes:
         way: how it is combined; see WAYS.
-        default: where a worker does not say it; NaN: it then does not count.
+        default: its value where a worker does not send one; NaN: it then does not count.
     """
 
     way: str
@@ -43,14 +43,14 @@ BUILT_IN = {
     "learning_rate": Scalar(COMMON),
     "momentum": Scalar(COMMON),
     "weight_decay": Scalar(COMMON),
-    "gradient_scale": Scalar("mean", 1.0),  # how many times the mean gradient of a batch this payload is
+    "gradient_scale": Scalar("mean", 1.0),  # the payload is this multiple of the mean gradient of a batch
     "pace": Scalar("minimum", math.nan),  # seconds of an iteration on this worker
 }
 
-#: Those of them that the workers hear of: the combined value comes back with the status.
+#: Built-in scalars whose combined values come back to the workers with the status.
 TOLD = ("pace",)
 
-#: Machines may compute the same schedule with different last bits.
+#: Tolerance for common scalars: machines may compute a schedule with different last bits.
 ROUNDING = {"rel_tol": 1e-9, "abs_tol": 1e-12}
 
 ADVICE = (
@@ -60,7 +60,7 @@ ADVICE = (
 
 
 class Scalars:
-    """The scalars of one run, and what each worker has said last of those that come back.
+    """The scalars of one run, with each worker's latest value of those that come back.
 
     Args:
         added: name of each scalar beside the built-in ones → how it is combined.
@@ -75,9 +75,15 @@ class Scalars:
         self._said: set[str] = set()  # names of those that some worker has ever said
 
     def disagreement(self, commit: Any, other: Any, number: int) -> str:
-        """Why two commits (wire.MESSAGE) cannot be used in one round, the one of that number; "" where they can."""
+        """Return why two commits cannot be used in one round; "" where they can.
+
+        Args:
+            commit: one of them (wire.MESSAGE).
+            other: the other one.
+            number: of the round.
+        """
         if all(commit[name] == other[name] for name in self._common):
-            return ""  # nearly always
+            return ""  # the usual case
         differences: list[str] = []
         for name in self._common:
             own, theirs = float(commit[name]), float(other[name])
@@ -90,14 +96,14 @@ class Scalars:
         return f"worker {commit['rank']} committed {'; '.join(differences)} to round {number}: {ADVICE}"
 
     def terms(self, commits: Sequence[Any]) -> Any:
-        """The terms of a round: the first commit's, with the combined scalars in it."""
+        """Return the terms of a round: those of the first commit, with the combined scalars."""
         terms = commits[0].copy()
         for name, way in self._combined.items():
             terms[name] = _combine(way, (float(each[name]) for each in commits))
         return terms
 
     def note(self, commits: Iterable[Any]) -> None:
-        """These commits have been used."""
+        """Note that these commits have been used."""
         for commit in commits:
             for name, latest in self._latest.items():
                 value = commit[name]
@@ -107,7 +113,7 @@ class Scalars:
                     latest[commit["rank"]] = value
 
     def combined(self, ranks: Sequence[int] | np.ndarray) -> dict[str, float]:
-        """What has been said last by these workers; NaN where none of them has said anything."""
+        """Return the combined latest values of these workers; NaN where none has sent any."""
         return {
             name: _combine(self._combined[name], values[ranks].tolist()) if name in self._said else math.nan
             for name, values in self._latest.items()

@@ -1,4 +1,4 @@
-"""The specification of an exchange: what servers, or the ranks of a collective, do with payloads."""
+"""The specification of an exchange, by which servers or ranks of a collective treat payloads."""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -8,7 +8,7 @@ from typing import Any
 from ... import config
 from ...rules import MEAN, Rule, make_rule
 from ..codecs.quantization import NONE
-from ..weighting import check, unnormalized
+from ..weighting import AS_UPDATES, STATISTICS_WEIGHTINGS, check, unnormalized
 from . import wire
 from .layout import STATISTICS, WEIGHTS
 from .scalars import check_added
@@ -16,31 +16,32 @@ from .scalars import check_added
 
 @dataclass(frozen=True)
 class Specification:
-    """The specification of an exchange: what servers are asked to do with what a worker sends.
+    """The specification of an exchange: what servers are asked to do with payloads.
 
     Private answers, sparseness, compression and normalized weighting are for the weights only; all
     other vectors travel as they are.
 
     Attributes:
         rule: of the weights: name in rules.RULES.
-        synchronous: every round waits for all workers and uses their mean; else every payload is
-            used at once.
+        synchronous: whether every round waits for all workers and uses their mean; else every
+            payload is used at once.
         options: of the weights' rule.
-        private: every worker gets weights of its own back, and the rule is told which ones it was
-            sent last.
-        sparse: messages are sparse both ways, which `options` are for, see `sparse.Differences`;
-            the weights have no rule then.
+        private: whether every worker gets weights of its own back, and the rule is told which ones
+            it was sent last.
+        sparse: whether messages are sparse both ways, which `options` are for, see
+            `sparse.Differences`; the weights have no rule then.
         weighting: how much each worker counts in a mean, see `weighting`.
+        statistics_weighting: the same in the mean of the statistics, one of STATISTICS_WEIGHTINGS.
         compression: of the weights' messages, as `compression.Compression` writes it; synchronous
             ones only.
         tensors: sizes of the tensors that the weights consist of, where compression is told of
             them.
-        staleness: exchanges that a worker may be ahead of the slowest; its answer waits where it is
-            more. For specifications that are not synchronous.
+        staleness: exchanges that a worker may be ahead of the slowest; the answer to one that is
+            further ahead waits. For specifications that are not synchronous.
         own: settings that may differ between workers, name → value; where they do, all workers are
             told.
-        overlap: this worker goes on while an exchange is under way: the handles' `done` never
-            waits, and is True when all has arrived.
+        overlap: whether this worker goes on while an exchange is under way: the handles' `done`
+            never waits, and is True when all has arrived.
         vectors: name of each vector that is exchanged → name of its rule in rules.RULES, the
             weights first. Give only further ones: the weights, and the statistics, which are
             replaced by their mean, come by themselves.
@@ -54,6 +55,7 @@ class Specification:
     private: bool = False
     sparse: bool = False
     weighting: str = config.WEIGHTING
+    statistics_weighting: str = AS_UPDATES
     compression: str = NONE
     tensors: list[int] = field(default_factory=list)
     staleness: float = math.inf
@@ -79,16 +81,29 @@ class Specification:
             if not (self.sparse and name == WEIGHTS)
         }
 
+    def weightings(self) -> dict[str, str]:
+        """Return how much each worker counts in the mean of every vector.
+
+        Raises:
+            ValueError: there is no such weighting.
+        """
+        return weightings_of(self.vectors, self.weighting, self.statistics_weighting)
+
     def channel(self, vector: str, rank: int) -> int:
-        """The channel (see `layout`) in which worker `rank` sends and gets a vector."""
+        """Return the channel (see `layout`) in which worker `rank` sends and gets a vector."""
         return rank + 1 if self.private and vector == WEIGHTS else 0
 
 
-def weightings_of(vectors: Iterable[str], weighting: str) -> dict[str, str]:
-    """How much each worker counts in the mean of each vector, where the weights are averaged with this weighting.
+def weightings_of(vectors: Iterable[str], weighting: str, statistics: str = AS_UPDATES) -> dict[str, str]:
+    """Return the weighting of each vector's mean, given those of the weights and the statistics.
 
     Raises:
         ValueError: there is no such weighting.
     """
     others = unnormalized(check(weighting))
-    return {name: weighting if name == WEIGHTS else others for name in vectors}
+    if statistics not in STATISTICS_WEIGHTINGS:
+        raise ValueError(
+            f"statistics weighting is {statistics!r}, but should be one of {', '.join(STATISTICS_WEIGHTINGS)}"
+        )
+    own = {WEIGHTS: weighting, STATISTICS: others if statistics == AS_UPDATES else statistics}
+    return {name: own.get(name, others) for name in vectors}

@@ -12,14 +12,17 @@ from .round_state import RoundState
 
 @dataclass(slots=True)  # not frozen, which takes three times as long to make
 class Status:
-    """One server's status, as one worker reads it; see `wire.status_type` for the fields that are not explained here.
+    """One server's status, as one worker reads it.
+
+    See `wire.status_type` for the fields that are not explained here.
 
     Attributes:
         failure: why the run was aborted; "" while it was not.
-        notice: what all workers should know at the start.
-        acknowledged: of this worker's exchanges, the last one dealt with; `use`, `wait` and
+        notice: a warning to all workers at the start.
+        acknowledged: number of this worker's last exchange that was dealt with; `use`, `wait` and
             `answer` are about it.
-        nonce: who holds this worker's slot, and `arrivals` how many have held it so far.
+        nonce: of the process that holds this worker's slot; `arrivals` counts the processes that
+            have held it so far.
         committed: whether a later exchange of this worker waits for the others.
         members: ranks that take part in the rounds.
         excluded: ranks that are there, but that rounds do not wait for.
@@ -36,6 +39,7 @@ class Status:
     fastest: float
     scalars: Mapping[str, float]
     elapsed: float
+    exchanged_at: float
     job: int
     resume_at: int
     whole: int
@@ -57,7 +61,7 @@ class Status:
 
     @classmethod
     def of_record(cls, record: Any, rank: int) -> "Status":
-        """Return what a record (`wire.status_type`) says to the worker of that rank."""
+        """Return the status in a record (`wire.status_type`) for the worker of that rank."""
         member, excluded, committed = record["member"] != 0, record["excluded"] != 0, record["committed"] != 0
         text = bytes(record["text"]).decode()
         aborted = bool(record["aborted"])
@@ -72,6 +76,7 @@ class Status:
             fastest=float(record["fastest"]),
             scalars=wire.scalars_of(record),
             elapsed=float(record["elapsed"]),
+            exchanged_at=float(record["exchanged_at"]),
             job=int(record["job"]),
             resume_at=int(record["resume_at"]),
             whole=int(record["whole"]),
@@ -94,7 +99,10 @@ class Status:
 
     @classmethod
     def of_round_state(cls, round_state: RoundState, rank: int, everyone: tuple[int, ...]) -> "Status":
-        """Return the same from a server's round state, as it is now; `everyone` is the tuple of all ranks."""
+        """Return the present status of a server's round state.
+
+        `everyone` is the tuple of all ranks.
+        """
         complete = np.count_nonzero(round_state.member) == round_state.slots
         return cls(
             round=round_state.round,
@@ -104,8 +112,9 @@ class Status:
             samples_together=round_state.samples_together,
             rounds_together=round_state.rounds_together,
             fastest=round_state.fastest,
-            scalars=round_state.told_added,
+            scalars=round_state.added_scalars,
             elapsed=round_state.elapsed,
+            exchanged_at=round_state.exchanged_at,
             job=round_state.job,
             resume_at=round_state.resume_at,
             whole=0,
@@ -124,12 +133,12 @@ class Status:
             excluded=_ranks(round_state.member & round_state.excluded)
             if np.count_nonzero(round_state.excluded)
             else (),
-            needed=(),  # as `whole`, of use for checkpoints only, which nobody writes who asks in this way
+            needed=(),  # like `whole`, for checkpoints only, which users of this method do not write
         )
 
 
 def awaited(status: Status) -> str:
-    """Name the workers whose commits a round waits for, for the user."""
+    """Return the names of the workers whose commits a round waits for, for the user."""
     late = ", ".join(map(str, status.late))
     return f"the commit of worker {late}" if late else "the commit of all workers to be used by the server"
 

@@ -1,4 +1,4 @@
-"""What goes over the wire: the layout of headers, messages and the status, as NumPy structured types.
+"""The wire format: headers, messages and the status, as NumPy structured types.
 
 ps-lite carries float32 arrays of a size that is fixed for each key. Buckets of weights, gradients
 and updates are such arrays with a small header in front. Messages and the status are packed records
@@ -32,17 +32,17 @@ COMMIT = 3  # the payload of this sequence number is complete when all its bucke
 LEAVE = 4  # this worker will not be heard again, though the run may go on: its statistics no longer count
 STOP = 5  # end the run after the round under way
 ABORT = 6  # end the run now, it has failed
-FETCH = 7  # put what the rule remembers about one bucket into the mailbox, or the weights that it works on
+FETCH = 7  # put the rule's state for one bucket into the mailbox, or the weights that it works on
 STATE = 8  # in the mailbox: the same, on its way to a checkpoint or back from one
 DONE = 9  # the run is over and this worker will not be heard again: its statistics stay in the final mean
-FOLLOW = 10  # whom the round of that number does not wait for, as the first server has decided
+FOLLOW = 10  # which workers the round of that number does not wait for, as the first server has decided
 
-#: In FETCH and STATE, in the place of the number of a vector that the rule remembers: the weights
-#: that it works on.
+#: In FETCH and STATE, stands for the weights that the rule works on, in place of the number of a
+#: vector of its state.
 SERVER_WEIGHTS = -1
 
 # --- how a commit is used (Sync-Switch) -----------------------------------------------------------
-AS_AGREED = 0  # as the greeting says, which holds for the whole run
+AS_AGREED = 0  # as the handshake says, which holds for the whole run
 TOGETHER = 1  # with those of all members, as one round
 AT_ONCE = 2  # alone, as soon as it is complete
 DISCARD = 3  # not at all, only acknowledged: its worker is one that the rounds do not wait for
@@ -60,23 +60,23 @@ MESSAGE = np.dtype(
         *((name, "<f8") for name in BUILT_IN),
         ("samples", "<i8"),  # that went into this payload
         ("buckets", "<i4"),  # of this payload on this server; FETCH: the index of the bucket
-        ("place", "<i4"),  # FETCH: which of the vectors that the rule remembers, from 0, or SERVER_WEIGHTS
+        ("place", "<i4"),  # FETCH: number of a vector of the rule's state, from 0, or SERVER_WEIGHTS
         ("round", "<i8"),  # used together: number of the round that it is part of, from 1; 0: the one under way
         ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE, DISCARD
         ("part", "<i8"),  # round of the newest part of a checkpoint of this run on this worker's disk; 0: none
         ("switch", "<i4"),  # how commits are to be used from now on, see `RoundState.applied`; AS_AGREED: as before
-        # Of the leader's commit: whom rounds do not wait for from now on; FOLLOW: whom this one
-        # does not wait for; see encode_ranks.
+        # Of the leader's commit: the ranks that rounds do not wait for from now on; FOLLOW: those
+        # that this one does not wait for; see encode_ranks.
         ("text", f"S{TEXT_BYTES}"),
     ]
 )
 
-#: What the built-in scalars are where a message does not say them, if not 0.
+#: Values of the built-in scalars where a message does not set them, if not 0.
 _UNSAID = [(name, scalar.default) for name, scalar in BUILT_IN.items() if scalar.default != 0]
 
 
 def message_type(scalars: Iterable[str] = ()) -> np.dtype:
-    """The record of a message with these scalars beside the built-in ones."""
+    """Return the record type of a message with these scalars beside the built-in ones."""
     return _message_type(tuple(scalars))
 
 
@@ -86,10 +86,10 @@ def _message_type(scalars: tuple[str, ...]) -> np.dtype:
 
 
 def status_type(slots: int, scalars: Iterable[str] = ()) -> np.dtype:
-    """The record that every server keeps for its workers to pull, with one entry per worker slot.
+    """Return the type of the record that every server keeps for its workers to pull.
 
-    The field "scalars", where there are any beside the built-in ones, has what those of all workers
-    have become.
+    It has one entry per worker slot. The field "scalars", where there are any beside the built-in
+    ones, has the combined values over all workers.
     """
     return _status_type(slots, tuple(scalars))
 
@@ -104,8 +104,9 @@ def _status_type(slots: int, scalars: tuple[str, ...]) -> np.dtype:
             ("samples", "<i8"),  # of all workers
             ("samples_together", "<i8"),  # those of them whose commits were used together, as rounds
             ("rounds_together", "<i8"),  # rounds in which commits were used together
-            ("fastest", "<f8"),  # seconds of an iteration on the fastest worker; 0: nobody has said
-            ("elapsed", "<f8"),  # seconds from the last worker's greeting to the last change of this record
+            ("fastest", "<f8"),  # seconds of an iteration on the fastest worker; 0: none has sent it
+            ("elapsed", "<f8"),  # seconds from the last worker's handshake to the last change of this record
+            ("exchanged_at", "<f8"),  # elapsed when the weights last changed
             ("job", "<i8"),  # number of this job: the nonce of the first holder of slot 0
             ("resume_at", "<i8"),  # the round that the workers go on from; -1: from the beginning
             ("whole", "<i8"),  # round of the newest checkpoint that is known to be whole; 0: none
@@ -129,13 +130,16 @@ def _status_type(slots: int, scalars: tuple[str, ...]) -> np.dtype:
 
 
 def message_elements(slots: int, scalars: Iterable[str] = ()) -> int:
-    """The float32 size of the key that carries messages one way and the status the other."""
+    """Return the float32 size of the key that carries messages one way and the status the other."""
     names = tuple(scalars)
     return -(-max(message_type(names).itemsize, status_type(slots, names).itemsize) // 4)
 
 
 def scalars_of(status: Any) -> dict[str, float]:
-    """Return what a status (status_type) says of the scalars beside the built-in ones; those that somebody has said."""
+    """Return the values of the added scalars in a status (status_type).
+
+    Only those that some worker has sent are there.
+    """
     if "scalars" not in status.dtype.names:
         return {}
     told = status["scalars"]
@@ -143,19 +147,22 @@ def scalars_of(status: Any) -> dict[str, float]:
 
 
 def pack(record: np.ndarray, elements: int) -> np.ndarray:
-    """One record as a float32 array of `elements` values with the same bytes, zeros behind."""
+    """Return one record as a float32 array of `elements` values with the same bytes, then zeros."""
     packed = np.zeros(elements, np.float32)
     packed.view(np.uint8)[: record.dtype.itemsize] = np.frombuffer(record.tobytes(), np.uint8)
     return packed
 
 
 def unpack(packed: np.ndarray, dtype: np.dtype) -> np.ndarray:
-    """The record (a zero-dimensional structured array, a copy) at the front of a float32 array."""
+    """Return the record at the front of a float32 array.
+
+    It is a zero-dimensional structured array, a copy.
+    """
     return np.frombuffer(packed.tobytes(), dtype, count=1)[0].copy()
 
 
 def header_of(bucket: np.ndarray) -> np.ndarray:
-    """The header at the front of a bucket (float32), as a record that writes through."""
+    """Return the header at the front of a bucket (float32), as a record that writes through."""
     return bucket[:HEADER_ELEMENTS].view(HEADER)[0]
 
 
@@ -167,18 +174,18 @@ def stamp(bucket: np.ndarray, kind: int, rank: int, nonce: int, sequence: int, i
 
 
 def blank_message(scalars: Iterable[str] = ()) -> dict[str, Any]:
-    """The fields of a message that says nothing, by name, for those who need not pack it."""
+    """Return the fields of an empty message, by name, for those who need not pack it."""
     blank: dict[str, Any] = {name: b"" if name == "text" else 0 for name in MESSAGE.names or ()}
     return {**blank, **dict(_UNSAID), **dict.fromkeys(scalars, math.nan)}
 
 
 def message(kind: int, scalars: Iterable[str] = (), **fields: Any) -> np.ndarray:
-    """Return a message (message_type); text may be a str of any length and is cut to what fits.
+    """Return a message (message_type); text may be a str of any length, and is cut to fit.
 
     Args:
         kind: of the message.
         scalars: names of those that it has beside the built-in ones.
-        fields: what it says; of a scalar that is not among them, nothing.
+        fields: its content; a scalar that is not among them is not sent.
     """
     record = np.zeros((), message_type(scalars))
     record["kind"] = kind
@@ -192,12 +199,15 @@ def message(kind: int, scalars: Iterable[str] = (), **fields: Any) -> np.ndarray
 
 
 def encode_text(text: str) -> bytes:
-    """UTF-8, cut at a whole character so that it fits into a record; "?" for what UTF-8 cannot hold (file names)."""
+    """Return a text in UTF-8, cut at a whole character so that it fits into a record.
+
+    What UTF-8 cannot hold (in file names) becomes "?".
+    """
     return text.encode(errors="replace")[:TEXT_BYTES].decode(errors="ignore").encode()
 
 
 def encode_ranks(ranks: Sequence[int] | None) -> bytes:
-    """Ranks as a message's text, as many as fit; None, which says nothing, is an empty text."""
+    """Return ranks as a message's text, as many as fit; None becomes an empty text."""
     if ranks is None:
         return b""
     text = ",".join(map(str, ranks)).encode() or b"-"
@@ -205,5 +215,5 @@ def encode_ranks(ranks: Sequence[int] | None) -> bytes:
 
 
 def decode_ranks(text: bytes) -> frozenset[int] | None:
-    """Read what `encode_ranks` wrote."""
+    """Return the ranks in a text of `encode_ranks`."""
     return None if not text else frozenset(int(rank) for rank in text.split(b",") if rank != b"-")

@@ -1,8 +1,8 @@
-"""Contacts: the way to every process of the cluster, and to those that say they belong to it.
+"""Contacts: the scheduler's connections to members of the cluster and to processes that register.
 
 A registration is a mere claim: anybody can send one, and the name in it may not be resolvable at
-the moment. So the scheduler first connects to where the newcomer says it listens, as ps-lite has it
-listen before it registers, and only who answers there in ZeroMQ's own way is let in.
+the moment. So the scheduler first connects to where the process says it listens, since ps-lite
+listens before it registers, and lets in only a process that answers there with ZeroMQ's handshake.
 """
 
 import logging
@@ -20,13 +20,12 @@ from .node_registry import SCHEDULER_ID
 
 log = logging.getLogger(__name__)
 
-#: Processes that may be under examination at the same time; beyond that the one that came first is
-#: given up.
+#: Processes that may be under examination at the same time; beyond that, the one that came first
+#: is given up.
 EXAMINED_MOST = 64
-#: Sockets of ZeroMQ that one of them takes: the connection, and both ends of its monitor.
+#: ZeroMQ sockets for each of them: the connection, and both ends of its monitor.
 SOCKETS_EACH = 3
-#: Milliseconds between two attempts to connect: they begin with the first and double up to the
-#: second.
+#: Milliseconds between two attempts to connect: at first, and, doubled each time, at most.
 RECONNECT = (100, 5000)
 #: Seconds that one address of a host has to answer before its next one is tried.
 NEXT_ADDRESS = 3.0
@@ -37,13 +36,13 @@ class Contact:
     """One process.
 
     Attributes:
-        node: as it has registered.
-        since: when it did.
+        node: the process as it has registered.
+        since: the time at which it has registered.
         lookup: finds its host's addresses.
-        addresses: those, the one that is tried first; empty until they are known.
-        tried: since when that one is tried.
-        sender: leads to it.
-        monitor: tells when it answers; None once it has.
+        addresses: of its host, the one that is tried now first; empty until they are known.
+        tried: the time since which that one is tried.
+        sender: socket that is connected to it.
+        monitor: socket that tells when it answers; None once it has.
     """
 
     node: Node
@@ -60,7 +59,7 @@ class Contacts:
 
     Args:
         context: of ZeroMQ; needs room for their sockets.
-        poller: is woken when somebody answers.
+        poller: woken when a process answers.
     """
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", poller: zmq.Poller) -> None:
@@ -71,7 +70,7 @@ class Contacts:
         return address in self._contacts
 
     def introduce(self, node: Node) -> None:
-        """Begin to find out whether somebody listens where a newcomer says that it does."""
+        """Begin to find out whether a process that registers listens where it says it does."""
         examined = [contact for contact in self._contacts.values() if not _answered(contact)]
         if len(examined) >= EXAMINED_MOST:
             self.forget(examined[0].node)
@@ -79,7 +78,7 @@ class Contacts:
         self._go_on(contact)
 
     def answered(self) -> list[Node]:
-        """Those who have turned out to be there since the last call."""
+        """Return the processes that have answered since the last call."""
         found = []
         for contact in list(self._contacts.values()):
             if _answered(contact):
@@ -95,7 +94,10 @@ class Contacts:
         return found
 
     def keep(self, nodes: list[Node]) -> None:
-        """Forget all others of those who have answered: ZeroMQ would go on trying to reach them."""
+        """Forget the processes that have answered but are not among `nodes`.
+
+        ZeroMQ would go on trying to reach them.
+        """
         known = {node.address for node in nodes}
         for address, contact in list(self._contacts.items()):
             if _answered(contact) and address not in known:
@@ -110,11 +112,11 @@ class Contacts:
             contact.sender.close()
 
     def connected(self, node: Node, established: set[Address]) -> bool:
-        """Whether one of these connections leads to a process."""
+        """Return whether one of the established connections leads to a process."""
         return any((address, node.port) in established for address in self._contacts[node.address].addresses)
 
     def send(self, to: Node, message: Message, timestamp: int) -> None:
-        """Send a message to somebody who has answered; does not wait."""
+        """Send a message to a process that has answered; does not wait."""
         sender = self._contacts[to.address].sender
         assert sender is not None
         try:
@@ -123,7 +125,7 @@ class Contacts:
             log.warning("the process at %s:%d does not read what it is sent", *to.address)
 
     def _go_on(self, contact: Contact) -> None:
-        """Look the name up, then connect."""
+        """Take the next step with a contact: look up its name, connect, or try its next address."""
         if contact.sender is not None:
             if len(contact.addresses) > 1 and time.monotonic() - contact.tried >= NEXT_ADDRESS:
                 contact.sender.disconnect(_endpoint(contact))

@@ -3,11 +3,12 @@
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 
 import zmq
 
 from ...runtime import progress
+from ...runtime.environment import SLOT_VARIABLE
 from ...runtime.watchdog import exit_now
 from ..connections import Address
 from . import messages
@@ -22,10 +23,10 @@ ASK_EVERY = 1.0
 
 
 def members(scheduler: Address, check: Callable[[], None]) -> dict[int, Node]:
-    """Return the processes that have an id, by id; to be asked by one of them.
+    """Return the processes that have an id, by id; only one of them may ask.
 
     Args:
-        scheduler: where it listens.
+        scheduler: address at which it listens.
         check: called while there is no answer; raises to give up.
     """
     with _connected(scheduler) as socket:
@@ -44,10 +45,12 @@ def is_over(scheduler: Address) -> bool:
 
 
 def tell(scheduler: Address, command: int, me: Node) -> None:
-    """Tell the scheduler that the run has begun or is over, or that a worker is done; waits for at most an answer.
+    """Tell the scheduler that the run has begun or is over, or that a worker is done.
+
+    It waits no longer than for one answer.
 
     Args:
-        scheduler: where it listens.
+        scheduler: address at which it listens.
         command: messages.BEGUN or messages.DONE from a worker, or messages.OVER from a server.
         me: this process, as the scheduler knows it.
     """
@@ -57,24 +60,48 @@ def tell(scheduler: Address, command: int, me: Node) -> None:
             _run_status(socket)  # asked after it, so an answer means that the scheduler has both
 
 
-def failure_reason(lost: Sequence[Node]) -> str:
-    """Return why a run without these processes cannot begin."""
+def failure_reason(failure: Message) -> str:
+    """Return why a run cannot begin, given the answer that says so (LOST or CLASH)."""
+    if failure.command == messages.CLASH:
+        places = " and ".join(f"{node.host}:{node.port}" for node in failure.nodes)
+        rank = (failure.nodes[0].id - 9) // 2
+        return (
+            f"the workers at {places} both want rank {rank} ({SLOT_VARIABLE}): give each worker a rank of its own, or "
+            "none, and start all processes again"
+        )
     names = [
         f"{'server' if node.role == SERVER else 'worker'} {(node.id - 8) // 2} at {node.host}:{node.port}"
-        for node in lost
+        for node in failure.nodes
     ]
     verb, whose = ("is", "its connection has") if len(names) == 1 else ("are", "their connections have")
     return f"{' and '.join(names)} {verb} gone: {whose} ended before the run had begun; start all processes again"
 
 
-class StartMonitor(threading.Thread):
-    """Polls the scheduler for the status of the run until this process takes part in it; ends the process if it cannot.
-
-    MXNet itself would wait in C++, for ever, for members that are gone, or for servers that have
-    left.
+def ask_for_rank(scheduler: Address, me: Node, check: Callable[[], None]) -> None:
+    """Tell the scheduler which rank a worker wants that is about to register.
 
     Args:
-        scheduler: where it listens.
+        scheduler: address at which it listens.
+        me: the worker, with the id of that rank.
+        check: called while there is no answer; raises to give up.
+    """
+    with _connected(scheduler) as socket:
+        while True:
+            if socket.poll(PATIENCE, zmq.POLLOUT):
+                socket.send(Message(messages.WANTED, (me,), request=True).encode(timestamp=0))
+                if _run_status(socket) is not None:  # asked after it, so the scheduler has it
+                    return
+            check()
+
+
+class StartMonitor(threading.Thread):
+    """Polls the scheduler for the status of the run until this process takes part in it.
+
+    It ends the process if the run is finished or cannot begin. MXNet itself would wait in C++, for
+    ever, for members that are gone, or for servers that have left.
+
+    Args:
+        scheduler: address at which it listens.
     """
 
     def __init__(self, scheduler: Address) -> None:
@@ -92,7 +119,7 @@ class StartMonitor(threading.Thread):
         self._closed.set()
 
     def run(self) -> None:
-        """Ask until `close`."""
+        """Poll until `close`."""
         with _connected(self._scheduler) as socket:
             while not self._closed.is_set():
                 answer = _run_status(socket)
@@ -102,14 +129,14 @@ class StartMonitor(threading.Thread):
 
 
 def _end_unless_running(answer: Message) -> None:
-    """End this process where the run is finished, or cannot begin."""
+    """End this process if the run is finished, or cannot begin."""
     if answer.command == messages.OVER:
         log.info("the run is finished: there is nothing left to do")
         exit_now(0)
-    if answer.command == messages.LOST:
-        reason = failure_reason(answer.nodes)
+    if answer.command in (messages.LOST, messages.CLASH):
+        reason = failure_reason(answer)
         log.error("error: %s", reason)
-        progress.report_event(progress.OVER, reason=reason)
+        progress.report_event(progress.OVER, reason=reason, consequence=answer.command == messages.LOST)
         exit_now(1)
 
 
@@ -124,11 +151,14 @@ def _connected(scheduler: Address) -> "Iterator[zmq.Socket[bytes]]":
 
 def _run_status(socket: "zmq.Socket[bytes]") -> Message | None:
     question = Message(messages.RUN_STATUS, request=True)
-    return _answer(socket, question, {messages.RUNNING, messages.LOST, messages.OVER})
+    return _answer(socket, question, {messages.RUNNING, messages.LOST, messages.CLASH, messages.OVER})
 
 
 def _answer(socket: "zmq.Socket[bytes]", question: Message, commands: set[int]) -> Message | None:
-    """Ask, and return the answer, which has one of these commands; None where none comes within `PATIENCE`."""
+    """Ask, and return the answer that has one of these commands.
+
+    Return None where none comes within `PATIENCE`.
+    """
     if not socket.poll(PATIENCE, zmq.POLLOUT):
         return None
     socket.send(question.encode(timestamp=0))

@@ -1,8 +1,12 @@
-"""ps-lite's control messages as bytes: the part of its protocol buffers (meta.proto, proto2) that a scheduler needs.
+"""ps-lite's control messages as bytes.
 
-PBMeta {head 1, body 2, control 3, request 4, push 5, simple_app 6, app_id 7, timestamp 8, data_type
-9, customer_id 10} PBControl {cmd 1, node 2 (repeated), barrier_group 3, msg_sig 4} PBNode {role 1,
-id 2, hostname 3, port 4, is_recovery 5, customer_id 10}
+It is the part of its protocol buffers (meta.proto, proto2) that a scheduler needs, with the numbers
+of the fields:
+
+    PBMeta    head 1, body 2, control 3, request 4, push 5, simple_app 6, app_id 7, timestamp 8,
+              data_type 9, customer_id 10
+    PBControl cmd 1, node 2 (repeated), barrier_group 3, msg_sig 4
+    PBNode    role 1, id 2, hostname 3, port 4, is_recovery 5, customer_id 10
 """
 
 import re
@@ -28,11 +32,16 @@ LOST = 103
 OVER = 104
 #: A worker tells the scheduler that the run has begun: from now on every worker can be replaced.
 BEGUN = 105
-#: A worker tells the scheduler that its part of the finished run is done: nobody need take its place.
+#: A worker tells the scheduler that its part of the finished run is done: nobody need take its
+#: place.
 DONE = 106
+#: A worker tells the scheduler, before it registers, which rank it wants: that of the node's id.
+WANTED = 107
+#: The run cannot begin: the nodes of this message want the same rank.
+CLASH = 108
 #: ps-lite's "not set", the largest number that its messages have room for.
 EMPTY = 2**31 - 1
-#: What a host may be called: names and IPv4 addresses.
+#: Valid hosts: names and IPv4 addresses.
 HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})")
 
 _VARINT, _BYTES = 0, 2
@@ -48,9 +57,9 @@ class Node:
 
     Attributes:
         role: SERVER, WORKER or SCHEDULER.
-        id: ps-lite's, EMPTY before the scheduler has given it one.
+        id: in ps-lite; EMPTY before the scheduler has assigned it.
         host: its address.
-        port: where it listens.
+        port: at which it listens.
         recovery: whether it takes the place of a dead one.
         customer: number of its key store within its process, 0.
     """
@@ -68,7 +77,7 @@ class Node:
         return self.host, self.port
 
     def given(self, number: int, recovery: bool = False) -> "Node":
-        """The same process with its id."""
+        """Return the same process with this id."""
         return replace(self, id=number, recovery=recovery)
 
 
@@ -78,10 +87,10 @@ class Message:
 
     Attributes:
         command: ADD_NODE, BARRIER …; 0 for a message between workers and servers.
-        nodes: that it is about.
+        nodes: the nodes that it is about.
         group: of a barrier: servers 2, workers 4, the scheduler 1, or a sum of them.
-        request: whether it asks, or answers.
-        app: id of the application in ps-lite, to be given back with an answer.
+        request: whether it is a question; False: an answer.
+        app: id of the application in ps-lite, to be repeated in an answer.
         customer: likewise.
     """
 
@@ -93,7 +102,7 @@ class Message:
     customer: int = EMPTY
 
     def encode(self, timestamp: int) -> bytes:
-        """As ps-lite reads it."""
+        """Return the message as ps-lite reads it."""
         control = _number(1, self.command)
         for node in self.nodes:
             control += _text(2, _node(node))
@@ -109,8 +118,8 @@ class Message:
         """Read what a node has sent.
 
         Raises:
-            BadMessageError: it is something else, or says what cannot be: whatever is passed on to
-                the other processes has to be what MXNet can read, which ends them where it is not.
+            BadMessageError: it is something else, or has impossible values: whatever is passed on
+                to the other processes must be readable to MXNet, which ends them where it is not.
         """
         try:
             meta = dict(_fields(content))
@@ -175,7 +184,7 @@ def _text(field: int, content: bytes) -> bytes:
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Number and value of every field; numbers of fixed width do not occur in these messages."""
+    """Yield number and value of every field; these messages have no numbers of fixed width."""
     at = 0
 
     def varint() -> int:

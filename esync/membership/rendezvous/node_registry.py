@@ -1,12 +1,12 @@
-"""The node registry: who belongs to a cluster, who gets which id, who has come to a barrier; without sockets.
+"""The node registry: the members of a cluster, their ids, and barriers; without sockets.
 
 ps-lite's ids: the scheduler is 1; the server of rank r has 8 + 2 r, the worker of rank r has 9 + 2
 r.
 
-A worker that takes the place of a dead one gets a *new* id: of a rank that is equal to the slot of
-the dead one modulo the number of workers. So nothing that is still on its way to or from the dead
-one can be taken for the newcomer's, and the newcomer, whose rank is not 0, never sends initial
-values.
+A worker that takes the place of a dead one gets a *new* id: that of a rank that is equal to the
+slot of the dead one modulo the number of workers. So nothing that is still on its way to or from
+the dead one can be taken for the replacement's, and the replacement, whose rank is not 0, never
+sends initial values.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -18,29 +18,29 @@ from . import messages
 from .messages import EMPTY, SCHEDULER, SERVER, WORKER, Message, Node
 
 SCHEDULER_ID = 1
-#: Newcomers that may wait for a place at the same time, beyond as many as there are places.
+#: Replacements that may wait for a place at the same time, beyond as many as there are places.
 SURPLUS_MOST = 16
-#: Sums of these make the group of a barrier.
+#: The group of a barrier is a sum of these.
 SCHEDULER_GROUP, SERVER_GROUP, WORKER_GROUP = 1, 2, 4
 
 
 def server_id(rank: int) -> int:
-    """ps-lite's id of a server."""
+    """Return ps-lite's id of a server."""
     return 8 + 2 * rank
 
 
 def worker_id(rank: int) -> int:
-    """ps-lite's id of a worker."""
+    """Return ps-lite's id of a worker."""
     return 9 + 2 * rank
 
 
 @dataclass(frozen=True)
 class OutgoingMessage:
-    """A message that is to go out.
+    """A message to send.
 
     Attributes:
-        to: the process.
-        message: what it is told.
+        to: the receiver.
+        message: its content.
     """
 
     to: Node
@@ -49,10 +49,10 @@ class OutgoingMessage:
 
 @dataclass
 class Barrier:
-    """A barrier that some have come to.
+    """A barrier that some processes have come to.
 
     Attributes:
-        answer: opens it.
+        answer: the message that opens it.
         came: ids of those who have come.
     """
 
@@ -67,14 +67,15 @@ class NodeRegistry:
         me: the scheduler.
         servers: number of parameter servers.
         workers: number of worker slots.
-        say: is told what the user should know.
+        say: called with messages for the user.
 
     Attributes:
-        complete: whether the ids have been handed out.
-        begun: whether the workers have the common model: one that dies before sets up nothing for
-            the others.
+        complete: whether the ids have been assigned.
+        begun: whether the workers have the common model; one that dies before that leaves the
+            others without what it would have set up.
         over: whether the run is finished.
         lost: members that were gone before the run had begun, and that others wait for in vain.
+        clash: workers that want the same rank, so that the run cannot begin.
     """
 
     def __init__(self, me: Node, servers: int, workers: int, say: Callable[[str], None] = lambda text: None) -> None:
@@ -87,7 +88,9 @@ class NodeRegistry:
         self._barriers: dict[int, Barrier] = {}  # by group
         self._done: set[int] = set()  # ids of workers that have left the finished run: nothing is left to do there
         self.complete = self.begun = self.over = False
+        self._wanted: dict[Address, int] = {}  # ranks, by the addresses of workers that may not be there yet
         self.lost: list[Node] = []
+        self.clash: list[Node] = []
 
     @property
     def slots(self) -> int:
@@ -100,46 +103,51 @@ class NodeRegistry:
         return sum(self._expected.values())
 
     def everyone(self) -> list[Node]:
-        """Return all processes that are known, those that wait included."""
+        """Return all known processes, those that wait for a place included."""
         return [*self._arriving, *self._nodes.values(), *self._waiting]
 
     def waiting(self) -> list[Node]:
-        """Newcomers for whom no place is free."""
+        """Return the replacements for whom no place is free."""
         return list(self._waiting)
 
     def members(self) -> Message:
-        """Return who has an id, as a message; the scheduler included."""
+        """Return the processes that have an id, the scheduler included, as a message."""
         return Message(messages.WHO, (*self._nodes.values(), self._me))
 
-    def run_status(self) -> Message:
-        """Whether the run goes on, cannot begin, or is finished, as a message."""
+    @property
+    def failure(self) -> Message | None:
+        """Why the run cannot begin, as a message; None where nothing is known to prevent it."""
         if self.lost:
             return Message(messages.LOST, tuple(self.lost))
-        return Message(messages.OVER if self.over else messages.RUNNING)
+        return Message(messages.CLASH, tuple(self.clash)) if self.clash else None
+
+    def run_status(self) -> Message:
+        """Return as a message whether the run goes on, cannot begin, or is finished."""
+        return self.failure or Message(messages.OVER if self.over else messages.RUNNING)
 
     def may_join(self, node: Node) -> bool:
-        """Whether it is worth finding out if a process that has registered is there."""
+        """Return whether it is worth finding out if a process that has registered is there."""
         if node.role not in self._expected or node.address == self._me.address:
             self._refuse(f"the process at {node.host}:{node.port} is refused: it is neither a server nor a worker")
         elif any(node.address == other.address for other in [*self._arriving, *self._waiting]):
-            pass  # said twice
+            pass  # a repeated registration
         elif any(node.address == other.address for other in self._nodes.values()):
             # Servers would not connect to it, and what was meant for the dead one would reach it.
             self._refuse(
-                f"a newcomer at {node.host}:{node.port}, where a dead one listened, is refused; leave PORT unset"
+                f"a replacement at {node.host}:{node.port}, where a dead one listened, is refused; leave PORT unset"
             )
         elif len(self._waiting) >= self.places + SURPLUS_MOST:
-            self._refuse(f"a newcomer at {node.host}:{node.port} is refused: too many wait for a place")
+            self._refuse(f"a replacement at {node.host}:{node.port} is refused: too many wait for a place")
         else:
             return True
         return False
 
     def take(self, message: Message, sender: int = EMPTY) -> list[OutgoingMessage]:
-        """Take a message, and return what it leads to.
+        """Take a message, and return the messages that it leads to.
 
         Args:
-            message: from whoever it may be.
-            sender: the id that the sender has; EMPTY for one that has none.
+            message: from any sender.
+            sender: the id of the sender; EMPTY if it has none.
         """
         if message.command == messages.ADD_NODE:
             for node in message.nodes:
@@ -147,6 +155,9 @@ class NodeRegistry:
             return self._begin() if not self.complete else []
         if message.command in (messages.BEGUN, messages.DONE, messages.OVER):
             self._note(message)
+            return []
+        if message.command == messages.WANTED:
+            self._note_wanted(message)
             return []
         if sender not in self._nodes:
             return []
@@ -157,13 +168,12 @@ class NodeRegistry:
         return []
 
     def admit(self, gone: Sequence[Address]) -> list[OutgoingMessage]:
-        """Let newcomers in, to the place that has been empty for the longest time first.
+        """Let replacements in, to the place that has been empty for the longest time first.
 
-        Where the ids have been handed out and the run has not begun, nobody is let in; see
-        `give_up`.
+        Once the ids have been assigned, nobody is let in until the run has begun; see `give_up`.
 
         Args:
-            gone: addresses of processes that are there no longer, the oldest departure first.
+            gone: addresses of processes that are gone, the oldest departure first.
         """
         self._waiting = [node for node in self._waiting if node.address not in gone]
         if not self.complete:
@@ -174,14 +184,14 @@ class NodeRegistry:
             return self._begin()
         sendings = []
         for address in gone if not self.over else ():
-            newcomer = next((node for node in self._waiting if node.role == WORKER), None)
+            replacement = next((node for node in self._waiting if node.role == WORKER), None)
             for number, old in list(self._nodes.items()):
-                if newcomer is not None and old.address == address and self._replaceable(old):
-                    sendings += self._replace(number, newcomer)
+                if replacement is not None and old.address == address and self._replaceable(old):
+                    sendings += self._replace(number, replacement)
         return sendings
 
     def give_up(self, gone: Collection[Address]) -> None:
-        """Conclude that the run cannot begin where others wait, at a barrier, for members that are gone.
+        """Conclude that the run cannot begin where others wait, at a barrier, for lost members.
 
         Args:
             gone: addresses of processes that have been gone for so long that nobody will take their
@@ -193,7 +203,9 @@ class NodeRegistry:
         self.lost = [node for number, node in self._nodes.items() if number in awaited and node.address in gone]
 
     def awaited(self, gone: Collection[Address]) -> list[Node]:
-        """Return the members that others wait for at a barrier; in the end, those that have not left.
+        """Return the members that others wait for at a barrier.
+
+        At the end of the run these are the members that have not left.
 
         Args:
             gone: addresses of members whose connections have ended.
@@ -215,7 +227,7 @@ class NodeRegistry:
             self._waiting.append(node)
 
     def _note(self, message: Message) -> None:
-        """Note what a member says that only members know."""
+        """Note what members say about the state of the run."""
         for node in message.nodes:
             if node == self._nodes.get(node.id):
                 self.begun = self.begun or (message.command == messages.BEGUN and node.role == WORKER)
@@ -223,27 +235,56 @@ class NodeRegistry:
                 if message.command == messages.DONE:
                     self._done.add(node.id)
 
+    def _note_wanted(self, message: Message) -> None:
+        """Note which rank a worker wants that is about to register."""
+        for node in message.nodes:
+            rank, rest = divmod(node.id - worker_id(0), 2)
+            if node.role == WORKER and not rest and 0 <= rank < self.slots:
+                self._wanted.pop(node.address, None)
+                self._wanted[node.address] = rank
+        while len(self._wanted) > self.places + SURPLUS_MOST:  # those who have never come first
+            del self._wanted[next(iter(self._wanted))]
+
     def _replaceable(self, node: Node) -> bool:
-        """Whether a newcomer can stand for a member: it goes past all barriers, and asks for what is set up there."""
+        """Return whether a replacement can take the place of a member.
+
+        It cannot before the run has begun: a replacement goes past all barriers, and asks for what
+        is set up there.
+        """
         return node.role == WORKER and self.begun and node.id not in self._done
 
     def _begin(self) -> list[OutgoingMessage]:
-        """When everyone is there: hand out the ids, and tell all of all."""
-        if len(self._arriving) < self.places:
+        """Assign the ids when everyone is there, and tell every process about all others.
+
+        Workers get the ranks that they want, the others those that are left, in the order of their
+        addresses, as servers do.
+        """
+        if len(self._arriving) < self.places or self.clash:
             return []
+        ranks: dict[int, Node] = {}
+        same = sorted((node for node in self._arriving if node.role == WORKER), key=lambda node: node.address)
+        for node in same:
+            rank = self._wanted.get(node.address)
+            if rank in ranks:
+                self.clash = [each.given(worker_id(rank)) for each in (ranks[rank], node)]
+                return []
+            if rank is not None:
+                ranks[rank] = node
+        free = (rank for rank in range(self.slots) if rank not in ranks)
+        ranks |= {next(free): node for node in same if node not in ranks.values()}
         self.complete = True
-        for role, number in ((SERVER, server_id), (WORKER, worker_id)):
-            same = sorted((node for node in self._arriving if node.role == role), key=lambda node: node.address)
-            self._nodes |= {number(rank): node.given(number(rank)) for rank, node in enumerate(same)}
+        same = sorted((node for node in self._arriving if node.role == SERVER), key=lambda node: node.address)
+        self._nodes = {server_id(rank): node.given(server_id(rank)) for rank, node in enumerate(same)}
+        self._nodes |= {worker_id(rank): ranks[rank].given(worker_id(rank)) for rank in sorted(ranks)}
         self._arriving = []
         everybody = Message(messages.ADD_NODE, (*self._nodes.values(), self._me))
         return [OutgoingMessage(node, everybody) for node in self._nodes.values()]
 
-    def _replace(self, number: int, newcomer: Node) -> list[OutgoingMessage]:
-        """Give a newcomer the slot of a dead worker; the servers are told where to find it."""
+    def _replace(self, number: int, replacement: Node) -> list[OutgoingMessage]:
+        """Give a replacement the slot of a dead worker; the servers are told where to find it."""
         rank = (number - worker_id(0)) // 2 + self.slots
-        node = newcomer.given(worker_id(rank), recovery=True)
-        self._waiting.remove(newcomer)
+        node = replacement.given(worker_id(rank), recovery=True)
+        self._waiting.remove(replacement)
         del self._nodes[number]
         self._nodes[node.id] = node
         self._say(f"the worker at {node.host}:{node.port} takes slot {rank % self.slots}, whose holder is gone")
@@ -256,7 +297,7 @@ class NodeRegistry:
         return sendings
 
     def _barrier(self, message: Message, sender: int) -> list[OutgoingMessage]:
-        """Somebody has come to a barrier."""
+        """Note that a process has come to a barrier, and open it if it was the last."""
         if message.group not in range(SCHEDULER_GROUP, SCHEDULER_GROUP + SERVER_GROUP + WORKER_GROUP + 1):
             return []
         barrier = self._barriers.setdefault(message.group, Barrier(Message(messages.BARRIER)))
@@ -267,8 +308,8 @@ class NodeRegistry:
     def _open(self, group: int) -> list[OutgoingMessage]:
         """Answer all members of a group when all of them have come.
 
-        The scheduler itself counts as having come, and so do newcomers: in ps-lite they go past all
-        barriers.
+        The scheduler itself counts as having come, and so do replacements: in ps-lite they go past
+        all barriers.
         """
         members = [node for node in self._nodes.values() if node.role in _roles(group)]
         barrier = self._barriers[group]
@@ -278,11 +319,11 @@ class NodeRegistry:
         return [OutgoingMessage(node, barrier.answer) for node in members]
 
     def _awaited_at_barriers(self) -> set[int]:
-        """Ids of those that have not come to a barrier at which others wait."""
+        """Return the ids of those that have not come to a barrier at which others wait."""
         return {number for group, barrier in self._barriers.items() for number in self._members(group) - barrier.came}
 
     def _members(self, group: int) -> set[int]:
-        """Ids of those that a barrier of this group waits for."""
+        """Return the ids of those that a barrier of this group waits for."""
         return {number for number, node in self._nodes.items() if node.role in _roles(group) and not node.recovery}
 
 
@@ -291,5 +332,5 @@ def _roles(group: int) -> set[int]:
 
 
 def scheduler_node(host: str, port: int) -> Node:
-    """The scheduler as ps-lite knows it."""
+    """Return the scheduler as ps-lite knows it."""
     return Node(SCHEDULER, host, port, SCHEDULER_ID)

@@ -1,4 +1,7 @@
-"""The node registry on ZeroMQ: listens where the cluster expects its scheduler, and reaches every process."""
+"""The node registry on ZeroMQ.
+
+It listens where the cluster expects its scheduler, and reaches every process.
+"""
 
 import contextlib
 import logging
@@ -24,23 +27,22 @@ log = logging.getLogger(__name__)
 
 #: Seconds between two looks at who is still there.
 TICK = 0.2
-#: Seconds that a process may be missing: at one look only, so that it may connect again.
+#: Seconds that a process may be missing: at one look only, long enough to connect again.
 GRACE = 0.5 * TICK
 #: Seconds that a member of the cluster has to show itself for the first time; one that dies at once
 #: never does.
 FIRST_GRACE = 5.0
-#: Seconds that everybody has to ask for the status of the run, when it has turned out that it
-#: cannot begin.
+#: Seconds that the other processes have to ask for the status of a run that cannot begin.
 FAREWELL = 3 * ASK_EVERY
-#: Seconds that a newcomer waits before the user hears of it.
+#: Seconds that a replacement waits before the user hears of it.
 SURPLUS = 3.0
 #: Bytes of the longest message that a process of ps-lite sends its scheduler, generously.
 LONGEST = 4096
 #: Answers that may wait for one process to read them.
 UNREAD = 4
 #: Bytes that one connection may bring at once, and for every second of its life: many times what
-#: ps-lite sends, heartbeats included. ZeroMQ keeps the frames of a message that never ends, and
-#: bounds them only one by one.
+#: ps-lite sends, heartbeats included. ZeroMQ keeps all frames of a message that never ends, and
+#: limits only the size of each.
 ALLOWANCE, ALLOWED_A_SECOND = 262_144, 256
 #: What ps-lite calls a process that has an id, in ZeroMQ.
 IDENTITY = re.compile(rb"ps(\d{1,9})")
@@ -54,9 +56,9 @@ class ZMQTransport:
     """Runs a node registry; main thread only.
 
     Args:
-        registry: decides.
+        registry: makes the decisions.
         host: the scheduler's address as the others know it.
-        port: where it listens.
+        port: at which it listens.
         patience: seconds that a member may be gone, before the run has begun, until nobody waits
             for it any longer.
 
@@ -64,20 +66,20 @@ class ZMQTransport:
         here: addresses of those members that are not gone; may be read from any thread.
 
     Raises:
-        ListenError: somebody else listens there, or the address is not this machine's.
+        ListenError: another process listens there, or the address is not this machine's.
     """
 
     def __init__(self, registry: NodeRegistry, host: str, port: int, patience: float = config.PEER_GONE) -> None:
         self._registry, self._patience = registry, patience
         self._context = zmq.Context()
-        # Members and those who wait, those under examination, and the receiver.
+        # Sockets of members, of processes that wait or are under examination, and the receiver.
         most = 2 * registry.places + SURPLUS_MOST + SOCKETS_EACH * (EXAMINED_MOST + 1) + 1
         self._context.set(zmq.MAX_SOCKETS, most + 1024)
         self._receiver = self._context.socket(zmq.ROUTER)
         self._receiver.setsockopt(zmq.MAXMSGSIZE, LONGEST)
         self._receiver.setsockopt(zmq.SNDHWM, UNREAD)
-        # ZeroMQ ignores whoever comes with a name that is taken, and so a member whose name a
-        # stranger has taken.
+        # ZeroMQ would ignore a peer whose name is taken, and so a member whose name a stranger has
+        # taken.
         self._receiver.setsockopt(zmq.ROUTER_HANDOVER, 1)
         self._poller = zmq.Poller()
         self._poller.register(self._receiver, zmq.POLLIN)
@@ -99,7 +101,10 @@ class ZMQTransport:
             ) from None
 
     def run(self) -> None:
-        """Answer until the process is ended, or until everybody has been told that the run cannot begin."""
+        """Answer until the process is ended.
+
+        A run that cannot begin ends this as soon as everybody has been told.
+        """
         looked, end = 0.0, math.inf
         while time.monotonic() < end:
             if self._receiver in dict(self._poller.poll(int(1000 * TICK))):
@@ -110,12 +115,12 @@ class ZMQTransport:
             if time.monotonic() - looked >= TICK:
                 self._look()
                 looked = time.monotonic()
-                if self._registry.lost and end == math.inf:
-                    log.error("%s", failure_reason(self._registry.lost))
+                if self._registry.failure and end == math.inf:
+                    log.error("%s", failure_reason(self._registry.failure))
                     end = looked + FAREWELL
 
     def _take(self, frames: list[bytes]) -> None:
-        """One message: who sent it, and what it says."""
+        """Handle one message."""
         found = IDENTITY.fullmatch(frames[0])
         sender = int(found[1]) if found else EMPTY
         try:
@@ -129,18 +134,18 @@ class ZMQTransport:
         elif message.command in (messages.WHO, messages.RUN_STATUS):
             self._timestamp += 1
             answer = self._registry.members() if message.command == messages.WHO else self._registry.run_status()
-            with contextlib.suppress(zmq.ZMQError):  # whoever asked is gone, or does not read
+            with contextlib.suppress(zmq.ZMQError):  # the process that asked is gone, or does not read
                 self._receiver.send_multipart([frames[0], answer.encode(self._timestamp)], zmq.NOBLOCK)
         else:
             self._send(self._registry.take(message, sender))
 
     def _register(self, node: Node) -> None:
-        """Somebody says that it belongs to the cluster, and where it listens."""
+        """Begin to examine a process that says it belongs to the cluster."""
         if self._registry.may_join(node) and node.address not in self._contacts:
             self._contacts.introduce(node)
 
     def _look(self) -> None:
-        """See who is gone, and let newcomers in."""
+        """Find out who is gone, and let replacements in."""
         found = connections()
         self._shut_out(found)
         established = {connection.there for connection in found if connection.established}
@@ -157,7 +162,11 @@ class ZMQTransport:
         self.here = frozenset((members | there) - set(gone))
 
     def _gone(self, known: list[Node], there: set[Address]) -> list[Address]:
-        """Conclude who is gone. A newcomer may be slow to be reached; a member has been, so it is expected."""
+        """Conclude who is gone.
+
+        A process that has registered may be slow to be reached; a member has been, so it is
+        expected.
+        """
         now = time.monotonic()
         self._detector.keep({node.address for node in known})
         for node in known:
@@ -166,7 +175,7 @@ class ZMQTransport:
         return self._detector.look(there, now)
 
     def _shut_out(self, found: list[Connection]) -> None:
-        """End connections that bring more than any process of ps-lite does."""
+        """End connections that bring more bytes than any process of ps-lite sends."""
         now = time.monotonic()
         incoming = [connection for connection in found if connection.here[1] == self._port]
         self._opened = {each.inode: self._opened.get(each.inode, now) for each in incoming}
@@ -176,7 +185,7 @@ class ZMQTransport:
                 reset({each.inode})
 
     def _announce(self, awaited: list[Node]) -> None:
-        """Say for whom the others, or in the end this scheduler, wait."""
+        """Log for whom the others, or in the end this scheduler, wait."""
         if not awaited:
             self._wait = None
             return
@@ -187,7 +196,7 @@ class ZMQTransport:
             log.warning("waiting for %s for %.0f s: end it there if it hangs", names, self._wait.lasted)
 
     def _mention(self, waiting: list[Node]) -> None:
-        """Say who waits in vain."""
+        """Log who waits in vain for a place."""
         now = time.monotonic()
         self._surplus = {node: self._surplus.get(node, now) for node in waiting}
         for node, since in self._surplus.items():

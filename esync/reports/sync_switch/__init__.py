@@ -1,1 +1,1 @@
-"""Readers of Sync-Switch runs, published ones and our own: files, settings, job logs, groups, figures."""
+"""Readers of Sync-Switch runs, published ones and our own: files, settings, groups, figures."""

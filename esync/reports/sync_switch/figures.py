@@ -16,7 +16,7 @@ OTHER = "#56B4E9"
 
 
 def figures(groups: Sequence[RunGroup]) -> dict[str, Figure]:
-    """Name → figure; those with stragglers only where such runs are there."""
+    """Return the figures by name; those with stragglers only if there are such runs."""
     drawn = {}
     for suffix, chosen in (
         ("", [each for each in groups if not each.setting.policy]),
@@ -29,7 +29,7 @@ def figures(groups: Sequence[RunGroup]) -> dict[str, Figure]:
 
 
 def _figure(groups: Sequence[RunGroup], accuracy: bool) -> Figure:
-    """One panel per setup (and scenario), one bar per setting."""
+    """Return a figure with one panel per setup and scenario, and one bar per setting."""
     panels = [list(panel) for _, panel in groupby(groups, key=lambda each: (each.setup, each.setting.scenario))]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(max(6.0, 1.1 * len(groups) + 1.6 * len(panels)), 4.6), layout="constrained")

@@ -1,4 +1,4 @@
-"""Read a CSV file of a run (acc.csv, loss.csv, …): rows of wall time, step and value, in any order of columns."""
+"""Read a CSV file of a run (acc.csv, loss.csv, …), whose columns may have any order."""
 
 import csv
 import io
@@ -11,19 +11,19 @@ WALL, STEP, VALUE, TIME = "Wall time", "Step", "Value", "Time"
 
 
 class RowsError(ValueError):
-    """The file holds no such rows; the message says why."""
+    """Raised when a file does not hold such rows; the message says why."""
 
 
 @dataclass(frozen=True)
 class CsvRow:
-    """One measurement.
+    """A measurement.
 
     Attributes:
         wall: seconds since 1970.
-        step: the global step: one per round of BSP, one per commit of ASP.
-        value: the accuracy or the loss; may be NaN or infinite where a run has diverged.
-        time: seconds since the first row with the gaps of switches left out; None where the file
-            has no such column.
+        step: the global step, which counts rounds of BSP and commits of ASP.
+        value: the accuracy or the loss, which may be NaN or infinite if the run has diverged.
+        time: seconds since the first row, without the gaps of switches; None if the file has no
+            such column.
     """
 
     wall: float
@@ -33,15 +33,15 @@ class CsvRow:
 
 
 def read_rows(path: Path) -> list[CsvRow]:
-    """Return the rows of a file in their order; rows without any value are left out.
+    """Return the rows of a file in their order, without those that have no value.
 
-    Published files have their columns in ten different orders, one more without a name at the end,
-    CRLF or LF, and sometimes hundreds of empty rows behind the last one. "Raw Time" and "Relative
-    time (s)" are wall times once more.
+    Published files have their columns in ten different orders, sometimes with one more at the end
+    that has no name, CRLF or LF, and sometimes hundreds of empty rows after the last one. "Raw
+    Time" and "Relative time (s)" repeat the wall times.
 
     Raises:
         RowsError: a column is missing, or a row cannot be understood.
-        OSError: it cannot be read.
+        OSError: the file cannot be read.
     """
     reader = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig", errors="replace"), newline=""))
     heading = [name.strip() for name in next(reader, [])]

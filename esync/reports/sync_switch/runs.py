@@ -20,13 +20,13 @@ _END = re.compile(
     r"(?:\s*Final loss:\s*(?P<loss>[-+\w.]*?)(?=Job name|\s|$))?"
 )
 
-#: Seconds that a row may lie outside of its segment: the clocks are those of several machines.
+#: Seconds by which a row may lie outside of its segment, because several machines' clocks differ.
 SLACK = 60.0
 
 
 @dataclass(frozen=True)
 class LoggedSegment:
-    """One segment that has come to its end. Times in seconds since 1970, steps as global steps."""
+    """A segment that was completed; times in seconds since 1970, steps as global steps."""
 
     name: str
     kind: str  # BSP or ASP
@@ -36,7 +36,10 @@ class LoggedSegment:
 
 
 def read_job_log(path: Path) -> list[LoggedSegment]:
-    """The segments of a log; blocks may be glued to one another, and those without an end (crashed) are left out."""
+    """Return the segments in a job log, without those that have no end because of a crash.
+
+    There may be no line break between the segments.
+    """
     text = path.read_text(encoding="utf-8", errors="replace")
     heads = list(_NAME.finditer(text))
     segments = []
@@ -49,7 +52,10 @@ def read_job_log(path: Path) -> list[LoggedSegment]:
 
 
 def segments_between(segments: Iterable[LoggedSegment], first: float, last: float) -> Sequence[LoggedSegment]:
-    """The segments of the run whose rows lie between these times; empty where the log does not tell them apart."""
+    """Return the segments of the run whose rows lie between two times.
+
+    Returns nothing if the log does not allow to tell them apart.
+    """
     inside = sorted(
         (each for each in segments if each.started >= first - SLACK * 3 and each.ended <= last + SLACK * 3),
         key=lambda each: each.started,
@@ -61,13 +67,14 @@ def segments_between(segments: Iterable[LoggedSegment], first: float, last: floa
 
 
 def _seconds(when: str) -> float:
-    """Parse a time of the machines' clocks, which ran in UTC."""
+    """Parse a time of the machines' clocks, which were set to UTC."""
     return datetime.fromisoformat(when).replace(tzinfo=timezone.utc).timestamp()
 
 
 ACCURACY, LOSS = CURVES
-LOSS_PROCESSED = "loss_proc.csv"
-SHARE_TOLERANCE = 0.01  # a run whose share of BSP differs by more from the planned one is remarked on
+ACCURACY_PROCESSED, LOSS_PROCESSED = "acc_proc.csv", "loss_proc.csv"
+KEEP = "keep"  # of --switch-momentum, the default
+SHARE_TOLERANCE = 0.01  # larger differences between the done and the planned share of BSP are remarked on
 JOB_LOGS = ("bsp_job.txt", "asp_job.txt")
 
 
@@ -76,15 +83,16 @@ class SyncSwitchRun:
     """A run of Sync-Switch.
 
     Attributes:
-        folder: where its files are.
+        folder: the folder of its files.
         setup: network, data and number of workers.
-        setting: what was run.
-        accuracy: of the last evaluation, not the best; 0 where the run has diverged.
+        setting: its setting.
+        accuracy: accuracy of the last evaluation, not the best; 0 if the run has diverged.
         best: accuracy of the best evaluation.
         time: seconds of training, without the gaps of switches.
         span: seconds from the first to the last row of loss.csv, with the gaps.
-        gap: seconds without training at switches; None where nothing tells.
-        diverged: whether the loss became infinite or no number.
+        gap: seconds without training at switches; None if unknown.
+        diverged: whether the loss became infinite or NaN.
+        curve: pairs of seconds of training, without the gaps of switches, and the accuracy then.
     """
 
     folder: Path
@@ -96,6 +104,16 @@ class SyncSwitchRun:
     span: float
     gap: float | None
     diverged: bool = False
+    curve: tuple[tuple[float, float], ...] = ()
+
+    def time_to(self, target: float) -> float | None:
+        """Return the seconds until the first evaluation with an accuracy of `target` or more.
+
+        None if there is none, or if the run has diverged.
+        """
+        if self.diverged:
+            return None
+        return next((seconds for seconds, accuracy in self.curve if accuracy >= target), None)
 
 
 @dataclass
@@ -108,7 +126,7 @@ class Findings:
 
 
 def find_runs(base: Path) -> Findings:
-    """Read every run below `base`; a run is a folder with an acc.csv or a loss.csv.
+    """Read every run below `base`: every folder with an acc.csv or a loss.csv.
 
     Raises:
         OSError: a folder or a file cannot be read.
@@ -131,7 +149,7 @@ def find_runs(base: Path) -> Findings:
 
 
 class _LeftOutError(Exception):
-    """This run is not counted; the message says why."""
+    """Raised when a run is left out; the message says why."""
 
 
 def _read(folder: Path, segments: Sequence[LoggedSegment], remarks: list[str]) -> SyncSwitchRun:
@@ -168,11 +186,14 @@ def _read(folder: Path, segments: Sequence[LoggedSegment], remarks: list[str]) -
         gap = 0.0
     elif gap is None:
         gap = removed
-    return _run(folder, SETUPS[group].title, setting, accuracies, losses, time, span, gap)
+    curve = _processed_curve(folder, losses) or [
+        (_seconds_of_training(row.wall, losses, parts), row.value) for row in accuracies
+    ]
+    return _run(folder, SETUPS[group].title, setting, accuracies, losses, time, span, gap, curve)
 
 
 def _own(folder: Path, remarks: list[str]) -> SyncSwitchRun:
-    """Return a run of this project, whose run.json says what it was."""
+    """Return a run of this project, which its run.json describes."""
     try:
         facts = json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))
         order, share = str(facts["switch_order"]), _share(facts["bsp_share"])
@@ -185,16 +206,29 @@ def _own(folder: Path, remarks: list[str]) -> SyncSwitchRun:
     scenario = facts.get("stragglers") or ""
     policy = str(facts.get("online_policy") or "none") if scenario else ""
     accuracies, losses = read_rows(folder / ACCURACY), read_rows(folder / LOSS)
-    setting = Setting(order, round(share, 4), policy, str(scenario))
-    time = losses[-1].time if losses[-1].time is not None else losses[-1].wall - losses[0].wall
-    return _run(folder, title, setting, accuracies, losses, time, time, 0.0)
+    order = {0.0: "0", 1.0: "1"}.get(share, order)  # run.json of some versions has the order as it was given
+    momentum = facts.get("switch_momentum") or KEEP
+    momentum = "" if momentum == KEEP or order in ("0", "1") else str(momentum)
+    setting = Setting(order, round(share, 4), policy, str(scenario), momentum)
+
+    def seconds(row: CsvRow) -> float:
+        return row.time if row.time is not None else row.wall - losses[0].wall
+
+    curve = [(seconds(row), row.value) for row in accuracies]
+    # The loss is rank 0's, and not that of every batch: the last evaluation may be of a later model.
+    time = max(seconds(losses[-1]), seconds(accuracies[-1]))
+    return _run(folder, title, setting, accuracies, losses, time, time, 0.0, curve)
 
 
 def _share(value: object) -> float:
-    """Return a share; ValueError or TypeError where it is none."""
+    """Return a share.
+
+    Raises:
+        ValueError, TypeError: it is not a number from 0 to 1.
+    """
     share = float(value)  # type: ignore[arg-type]
     if not 0 <= share <= 1:
-        raise ValueError(f"{value!r} is no share")
+        raise ValueError(f"{value!r} is not a share")
     return share
 
 
@@ -207,6 +241,7 @@ def _run(
     time: float,
     span: float,
     gap: float | None,
+    curve: Sequence[tuple[float, float]],
 ) -> SyncSwitchRun:
     for row in accuracies:
         if math.isfinite(row.value) and not 0 <= row.value <= 1:
@@ -214,11 +249,14 @@ def _run(
     diverged = not all(math.isfinite(row.value) for row in (*losses, *accuracies))
     last = 0.0 if diverged else accuracies[-1].value
     best = max((row.value for row in accuracies if math.isfinite(row.value)), default=0.0)
-    return SyncSwitchRun(folder, setup, setting, last, best, time, span, gap, diverged)
+    return SyncSwitchRun(folder, setup, setting, last, best, time, span, gap, diverged, tuple(curve))
 
 
 def _processed_time(folder: Path, losses: list[CsvRow]) -> tuple[float | None, float | None]:
-    """Return the last Time of loss_proc.csv, and how many seconds of gap were taken out of it; None where not known."""
+    """Return the last Time of loss_proc.csv, and the seconds of gaps left out of it.
+
+    Either is None if unknown.
+    """
     path = folder / LOSS_PROCESSED
     if not path.is_file():
         return None, None
@@ -231,11 +269,29 @@ def _processed_time(folder: Path, losses: list[CsvRow]) -> tuple[float | None, f
     return rows[-1].time, None if removed is None else max(0.0, removed)
 
 
+def _processed_curve(folder: Path, losses: list[CsvRow]) -> list[tuple[float, float]]:
+    """Return the rows of acc_proc.csv as seconds since the first loss, and accuracy.
+
+    Its own times count from the first evaluation. Returns nothing if it does not have them.
+    """
+    path = folder / ACCURACY_PROCESSED
+    rows = read_rows(path) if path.is_file() else []
+    begin = rows[0].wall - losses[0].wall if rows else 0.0
+    return [(begin + row.time, row.value) for row in rows if row.time is not None]
+
+
 def _time(losses: list[CsvRow], parts: Sequence[LoggedSegment]) -> float:
-    """Seconds of training, worked out as the authors' own tool does: up to the last segment's end, without gaps."""
-    last = parts[-1].ended if parts else losses[-1].wall
-    time = last - losses[0].wall
+    """Return the seconds of training up to the last segment's end, without gaps.
+
+    They are computed in the same way as by the authors' own tool.
+    """
+    return _seconds_of_training(parts[-1].ended if parts else losses[-1].wall, losses, parts)
+
+
+def _seconds_of_training(wall: float, losses: list[CsvRow], parts: Sequence[LoggedSegment]) -> float:
+    """Return the seconds of training up to a wall time, without the gaps before it."""
+    time = wall - losses[0].wall
     for earlier, later in pairwise(parts):
         resumed = next((row.wall for row in losses if row.wall >= later.started), later.started)
-        time -= resumed - earlier.ended
+        time -= max(0.0, min(resumed, wall) - earlier.ended)
     return time

@@ -1,4 +1,4 @@
-"""Setting of a run, by the names of the published folders, checked against its last step."""
+"""Setting of a run, from the names of the published folders and the run's last step."""
 
 import re
 from dataclasses import dataclass, replace
@@ -11,9 +11,9 @@ class Setup:
     """What the runs of one published folder have in common.
 
     Attributes:
-        title: as reports show it.
-        steps: total work in steps of ASP: one worker's gradient each.
-        workers: how many there were.
+        title: its name in reports.
+        steps: total work in steps of ASP, each of which uses one worker's gradient.
+        workers: number of workers.
     """
 
     title: str
@@ -22,11 +22,11 @@ class Setup:
 
     @property
     def overshoot(self) -> int:
-        """Steps that ASP goes too far at its end, because gradients are still under way then."""
+        """Steps that ASP takes beyond its end, because gradients are still in transit then."""
         return 2 * (self.workers - 1)
 
     def share(self, order: str, last: int) -> float:
-        """BSP's share of the work, from the global step that a run with one switch has ended at."""
+        """Return BSP's share of the work, given the last global step of a run with one switch."""
         if order == "10":
             switch = round((self.steps + self.overshoot - last) / (self.workers - 1), -1)
             return switch * self.workers / self.steps
@@ -34,7 +34,7 @@ class Setup:
         return 1 - switch / self.steps
 
 
-#: Folder → what was run there.
+#: Published folder → the setup of its runs.
 SETUPS = {
     "baseline": Setup("CIFAR-10, ResNet-32, 8 workers", 64_000, 8),
     "switch_exp": Setup("CIFAR-10, ResNet-32, 8 workers", 64_000, 8),
@@ -43,20 +43,20 @@ SETUPS = {
     "cluster_16": Setup("CIFAR-10, ResNet-32, 16 workers", 64_000, 16),
 }
 
-#: Runs that cannot be compared with the others of their folder, and why.
+#: Runs (folder, name) that cannot be compared with the others of their folder → the reason.
 NOT_COMPARABLE = {
     ("baseline", "asp"): "a run of 23,400 steps, with another loss",
     ("baseline", "bsp"): "a run of 23,400 steps, with another loss",
     ("baseline", "bsp_1"): "made on machines half as fast",
 }
-#: Folders whose runs belong to none of the published figures.
+#: Folders whose runs are not in any of the published figures → what they were for.
 EXPERIMENTS = {
     "dynamic": "switched when the loss stagnated; dropped by the authors",
-    "momentum_tunning": "tries what becomes of momentum at the switch",
+    "momentum_tunning": "tries what happens to the momentum at a switch",
 }
 
-#: What the share by the last step may differ by from the share in a name, which is rounded: 12
-#: stands for 12.5.
+#: Largest difference between the share that follows from the last step and the share in a name,
+#: which is rounded: 12 stands for 12.5.
 ROUNDED = 0.012
 
 _STRAGGLERS = re.compile(
@@ -70,22 +70,27 @@ class Setting:
     """What distinguishes groups of runs from one another.
 
     Attributes:
-        order: of the segments, 1 is BSP and 0 is ASP.
-        share: of the work that is done in BSP, 0 to 1.
-        policy: against stragglers; "" where none were injected.
-        scenario: which stragglers; "" for none.
+        order: the order of the segments, where 1 is BSP and 0 is ASP.
+        share: share of the work that is done in BSP, 0 to 1.
+        policy: policy against stragglers; "" if none were injected.
+        scenario: the injected stragglers; "" if there are none.
+        momentum: what becomes of the momentum at the switch to ASP; "" if it stays.
     """
 
     order: str
     share: float
     policy: str = ""
     scenario: str = ""
+    momentum: str = ""
 
     @property
     def label(self) -> str:
-        """As tables name it."""
-        if self.policy:
-            return f"{self.policy} ({self.scenario})"
+        """Its name in tables."""
+        segments = f"{self.policy} ({self.scenario})" if self.policy else self._segments
+        return f"{segments}, momentum {self.momentum}" if self.momentum else segments
+
+    @property
+    def _segments(self) -> str:
         if self.order == "1":
             return BSP
         if self.order == "0":
@@ -96,14 +101,17 @@ class Setting:
         return "-".join(parts[segment] for segment in self.order)
 
     @property
-    def place(self) -> tuple[str, int, float, str]:
-        """Where it stands in a table: BSP, ASP, then ascending shares; other orders and stragglers behind."""
+    def place(self) -> tuple[str, int, float, str, str]:
+        """Key for sorting: BSP, ASP, then ascending shares, then other orders and stragglers."""
         kind = {"1": 0, "0": 1, "10": 2, "01": 3}.get(self.order, 4)
-        return self.scenario, kind if not self.policy else 5, self.share, self.policy
+        return self.scenario, kind if not self.policy else 5, self.share, self.policy, self.momentum
 
 
 def published_setting(folder: str, name: str) -> Setting | None:
-    """Return the setting that the name of a published run tells; None where it follows no published pattern."""
+    """Return the setting that the name of a published run describes.
+
+    Returns None for a name that does not follow a published pattern.
+    """
     if folder == "straggler":
         found = _STRAGGLERS.fullmatch(name)
         if found is None:
@@ -127,10 +135,10 @@ def published_setting(folder: str, name: str) -> Setting | None:
 
 
 def corrected(setting: Setting, setup: Setup, last: int) -> tuple[Setting, str]:
-    """Return the setting by the last step, and a remark where the name says something else.
+    """Return the setting according to the last step, and a remark if the name differs from it.
 
     Raises:
-        ValueError: the last step fits no run of this setup.
+        ValueError: no run of this setup can have that last step.
     """
     if len(setting.order) != 2:
         whole = setup.steps if setting.order == "0" else setup.steps // setup.workers

@@ -1,7 +1,7 @@
-"""Exchange of one round: all payloads to the parameter servers, and the new model to all workers.
+"""Exchange of one round: all payloads to the parameter servers, the new model to all workers.
 
-With one server whose port the workers share from hosts of their own, both are worked out in one go;
-else by events, over the same modelled network as one message after the other.
+With one server, whose port the workers share from hosts of their own, both are computed in one
+pass. Otherwise they are simulated event by event over the modelled network.
 """
 
 import math
@@ -18,27 +18,30 @@ from .sharing import carry
 from .worker import RoundwiseWorker, Route
 
 _TIME = itemgetter(0)
-#: When something arrives, and whose it is.
+#: Time at which something arrives, and the worker that it comes from or goes to.
 Arrival = tuple[float, RoundwiseWorker]
 
 
-class EntangledError(Exception):
-    """Messages of two rounds wait for one another on a server, so rounds cannot be worked out one after the other."""
+class OverlappingRoundsError(Exception):
+    """Raised when messages of two rounds wait for one another on a server.
+
+    Rounds cannot be computed one after the other then.
+    """
 
 
 class _Server:
     """A parameter server's queue; see `servers.ServerNode.occupy`.
 
     Args:
-        model: what it costs.
+        model: its costs.
         payload: messages and bytes of a payload with its commit.
         pull: messages and bytes of a pull.
         message: bytes of a message alone.
 
     Attributes:
-        last_request: when the last request for the newest model has reached it.
-        polls: of its status, so far.
-        free: when it has handled everything so far.
+        last_request: when the last request for the newest model reached it.
+        polls: polls of its status so far.
+        free: when it will have handled everything that has reached it so far.
     """
 
     def __init__(self, model: ServerModel, payload: tuple[int, float], pull: tuple[int, float], message: float) -> None:
@@ -51,21 +54,26 @@ class _Server:
         self.free = 0.0
 
     def push(self, arrived: float) -> float:
-        """Take a payload that has arrived; return when it will have been handled."""
+        """Take a payload that has arrived; return the time at which it will have been handled."""
         if arrived <= self.last_request:
             if self._push_cost + self._pull_cost:
-                raise EntangledError
+                raise OverlappingRoundsError
             return arrived  # handling costs nothing: it need not wait for the requests that come after it
         return self._occupy(arrived, self._push_cost)
 
     def pull(self, arrived: float) -> float:
-        """Take a request that has arrived; return when the model is handed out."""
+        """Take a request that has arrived; return the time at which the model is sent."""
         self.last_request = arrived
         return self._occupy(arrived, self._pull_cost)
 
     def leave(self, arrived: float) -> None:
-        """A goodbye has arrived."""
+        """Take the goodbye of a worker."""
         self._occupy(arrived, self._leave_cost)
+
+    def busy(self, workers: int, rounds: int) -> float:
+        """Return the seconds that it spends on the messages of a whole run."""
+        once = self._pull_cost + self._leave_cost  # the initial model, and the goodbye
+        return workers * (rounds * (self._push_cost + self._pull_cost) + once)
 
     def _occupy(self, arrived: float, cost: float) -> float:
         self.free = free = (arrived if arrived > self.free else self.free) + cost
@@ -76,14 +84,14 @@ class Exchanges:
     """The servers, and the network between them and the workers.
 
     Args:
-        cluster: the models.
-        sizes: of what goes over the wire.
-        link: host → its way into the network.
+        cluster: the cluster's model.
+        sizes: sizes of the messages.
+        link: returns a host's link.
 
     Attributes:
-        servers: in the order of their shards.
-        network: between all hosts, without anything under way.
-        events: how many there have been where an exchange was not worked out in one go.
+        servers: the servers in the order of their shards.
+        network: the network between all hosts, with nothing in transit.
+        events: number of events in the exchanges that were not computed in one pass.
     """
 
     def __init__(self, cluster: ClusterModel, sizes: Sizes, link: Callable[[str], Link]) -> None:
@@ -97,7 +105,7 @@ class Exchanges:
         self._hosts = [server.host for server in self.servers]
         self.network = Network(SimulationEngine(), link, self._hosts)
         self._bandwidth = link(self._hosts[0]).bandwidth
-        # Bytes per second that each worker can use of the server's port; None: its transfers take
+        # Bytes per second that each worker can use of the server's port; None if its transfers use
         # none of it.
         self._limits = [self._limit(worker.host) for worker in cluster.workers]
         limited = Counter(
@@ -106,7 +114,7 @@ class Exchanges:
         self._in_one_go = len(self.servers) == 1 and max(limited.values(), default=1) == 1
 
     def ways(self, host: str) -> list[Route]:
-        """From a host to the servers."""
+        """Return the routes from a host to the servers."""
         network, message = self.network, self._sizes.message
         ways = []
         for server in self._hosts:
@@ -115,17 +123,19 @@ class Exchanges:
         return ways
 
     def push(self, ready: Sequence[RoundwiseWorker]) -> float:
-        """Payloads leave when each worker's exchange begins; notes for each how long it waits, and when it notices.
+        """Send the payloads, each of which leaves when its worker's exchange begins.
+
+        Notes for each worker how long it waits, and when it notices that its payload was used.
 
         Args:
-            ready: all workers, in the order in which they begin.
+            ready: all workers, in the order in which their exchanges begin.
 
         Returns:
-            When the first server has ended the round.
+            The time at which the first server has ended the round.
 
         Raises:
-            EntangledError: a payload arrives before the last request for the model of the round
-                before.
+            OverlappingRoundsError: a payload arrives before the last request for the model of the
+                round before.
         """
         servers = self.servers
         handled: list[list[float]] = [[0.0] * len(ready) for _ in servers]
@@ -147,11 +157,11 @@ class Exchanges:
         return ended[0]
 
     def pull(self, noticed: Sequence[RoundwiseWorker], last: bool = False) -> list[Arrival]:
-        """Send the model when each worker's request has been handled; return its arrivals.
+        """Send the model when each worker's request has been handled, and return its arrivals.
 
         Args:
-            noticed: all workers; equal times in this order.
-            last: the workers leave when they have it.
+            noticed: all workers; those with equal times are served in this order.
+            last: whether the workers leave when they have the model.
         """
         if not self._in_one_go:
             return self._pull_by_events(noticed, last)
@@ -161,7 +171,7 @@ class Exchanges:
             entries.append((server.pull(asked) + worker.ways[0].latency, worker))
         arrivals = self._through(entries, server.model_size)
         if last and min(arrived + worker.ways[0].latency for arrived, worker in arrivals) <= server.last_request:
-            server.free = free  # a goodbye may be in the way of a request
+            server.free = free  # a goodbye may delay a request
             return self._pull_by_events(noticed, last)
         return arrivals
 
@@ -172,7 +182,7 @@ class Exchanges:
         return None if host == self._hosts[0] or own == self._bandwidth == math.inf else own
 
     def _through(self, entries: Iterable[Arrival], size: float) -> list[Arrival]:
-        """Return what enters the server's port, or goes past it, in the order in which it is through."""
+        """Return the transfers that pass the server's port, or bypass it, in order of arrival."""
         past: list[Arrival] = []
         shared: list[tuple[float, float, RoundwiseWorker]] = []
         for time, worker in sorted(entries, key=_TIME):
@@ -187,7 +197,7 @@ class Exchanges:
     # --- by events --------------------------------------------------------------------------------
 
     def _pushed(self, ready: Sequence[RoundwiseWorker]) -> list[tuple[float, int, RoundwiseWorker]]:
-        """Return when each payload has arrived, at which server, and whose it is, in that order."""
+        """Return when each payload arrives, at which server, and whose it is, in order of time."""
         if self._in_one_go:
             entries = ((worker.begun + worker.ways[0].latency, worker) for worker in ready)
             return [(time, 0, worker) for time, worker in self._through(entries, self.servers[0].payload_size)]
@@ -233,7 +243,7 @@ class Exchanges:
         return arrivals
 
     def _event_by_event(self) -> tuple[SimulationEngine, Network]:
-        """Return a network for one step of one exchange: nothing else is under way in its ports."""
+        """Return a new engine and network for one step of one exchange, with nothing in transit."""
         engine = SimulationEngine()
         return engine, Network(engine, self._link, self._hosts)
 

@@ -1,8 +1,8 @@
-"""Transfers of one size through one server's port, all of whose times of entering are known beforehand.
+"""Transfers of one size through one server's port, when all times of entry are known.
 
-The same sharing as `simulate.ports.Port` works out event by event, where no two transfers have their
-other end on one host: then a transfer's own limit never changes, and transfers with the same limit
-leave in the order in which they came.
+The port is shared as in `simulate.ports.Port`, which computes it event by event. Here no two
+transfers have their other end on one host. So a transfer's own limit never changes, and transfers
+with the same limit leave in the order in which they came.
 """
 
 import math
@@ -30,13 +30,13 @@ class _Flow:
 
 
 def carry(bandwidth: float, size: float, entries: Sequence[tuple[float, float, T]]) -> list[tuple[float, T]]:
-    """Return when each transfer is done, and which one it is, in that order.
+    """Return when each transfer is done, and which one it is, in the order of time.
 
     Args:
-        bandwidth: of the port, bytes per second.
+        bandwidth: the port's bandwidth in bytes per second.
         size: bytes of every transfer.
-        entries: (when it enters, bytes per second that it can use at most, what it is), in order of
-            time.
+        entries: for each transfer its time of entry, the bytes per second that it can use at most,
+            and what identifies it, in the order of time.
     """
     size = max(size, 2 * NOTHING)
     done: list[tuple[float, T]] = []

@@ -1,4 +1,4 @@
-"""Simulate a job round by round, in the place of `simulate.simulation.Simulation`, and tell which jobs allow it."""
+"""Simulate a job round by round, as `simulate.simulation` does event by event."""
 
 import argparse
 import gc
@@ -17,14 +17,15 @@ from ...launch import flags
 from ...training.worker_setup import make_limits
 from ..cluster import ClusterModel
 from ..servers import Sizes, modelled
-from ..timing import SIZES
 from .exchange import Arrival, Exchanges
 from .state_server_queue import StateServerQueue
 from .worker import RoundwiseWorker, WorkerTotals
 
-_AVERAGING = frozenset({"local_iterations", "global_lr", "outer_momentum", "weighting", "run_ahead"})
-#: Algorithm → the names of its own options that this simulation takes into account, or that change
-#: no times. Subclasses are not covered: they may exchange at other times.
+_AVERAGING = frozenset(
+    {"local_iterations", "global_lr", "outer_momentum", "weighting", "statistics_weighting", "run_ahead"}
+)
+#: Algorithm → its own options that this simulation takes into account, or that do not affect times.
+#: Subclasses are not covered, because they may exchange at other times.
 ALGORITHMS: dict[type[Algorithm], frozenset[str]] = {
     SSGD: frozenset(),
     LocalSGD: _AVERAGING,
@@ -33,9 +34,8 @@ ALGORITHMS: dict[type[Algorithm], frozenset[str]] = {
     SCAFFOLD: _AVERAGING,
     ESync: _AVERAGING | {"epsilon", "slowest_iterations"},
 }
-#: Flags of all modes that this simulation takes into account, and those that change no times. One
-#: that is not among them has to have its default, so that a flag which is added some day is not
-#: ignored here.
+#: Flags of all modes that this simulation takes into account, and (below) those that do not affect
+#: times. All others must have their defaults, so that no flag that is added later is ignored here.
 REGARDED = frozenset(
     {*("mode", "network", "batch_size", "seed", "rounds", "epochs", "max_time", "dataset"), "use_dcasgd"}
 )
@@ -43,7 +43,8 @@ WITHOUT_EFFECT = frozenset(
     {
         *("no_hybridize", "optimizer", "momentum", "weight_decay", "learning_rate", "local_lr"),
         *("data_dir", "partition", "split_by_class", "gpu", "cpu", "step_time"),
-        *("target_accuracy", "eval_duration", "test_images", "no_evaluation", "log_dir", "overwrite", "quiet"),
+        *("target_accuracy", "eval_duration", "test_images", "reestimate_statistics", "no_evaluation"),
+        *("log_dir", "name", "tensorboard", "overwrite", "quiet", "normalization"),
         *("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume", "no_export"),
         *("state_server_ip", "state_server_port", "job", "start_timeout", "round_timeout", "lease"),
         "wait_for_replacement",
@@ -52,7 +53,10 @@ WITHOUT_EFFECT = frozenset(
 
 
 def covers(cluster: ClusterModel, options: argparse.Namespace) -> bool:
-    """Return whether this job can be simulated round by round (it may still turn out to be entangled)."""
+    """Return whether this job can be simulated round by round.
+
+    Its rounds may still turn out to overlap, see `OverlappingRoundsError`.
+    """
     heeded = ALGORITHMS.get(options.algorithm)
     if heeded is None:
         return False
@@ -64,21 +68,20 @@ def covers(cluster: ClusterModel, options: argparse.Namespace) -> bool:
         return False
     if any(worker.crashes or worker.device.straggler_events for worker in cluster.workers):
         return False
-    # A port that is a server's and a worker's at once is shared by messages to the one and from the
-    # other.
+    # If a server and a worker had one port, messages to the one and from the other would share it.
     servers = {server.host for server in cluster.servers}
     return len(servers) == 1 or not any(worker.host in servers for worker in cluster.workers)
 
 
 @dataclass
 class HostTraffic:
-    """Bytes of every host; see `simulate.network.Network`."""
+    """Bytes of every host, as `simulate.network.Network` counts them."""
 
     sent: dict[str, float] = field(default_factory=dict)
     received: dict[str, float] = field(default_factory=dict)
 
     def count(self, host: str, sent: float, received: float) -> None:
-        """So many more."""
+        """Add bytes that a host has sent and received."""
         self.sent[host] = self.sent.get(host, 0.0) + sent
         self.received[host] = self.received.get(host, 0.0) + received
 
@@ -87,16 +90,16 @@ class RoundwiseSimulation:
     """A modelled cluster whose workers exchange synchronously, without gradients.
 
     Args:
-        cluster: the models.
+        cluster: the cluster's model.
         options: the worker's flags, parsed.
-        numerics: `simulation.TimingNumerics`.
-        watch: called after each round, with (simulation, what knows the round).
-        leases: whether workers keep leases on the state server's answers.
+        numerics: a `simulation.TimingNumerics`.
+        watch: called after each round with this simulation and an object that has its `round`.
+        leases: whether workers use leases.
 
     Attributes:
-        workers: what was added up, by rank.
-        now: virtual time.
-        round: rounds completed.
+        workers: the workers' totals, by rank.
+        now: virtual time in seconds.
+        round: number of rounds completed.
     """
 
     accuracies: tuple[Any, ...] = ()
@@ -113,7 +116,7 @@ class RoundwiseSimulation:
         self._watch = watch
         link = lru_cache(maxsize=None)(cluster.link)
         slots, servers = len(cluster.workers), len(cluster.servers)
-        network = SIZES[options.network]
+        network = numerics.wire
         sizes = modelled(network, dict.fromkeys([*network, *options.algorithm.vectors], 0))
         self._sizes = Sizes.of(Layout(sizes, servers, config.BUCKET_ELEMENTS), slots)
         self._exchanges = Exchanges(cluster, self._sizes, link)
@@ -130,33 +133,38 @@ class RoundwiseSimulation:
         ]
         self.workers = [worker.sums for worker in self._workers]
         self.network = HostTraffic()
-        # The servers' round state, in which all workers together are one: they commit together.
+        # The servers' round state, for which all workers are a single one: they commit together.
         self._round_state = RoundState(1, True, make_limits(options, numerics.samples))
         self._asks = choose_algorithm(options).asks_state_server
         self.now, self.round = 0.0, 0
 
     @property
     def rounds(self) -> int:
-        """Rounds completed."""
+        """Number of rounds completed."""
         return self._round_state.round
 
     @property
     def samples(self) -> int:
-        """Of all workers, in those rounds."""
+        """Number of samples that all workers have used in those rounds."""
         return self._round_state.samples
 
     @property
     def events(self) -> int:
-        """Calls to the state server, and what was simulated event by event."""
+        """Number of calls to the state server, and of events in the exchanges."""
         return self.state_server.events + self._exchanges.events
 
+    @property
+    def server_seconds(self) -> list[float]:
+        """Seconds that each parameter server has spent on messages."""
+        return [server.busy(len(self._workers), self.rounds) for server in self._exchanges.servers]
+
     def run(self) -> None:
-        """Run it to its end.
+        """Run the simulation to its end.
 
         Raises:
-            EntangledError: its rounds cannot be worked out one after the other.
+            OverlappingRoundsError: its rounds cannot be computed one after the other.
         """
-        gc.freeze()  # all that is there stays there: looking for garbage in it again and again takes long
+        gc.freeze()  # existing objects stay: to look for garbage among them again and again takes long
         try:
             self._run()
         finally:
@@ -182,7 +190,7 @@ class RoundwiseSimulation:
         self._add_up()
 
     def _begin(self) -> list[Arrival]:
-        """Everybody comes at once, and takes the initial model as soon as all are there."""
+        """Have all workers come at once and fetch the initial model; return its arrivals."""
         workers, options = self._workers, self.options
         if self._asks:
             epsilon = None if isinstance(options.epsilon, str) else options.epsilon
@@ -192,11 +200,14 @@ class RoundwiseSimulation:
             workers[0].noticed = first
         arrivals = self._exchanges.pull(sorted(workers, key=lambda worker: worker.noticed))
         for arrived, worker in arrivals:
-            worker.sums.began = arrived  # with a state server, it has one question more before that
+            worker.sums.began = arrived  # with a state server, a query comes before that
         return arrivals
 
     def _compute(self, arrivals: list[Arrival]) -> list[RoundwiseWorker]:
-        """What the workers do in a round, which each begins when it has the model; in the order of their exchanges."""
+        """Have all workers train in a round, from the arrival of the model on.
+
+        Returns them in the order in which their exchanges begin.
+        """
         if self._asks:
             return self.state_server.run(self.round + 1, arrivals)
         iterations = getattr(self.options, "local_iterations", 1)
@@ -205,7 +216,7 @@ class RoundwiseSimulation:
         return [worker for _, worker in arrivals]
 
     def _add_up(self) -> None:
-        """Bytes, by what was sent how often."""
+        """Compute the bytes of all workers from the number of messages."""
         sizes, rounds, slots = self._sizes, self.rounds, len(self._workers)
         amounts = [sizes.amount(shard) for shard in range(len(self._exchanges.servers))]
         pulled = sum(size for size, _ in amounts)

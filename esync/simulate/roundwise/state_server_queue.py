@@ -1,7 +1,7 @@
-"""The workers of ESync and the state server, from their RESETs until each has been told to exchange.
+"""The workers of ESync and the state server, from each RESET to the next READY.
 
-The decisions are those of the real coordinator, in the order in which calls reach it. Each call is
-one event, and everything that a worker does until its next one is worked out there.
+The real coordinator decides, in the order in which calls reach it. Each call is one event, at which
+everything that its worker does until its next call is computed.
 """
 
 from collections.abc import Iterable
@@ -16,16 +16,16 @@ _QUESTION, _RESET, _FIRST = range(3)
 
 
 class StateServerQueue:
-    """Queue of the state server.
+    """The queue of calls to the state server.
 
     Args:
-        model: what a call costs.
-        leases: whether workers keep leases.
+        model: the state server's costs.
+        leases: whether workers use leases.
 
     Attributes:
-        questions: how many were asked.
-        events: calls.
-        now: when the newest of them arrived.
+        questions: number of queries so far.
+        events: number of calls so far.
+        now: time at which the newest call arrived.
     """
 
     def __init__(self, model: StateServerModel, leases: bool) -> None:
@@ -37,7 +37,11 @@ class StateServerQueue:
     def init(
         self, first: RoundwiseWorker, workers: int, epsilon: float | None, slowest_iterations: int
     ) -> tuple[float, float]:
-        """Rank 0 begins the job: when that reaches the state server, and when the answer is back."""
+        """Have rank 0 begin the job.
+
+        Returns:
+            The times at which its call reaches the state server, and at which the answer is back.
+        """
         self._coordinator = Coordinator(workers, epsilon, slowest_iterations)
         arrived = first.latency
         self._free = max(self._free, arrived) + self._answer_time
@@ -48,11 +52,11 @@ class StateServerQueue:
         return arrived, back
 
     def run(self, round: int, begun: Iterable[tuple[float, RoundwiseWorker]]) -> list[RoundwiseWorker]:
-        """Run a round; return who is READY, in that order.
+        """Run a round; return the workers in the order in which they are told to exchange.
 
         Args:
-            round: from 1.
-            begun: when each worker has the model of this round, and the worker.
+            round: number of the round, from 1.
+            begun: for each worker the time at which it has the model of this round, and the worker.
         """
         coordinator, leases, answer_time, free = self._coordinator, self._leases, self._answer_time, self._free
         kind = _RESET if round > 1 else _FIRST

@@ -15,8 +15,8 @@ class Route:
     """Route from a worker to a parameter server and back.
 
     Attributes:
-        latency: seconds.
-        round_trip: seconds of a look at the status.
+        latency: seconds from the one to the other.
+        round_trip: seconds of a poll of the server's status.
     """
 
     latency: float
@@ -24,28 +24,28 @@ class Route:
 
 
 class RoundwiseWorker:
-    """A worker; all times are seconds of virtual time.
+    """A worker; times are seconds of virtual time.
 
     Args:
-        model: which one.
-        seed: of the job.
-        latency: to the state server.
-        ways: to each parameter server.
+        model: the worker's model.
+        seed: seed of the job.
+        latency: latency to the state server.
+        ways: routes to the parameter servers.
 
     Attributes:
-        sums: of its rounds.
-        iterations: local iterations of the round under way.
-        mean: seconds of those since its newest question.
+        sums: its totals over all rounds.
+        iterations: local iterations so far in this round.
+        mean: mean seconds of the iterations since its newest query.
         called: when its newest call to the state server began.
-        free_until: no question before that: the end of a lease.
-        round_trip: of its newest question; None before the first.
-        waited: for the state server, in all.
-        asked: questions and other calls to the state server so far.
-        computing: in all.
+        free_until: end of its lease, before which it does not ask.
+        round_trip: seconds of its newest query; None before the first.
+        waited: total time that it has waited for the state server.
+        asked: number of queries and other calls to the state server so far.
+        computing: total time of its iterations.
         begun: when its exchange began.
-        wait: from its commit to the last one of the round.
+        wait: time from its commit to the last one of the round.
         noticed: when it learns that the servers have used its payload.
-        polls: so far.
+        polls: polls of the parameter servers' status so far.
     """
 
     __slots__ = (
@@ -80,7 +80,7 @@ class RoundwiseWorker:
         self.asked = self.polls = 0
 
     def compute_until_question(self, now: float) -> float:
-        """Iterations until the next question is due, as `ESync.step` has it; when they end."""
+        """Do iterations until the next query is due, as `ESync.step` does; return when they end."""
         workload, until = self.workload, self.free_until
         count, seconds = 0, 0.0
         while True:
@@ -90,7 +90,7 @@ class RoundwiseWorker:
                     count += len(taken)
                     self.computing += ended - now
                     begun = now
-                    now += ended - now  # as clocks of tasks move, also in what is rounded
+                    now += ended - now  # rounded in the same way as the clocks of tasks
                     seconds += now - begun
             last = workload.one(now) - now
             count += 1
@@ -105,7 +105,7 @@ class RoundwiseWorker:
         return now
 
     def compute(self, iterations: int, now: float) -> None:
-        """A fixed number of iterations, after which it exchanges."""
+        """Do a fixed number of iterations, after which the exchange begins."""
         if iterations > 1:
             _, ended = self.workload.several(now, iterations - 1, math.inf)
             self.computing += ended - now
@@ -116,7 +116,7 @@ class RoundwiseWorker:
         self.iterations = iterations
 
     def end_round(self, arrived: float) -> None:
-        """The new model has arrived."""
+        """Count the round that ends with the arrival of the new model."""
         sums = self.sums
         sums.rounds += 1
         sums.iterations += self.iterations
@@ -132,7 +132,7 @@ class RoundwiseWorker:
 
 @dataclass(frozen=True)
 class ConnectionTraffic:
-    """Bytes over a worker's connections to the parameter servers."""
+    """Bytes over a worker's connections to the parameter servers, and its polls."""
 
     sent: float
     received: float
@@ -157,7 +157,7 @@ class ComputingTime:
 
 @dataclass(frozen=True)
 class WorkerTotals:
-    """Totals of a worker, in the place of its world in `result`."""
+    """Totals of a worker; takes the place of its world in `result`."""
 
     simulated: ComputingTime
     connections: tuple[ConnectionTraffic, ...]
@@ -165,7 +165,10 @@ class WorkerTotals:
 
     @classmethod
     def of(cls, worker: RoundwiseWorker, sent: float, received: float) -> "WorkerTotals":
-        """That of a worker that has sent and received so many bytes besides its calls to the state server."""
+        """Return the totals of a worker.
+
+        `sent` and `received` are its bytes apart from calls to the state server.
+        """
         there, back = config.SIMULATE_CALL_BYTES
         calls = (StateServerCalls(worker.waited, worker.asked * there, worker.asked * back),) if worker.asked else ()
         return cls(ComputingTime(worker.computing), (ConnectionTraffic(sent, received, worker.polls),), calls)

@@ -2,6 +2,7 @@
 
 const KEY = "esync-token";
 const TIMEOUT = 8000; // milliseconds
+const PATIENCE = 60000; // for a report, which is made when it is asked for
 
 export class TokenNeeded extends Error {}
 export class NoAnswer extends Error {}
@@ -18,23 +19,37 @@ export const token = {
   forget: () => sessionStorage.removeItem(KEY),
 };
 
+/** The address of a call; options that are undefined or empty are left out. */
+export function address(path, options = {}) {
+  const query = new URLSearchParams(Object.entries(options).filter(([, value]) => value !== undefined && value !== ""));
+  return `/api/v1/${path}${query.size ? `?${query}` : ""}`;
+}
+
 /** The JSON behind a path below /api/v1/. Throws TokenNeeded, Refused, or NoAnswer. */
 export async function ask(path, options = {}) {
-  const query = new URLSearchParams(Object.entries(options).filter(([, value]) => value !== undefined && value !== ""));
-  const headers = { Accept: "application/json" };
+  return reached((await call(address(path, options), "application/json", TIMEOUT)).json());
+}
+
+/** The page behind an address, as a file. Throws what `ask` throws. */
+export async function file(where) {
+  return reached((await call(where, "text/html", PATIENCE)).blob());
+}
+
+async function call(where, kind, timeout) {
+  const headers = { Accept: kind };
   if (token.get()) headers.Authorization = `Bearer ${token.get()}`;
-  const answer = await reached(fetch(`/api/v1/${path}${query.size ? `?${query}` : ""}`, {
+  const answer = await reached(fetch(where, {
     headers,
     cache: "no-store",
     credentials: "omit", // otherwise the browser would ask for a password by itself
-    signal: AbortSignal.timeout(TIMEOUT),
+    signal: AbortSignal.timeout(timeout),
   }));
   if (answer.status === 401) throw new TokenNeeded();
   if (!answer.ok) {
     const content = await answer.json().catch(() => ({}));
     throw new Refused(answer.status, content.error || `status ${answer.status}`);
   }
-  return reached(answer.json());
+  return answer;
 }
 
 /** What an attempt comes to; whatever goes wrong on the way is no answer. */

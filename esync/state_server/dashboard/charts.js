@@ -12,6 +12,13 @@ export const STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1200, 1800, 3600, 
 dark.addEventListener("change", () => charts.forEach((chart) => chart.rebuild()));
 
 export const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+
+/** A range of an axis around values of any size and sign. */
+export const around = (plot, low, high) => {
+  const space = 0.08 * (high - low || Math.abs(high) || 1);
+  return [low - space, high + space];
+};
+
 const font = () => `12px ${getComputedStyle(document.body).fontFamily}`;
 
 /** An axis with this page's looks. */
@@ -20,12 +27,14 @@ export function axis(options) {
   return { stroke: colour("muted"), font: font(), grid, ticks: { show: false }, gap: 6, ...options };
 }
 
+const tableLabel = (label) => `${label} as a table`;
+
 /** What all charts have in common: a place, its width, and being drawn anew when the colours change. */
 export class Chart {
   constructor(place, label, height) {
     this.plotPlace = make("div", { class: "plot", role: "img", "aria-label": label });
     this.none = make("p", { class: "none" }, "Nothing has been reported yet.");
-    this.alternative = scrollable(`${label} as a table`);
+    this.alternative = scrollable(tableLabel(label));
     this.details = make("details", {}, make("summary", {}, "As a table"), this.alternative.box);
     place.classList.add("chart");
     place.append(this.none, this.plotPlace, this.details);
@@ -73,6 +82,12 @@ export class LineChart extends Chart {
     this.format = format;
     this.range = range;
     this.columns = columns;
+  }
+
+  /** Show something else from now on; see `constructor`. */
+  describe({ label, format, range }) {
+    Object.assign(this, { label, format, range });
+    this.alternative.box.setAttribute("aria-label", tableLabel(label));
   }
 
   show(content) {

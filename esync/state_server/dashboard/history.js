@@ -1,23 +1,22 @@
 // What the database tells of the chosen job: its last rounds, its curves, its events.
 
 import { ask, ofJob } from "./api.js";
-import { LineChart } from "./charts.js";
-import { byId, list, make } from "./dom.js";
-import { accuracy, bytes, clock, moment, number } from "./format.js";
+import { LineChart, around } from "./charts.js";
+import { byId, list, make, text } from "./dom.js";
+import { bytes, clock, metricOf, moment, number } from "./format.js";
 import { Timeline } from "./timeline.js";
 
 const KEPT = 300; // rounds of a worker
 const EVENTS = 200;
 const PAGE = 1000;
 
+const shares = (plot, low, high) => [Math.min(low, 0.95) < 0.1 ? 0 : Math.floor(10 * low - 0.5) / 10, Math.min(1, Math.ceil(10 * high + 0.2) / 10)];
 const rate = (value) => `${bytes(value)}/s`;
 
 export class HistoryView {
   constructor() {
     this.timeline = new Timeline(byId("timeline"));
-    this.accuracy = new LineChart(byId("accuracy"), "Test accuracy", {
-      format: accuracy, range: (plot, low, high) => [Math.min(low, 0.95) < 0.1 ? 0 : Math.floor(10 * low - 0.5) / 10, Math.min(1, Math.ceil(10 * high + 0.2) / 10)],
-    });
+    this.accuracy = new LineChart(byId("accuracy"), "Test accuracy", {});
     this.throughput = new LineChart(byId("throughput"), "Throughput in samples per second", { format: number });
     this.traffic = new LineChart(byId("traffic"), "Traffic of all workers", { format: rate });
     this.choose(null);
@@ -87,10 +86,13 @@ export class HistoryView {
       data: [at, sent, received],
       summary: `${rate(sent.at(-1))} sent, ${rate(received.at(-1))} received`,
     });
+    const metric = metricOf(curves);
+    text(byId("accuracy-title"), metric.title);
+    this.accuracy.describe({ label: metric.title, format: metric.format, range: metric.isAccuracy ? shares : around });
     this.accuracy.show({
-      lines: [{ name: "accuracy", colour: "exchange", points: curves.accuracy.length < 60 }],
+      lines: [{ name: metric.name, colour: "exchange", points: curves.accuracy.length < 60 }],
       data: [curves.accuracy.map((point) => point.at), curves.accuracy.map((point) => point.accuracy)],
-      summary: `${accuracy(curves.accuracy.at(-1)?.accuracy)} after ${clock(curves.accuracy.at(-1)?.at ?? 0)}`,
+      summary: `${metric.format(curves.accuracy.at(-1)?.accuracy)} after ${clock(curves.accuracy.at(-1)?.at ?? 0)}`,
     });
   }
 }

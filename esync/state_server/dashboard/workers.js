@@ -1,7 +1,7 @@
 // One job in words and numbers: its tiles, who is the slowest and what that costs, and the table of workers.
 
 import { byId, list, make, text } from "./dom.js";
-import { accuracy, ago, clock, moment, number, percent, seconds } from "./format.js";
+import { ago, clock, metricOf, moment, number, percent, seconds } from "./format.js";
 
 const ROWS = 100; // at most: the slowest ones, where there are more
 const COLUMNS = [
@@ -31,12 +31,13 @@ export function showJob(job) {
 
 function showTiles(job) {
   const totals = job.totals ?? {};
+  const metric = metricOf(totals);
   const tiles = [
     ["round", number(job.round), "", ""],
     ["throughput", number(totals.throughput), "samples/s", totals.speed_limit ? `of ${number(totals.speed_limit)} if nobody waited` : ""],
     ["efficiency", percent(totals.efficiency), "", "of the sum of the workers' speeds"],
     ["lost to waiting", number(totals.lost_waiting), "samples/s", lostElsewhere(totals)],
-    ["test accuracy", accuracy(totals.accuracy), "", totals.accuracy_round ? `of the weights of round ${totals.accuracy_round}` : ""],
+    [metric.label, metric.format(totals.accuracy), "", totals.accuracy_round ? `of the weights of round ${totals.accuracy_round}` : ""],
   ];
   list(
     byId("tiles"),

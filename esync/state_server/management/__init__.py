@@ -1,1 +1,1 @@
-"""Commands of manage.py that this project has or changes."""
+"""Commands of manage.py that this project adds or changes."""

@@ -1,4 +1,4 @@
-"""The tables as they were first."""
+"""The first version of the tables."""
 
 from typing import Any, ClassVar
 
@@ -7,7 +7,7 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-    """Creates them."""
+    """Creates the tables."""
 
     initial = True
 

@@ -1,1 +1,1 @@
-"""How the tables of the history came about; applied at each start."""
+"""Migrations of the history's tables, applied at each start."""

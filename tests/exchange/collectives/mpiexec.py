@@ -30,7 +30,10 @@ def why_not() -> str:
 
 
 def run(ranks: int, commands: Sequence[Sequence[str]], seconds: float = 90, **environment: str) -> tuple[int, str]:
-    """Exit code and output of `ranks` processes of one command, or of one process of each command."""
+    """Run `ranks` processes of one command, or one process of each command.
+
+    Returns the exit code and the output.
+    """
     words = [str(MPIEXEC)]
     for index, command in enumerate(commands):
         words += [*([":"] if index else []), "-n", str(ranks if len(commands) == 1 else 1), *command]

@@ -1,4 +1,7 @@
-"""A rank of a real MPI job, for test_mpi.py: `ranks.py CASE`; prints what went wrong, if anything."""
+"""A rank of a real MPI job for test_mpi.py.
+
+`ranks.py CASE` prints what went wrong, if anything did.
+"""
 
 import os
 import signal
@@ -11,7 +14,7 @@ from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
 from esync.exchange.collectives import SCHEDULES
 from esync.exchange.collectives.engine import CollectiveEngine
 from esync.exchange.collectives.mpi import MPITransport
-from esync.exchange.collectives.transport import Pauses
+from esync.exchange.collectives.transport import Backoff
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.watchdog import Watchdog, exit_now
@@ -38,7 +41,7 @@ def sums(transport: MPITransport) -> None:
             for size in (0, 1, 7, 100_003, 3_000_001 if name in ("ring", "mpi") and dtype == np.float32 else 64):
                 values = [np.random.default_rng((rank, size)).standard_normal(size) for rank in range(transport.size)]
                 result = values[transport.rank].astype(dtype)
-                engine.run(result, Pauses(0.001))
+                engine.run(result, Backoff(0.001))
                 tolerance = 20 * float(np.finfo(dtype).eps)
                 expected = np.sum([each.astype(dtype).astype(np.float64) for each in values], axis=0)
                 np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
@@ -47,7 +50,7 @@ def sums(transport: MPITransport) -> None:
 
 
 def store(transport: MPITransport) -> None:
-    """gluon.Trainer(kvstore="ring"): all ranks hold the weights that the sum of all gradients gives."""
+    """Check gluon.Trainer(kvstore="ring"): all ranks get the weights of the summed gradients."""
     import esync.kvstores
     from esync.runtime.mxnet_import import mx
 

@@ -1,4 +1,4 @@
-"""The cost model, the choice that follows from it and from what is measured, and all ranks making the same one."""
+"""The cost model of collectives, and the autotuner that chooses among them on all ranks alike."""
 
 import threading
 
@@ -7,20 +7,20 @@ import pytest
 
 from esync.exchange.collectives.autotuner import Autotuner, measure
 from esync.exchange.collectives.cost import Costs, predict, predictions
-from esync.exchange.collectives.memory import Hub
+from esync.exchange.collectives.memory import MemoryNetwork
 
 GIGABIT = Costs(latency=100e-6, per_byte=1 / 117.5e6, adding=1 / 5e9, servers=1)
 
 
 @pytest.mark.parametrize("name", ["ring", "butterfly", "binary-blocks"])
 @pytest.mark.parametrize("ranks", [2, 4, 8, 16])
-def test_a_large_model_costs_what_the_ports_carry(name: str, ranks: int) -> None:
+def test_cost_model_of_large_model_is_bound_by_the_bandwidth(name: str, ranks: int) -> None:
     size = 400_000_000
     least = 2 * size * (ranks - 1) / ranks * GIGABIT.per_byte
     assert least <= predict(name, ranks, size, GIGABIT) <= 1.15 * least
 
 
-def test_what_the_model_says_of_small_and_large_models() -> None:
+def test_cost_model_prefers_butterfly_for_small_and_ring_for_large_models() -> None:
     small, large = predictions(64, 4_000, GIGABIT), predictions(64, 400_000_000, GIGABIT)
     assert small["butterfly"] < small["ring"] / 5  # 12 steps instead of 126
     assert large["ps"] > 20 * large["ring"]  # one port for all
@@ -35,7 +35,7 @@ def play(choice: Autotuner, seconds: dict[str, float], exchanges: int) -> None:
         choice.took(seconds[choice.current])
 
 
-def test_the_measured_best_is_kept_and_tried_again_when_it_gets_slow() -> None:
+def test_autotuner_keeps_the_fastest_and_retries_others_when_it_slows_down() -> None:
     choice = Autotuner({"ring": 0.10, "mpi": 0.11, "butterfly": 0.12, "binary-blocks": 0.9})
     assert choice.current == "ring"
     assert choice.reason.startswith("predicted: ring 100.00 ms, mpi")
@@ -52,12 +52,12 @@ def test_the_measured_best_is_kept_and_tried_again_when_it_gets_slow() -> None:
     assert choice.current == "ring"
 
 
-def test_all_ranks_measure_the_same() -> None:
-    hub = Hub(3)
+def test_measured_costs_are_equal_on_all_ranks() -> None:
+    network = MemoryNetwork(3)
     results: list[Costs | None] = [None] * 3
 
     def work(rank: int) -> None:
-        results[rank] = measure(hub.transports[rank])
+        results[rank] = measure(network.transports[rank])
 
     threads = [threading.Thread(target=work, args=[rank], daemon=True) for rank in range(3)]
     for thread in threads:

@@ -1,4 +1,4 @@
-"""The collectives over a real MPI: 3 processes on this machine."""
+"""Collectives over a real MPI with three processes on this machine."""
 
 import os
 import subprocess
@@ -27,13 +27,13 @@ def run(case: str) -> tuple[int, str]:
 
 
 @pytest.mark.parametrize("case", ["sums", "store", "work"])
-def test_works(case: str) -> None:
+def test_mpi_transport_sums_exchanges_and_trains_on_three_ranks(case: str) -> None:
     code, output = run(case)
     assert code == 0, output
     assert output.count("fine") == 3, output
 
 
-def test_a_rank_that_dies_ends_the_job() -> None:
+def test_mpi_rank_that_dies_ends_the_job() -> None:
     code, output = run("die")
     assert code != 0
     assert output.count("begun") == 3, output
@@ -41,7 +41,7 @@ def test_a_rank_that_dies_ends_the_job() -> None:
     assert "fine" not in output
 
 
-def test_a_rank_that_hangs_ends_the_job_with_its_name() -> None:
+def test_mpi_rank_that_hangs_ends_the_job_and_is_named() -> None:
     code, output = run("hang")
     assert code != 0
     assert "the commit of worker 1" in output, output
@@ -49,7 +49,10 @@ def test_a_rank_that_hangs_ends_the_job_with_its_name() -> None:
 
 @contextmanager
 def ranks(count: int) -> Iterator[tuple[subprocess.Popen[str], list[subprocess.Popen[str]]]]:
-    """As `esync.launch` starts them: by a process manager of this project, each by itself; it, and the ranks."""
+    """Start ranks as `esync.launch` does; return the process manager, and the ranks.
+
+    The process manager is this project's, and each rank is started by itself.
+    """
     python = [sys.executable, "-m", "esync.exchange.collectives.process_manager", "--ranks", str(count)]
     with ExitStack() as stack:
 
@@ -68,7 +71,7 @@ def ranks(count: int) -> Iterator[tuple[subprocess.Popen[str], list[subprocess.P
         )
 
 
-def test_ranks_meet_without_mpiexec() -> None:
+def test_mpi_ranks_started_by_the_process_manager_meet_without_mpiexec() -> None:
     with ranks(3) as (manager, processes):
         for process in processes:
             output, _ = process.communicate(timeout=60)
@@ -77,8 +80,8 @@ def test_ranks_meet_without_mpiexec() -> None:
         assert manager.wait(10) == 0  # everybody has come and gone
 
 
-def test_ranks_meet_after_a_job_that_was_killed_and_beside_another() -> None:
-    """MPICH's shared memory bears the job's name, and stays behind when its ranks are killed."""
+def test_mpi_ranks_meet_after_a_killed_job_and_beside_another() -> None:
+    """MPICH's shared memory is named after the job and stays behind when its ranks are killed."""
     with ranks(3) as (_, processes):
         for process in processes:
             assert process.stdout is not None

@@ -1,4 +1,4 @@
-"""Every collective is NumPy's sum, with the same bits on all ranks, whatever the number of ranks and values."""
+"""Allreduce schedules against NumPy's sum, for many numbers of ranks and values."""
 
 import random
 
@@ -7,29 +7,29 @@ import pytest
 
 from esync.exchange.collectives import SCHEDULES
 from esync.exchange.collectives.allreduce import ReceiveBuffers, allreduce
-from esync.exchange.collectives.memory import Hub, take_turns
-from esync.exchange.collectives.transport import Fibres
+from esync.exchange.collectives.memory import MemoryNetwork, run_round_robin
+from esync.exchange.collectives.transport import CoroutinePool
 
 SIZES = (0, 1, 2, 7, 64, 1001)
 
 
 def summed(name: str, values: list[np.ndarray]) -> list[np.ndarray]:
     """What each rank holds after the collective."""
-    hub, buffers = Hub(len(values)), ReceiveBuffers()
+    network, buffers = MemoryNetwork(len(values)), ReceiveBuffers()
     results = [each.copy() for each in values]
-    fibres = [
-        allreduce(SCHEDULES[name], result, hub.transports[rank], 0, buffers) for rank, result in enumerate(results)
+    coroutines = [
+        allreduce(SCHEDULES[name], result, network.transports[rank], 0, buffers) for rank, result in enumerate(results)
     ]
-    random.Random(len(values)).shuffle(fibres)
-    take_turns(fibres)
-    assert not any(sent or received for sent, received in hub.lines.values())
+    random.Random(len(values)).shuffle(coroutines)
+    run_round_robin(coroutines)
+    assert not any(sent or received for sent, received in network.lines.values())
     return results
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("ranks", range(1, 10))
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_sum(name: str, ranks: int, dtype: type) -> None:
+def test_allreduce_equals_numpy_sum_with_the_same_bits_on_all_ranks(name: str, ranks: int, dtype: type) -> None:
     generator = np.random.default_rng(ranks)
     for size in SIZES:
         values = [generator.standard_normal(size).astype(dtype) for _ in range(ranks)]
@@ -41,7 +41,7 @@ def test_sum(name: str, ranks: int, dtype: type) -> None:
 
 @pytest.mark.parametrize("ranks", [2, 3, 6, 8, 13, 64])
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_bytes_and_steps(name: str, ranks: int) -> None:
+def test_schedule_sends_the_published_number_of_bytes_and_steps(name: str, ranks: int) -> None:
     values = 64 * 3 * 13
     steps = [SCHEDULES[name](rank, ranks, values) for rank in range(ranks)]
     sent = [sum(move.size for step in each for move in step.sends) for each in steps]
@@ -60,42 +60,49 @@ def test_bytes_and_steps(name: str, ranks: int) -> None:
         assert max(map(len, steps)) <= 2 * ranks.bit_length() + 3
 
 
-def test_schedules_that_do_not_fit_are_noticed() -> None:
-    hub, buffers = Hub(2), ReceiveBuffers()
+def test_allreduce_with_mismatched_schedules_is_refused() -> None:
+    network, buffers = MemoryNetwork(2), ReceiveBuffers()
     values = np.ones(4, np.float32)
-    fibres = [allreduce(SCHEDULES["ring"], values, hub.transports[0], 0, buffers)]
+    coroutines = [allreduce(SCHEDULES["ring"], values, network.transports[0], 0, buffers)]
     with pytest.raises(RuntimeError, match="wait for one another"):
-        take_turns(fibres)
-    fibres = [
-        allreduce(SCHEDULES["ring"], np.ones(3 + rank, np.float32), hub.transports[rank], 1, buffers)
+        run_round_robin(coroutines)
+    coroutines = [
+        allreduce(SCHEDULES["ring"], np.ones(3 + rank, np.float32), network.transports[rank], 1, buffers)
         for rank in range(2)
     ]
     with pytest.raises(ValueError, match="values sent"):
-        take_turns(fibres)
+        run_round_robin(coroutines)
 
 
-def test_rooms_are_used_again_whatever_the_sizes_and_types() -> None:
+def test_receive_buffers_are_reused_across_sizes_and_types() -> None:
     buffers, generator = ReceiveBuffers(), np.random.default_rng(0)
     for size, dtype in ((5, np.float16), (1001, np.float32), (3, np.float16), (64, np.float32), (1001, np.float16)):
-        hub = Hub(3)
+        network = MemoryNetwork(3)
         values = [generator.standard_normal(size).astype(dtype) for _ in range(3)]
         expected = np.sum(np.float64(values), axis=0)
-        take_turns(
-            [allreduce(SCHEDULES["butterfly"], each, hub.transports[i], 0, buffers) for i, each in enumerate(values)]
+        run_round_robin(
+            [
+                allreduce(SCHEDULES["butterfly"], each, network.transports[i], 0, buffers)
+                for i, each in enumerate(values)
+            ]
         )
         np.testing.assert_allclose(values[0], expected, rtol=0.01, atol=0.01)
-    buffer = buffers.take(100)
+    buffer = buffers.acquire(100)
     address = buffer.ctypes.data
-    buffers.give(buffer)
-    assert buffers.take(60).ctypes.data == address
+    buffers.release(buffer)
+    assert buffers.acquire(60).ctypes.data == address
 
 
-def test_every_transfer_that_has_come_counts_as_progress() -> None:
-    """Pauses grow while nothing happens, and a large bucket takes long."""
-    hub, buffers = Hub(2), ReceiveBuffers()
+def test_allreduce_counts_every_received_transfer_as_progress() -> None:
+    """Backoff grow while nothing happens, and a large bucket takes long."""
+    network, buffers = MemoryNetwork(2), ReceiveBuffers()
     ranks = [
-        Fibres(
-            [lambda rank=rank: allreduce(SCHEDULES["ring"], np.ones(4, np.float32), hub.transports[rank], 0, buffers)]
+        CoroutinePool(
+            [
+                lambda rank=rank: allreduce(
+                    SCHEDULES["ring"], np.ones(4, np.float32), network.transports[rank], 0, buffers
+                )
+            ]
         )
         for rank in range(2)
     ]

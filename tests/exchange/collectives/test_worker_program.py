@@ -1,4 +1,7 @@
-"""python -m esync.worker as ranks of an MPI job, and what the command line refuses."""
+"""`python -m esync.worker --collective` as ranks of an MPI job.
+
+--long adds modes.
+"""
 
 import json
 import re
@@ -20,22 +23,31 @@ DATA = Path(__file__).parents[3] / "data"
     "words",
     ["-m async", "-m sync-switch --epochs 1", "-m dgs", "-m esync --elastic", "-m sync --compression fp16"],
 )
-def test_what_needs_a_server_is_refused_by_name(words: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_worker_with_collective_refuses_flags_that_need_a_server(
+    words: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as error:
         read("worker", "", [*words.split(), "--collective", "ring"])
     assert error.value.code == 2
     assert re.search("--collective ring has no server, which --(mode|elastic|compression)", capsys.readouterr().err)
 
 
-def test_a_worker_that_mpi_has_not_started_says_how_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_worker_with_collective_not_started_by_mpi_says_how_to_start(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("PMI_RANK", "PMIX_RANK", "PMI_ID", "OMPI_COMM_WORLD_RANK"):
         monkeypatch.delenv(name, raising=False)
     with pytest.raises(EnvironmentProblemError, match=r"mpiexec -n 1 python -m esync\.worker"):
         check_start("ring")
 
 
-@pytest.mark.parametrize("more", [(), ("--overlap",), ("-m", "fedprox", "--overlap")])
-def test_two_workers_train_without_a_server(more: tuple[str, ...], tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param((), marks=pytest.mark.long),
+        pytest.param(("--overlap",), marks=pytest.mark.long),
+        ("-m", "fedprox", "--overlap"),
+    ],
+)
+def test_worker_with_collective_trains_two_workers_without_a_server(more: tuple[str, ...], tmp_path: Path) -> None:
     if reason := mpiexec.why_not():
         pytest.skip(reason)
     flags = "-c 1 -n lenet -b 4 --rounds 3 --local-iterations 2 --no-evaluation --no-export --collective ring"

@@ -1,4 +1,4 @@
-"""Properties of compressed rounds: all workers hold the same bits, nothing is lost on either way."""
+"""Properties of compressed rounds: identical workers, no lost update, replacements, checkpoints."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def exact(cluster: MemoryExchanges) -> np.ndarray:
 
 @quick
 @given(st.sampled_from(KINDS), st.integers(1, 4), st.integers(1, 3), st.lists(st.integers(1, 60), min_size=1), seeds)
-def test_all_workers_hold_the_same_bits_and_nothing_is_lost(
+def test_compressed_rounds_keep_all_workers_identical_and_lose_nothing(
     kind: str, workers: int, servers: int, tensors: list[int], seed: int
 ) -> None:
     rng, size = np.random.default_rng(seed), sum(tensors)
@@ -67,9 +67,7 @@ def test_all_workers_hold_the_same_bits_and_nothing_is_lost(
 
 @quick
 @given(st.integers(1, 4), st.integers(1, 3), seeds)
-def test_with_everything_sent_top_k_is_the_dense_exchange_to_the_last_bit(
-    workers: int, servers: int, seed: int
-) -> None:
+def test_top_k_with_everything_sent_equals_dense_exchange_bit_for_bit(workers: int, servers: int, seed: int) -> None:
     rng, size = np.random.default_rng(seed), 2100
     weights = normal(rng, size)
     cluster = started("topk:1", workers, [2000, 100], weights, servers=servers, bucket_elements=600, seed=seed)
@@ -100,9 +98,7 @@ def test_top_k_sends_the_sparse_mean_back_and_keeps_the_rest() -> None:
 
 
 @pytest.mark.parametrize(("kind", "most"), [("topk:0.05", 400), ("topk:0.05:0.01", 40)])
-def test_where_the_rule_moves_every_weight_the_answer_stays_small_and_the_rest_comes_later(
-    kind: str, most: int
-) -> None:
+def test_top_k_downlink_with_dense_rule_stays_small_and_sends_the_rest_later(kind: str, most: int) -> None:
     rng, size = np.random.default_rng(4), 4000
     cluster = started(kind, 2, [size], normal(rng, size), rule="sgd", bucket_elements=5000)
     crowd = cluster.workers
@@ -119,25 +115,27 @@ def test_where_the_rule_moves_every_weight_the_answer_stays_small_and_the_rest_c
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_worker_that_comes_back_holds_what_the_others_hold(kind: str, seed: int) -> None:
-    """It died when one of two servers had used its payload, whose answer the newcomer must not use once more."""
+def test_compressed_replacement_holds_the_same_weights_as_the_others(kind: str, seed: int) -> None:
+    """The worker died when one of two servers had used its payload, whose answer must not be used
+    twice.
+    """
     rng, size = np.random.default_rng(5), 90
     cluster = started(kind, 2, [50, 40], normal(rng, size), servers=2, seed=seed)
     first, second = cluster.workers
     cluster.round([first, second], [normal(rng, size), normal(rng, size)])
     first.send(normal(rng, size))
     second.die(normal(rng, size), before=1)
-    newcomer = cluster.replace(1)
-    newcomer.send(normal(rng, size))
-    for each in (first, newcomer):
+    replacement = cluster.replace(1)
+    replacement.send(normal(rng, size))
+    for each in (first, replacement):
         each.fetch()
-    cluster.round([first, newcomer], [normal(rng, size), normal(rng, size)])
-    assert first.weights.tobytes() == newcomer.weights.tobytes() == cluster.weights().tobytes()
+    cluster.round([first, replacement], [normal(rng, size), normal(rng, size)])
+    assert first.weights.tobytes() == replacement.weights.tobytes() == cluster.weights().tobytes()
 
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sent", [False, True])
-def test_rounds_go_on_without_a_worker_that_is_dropped_and_another_takes_its_place(kind: str, sent: bool) -> None:
+def test_compressed_rounds_with_dropped_worker_continue_and_accept_a_replacement(kind: str, sent: bool) -> None:
     rng = np.random.default_rng(5)
     begun = normal(rng, 3000)
     cluster = started(kind, 3, [2000, 1000], begun, servers=2, bucket_elements=700)
@@ -159,18 +157,18 @@ def test_rounds_go_on_without_a_worker_that_is_dropped_and_another_takes_its_pla
         np.testing.assert_allclose(moved, last, atol=1e-4)
     assert np.dot(moved, last) > 0
     cluster.round(crowd[:2], [normal(rng, 3000, 0.01) for _ in range(2)])
-    newcomer = cluster.replace(2)
+    replacement = cluster.replace(2)
     for _ in range(2):
-        cluster.round([*crowd[:2], newcomer], [normal(rng, 3000, 0.01) for _ in range(3)])
-    for each in (*crowd[:2], newcomer):
+        cluster.round([*crowd[:2], replacement], [normal(rng, 3000, 0.01) for _ in range(3)])
+    for each in (*crowd[:2], replacement):
         assert each.weights.tobytes() == cluster.weights().tobytes()
     assert [list(server.round_state.acknowledged) for server in cluster.servers] == 2 * [[5, 5, 3 + sent]]
 
 
 @pytest.mark.parametrize("servers", [1, 3])
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_run_goes_on_from_a_checkpoint_bit_for_bit(kind: str, servers: int) -> None:
-    """Residuals of the workers, exact weights and momentum of the servers: whatever is missing changes the bits."""
+def test_compressed_run_resumes_from_checkpoint_bit_for_bit(kind: str, servers: int) -> None:
+    """Residuals of the workers, exact weights and momentum of the servers all affect the bits."""
     rng, tensors = np.random.default_rng(9), [4000, 61]
     begun, updates = normal(rng, sum(tensors)), [normal(rng, sum(tensors), 0.1) for _ in range(12)]
     options: dict[str, Any] = {"rule": "outer_nesterov", "servers": servers, "bucket_elements": 2600}
@@ -190,8 +188,8 @@ def test_a_run_goes_on_from_a_checkpoint_bit_for_bit(kind: str, servers: int) ->
 
 
 @pytest.mark.parametrize("kind", ["fp16", "2bit", "topk:0.1"])
-def test_what_is_held_back_fits_no_exchange_without_compression(kind: str) -> None:
-    """It is refused, not lost."""
+def test_compressed_residuals_are_refused_by_exchange_without_compression(kind: str) -> None:
+    """Ignoring them would lose updates."""
     cluster = started(kind, 1, [9], np.zeros(9, np.float32))
     plain = started("none", 1, [9], np.zeros(9, np.float32))
     with pytest.raises(ValueError, match="this codec keeps none"):
@@ -200,7 +198,7 @@ def test_what_is_held_back_fits_no_exchange_without_compression(kind: str) -> No
 
 
 @pytest.mark.parametrize("kind", ["fp16", "2bit", "topk:0.1"])
-def test_an_answer_that_was_missed_is_not_passed_over(kind: str) -> None:
+def test_compressed_worker_that_missed_an_answer_raises_slot_lost(kind: str) -> None:
     rng = np.random.default_rng(8)
     cluster = started(kind, 2, [9], np.zeros(9, np.float32))
     first, second = cluster.workers
@@ -214,7 +212,7 @@ def test_an_answer_that_was_missed_is_not_passed_over(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_malformed_payload_ends_the_run_and_changes_nothing(kind: str) -> None:
+def test_compressed_exchange_with_malformed_payload_ends_the_run_unchanged(kind: str) -> None:
     cluster = started(kind, 1, [9, 2000], np.ones(2009, np.float32), bucket_elements=3000)
 
     def spoil(server: int, arrays: list[np.ndarray], message: object) -> None:
@@ -229,17 +227,15 @@ def test_a_malformed_payload_ends_the_run_and_changes_nothing(kind: str) -> None
 
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_round_that_ends_while_a_newcomer_takes_the_model_is_not_added_twice_or_left_out(
-    kind: str, seed: int
-) -> None:
-    """The dead worker's commit had come to the first server only, whose round ends behind the newcomer's pull."""
+def test_compressed_round_that_ends_during_replacement_pull_counts_once(kind: str, seed: int) -> None:
+    """The dead worker's commit reached the first server only, whose round ends after the pull."""
     rng, size = np.random.default_rng(5), 90
     side = started(kind, 2, [50, 40], normal(rng, size), servers=2, seed=seed)
     first, second = side.workers
     side.round([first, second], [normal(rng, size), normal(rng, size)])
     second.die(normal(rng, size), before=1)
-    newcomer = side.workers[1] = Worker(side, 1)
-    asked, statuses = [], newcomer.store.statuses
+    replacement = side.workers[1] = Worker(side, 1)
+    asked, statuses = [], replacement.store.statuses
 
     def ask() -> list[Status]:
         asked.append(None)
@@ -251,11 +247,11 @@ def test_a_round_that_ends_while_a_newcomer_takes_the_model_is_not_added_twice_o
         side.cluster.wait(lambda: len(asked) == 2)
         first.start(normal(rng, size))
 
-    newcomer.store.statuses = ask  # type: ignore[method-assign]
+    replacement.store.statuses = ask  # type: ignore[method-assign]
     first.spawn(commit)
     side.cluster.run()
-    newcomer.send(normal(rng, size))
-    for each in (first, newcomer):
+    replacement.send(normal(rng, size))
+    for each in (first, replacement):
         each.fetch()
-    side.round([first, newcomer], [normal(rng, size), normal(rng, size)])
-    assert first.weights.tobytes() == newcomer.weights.tobytes() == side.weights().tobytes()
+    side.round([first, replacement], [normal(rng, size), normal(rng, size)])
+    assert first.weights.tobytes() == replacement.weights.tobytes() == side.weights().tobytes()

@@ -1,4 +1,4 @@
-"""Properties of the parts: selection, the wire format, and what compressors keep."""
+"""Properties of sparse exchanges: selection, wire format, compressors."""
 
 import copy
 from itertools import pairwise
@@ -13,9 +13,9 @@ from esync.exchange.codecs.sparse import SparseError, bounds_of
 from esync.exchange.codecs.sparse.bitmap import mark, no_marks
 from esync.exchange.codecs.sparse.changed_values import ChangeTracker
 from esync.exchange.codecs.sparse.compressors import DeepGradientCompression, GradientDropping, SAMomentum
-from esync.exchange.codecs.sparse.message_format import BITS, GAPS, HEADER, INDEX_CODES, NEW_VALUES, Codec
+from esync.exchange.codecs.sparse.message_format import BITS, GAPS, HEADER, INDEX_CODES, NEW_VALUES, MessageFormat
 from esync.exchange.codecs.sparse.selection import Selection, keep_count, top_k, top_k_of_difference
-from esync.exchange.codecs.sparse_messages import classes, pieces
+from esync.exchange.codecs.sparse_messages import pieces, size_classes
 
 #: Values whose sums are exact in float32.
 EXACT = st.integers(-(2**9), 2**9).map(lambda each: each / 64)
@@ -25,14 +25,14 @@ quick = settings(max_examples=60, deadline=None)
 
 @quick
 @given(arrays(np.float32, st.integers(1, 200), elements=st.one_of(EXACT, FINITE)), st.integers(1, 220))
-def test_exactly_the_k_largest_lowest_indices_first(values: np.ndarray, k: int) -> None:
+def test_top_k_selects_the_k_largest_lowest_indices_first(values: np.ndarray, k: int) -> None:
     order = sorted(range(values.size), key=lambda place: (-abs(values[place]), place))
     expected = sorted(place for place in order[:k] if values[place])
     assert top_k(values, k).tolist() == expected
 
 
 @pytest.mark.parametrize("kind", ["normal", "equal", "few", "cauchy"])
-def test_large_tensors_are_sampled_and_still_exact(kind: str) -> None:
+def test_top_k_of_large_tensors_is_exact(kind: str) -> None:
     rng, size = np.random.default_rng(3), 200_000
     values = {
         "normal": rng.standard_normal(size),
@@ -45,7 +45,7 @@ def test_large_tensors_are_sampled_and_still_exact(kind: str) -> None:
     assert top_k(values, k).tolist() == sorted(place for place in expected.tolist() if values[place])
 
 
-def test_how_many_are_sent() -> None:
+def test_keep_count_follows_ratio_and_smallest_tensor() -> None:
     assert [keep_count(size, 0.01, 0) for size in (1, 99, 100, 199, 200, 11_000_000)] == [1, 1, 1, 1, 2, 110_000]
     assert keep_count(1000, 0.01, 1024) == 1000
     assert keep_count(1024, 0.01, 1024) == 10
@@ -58,14 +58,14 @@ def test_how_many_are_sent() -> None:
     st.sampled_from(["float32", "float16"]),
     st.integers(0, 2**16),
 )
-def test_messages_arrive_as_they_were_sent(sizes: list[int], density: float, kind: str, seed: int) -> None:
+def test_sparse_codec_round_trip_keeps_every_value(sizes: list[int], density: float, kind: str, seed: int) -> None:
     rng, bounds = np.random.default_rng(seed), bounds_of(sizes)
     dense = np.where(rng.random(bounds[-1]) < density, rng.standard_normal(bounds[-1]), 0).astype(np.float32)
     dense = dense.astype(np.float16).astype(np.float32)
     places = np.flatnonzero(dense)
-    codec = Codec(bounds, kind)
-    message = codec.encode((places, dense[places]))
-    indices, values = codec.decode(np.concatenate([message, np.zeros(int(rng.integers(0, 9)), np.uint8)]))
+    message_format = MessageFormat(bounds, kind)
+    message = message_format.encode((places, dense[places]))
+    indices, values = message_format.decode(np.concatenate([message, np.zeros(int(rng.integers(0, 9)), np.uint8)]))
     arrived = np.zeros_like(dense)
     arrived[indices] = values
     assert arrived.tobytes() == dense.tobytes()
@@ -74,41 +74,42 @@ def test_messages_arrive_as_they_were_sent(sizes: list[int], density: float, kin
 
 @quick
 @given(st.integers(0, 400), st.integers(1, 255), st.integers(0, 2**16))
-def test_a_changed_byte_is_noticed_or_harmless(place: int, change: int, seed: int) -> None:
-    rng, codec = np.random.default_rng(seed), Codec(bounds_of([300, 20, 100]))
+def test_sparse_codec_with_changed_byte_or_truncation_raises(place: int, change: int, seed: int) -> None:
+    rng, message_format = np.random.default_rng(seed), MessageFormat(bounds_of([300, 20, 100]))
     dense = np.where(rng.random(420) < 0.1, rng.standard_normal(420), 0).astype(np.float32)
     places = np.flatnonzero(dense)
-    message = codec.encode((places, dense[places]))
+    message = message_format.encode((places, dense[places]))
     damaged = message.copy()
     damaged[place % message.size] ^= np.uint8(change)
     with pytest.raises(SparseError):
-        codec.decode(damaged)
+        message_format.decode(damaged)
     with pytest.raises(SparseError):
-        codec.decode(message[: place % message.size])
+        message_format.decode(message[: place % message.size])
 
 
-def test_places_are_bits_where_that_is_shorter_and_such_bits_are_checked() -> None:
-    codec = Codec(bounds_of([1000]))
+def test_sparse_codec_chooses_bitmap_where_shorter_and_checks_it() -> None:
+    message_format = MessageFormat(bounds_of([1000]))
     few, many = np.arange(0, 1000, 10), np.arange(0, 1000, 5)
     kinds = [
-        codec.encode((each, np.ones(each.size, np.float32)))[:24].view(HEADER)["indices"][0] for each in (few, many)
+        message_format.encode((each, np.ones(each.size, np.float32)))[:24].view(HEADER)["indices"][0]
+        for each in (few, many)
     ]
     assert [INDEX_CODES[kind] for kind in kinds] == [GAPS, BITS]
     for place in (999, 1000):  # the last one, and one behind it
         bits = no_marks(1000)
         mark(bits, np.append(many[:-1], place))
-        message = codec.assemble(np.array([200]), BITS, bits.view(np.uint8), np.ones(200, np.float32)).whole()
+        message = message_format.assemble(np.array([200]), BITS, bits.view(np.uint8), np.ones(200, np.float32)).whole()
         if place < 1000:
-            assert codec.decode(message)[0].tolist() == [*many[:-1], place]
+            assert message_format.decode(message)[0].tolist() == [*many[:-1], place]
         else:
             with pytest.raises(SparseError):
-                codec.decode(message)
+                message_format.decode(message)
 
 
 @quick
 @given(st.integers(0, 5_000_000), st.integers(64, 1_000_000))
-def test_pieces_are_the_fewest_and_little_is_padding(elements: int, most: int) -> None:
-    sizes = classes(most)
+def test_pieces_are_fewest_with_little_padding(elements: int, most: int) -> None:
+    sizes = size_classes(most)
     cut = [sizes[each] for each in pieces(elements, most)]
     assert len(cut) == max(1, -(-elements // most))
     rest = elements - sum(cut[:-1])
@@ -121,7 +122,7 @@ steps = st.lists(arrays(np.float32, 24, elements=EXACT), min_size=1, max_size=6)
 
 @quick
 @given(steps, st.sampled_from([0.1, 0.5, 1.0]), st.sampled_from(["float32", "float16"]))
-def test_gradient_dropping_loses_nothing(gradients: list[np.ndarray], ratio: float, kind: str) -> None:
+def test_gradient_dropping_sent_plus_rest_equals_sum(gradients: list[np.ndarray], ratio: float, kind: str) -> None:
     compressor = GradientDropping(Selection([20, 4], ratio, 0), kind)
     sent, total = np.zeros(24, np.float32), np.zeros(24, np.float32)
     for gradient in gradients:
@@ -133,7 +134,7 @@ def test_gradient_dropping_loses_nothing(gradients: list[np.ndarray], ratio: flo
 
 @quick
 @given(steps)
-def test_with_everything_sent_each_method_is_its_dense_counterpart(gradients: list[np.ndarray]) -> None:
+def test_compressors_with_everything_sent_equal_their_dense_counterparts(gradients: list[np.ndarray]) -> None:
     def everything() -> Selection:
         return Selection([20, 4], 1.0)
 
@@ -150,7 +151,7 @@ def test_with_everything_sent_each_method_is_its_dense_counterpart(gradients: li
             np.testing.assert_array_equal(step, dense)
 
 
-def test_an_entry_silent_for_t_steps_has_its_momentum_once() -> None:
+def test_samomentum_of_entry_silent_for_t_steps_counts_momentum_once() -> None:
     compressor = SAMomentum(Selection([2], 0.5, 0))
     for _ in range(5):
         compressor.compress(np.float32([1.0, 0.001]), 1.0, 0.5)
@@ -158,8 +159,8 @@ def test_an_entry_silent_for_t_steps_has_its_momentum_once() -> None:
 
 
 @pytest.mark.parametrize("kind", [GradientDropping, SAMomentum, DeepGradientCompression])
-def test_compressors_go_on_from_their_state_bit_for_bit(kind) -> None:
-    """In the middle of a warm-up, too; what a state lacks is noticed."""
+def test_compressors_restored_continue_bit_for_bit(kind) -> None:
+    """Also in the middle of a warm-up; a state with a missing entry is refused."""
     rng = np.random.default_rng(2)
     options = {"workers": 2, "warm_up": 8} if kind is DeepGradientCompression else {}
 
@@ -196,13 +197,13 @@ def test_dgc_warm_up_falls_to_its_ratio_and_clips() -> None:
     st.integers(1, 4),
     st.integers(0, 2**16),
 )
-def test_new_values_arrive_wherever_something_has_changed(
+def test_change_tracker_sends_new_values_wherever_something_changed(
     sizes: list[int], density: float, parts: int, seed: int
 ) -> None:
     rng, total = np.random.default_rng(seed), sum(sizes)
     offsets = np.unique([0, *rng.integers(0, total, parts - 1), total]).astype(np.int64)
-    codec = Codec(np.unique([*bounds_of(sizes), *offsets]), NEW_VALUES)
-    tracker = ChangeTracker(codec, offsets, 1)
+    message_format = MessageFormat(np.unique([*bounds_of(sizes), *offsets]), NEW_VALUES)
+    tracker = ChangeTracker(message_format, offsets, 1)
     weights = rng.standard_normal(total).astype(np.float32)
     theta = weights.copy()
     for part, (first, last) in enumerate(pairwise(offsets)):
@@ -213,7 +214,7 @@ def test_new_values_arrive_wherever_something_has_changed(
             places = np.flatnonzero(rng.random(total) < density)
             tracker.apply((places, rng.standard_normal(places.size).astype(np.float32)))
             changed = np.union1d(changed, places)
-        indices, values = codec.decode(tracker.answer(0).whole())
+        indices, values = message_format.decode(tracker.answer(0).whole())
         assert set(changed) <= set(indices.tolist())
         assert indices.size <= 1.25 * changed.size  # segments that are shorter when they are dense
         theta[indices] = values
@@ -221,7 +222,7 @@ def test_new_values_arrive_wherever_something_has_changed(
 
 
 @pytest.mark.parametrize("kind", ["normal", "equal", "few"])
-def test_the_largest_of_a_difference_are_those_of_the_difference(kind: str) -> None:
+def test_top_k_of_difference_equals_top_k_of_computed_difference(kind: str) -> None:
     rng, size, k = np.random.default_rng(4), 200_000, 2000
     sent = rng.standard_normal(size).astype(np.float32)
     change = {"normal": rng.standard_normal(size), "equal": np.ones(size), "few": np.eye(1, size, 77)[0]}[kind]

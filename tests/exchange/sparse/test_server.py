@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esync.exchange import JobAbortedError, Specification
-from esync.exchange.codecs.shards import Shard
+from esync.exchange.codecs.shards import ServerShard
 from esync.exchange.codecs.sparse import Differences, bounds_of
 from esync.exchange.codecs.sparse.bitmap import list_marked, no_marks
 from esync.exchange.codecs.sparse_difference import DifferenceDownlink
@@ -46,8 +46,8 @@ def start(
     return cluster, cluster.workers
 
 
-def shards_of(cluster: MemoryExchanges) -> list[Shard]:
-    return [Shard(cluster.layout, server, bounds_of(TENSORS)) for server in range(cluster.layout.servers)]
+def shards_of(cluster: MemoryExchanges) -> list[ServerShard]:
+    return [ServerShard(cluster.layout, server, bounds_of(TENSORS)) for server in range(cluster.layout.servers)]
 
 
 def downlink_of(cluster: MemoryExchanges, server: int) -> DifferenceDownlink:
@@ -71,7 +71,7 @@ def believed(cluster: MemoryExchanges, worker: Worker) -> np.ndarray:
         downlink_of(cluster, server).pending(worker.rank).mark(bits)
         places = np.empty(shard.size, np.int64)
         pending = places[: list_marked(bits, places)]
-        indices, _ = shard.give((pending, np.zeros(pending.size, np.float32)))
+        indices, _ = shard.to_global((pending, np.zeros(pending.size, np.float32)))
         flat[indices] = worker.weights[indices]
     return flat
 
@@ -84,7 +84,7 @@ def believed(cluster: MemoryExchanges, worker: Worker) -> np.ndarray:
     st.integers(1, 3),
     st.integers(0, 99),
 )
-def test_each_worker_has_what_the_server_believes(
+def test_sparse_worker_holds_what_the_server_tracks(
     moves: list[tuple[int, int]], secondary: float, values: str, servers: int, order: int
 ) -> None:
     cluster, workers = start(secondary_ratio=secondary, values=values, servers=servers, seed=order)
@@ -111,28 +111,32 @@ def test_each_worker_has_what_the_server_believes(
 @pytest.mark.parametrize("servers", [1, 2])
 @pytest.mark.parametrize("values", ["float32", "float16"])
 @pytest.mark.parametrize("secondary", [0.0, 0.2])
-def test_a_run_goes_on_from_a_checkpoint_with_the_servers_weights(secondary: float, values: str, servers: int) -> None:
-    """All workers begin with them, whatever they had been sent; without loss that is what rank 0 has anyhow."""
+def test_sparse_run_resumed_from_checkpoint_begins_with_the_servers_weights(
+    secondary: float, values: str, servers: int
+) -> None:
+    """All workers begin with them; without secondary compression rank 0 has the same weights
+    anyhow.
+    """
     options: dict[str, Any] = {"secondary_ratio": secondary, "values": values, "servers": servers}
     whole, workers = start(2, **options)
     for seed in range(4):
         whole.round([workers[seed % 2]], [some_step(seed)])
     whole.round([workers[0]], [some_step(4)])
-    resumed, newcomers = start(2, kept=whole.checkpoint(), **options)
-    for each in newcomers:
+    resumed, resumed_workers = start(2, kept=whole.checkpoint(), **options)
+    for each in resumed_workers:
         assert each.weights.tobytes() == whole.weights().tobytes()
         assert believed(resumed, each).tobytes() == each.weights.tobytes()
     for side in (whole, resumed):
         for seed in range(5, 9):
             side.round([side.workers[seed % 2]], [some_step(seed)])
     assert resumed.weights().tobytes() == whole.weights().tobytes()
-    for mine, other in zip(newcomers, workers, strict=True):
+    for mine, other in zip(resumed_workers, workers, strict=True):
         assert believed(resumed, mine).tobytes() == mine.weights.tobytes()
         if not whole.asked.private:
             assert mine.weights.tobytes() == other.weights.tobytes()
 
 
-def test_what_was_held_back_comes_with_later_answers() -> None:
+def test_sparse_downlink_sends_held_back_values_later() -> None:
     cluster, workers = start(workers=2, secondary_ratio=0.2)
     for seed in range(4):
         cluster.round([workers[0]], [some_step(seed)])
@@ -141,7 +145,7 @@ def test_what_was_held_back_comes_with_later_answers() -> None:
     np.testing.assert_allclose(workers[1].weights, cluster.weights(), rtol=1e-5, atol=1e-6)
 
 
-def test_an_answer_with_secondary_compression_is_no_larger_than_its_share() -> None:
+def test_sparse_downlink_with_secondary_compression_stays_within_its_share() -> None:
     cluster, workers = start(workers=2, secondary_ratio=0.1)
     for seed in range(5):
         cluster.round([workers[0]], [np.ones(SIZE, np.float32) * (seed + 1)])
@@ -153,7 +157,7 @@ def test_an_answer_with_secondary_compression_is_no_larger_than_its_share() -> N
 
 
 @pytest.mark.parametrize("damage", ["bit", "cut", "version", "model"])
-def test_a_malformed_message_ends_the_run_and_changes_nothing(damage: str) -> None:
+def test_sparse_server_with_malformed_message_ends_the_run_unchanged(damage: str) -> None:
     cluster, workers = start(workers=2, bucket_elements=64)
     cluster.round([workers[0]], [some_step(1)])
     before = cluster.weights()
@@ -176,7 +180,7 @@ def test_a_malformed_message_ends_the_run_and_changes_nothing(damage: str) -> No
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_worker_that_dies_before_its_commit_has_sent_nothing(seed: int) -> None:
+def test_sparse_worker_that_dies_before_its_commit_changes_nothing(seed: int) -> None:
     cluster, workers = start(workers=2, servers=2, seed=seed)
     before = cluster.weights()
     workers[1].die(some_step(3), before=0)
@@ -186,7 +190,7 @@ def test_a_worker_that_dies_before_its_commit_has_sent_nothing(seed: int) -> Non
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_worker_answered_by_one_server_only_does_not_get_its_predecessors_answer(seed: int) -> None:
+def test_sparse_replacement_does_not_get_the_answer_of_its_predecessor(seed: int) -> None:
     cluster, workers = start(workers=2, servers=2, seed=seed)
     expected, step = cluster.weights(), some_step(4)
     workers[1].die(step, before=1)  # used by server 0, and never committed to server 1
@@ -195,7 +199,7 @@ def test_a_worker_answered_by_one_server_only_does_not_get_its_predecessors_answ
     assert cluster.weights().tobytes() == workers[1].weights.tobytes() == (expected - step).tobytes()
 
 
-def test_a_server_that_has_no_bucket_answers_too() -> None:
+def test_sparse_server_without_buckets_answers() -> None:
     cluster, workers = start(workers=2, servers=3, bucket_elements=40)
     step = some_step(6)
     for worker in workers:
@@ -204,7 +208,7 @@ def test_a_server_that_has_no_bucket_answers_too() -> None:
 
 
 @pytest.mark.parametrize("secondary", [0.0, 0.1])
-def test_memory_is_the_model_and_where_differences_are_sent_each_workers(secondary: float) -> None:
+def test_sparse_server_memory_is_the_model_plus_one_per_worker_for_differences(secondary: float) -> None:
     cluster, workers = start(workers=3, bucket_elements=64, secondary_ratio=secondary)
     step = some_step(1)
     cluster.round([workers[0]], [step])
@@ -218,7 +222,7 @@ def test_memory_is_the_model_and_where_differences_are_sent_each_workers(seconda
     assert wire.PROTOCOL >= 3
 
 
-def test_what_waits_for_a_worker_that_never_comes_takes_a_bit_for_each_weight() -> None:
+def test_sparse_server_memory_for_absent_worker_is_a_bit_per_weight() -> None:
     cluster, workers = start(workers=2)
     for seed in range(40):
         cluster.round([workers[0]], [some_step(seed)])

@@ -1,4 +1,7 @@
-"""Processes of ps-lite for tests, as far as a scheduler sees them, and a scheduler in a process of its own."""
+"""Processes of ps-lite for tests, as far as a scheduler sees them.
+
+The scheduler runs in a process of its own.
+"""
 
 import socket
 import time

@@ -9,12 +9,12 @@ REGISTRATION = bytes.fromhex(
 )
 
 
-def test_a_registration_of_mxnet_is_read():
+def test_message_decode_reads_a_registration_of_mxnet():
     node = Node(messages.WORKER, "127.0.0.1", 49349)
     assert Message.decode(REGISTRATION) == Message(messages.ADD_NODE, (node,))
 
 
-def test_what_is_written_can_be_read():
+def test_message_decoded_equals_the_encoded_one():
     nodes = (Node(messages.SERVER, "10.1.1.34", 9091, 8), Node(messages.WORKER, "b", 65535, 21, recovery=True))
     for message in (
         Message(messages.ADD_NODE, nodes),
@@ -25,7 +25,7 @@ def test_what_is_written_can_be_read():
 
 
 @pytest.mark.parametrize("content", [b"\xff", b"\x1a\xff\x01", b"\x09", b"\x1a\x02\x12\x7f", b"\x18\x01", b"\x80" * 20])
-def test_anything_else_is_refused(content):
+def test_message_decode_of_garbage_is_refused(content):
     with pytest.raises(BadMessageError):
         Message.decode(content)
 
@@ -46,18 +46,18 @@ def test_anything_else_is_refused(content):
         ({"customer": 2**40}, "the customer is 1099511627776"),
     ],
 )
-def test_nodes_that_cannot_be_are_refused_by_name(change, named):
+def test_message_decode_with_impossible_node_is_refused(change, named):
     node = Node(**{"role": messages.WORKER, "host": "cloud1", "port": 4000, **change})
     content = Message(messages.ADD_NODE, (node,)).encode(timestamp=1)
     with pytest.raises(BadMessageError, match=named):
         Message.decode(content)
 
 
-def test_numbers_that_mxnet_cannot_read_are_refused():
+def test_message_decode_with_number_out_of_range_is_refused():
     for change in ({"app": 2**31}, {"customer": 2**63}):
         with pytest.raises(BadMessageError):
             Message.decode(Message(messages.BARRIER, group=7, **change).encode(timestamp=1))
 
 
-def test_nothing_is_no_command():
+def test_message_decode_of_nothing_is_command_0():
     assert Message.decode(b"").command == 0

@@ -17,7 +17,10 @@ def register(registry: NodeRegistry, role: int, port: int) -> list[OutgoingMessa
 
 
 def started(servers: int = 2, workers: int = 3) -> tuple[NodeRegistry, list[OutgoingMessage]]:
-    """A cluster that is complete; the processes come in no order. Servers at ports 80 …, workers at 90 …"""
+    """Return a complete cluster, whose processes have come in no particular order.
+
+    Servers have ports 80 …, workers 90 …
+    """
     registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), servers, workers)
     for rank in reversed(range(workers)):
         assert register(registry, WORKER, 90 + rank) == []
@@ -31,7 +34,7 @@ def ids(sendings: list[OutgoingMessage]) -> dict[int, int]:
     return {sending.to.port: sending.to.id for sending in sendings}
 
 
-def test_ids_follow_the_ports_and_everyone_hears_of_everyone():
+def test_registry_assigns_ids_by_port_and_tells_everyone():
     _, sendings = started()
     assert ids(sendings) == {80: 8, 81: 10, 90: 9, 91: 11, 92: 13}
     for sending in sendings:
@@ -43,7 +46,7 @@ def barrier(group: int) -> Message:
     return Message(messages.BARRIER, group=group, request=True, app=0, customer=0)
 
 
-def test_a_barrier_opens_when_all_of_its_group_have_come():
+def test_barrier_opens_when_all_of_its_group_have_come():
     registry, _ = started()
     for _ in range(2):  # it can be used again
         assert [len(registry.take(barrier(7), sender)) for sender in (8, 9, 10, 11, 13)] == [0, 0, 0, 0, 5]
@@ -52,7 +55,7 @@ def test_a_barrier_opens_when_all_of_its_group_have_come():
     assert answers[-1][0].message == Message(messages.BARRIER, app=0, customer=0)
 
 
-def test_nobody_opens_a_barrier_who_has_no_part_in_it():
+def test_barrier_is_not_opened_by_others():
     registry, _ = started()
     for sender in (8, 9, 10, 11):
         assert registry.take(barrier(7), sender) == []
@@ -61,14 +64,14 @@ def test_nobody_opens_a_barrier_who_has_no_part_in_it():
     assert len(registry.take(barrier(7), 13)) == 5
 
 
-def test_barriers_of_no_group_are_not_kept():
+def test_barrier_of_no_group_is_ignored():
     registry, _ = started()
     for group in (0, 1, 8, 2**31):
         for sender in (8, 9, 10, 11, 13):
             assert registry.take(barrier(group), sender) == []
 
 
-def test_a_newcomer_goes_past_all_barriers():
+def test_replacement_passes_all_barriers():
     registry, _ = started()
     registry.begun = True
     for sender in (8, 10, 9, 13):
@@ -81,22 +84,22 @@ def test_a_newcomer_goes_past_all_barriers():
     assert len(registry.take(barrier(7), 13)) == 5
 
 
-def test_a_newcomer_takes_the_slot_of_a_worker_that_is_gone():
+def test_replacement_takes_the_slot_of_a_dead_worker():
     registry, _ = started()
     registry.begun = True
     assert register(registry, WORKER, 99) == []
     assert registry.admit(gone=[]) == []
     assert [node.port for node in registry.waiting()] == [99]
     sendings = registry.admit(gone=[("127.0.0.1", 91)])
-    newcomer = worker_id(1 + 3)
-    assert ids(sendings) == {80: server_id(0), 81: server_id(1), 99: newcomer}
-    for sending in sendings[:-1]:  # the servers hear of the newcomer only
-        assert [(node.port, node.id, node.recovery) for node in sending.message.nodes] == [(99, newcomer, True)]
+    replacement = worker_id(1 + 3)
+    assert ids(sendings) == {80: server_id(0), 81: server_id(1), 99: replacement}
+    for sending in sendings[:-1]:  # the servers hear of the replacement only
+        assert [(node.port, node.id, node.recovery) for node in sending.message.nodes] == [(99, replacement, True)]
     assert [node.port for node in sendings[-1].message.nodes] == [80, 81, 99, 9091]
     assert registry.waiting() == []
 
 
-def test_the_newcomer_can_be_replaced_in_turn():
+def test_replacement_can_be_replaced():
     registry, _ = started()
     registry.begun = True
     for generation in (1, 2, 3):
@@ -105,7 +108,7 @@ def test_the_newcomer_can_be_replaced_in_turn():
         assert registry.admit(gone)[-1].to.id == worker_id(1 + 3 * generation)
 
 
-def test_the_slot_that_has_been_empty_for_the_longest_time_comes_first():
+def test_replacement_takes_the_slot_empty_for_the_longest_time():
     registry, _ = started()
     registry.begun = True
     register(registry, WORKER, 98)
@@ -114,7 +117,7 @@ def test_the_slot_that_has_been_empty_for_the_longest_time_comes_first():
     assert {port: number for port, number in ids(sendings).items() if port > 92} == {98: worker_id(5), 99: worker_id(3)}
 
 
-def test_nobody_takes_the_slot_of_a_worker_that_has_left_the_finished_run():
+def test_replacement_never_takes_the_slot_of_a_worker_that_left_the_finished_run():
     registry, _ = started()
     registry.begun = True
     registry.take(Message(messages.DONE, (Node(WORKER, "127.0.0.1", 92, 13),)))
@@ -125,23 +128,23 @@ def test_nobody_takes_the_slot_of_a_worker_that_has_left_the_finished_run():
     assert [node.port for node in registry.waiting()] == [99]
 
 
-def test_a_newcomer_that_has_gone_itself_is_forgotten():
+def test_replacement_that_is_gone_is_forgotten():
     registry, _ = started()
     register(registry, WORKER, 99)
     assert registry.admit(gone=[("127.0.0.1", 99), ("127.0.0.1", 91)]) == []
 
 
-def test_the_address_of_a_dead_worker_is_not_used_again():
+def test_replacement_at_the_address_of_a_dead_worker_is_refused():
     said: list[str] = []
     registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 1, said.append)
     register(registry, WORKER, 90)
     register(registry, SERVER, 80)
     register(registry, WORKER, 90)
     assert registry.admit(gone=[("127.0.0.1", 90)]) == []
-    assert said == ["a newcomer at 127.0.0.1:90, where a dead one listened, is refused; leave PORT unset"]
+    assert said == ["a replacement at 127.0.0.1:90, where a dead one listened, is refused; leave PORT unset"]
 
 
-def test_who_dies_before_the_start_is_not_waited_for():
+def test_node_that_dies_before_the_start_is_not_waited_for():
     registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 1)
     register(registry, WORKER, 90)
     registry.admit(gone=[("127.0.0.1", 90)])
@@ -149,7 +152,7 @@ def test_who_dies_before_the_start_is_not_waited_for():
     assert ids(register(registry, WORKER, 91)) == {80: 8, 91: 9}
 
 
-def test_a_surplus_worker_takes_the_place_of_one_that_dies_before_the_start():
+def test_surplus_worker_replaces_one_that_dies_before_the_start():
     registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 1)
     for port in (90, 91, 92):
         register(registry, WORKER, port)
@@ -159,7 +162,7 @@ def test_a_surplus_worker_takes_the_place_of_one_that_dies_before_the_start():
     assert ids(register(registry, SERVER, 80)) == {80: 8, 91: 9}
 
 
-def test_who_is_gone_before_the_run_has_begun_is_waited_for_in_vain():
+def test_node_lost_before_the_run_begins_is_reported_as_lost():
     registry, _ = started()
     gone = {("127.0.0.1", 91), ("127.0.0.1", 80)}
     registry.give_up(gone)
@@ -170,7 +173,7 @@ def test_who_is_gone_before_the_run_has_begun_is_waited_for_in_vain():
     assert registry.run_status() == Message(messages.LOST, (Node(WORKER, "127.0.0.1", 91, 11),))
 
 
-def test_who_is_waited_for():
+def test_awaited_lists_nodes_that_have_not_left():
     registry, _ = started()
     assert registry.awaited(gone=[]) == []
     for sender in (9, 13):
@@ -183,7 +186,7 @@ def test_who_is_waited_for():
     assert registry.awaited([*left, ("127.0.0.1", 92)]) == []
 
 
-def test_who_is_gone_later_is_the_servers_affair():
+def test_node_lost_after_the_run_began_is_not_reported():
     registry, _ = started()
     registry.take(Message(messages.BEGUN, (Node(WORKER, "127.0.0.1", 90, 9),)))
     registry.take(barrier(7), 9)
@@ -192,8 +195,8 @@ def test_who_is_gone_later_is_the_servers_affair():
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_nobody_stands_for_another_one_before_the_run_has_begun(rank):
-    """A newcomer does not wait until worker 0 has set the model up, and a server that is asked for it before ends."""
+def test_replacement_before_the_run_has_begun_is_not_admitted(rank):
+    """It would ask servers for the model before worker 0 has set it, and such a server exits."""
     registry, _ = started()
     register(registry, WORKER, 99)
     gone = [("127.0.0.1", 90 + rank)]
@@ -207,7 +210,7 @@ def test_nobody_stands_for_another_one_before_the_run_has_begun(rank):
     assert ids(registry.admit(gone))[99] == worker_id(3 + rank)
 
 
-def test_newcomers_are_told_that_the_run_is_finished():
+def test_replacement_is_told_that_the_run_is_finished():
     registry, _ = started()
     assert registry.run_status().command == messages.RUNNING
     for wrong in (Node(SERVER, "127.0.0.1", 80), Node(SERVER, "127.0.0.1", 79, 8), Node(WORKER, "127.0.0.1", 90, 9)):
@@ -219,19 +222,19 @@ def test_newcomers_are_told_that_the_run_is_finished():
     assert registry.admit(gone=[("127.0.0.1", 91)]) == []
 
 
-def test_heartbeats_are_answered():
+def test_heartbeat_is_answered():
     registry, _ = started()
     (answer,) = registry.take(Message(messages.HEARTBEAT, (Node(WORKER, "127.0.0.1", 91, 11),)), 11)
     assert (answer.to.port, answer.message.command) == (91, messages.HEARTBEAT)
 
 
-def test_what_is_meant_for_nobody_is_ignored():
+def test_message_for_nobody_is_ignored():
     registry, _ = started()
     for message in (Message(0), Message(messages.ACK), Message(messages.BARRIER, group=7)):
         assert registry.take(message, 9) == []
 
 
-def test_only_servers_and_workers_can_join():
+def test_registration_of_other_roles_is_refused():
     said: list[str] = []
     registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 1, said.append)
     for node in (Node(messages.SCHEDULER, "127.0.0.1", 90), Node(5, "127.0.0.1", 90), Node(WORKER, "127.0.0.1", 9091)):
@@ -241,17 +244,62 @@ def test_only_servers_and_workers_can_join():
     assert said[0] == "the process at 127.0.0.1:90 is refused: it is neither a server nor a worker"
 
 
-def test_newcomers_without_a_place_do_not_pile_up():
+def test_surplus_workers_are_limited():
     registry, _ = started()
     for port in range(1000, 2000):
         register(registry, WORKER, port)
     assert len(registry.waiting()) == 5 + SURPLUS_MOST
 
 
-def test_the_members_and_the_scheduler_are_told():
+def test_members_message_names_all_nodes_and_the_scheduler():
     registry, _ = started(servers=1, workers=1)
     told = registry.members()
     assert told.command == messages.WHO
     assert [(node.role, node.port, node.id) for node in told.nodes] == [
         (SERVER, 80, 8), (WORKER, 90, 9), (messages.SCHEDULER, 9091, 1)
     ]  # fmt: skip
+
+
+def want(registry: NodeRegistry, rank: int, port: int) -> None:
+    node = Node(WORKER, "127.0.0.1", port, worker_id(rank))
+    assert registry.take(Message(messages.WANTED, (node,), request=True)) == []
+
+
+def test_registry_gives_requested_ranks_and_the_rest_to_others():
+    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 4)
+    want(registry, 2, 90)
+    want(registry, 0, 93)
+    want(registry, 0, 99)  # never comes
+    want(registry, 7, 91)  # there is no such rank
+    sendings = [register(registry, *each) for each in ((WORKER, 91), (WORKER, 90), (WORKER, 93), (SERVER, 80))]
+    assert not any(sendings)
+    assert ids(register(registry, WORKER, 92)) == {80: 8, 93: 9, 91: 11, 90: 13, 92: 15}
+
+
+def test_registry_gives_the_latest_rank_that_a_worker_requested():
+    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 2)
+    for rank in (0, 1):
+        want(registry, rank, 90)
+    register(registry, SERVER, 80)
+    register(registry, WORKER, 90)
+    assert ids(register(registry, WORKER, 91)) == {80: 8, 91: 9, 90: 11}
+
+
+def test_registry_with_two_requests_for_one_rank_ends_the_run():
+    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 2)
+    for port in (90, 91):
+        want(registry, 1, port)
+        register(registry, WORKER, port)
+    assert registry.failure is None
+    assert register(registry, SERVER, 80) == []
+    both = (Node(WORKER, "127.0.0.1", 90, 11), Node(WORKER, "127.0.0.1", 91, 11))
+    assert registry.run_status() == registry.failure == Message(messages.CLASH, both)
+    assert registry.admit([]) == []
+    assert not registry.complete
+
+
+def test_registry_limits_requested_ranks_of_absent_workers():
+    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 2)
+    for port in range(100, 400):
+        want(registry, 1, port)
+    assert len(registry._wanted) == 3 + SURPLUS_MOST

@@ -1,4 +1,4 @@
-"""The scheduler as a process, with processes of ps-lite that are played, and with strangers."""
+"""The scheduler as a process, with scripted ps-lite nodes and strangers."""
 
 import os
 import re
@@ -110,7 +110,7 @@ WRONG = {
 }
 
 
-def test_registrations_that_cannot_be_right_end_nobody() -> None:
+def test_scheduler_survives_malformed_registrations() -> None:
     with running_scheduler(servers=1, workers=1) as (process, port):
         for name, content in WRONG.items():
             garbage(port, [content])
@@ -119,8 +119,8 @@ def test_registrations_that_cannot_be_right_end_nobody() -> None:
         well(process, port)
 
 
-def test_it_says_for_whom_it_waits_when_the_servers_have_left() -> None:
-    """A worker that hangs keeps its connections, and the scheduler with them."""
+def test_scheduler_names_whom_it_waits_for_after_the_servers_left() -> None:
+    """A hanging worker keeps its connections open, so the scheduler stays."""
     with running_scheduler(1, 2, ["-c", IMPATIENT]) as (process, port):
         with FakeNode(port, WORKER) as hangs:
             with FakeNode(port, SERVER) as server, FakeNode(port, WORKER) as other:
@@ -134,7 +134,7 @@ def test_it_says_for_whom_it_waits_when_the_servers_have_left() -> None:
 KEEPALIVE_TIMER = "02"
 
 
-def test_the_kernel_is_to_notice_machines_that_are_gone_without_a_word() -> None:
+def test_scheduler_sets_keep_alive_on_its_connections() -> None:
     with running_scheduler(1, 1) as (process, port), FakeNode(port, SERVER) as server, FakeNode(port, WORKER) as worker:
         complete(server, worker)
         missing = {server.port, worker.port}
@@ -148,7 +148,7 @@ def test_the_kernel_is_to_notice_machines_that_are_gone_without_a_word() -> None
         assert process.poll() is None
 
 
-def test_a_host_that_cannot_be_resolved_for_a_while_joins_later(tmp_path: Path) -> None:
+def test_scheduler_lets_a_host_join_once_its_name_resolves(tmp_path: Path) -> None:
     known = tmp_path / "known"
     with (
         running_scheduler(1, 1, ["-c", WITHOUT_NAMES, str(known)]) as (process, port),
@@ -162,7 +162,7 @@ def test_a_host_that_cannot_be_resolved_for_a_while_joins_later(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("addresses", [["127.0.0.1", "10.255.255.1"], ["10.255.255.1", "127.0.0.1"]])
-def test_of_several_addresses_of_a_host_the_one_that_answers_is_taken(addresses: list[str]) -> None:
+def test_scheduler_uses_the_address_of_a_host_that_answers(addresses: list[str]) -> None:
     with (
         running_scheduler(1, 1, ["-c", TWO_ADDRESSES, *addresses]) as (_, port),
         FakeNode(port, SERVER) as server,
@@ -171,7 +171,7 @@ def test_of_several_addresses_of_a_host_the_one_that_answers_is_taken(addresses:
         complete(server, worker)
 
 
-def test_who_only_says_that_it_is_there_takes_no_place() -> None:
+def test_scheduler_gives_no_place_to_a_node_it_cannot_reach() -> None:
     with running_scheduler(servers=1, workers=1) as (process, port), ExitStack() as stack:
         silent = stack.enter_context(socket.create_server(("127.0.0.1", 0)))  # listens, but does not answer
         for role in (SERVER, WORKER):
@@ -181,7 +181,7 @@ def test_who_only_says_that_it_is_there_takes_no_place() -> None:
         well(process, port)
 
 
-def test_strangers_that_come_and_go_before_the_start_do_not_end_it() -> None:
+def test_scheduler_survives_strangers_that_come_and_go_before_the_start() -> None:
     with running_scheduler(servers=1, workers=1) as (process, port):
         for _ in range(20):
             with socket.create_connection(("127.0.0.1", port)) as stranger:
@@ -190,14 +190,14 @@ def test_strangers_that_come_and_go_before_the_start_do_not_end_it() -> None:
         well(process, port)
 
 
-def test_strangers_that_stay_do_not_keep_it() -> None:
+def test_scheduler_ends_although_strangers_stay_connected() -> None:
     with running_scheduler(servers=1, workers=1) as (process, port), ExitStack() as stack:
         for _ in range(20):
             stack.enter_context(socket.create_connection(("127.0.0.1", port)))
         well(process, port)
 
 
-def test_more_strangers_than_files_that_may_be_open_do_not_end_it() -> None:
+def test_scheduler_survives_more_strangers_than_open_files() -> None:
     with running_scheduler(1, 1, ["-c", FEW_FILES]) as (process, port), ExitStack() as stack:
         server = stack.enter_context(FakeNode(port, SERVER))
         worker = stack.enter_context(FakeNode(port, WORKER))
@@ -211,7 +211,7 @@ def test_more_strangers_than_files_that_may_be_open_do_not_end_it() -> None:
         assert process.poll() is None, process.stderr.read()
 
 
-def test_nobody_but_members_opens_barriers() -> None:
+def test_scheduler_opens_barriers_for_members_only() -> None:
     barrier = Message(messages.BARRIER, group=7, request=True, app=0, customer=0).encode(timestamp=2)
     with (
         running_scheduler(servers=1, workers=1) as (_, port),
@@ -224,7 +224,7 @@ def test_nobody_but_members_opens_barriers() -> None:
         assert worker.received(0.5) is None
 
 
-def test_nobody_keeps_a_member_out_by_taking_its_name_before_it() -> None:
+def test_scheduler_admits_members_whose_identity_a_stranger_claimed() -> None:
     barrier = Message(messages.BARRIER, group=7, request=True, app=0, customer=0).encode(timestamp=2)
     with running_scheduler(servers=1, workers=1) as (_, port), ExitStack() as stack:
         for number in (8, 9):
@@ -243,7 +243,7 @@ def test_nobody_keeps_a_member_out_by_taking_its_name_before_it() -> None:
             assert message.command == messages.BARRIER
 
 
-def test_who_belongs_to_the_cluster_is_told_to_those_who_ask() -> None:
+def test_scheduler_tells_the_members_to_those_who_ask() -> None:
     with (
         running_scheduler(servers=1, workers=1) as (_, port),
         FakeNode(port, SERVER) as server,
@@ -254,7 +254,7 @@ def test_who_belongs_to_the_cluster_is_told_to_those_who_ask() -> None:
         assert {number: node.port for number, node in found.items()} == {8: server.port, 9: worker.port, 1: port}
 
 
-def test_one_that_dies_with_its_id_before_the_start_barrier_ends_the_run_by_its_name() -> None:
+def test_scheduler_ends_when_a_node_dies_before_the_start_barrier_and_names_it() -> None:
     start = Message(messages.BARRIER, group=7, request=True, app=0, customer=0).encode(timestamp=2)
     with running_scheduler(servers=1, workers=2) as (process, port), ExitStack() as stack:
         server, worker = (stack.enter_context(FakeNode(port, role)) for role in (SERVER, WORKER))
@@ -270,7 +270,7 @@ def test_one_that_dies_with_its_id_before_the_start_barrier_ends_the_run_by_its_
         assert re.search(lost, process.stderr.read())
 
 
-def test_the_scheduler_leaves_when_one_that_has_died_at_once_was_never_connected() -> None:
+def test_scheduler_ends_when_all_nodes_die_right_after_the_start() -> None:
     with running_scheduler(servers=1, workers=1) as (process, port):
         with FakeNode(port, SERVER) as server, FakeNode(port, WORKER) as worker:
             complete(server, worker)
@@ -285,8 +285,8 @@ READY = b"\x05READY\x0bSocket-Type\x00\x00\x00\x06DEALER\x08Identity\x00\x00\x00
 MORE = b"\x03" + (4000).to_bytes(8, "big") + bytes(4000)
 
 
-def test_messages_that_never_end_do_not_fill_the_memory() -> None:
-    """Each stranger wants to send 400 MB, and is stopped by and by; what it has sent is given back."""
+def test_scheduler_bounds_memory_under_endless_messages() -> None:
+    """Each stranger tries to send 400 MB and is cut off; the memory is freed."""
     with running_scheduler(servers=1, workers=1) as (process, port):
         memory = Path(f"/proc/{process.pid}/statm")
         before = int(memory.read_text().split()[1])

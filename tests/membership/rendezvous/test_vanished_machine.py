@@ -1,4 +1,7 @@
-"""A worker's machine that loses its power: packets vanish, no connection ends. It is a network namespace."""
+"""A worker's machine that loses power, in a network namespace.
+
+Packets vanish, and no connection ends.
+"""
 
 import subprocess
 import sys
@@ -39,8 +42,8 @@ def machine() -> Iterator[Neighbour]:
         yield far
 
 
-def test_the_worker_of_a_machine_that_has_lost_its_power_is_replaced(machine: Neighbour) -> None:
-    """The kernel is to find out, after fifteen seconds (config.KEEP_ALIVE): nobody sends anything."""
+def test_worker_of_a_machine_without_power_is_replaced(machine: Neighbour) -> None:
+    """Nobody sends anything, so keep-alive has to notice it after config.KEEP_ALIVE seconds."""
     here, there, port = machine.here, machine.there, 9091
     cluster = {"DMLC_PS_ROOT_URI": here, "DMLC_PS_ROOT_PORT": str(port), "DMLC_NUM_SERVER": "1", "DMLC_NUM_WORKER": "1"}
     with ExitStack() as stack:
@@ -58,7 +61,7 @@ def test_the_worker_of_a_machine_that_has_lost_its_power_is_replaced(machine: Ne
         assert victim.host == there
         server.send(Message(messages.BEGUN, (victim,)).encode(timestamp=2))
         machine.unplug()
-        newcomer = stack.enter_context(FakeNode(port, WORKER, here, here))
-        admitted = newcomer.received()
+        replacement = stack.enter_context(FakeNode(port, WORKER, here, here))
+        admitted = replacement.received()
         assert admitted is not None, "nobody has noticed"
-        assert [node.port for node in admitted.nodes if node.role == WORKER] == [newcomer.port]
+        assert [node.port for node in admitted.nodes if node.role == WORKER] == [replacement.port]

@@ -1,4 +1,4 @@
-"""What `--compression` can be, and what the codecs of its buckets have in common."""
+"""The values of `--compression`, and the interface of the quantizers of its buckets."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
@@ -7,18 +7,18 @@ import numpy as np
 
 from ....runtime.errors import ExpectedError
 
-#: As `--compression` takes them.
+#: Values of `--compression`.
 NONE, FP16, TWO_BIT, TOP_K = "none", "fp16", "2bit", "topk"
 GRAMMAR = f"{NONE}, {FP16}, {TWO_BIT} or {TOP_K}:RATIO[:BACK]"
 
 
 class CompressionError(ExpectedError):
-    """Something cannot be compressed, or a packed bucket cannot be read; the message says why."""
+    """Values cannot be compressed, or a packed bucket cannot be read; the message says why."""
 
 
 @dataclass(frozen=True)
 class Compression:
-    """How the messages of a synchronous exchange are made smaller; false where they are not.
+    """The compression of a synchronous exchange's messages; false where there is none.
 
     Attributes:
         kind: "none", "fp16", "2bit" or "topk".
@@ -32,7 +32,7 @@ class Compression:
 
     @classmethod
     def parse(cls, text: str) -> "Compression":
-        """Read what the command line says; ValueError says what was expected."""
+        """Parse the command line's text; ValueError says what was expected."""
         kind, colon, rest = text.partition(":")
         if kind == TOP_K:
             try:
@@ -47,20 +47,20 @@ class Compression:
         return cls(kind)
 
     def __str__(self) -> str:
-        """As `parse` reads it."""
+        """Return the text that `parse` reads."""
         shares = [self.ratio, *([self.back] if self.back else [])] if self.kind == TOP_K else []
         return ":".join([self.kind, *(f"{share:g}" for share in shares)])
 
     def __bool__(self) -> bool:
-        """Whether anything is compressed."""
+        """Return whether anything is compressed."""
         return self.kind != NONE
 
 
-class BucketCodec(ABC):
+class Quantizer(ABC):
     """Packs the values of one bucket into a fixed number of bytes.
 
-    `pack_with`, `put` and `step` are what a worker and a server do with it; a codec may do them in
-    fewer passes through memory, with the same bits.
+    A worker and a server use `pack_with`, `put` and `step`; a quantizer may do them in fewer passes
+    through memory, with the same bits.
 
     Attributes:
         elements: float32 values that a packed bucket takes.
@@ -70,39 +70,41 @@ class BucketCodec(ABC):
 
     @abstractmethod
     def pack(self, values: np.ndarray, packed: np.ndarray) -> None:
-        """Pack values, and leave in them what the packed ones do not say: said + left = given, to the last bit.
+        """Pack values, and leave in them what the packed ones do not express.
+
+        Packed and left add up to the given values, to the last bit.
 
         Args:
             values: float32; changed.
             packed: `elements` values of float32, written.
 
         Raises:
-            CompressionError: a value is infinite or not a number; nothing is of any use then.
+            CompressionError: a value is infinite or not a number; the arrays are then of no use.
         """
 
     @abstractmethod
     def add(self, packed: np.ndarray, target: np.ndarray) -> None:
-        """Add what packed values say to `target` (float32). All who do so get the same bits.
+        """Add the content of packed values to `target` (float32). All who do so get the same bits.
 
         Raises:
-            CompressionError: no codec of this kind has written them; `target` is as it was.
+            CompressionError: no quantizer of this kind has written them; `target` is as it was.
         """
 
     def pack_with(self, rest: np.ndarray, more: np.ndarray, packed: np.ndarray) -> None:
-        """Pack rest + more; what is not said stays in `rest`."""
+        """Pack rest + more; what is not expressed stays in `rest`."""
         rest += more
         self.pack(rest, packed)
 
     def put(self, packed: np.ndarray, target: np.ndarray) -> None:
-        """As `add`, where `target` has been anything, and is taken for zeros."""
+        """Write the content of packed values to `target`, whatever it held before."""
         target.fill(0)
         self.add(packed, target)
 
     def step(self, exact: np.ndarray, common: np.ndarray, packed: np.ndarray) -> None:
-        """Pack exact − common, and add what is said to `common`."""
+        """Pack exact − common, and add the packed values to `common`."""
         self.pack(exact - common, packed)
         self.add(packed, common)
 
 
-#: What a worker says where it has nothing that could be sent.
+#: Message of a worker whose values cannot be sent.
 NOT_FINITE = "what is to be sent is infinite or not a number: the training has diverged; try a smaller learning rate"

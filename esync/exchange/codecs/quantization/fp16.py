@@ -1,10 +1,11 @@
-"""--compression fp16: float16 values with one scale for each bucket, so that nothing is too large or too small for it.
+"""--compression fp16: float16 values with one scale for each bucket.
 
-    unit (float32, a power of two) | bits of float16 values, and one that is not used where their number is odd
+    unit (float32, a power of two) | bits of float16 values, and one unused value if their number
+    is odd
 
 A value is float16 · unit. The unit is chosen so that the largest value of the bucket lies near the
 end of float16's range: updates of 10⁻⁷ keep their eleven binary digits, and nothing overflows.
-Rounding stays with the sender.
+Rounding errors stay with the sender.
 """
 
 from typing import Any
@@ -12,42 +13,42 @@ from typing import Any
 import numpy as np
 
 from . import kernels
-from .base import NOT_FINITE, BucketCodec, CompressionError
+from .base import NOT_FINITE, CompressionError, Quantizer
 
-#: The largest value becomes 2¹⁴ or more, but less than 2¹⁵; float16 ends just below 2¹⁶.
+#: The largest value is scaled to 2¹⁴ or more, but less than 2¹⁵; float16 ends just below 2¹⁶.
 TOP = 14
-#: The largest scale, as an exponent of two: what arrives is never so small that a processor may
-#: take it for zero.
+#: The largest scale, as an exponent of two: values that arrive are never so small that a processor
+#: may take them for zero.
 MOST = 100
 
 
-class FP16Codec(BucketCodec):
-    """Packs a bucket of `size` values; see `BucketCodec`."""
+class FP16Quantizer(Quantizer):
+    """Packs a bucket of `size` values; see `Quantizer`."""
 
     def __init__(self, size: int) -> None:
         self._size = size
         self.elements = 1 + -(-size // 2)
 
     def pack(self, values: np.ndarray, packed: np.ndarray) -> None:
-        """See `BucketCodec.pack`."""
+        """See `Quantizer.pack`."""
         self._pack(kernels.largest_bits(values), values, packed)
 
     def pack_with(self, rest: np.ndarray, more: np.ndarray, packed: np.ndarray) -> None:
-        """See `BucketCodec.pack_with`."""
+        """See `Quantizer.pack_with`."""
         self._pack(kernels.gather(rest, more), rest, packed)
 
     def step(self, exact: np.ndarray, common: np.ndarray, packed: np.ndarray) -> None:
-        """See `BucketCodec.step`."""
+        """See `Quantizer.step`."""
         scale, unit = self._scale(kernels.largest_difference(exact, common), packed)
         kernels.step_by_halves(exact, common, scale, unit, self._halves(packed))
 
     def add(self, packed: np.ndarray, target: np.ndarray) -> None:
-        """See `BucketCodec.add`."""
+        """See `Quantizer.add`."""
         self._check(packed)
         kernels.add_halves(self._halves(packed), packed[0], target)
 
     def put(self, packed: np.ndarray, target: np.ndarray) -> None:
-        """See `BucketCodec.put`."""
+        """See `Quantizer.put`."""
         self._check(packed)
         kernels.put_halves(self._halves(packed), packed[0], target)
 
@@ -58,7 +59,10 @@ class FP16Codec(BucketCodec):
         kernels.to_halves(values, scale, unit, self._halves(packed))
 
     def _scale(self, largest: Any, packed: np.ndarray) -> tuple[np.float32, np.float32]:
-        """Scale and unit for values whose largest has these bits; the unit, and what is not used, are written."""
+        """Return scale and unit for values whose largest has these bits.
+
+        The unit is written to `packed`, and the unused value, if any, is set to zero.
+        """
         if int(largest) >= kernels.INFINITE:
             raise CompressionError(NOT_FINITE)
         exponent = min(TOP - ((int(largest) >> 23) - 127), MOST)
@@ -67,7 +71,7 @@ class FP16Codec(BucketCodec):
         return np.float32(2.0**exponent), unit
 
     def _check(self, packed: np.ndarray) -> None:
-        """Refuse what cannot be read."""
+        """Refuse packed values that cannot be read."""
         unit = packed[0]
         if packed.size != self.elements or not 0 < unit < np.inf or np.frexp(unit)[0] != 0.5:
             raise CompressionError("a bucket of float16 values has no valid unit in front of them")

@@ -1,7 +1,7 @@
 """The inner loops of the codecs, compiled by numba on first use; each goes through its arrays once.
 
-Floats keep IEEE's rules where both ends of a wire must compute the
-same; only `magnitude` and `mean_above`, whose results are sent along, may add up in any order.
+Floats keep IEEE's rules where both ends of a wire must compute the same; only `magnitude` and
+`mean_above`, whose results are sent along, may add up in any order.
 """
 
 from collections.abc import Callable
@@ -10,22 +10,22 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from .float16 import MAGNITUDE, half, value
+from .float16_conversion import MAGNITUDE, half, value
 
 #: Compiles a function.
 compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = njit(cache=True, nogil=True)
-#: The same; sums are added up in the order that is quickest.
+#: Compiles a function that may add up sums in the fastest order.
 any_order: Callable[[Callable[..., Any]], Callable[..., Any]] = njit(cache=True, nogil=True, fastmath={"reassoc"})
 
-#: Bits of the smallest float32 that is no finite number, without its sign.
+#: Bits of the smallest float32 that is not finite, without its sign.
 INFINITE = 0x7F800000
-#: The same of float16.
+#: Bits of the smallest float16 that is not finite.
 INFINITE_HALF = 0x7C00
 
 
 @compiled
 def largest_bits(values: np.ndarray) -> Any:
-    """The bits of the largest magnitude; `INFINITE` or more where a value is not finite."""
+    """Return the bits of the largest magnitude; `INFINITE` or more where a value is not finite."""
     most = np.uint32(0)
     for place in range(values.size):
         most = max(most, np.float32(values[place]).view(np.uint32) & MAGNITUDE)
@@ -34,7 +34,10 @@ def largest_bits(values: np.ndarray) -> Any:
 
 @compiled
 def largest_half(halves: np.ndarray) -> Any:
-    """The same for the bits of float16 (uint16); `INFINITE_HALF`."""
+    """Return the largest magnitude of float16 bits (uint16).
+
+    It is `INFINITE_HALF` or more where a value is not finite.
+    """
     most = np.uint16(0)
     for place in range(halves.size):
         most = max(most, halves[place] & np.uint16(0x7FFF))
@@ -43,7 +46,7 @@ def largest_half(halves: np.ndarray) -> Any:
 
 @compiled
 def gather(values: np.ndarray, more: np.ndarray) -> Any:
-    """Add to the values; `largest_bits` of the sum."""
+    """Add `more` to the values, and return the `largest_bits` of the sums."""
     most = np.uint32(0)
     for place in range(values.size):
         total = values[place] + more[place]
@@ -54,7 +57,7 @@ def gather(values: np.ndarray, more: np.ndarray) -> Any:
 
 @compiled
 def largest_difference(values: np.ndarray, others: np.ndarray) -> Any:
-    """The `largest_bits` of values − others."""
+    """Return the `largest_bits` of values − others."""
     most = np.uint32(0)
     for place in range(values.size):
         most = max(most, np.float32(values[place] - others[place]).view(np.uint32) & MAGNITUDE)
@@ -63,9 +66,10 @@ def largest_difference(values: np.ndarray, others: np.ndarray) -> Any:
 
 @compiled
 def to_halves(values: np.ndarray, scale: np.float32, unit: np.float32, halves: np.ndarray) -> None:
-    """Write to halves (uint16) the bits of values · scale, to nearest, ties to even; values −= halves · unit.
+    """Write the bits of values · scale to halves (uint16), to nearest, ties to even.
 
-    `unit` is 1 ÷ scale, both powers of two; values · scale must be within float16's range.
+    Besides, values −= halves · unit. `unit` is 1 ÷ scale, both powers of two; values · scale must
+    be within float16's range.
     """
     for place in range(values.size):
         bits = half(values[place] * scale)
@@ -77,7 +81,10 @@ def to_halves(values: np.ndarray, scale: np.float32, unit: np.float32, halves: n
 def step_by_halves(
     values: np.ndarray, others: np.ndarray, scale: np.float32, unit: np.float32, halves: np.ndarray
 ) -> None:
-    """The same for values − others; others += halves · unit, and the values stay."""
+    """Write the bits of (values − others) · scale to halves (uint16).
+
+    Besides, others += halves · unit, and the values stay; see `to_halves`.
+    """
     for place in range(values.size):
         bits = half((values[place] - others[place]) * scale)
         halves[place] = np.uint16(bits)
@@ -93,14 +100,14 @@ def add_halves(halves: np.ndarray, unit: np.float32, target: np.ndarray) -> None
 
 @compiled
 def put_halves(halves: np.ndarray, unit: np.float32, target: np.ndarray) -> None:
-    """The same in place of what is in `target`, as if that were zeros."""
+    """Write halves · unit to `target`, whatever it held before; see `add_halves`."""
     for place in range(halves.size):
         target[place] = np.float32(0) + value(np.uint32(halves[place])) * unit
 
 
 @any_order
 def magnitude(values: np.ndarray) -> Any:
-    """The sum of |value|; infinite or not a number where a value is."""
+    """Return the sum of |value|; infinite or not a number where a value is."""
     total = np.float64(0)
     for place in range(values.size):
         total += np.float64(abs(values[place]))
@@ -109,7 +116,7 @@ def magnitude(values: np.ndarray) -> Any:
 
 @any_order
 def mean_above(values: np.ndarray, least: np.float32) -> Any:
-    """The mean of |value| where it is `least` or more; 0 where none is."""
+    """Return the mean of |value| where it is `least` or more; 0 where none is."""
     total, count = np.float64(0), 0
     for place in range(values.size):
         size = abs(values[place])
@@ -121,9 +128,10 @@ def mean_above(values: np.ndarray, least: np.float32) -> Any:
 
 @compiled
 def to_two_bits(values: np.ndarray, scale: np.float32, codes: np.ndarray) -> None:
-    """Write to codes (uint8, four values in each) 1 for +scale, 2 for −scale, 0 for 0; values −= what they say.
+    """Write codes (uint8, four values in each): 1 for +scale, 2 for −scale, 0 for 0.
 
-    It is the nearest of the three; at exactly half of the scale it is 0.
+    Besides, the values coded are subtracted from `values`. Each is the nearest of the three; at
+    exactly half of the scale it is 0.
     """
     edge = np.float32(0.5) * scale
     for byte in range(codes.size):
@@ -141,7 +149,7 @@ def to_two_bits(values: np.ndarray, scale: np.float32, codes: np.ndarray) -> Non
 
 @compiled
 def add_two_bits(codes: np.ndarray, scale: np.float32, target: np.ndarray) -> None:
-    """Add what the codes say to `target`."""
+    """Add the values that the codes stand for to `target`."""
     said = np.array([0, scale, -scale, 0], np.float32)
     for byte in range(codes.size):
         code = codes[byte]

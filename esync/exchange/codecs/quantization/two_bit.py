@@ -1,12 +1,13 @@
-"""--compression 2bit: every value becomes +s, 0 or −s, with an s of its own for each tensor of the bucket.
+"""--compression 2bit: every value becomes +s, 0 or −s; each tensor of the bucket has its own s.
 
-    s of each segment (float32) | codes of each segment, four in a byte, 1: +s, 2: −s, 0: 0; segments begin with a byte
+    s of each segment (float32) | codes of each segment, four in a byte, 1: +s, 2: −s, 0: 0;
+    segments begin with a byte
 
 MXNet's own 2-bit compression takes a fixed s and the threshold s for all tensors and all times.
 Model updates are small and differ in size from layer to layer and from epoch to epoch, so s is
-measured here: three quarters of the mean magnitude part what is small from what is large, s is the
-mean of what is large (as in Li et al., "Ternary Weight Networks", 2016, whose threshold is about
-the same), and each value goes to the nearest of the three.
+measured here: three quarters of the mean magnitude separate small values from large ones, s is the
+mean magnitude of the large ones (as in Li et al., "Ternary Weight Networks", 2016, whose threshold
+is about the same), and each value goes to the nearest of the three.
 """
 
 import math
@@ -15,20 +16,21 @@ from collections.abc import Sequence
 import numpy as np
 
 from . import kernels
-from .base import NOT_FINITE, BucketCodec, CompressionError
+from .base import NOT_FINITE, CompressionError, Quantizer
 
-#: Of the mean magnitude: what is larger makes s.
+#: Share of the mean magnitude above which values count as large: their mean magnitude is s.
 THRESHOLD = 0.75
 #: Significant binary digits of s. What is left of a value is then exact in float32 …
 DIGITS = 8
-#: … as long as no value is larger than that many times s.
+#: … as long as no value is larger than this multiple of s.
 MOST = 2.0**15
-#: Smaller ones are not sent: what arrives is never so small that a processor may take it for zero.
+#: Smaller s are not sent: values that arrive are never so small that a processor may take them for
+#: zero.
 LEAST = 2.0**-100
 
 
-class TwoBitCodec(BucketCodec):
-    """Packs a bucket; see `BucketCodec`.
+class TwoBitQuantizer(Quantizer):
+    """Packs a bucket; see `Quantizer`.
 
     Args:
         segments: sizes of the tensors, or parts of tensors, that lie in it one behind the other.
@@ -40,7 +42,7 @@ class TwoBitCodec(BucketCodec):
         self.elements = len(self._segments) + -(-self._bytes // 4)
 
     def pack(self, values: np.ndarray, packed: np.ndarray) -> None:
-        """See `BucketCodec.pack`."""
+        """See `Quantizer.pack`."""
         codes = packed[len(self._segments) :].view(np.uint8)
         codes[self._bytes :] = 0
         start, byte = 0, 0
@@ -55,13 +57,13 @@ class TwoBitCodec(BucketCodec):
             start, byte = stop, until
 
     def add(self, packed: np.ndarray, target: np.ndarray) -> None:
-        """See `BucketCodec.add`."""
+        """See `Quantizer.add`."""
         count = len(self._segments)
         scales, codes = packed[:count], packed[count:].view(np.uint8)
         if packed.size != self.elements or not np.isfinite(scales).all() or (scales < 0).any():
             raise CompressionError("a bucket of 2-bit values has no valid sizes in front of them")
         if (codes & (codes >> 1) & 0x55).any():
-            raise CompressionError("a bucket of 2-bit values has some of a kind that there is not")
+            raise CompressionError("a bucket of 2-bit values has invalid codes")
         start, byte = 0, 0
         for size, scale in zip(self._segments, scales, strict=True):
             stop, until = start + size, byte + -(-size // 4)
@@ -74,7 +76,7 @@ class TwoBitCodec(BucketCodec):
 
 
 def _scale(values: np.ndarray) -> np.float32:
-    """The s of a segment; 0: nothing is sent of it.
+    """Return the s of a segment; 0: none of it is sent.
 
     Raises:
         CompressionError: a value is not finite.

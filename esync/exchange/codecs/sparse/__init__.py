@@ -1,4 +1,4 @@
-"""Sparse exchanges: which values are sent, how they are coded, and what a server still has to send each worker.
+"""Sparse exchanges: selection and coding of values, and what a server owes each worker.
 
 Source: Yan et al., "Dual-Way Gradient Sparsification for Asynchronous Distributed Deep Learning",
 ICPP 2020 (DGS), with its errata; Aji and Heafield, EMNLP 2017 (gradient dropping); Lin et al., ICLR
@@ -19,12 +19,12 @@ Sparse = tuple[np.ndarray, np.ndarray]
 
 
 class SparseError(ExpectedError):
-    """Something cannot be made sparse, or a sparse message cannot be read; the message says why."""
+    """A vector cannot be made sparse, or a sparse message cannot be read; the message says why."""
 
 
 @dataclass(frozen=True)
 class Differences:
-    """What the servers' messages hold where every worker gets what has changed since its last one.
+    """The kind of the servers' messages where each worker gets what has changed since its last one.
 
     Attributes:
         secondary_ratio: share of each segment's values that an answer may hold; 0: all that has
@@ -39,17 +39,17 @@ class Differences:
 
     @property
     def replace(self) -> bool:
-        """Whether answers hold the new values of all weights that have changed, instead of differences."""
+        """Whether answers hold the new values of all changed weights, instead of differences."""
         return not self.secondary_ratio and self.values == "float32"
 
 
 def bounds_of(sizes: Sequence[int]) -> np.ndarray:
-    """Where each of several tensors begins in their flat vector, and where the last one ends (int64)."""
+    """Return the begin of each of several tensors in their flat vector, and the end (int64)."""
     return np.fromiter(accumulate(sizes, initial=0), np.int64, len(sizes) + 1)
 
 
 def join(parts: list[Sparse]) -> Sparse:
-    """Sparse vectors one behind the other; a server that has no bucket has none."""
+    """Return several sparse vectors one behind the other; none where there is no vector."""
     if not parts:
         return np.empty(0, np.int64), np.empty(0, np.float32)
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])

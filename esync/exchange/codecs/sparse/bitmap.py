@@ -11,12 +11,12 @@ from .kernels import AHEAD, FURTHER, compiled, prefetch
 
 
 def no_marks(size: int) -> np.ndarray:
-    """One bit for each of so many places, none of them set (uint64)."""
+    """Return a bitmap (uint64) with one bit for each of that many places, none of them set."""
     return np.zeros(words(size), np.uint64)
 
 
 def words(size: int) -> int:
-    """Words of the marks of so many places."""
+    """Return the number of words in the bitmap of that many places."""
     return -(-size // 64)
 
 
@@ -30,7 +30,7 @@ def mark(bits: np.ndarray, indices: np.ndarray) -> None:
 
 @intrinsic
 def ones(typing_context: Any, word: Any) -> Any:
-    """The number of ones in a word."""
+    """Return the number of ones in a word."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
@@ -40,7 +40,7 @@ def ones(typing_context: Any, word: Any) -> Any:
 
 @compiled
 def within(bits: np.ndarray, word: int, first: int, last: int) -> int:
-    """The marks in a word of places from `first` to before `last`."""
+    """Return the marks in a word of the places from `first` to before `last`."""
     left, start = bits[word], word << 6
     if start < first:
         left &= ~np.uint64(0) << np.uint64(first - start)
@@ -51,7 +51,10 @@ def within(bits: np.ndarray, word: int, first: int, last: int) -> int:
 
 @compiled
 def count_marks(bits: np.ndarray, bounds: np.ndarray, counts: np.ndarray) -> None:
-    """Write how many places are marked in each segment; `bounds` has where they begin, and where the last one ends."""
+    """Write the number of marked places in each segment to `counts`.
+
+    `bounds` has the begin of each segment, and the end of the last one.
+    """
     for segment in range(counts.size):
         first, last = bounds[segment], bounds[segment + 1]
         begin, end = first >> 6, (last + 63) >> 6
@@ -70,16 +73,16 @@ def take_marked(bits: np.ndarray, first: int, last: int, weights: np.ndarray, va
     """Write the weights at the marked places.
 
     Args:
-        bits: the marks …
-        first: … of these places …
-        last: … and before this one.
+        bits: the marks.
+        first: the first place that is considered.
+        last: the place before which it ends.
         weights: those of the places from `first` on.
-        values: where they are written.
+        values: output.
 
     Returns:
-        Their number.
+        The number of values.
     """
-    # Unsigned throughout: such indices are not looked at for being negative.
+    # Unsigned throughout, so that numba does not check whether indices are negative.
     one, origin, found = np.uint64(1), np.uint64(first), np.uint64(0)
     for word in range(first >> 6, (last + 63) >> 6):
         left = within(bits, word, first, last)
@@ -97,17 +100,17 @@ def take_marked(bits: np.ndarray, first: int, last: int, weights: np.ndarray, va
 def take_coded(
     bits: np.ndarray, first: int, last: int, weights: np.ndarray, before: int, code: np.ndarray, values: np.ndarray
 ) -> tuple[int, int, int]:
-    """The same with the code of the places (see `encode_gaps`).
+    """Write the weights at the marked places, and the code of the places (see `encode_gaps`).
 
     Args:
-        bits: as above.
-        first: as above.
-        last: as above.
-        weights: as above.
+        bits: as in `take_marked`.
+        first: likewise.
+        last: likewise.
+        weights: likewise.
         before: the last place that is coded already; −1: none.
-        code: where the code is written (uint8); 1 for each mark and 1 for every 255 places are
+        code: output for the code (uint8); 1 byte for each mark and 1 for every 255 places are
             always enough.
-        values: as above.
+        values: output for the values.
 
     Returns:
         The last place that is coded now, the bytes of the code, the number of values.
@@ -135,7 +138,7 @@ def take_coded(
 
 @compiled
 def list_marked(bits: np.ndarray, indices: np.ndarray) -> int:
-    """Write all marked places, ascending; clears the marks. Their number."""
+    """Write all marked places, ascending, and clear the marks; return their number."""
     found = 0
     for word in range(bits.size):
         left = bits[word]

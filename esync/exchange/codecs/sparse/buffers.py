@@ -7,10 +7,10 @@ import numpy as np
 
 
 class MessageBuffers:
-    """Arrays that hold one message together, one behind the other.
+    """Arrays that together hold one message, one behind the other.
 
     Args:
-        targets: the arrays (float32); what is in them is overwritten.
+        targets: the arrays (float32); they are overwritten.
     """
 
     def __init__(self, targets: Iterable[np.ndarray]) -> None:
@@ -18,11 +18,11 @@ class MessageBuffers:
         self._split: list[tuple[np.ndarray, list[np.ndarray]]] = []
 
     def put(self, part: np.ndarray) -> None:
-        """Copy the next part (uint8) in."""
+        """Copy the next part (uint8) of the message into the arrays."""
         _copy(part, self._next(part.size))
 
     def take(self, size: int) -> np.ndarray:
-        """The next `size` bytes (uint8), to be written until `close`."""
+        """Return the next `size` bytes (uint8), to be written before `close`."""
         buffers = self._next(size)
         if len(buffers) == 1:
             return buffers[0]
@@ -31,14 +31,14 @@ class MessageBuffers:
         return aside
 
     def close(self) -> None:
-        """Fill the rest with zeros: the message is complete."""
+        """Complete the message, and fill the rest with zeros."""
         for aside, buffers in self._split:
             _copy(aside, buffers)
         for rest in self._free:
             rest[:] = 0
 
     def _next(self, size: int) -> list[np.ndarray]:
-        """Return where the next bytes lie."""
+        """Return the memory for the next bytes."""
         found = []
         while size:
             buffer = self._free[0]
@@ -62,8 +62,8 @@ class SparseMessage(NamedTuple):
 
     Attributes:
         size: in bytes.
-        write: puts it into buffers; at most once, and before anything else is asked of whom it
-            comes from.
+        write: writes it into buffers; to be called at most once, and before the object that has
+            made the message is used again.
     """
 
     size: int
@@ -71,7 +71,7 @@ class SparseMessage(NamedTuple):
 
     @classmethod
     def of(cls, parts: list[np.ndarray]) -> "SparseMessage":
-        """One that is there in parts (uint8), one behind the other."""
+        """Make a message that is there in parts (uint8), one behind the other."""
 
         def write(buffers: MessageBuffers) -> None:
             for part in parts:
@@ -80,13 +80,13 @@ class SparseMessage(NamedTuple):
         return cls(sum(part.size for part in parts), write)
 
     def pour(self, targets: Iterable[np.ndarray]) -> None:
-        """Write it into arrays (float32) that hold it together, with zeros behind it."""
+        """Write the message into arrays (float32) that together hold it, with zeros behind it."""
         buffers = MessageBuffers(targets)
         self.write(buffers)
         buffers.close()
 
     def whole(self) -> np.ndarray:
-        """Return all of it in one piece (uint8)."""
+        """Return the message in one piece (uint8)."""
         target = np.empty(-(-self.size // 4), np.float32)
         self.pour([target])
         return target.view(np.uint8)[: self.size]

@@ -1,7 +1,7 @@
-"""Compressors: what a worker does with its gradients before it sends a part of them; one class per method.
+"""Compressors, which choose the part of a worker's gradients to send; one class per method.
 
 Every compressor works on flat float32 vectors (weight decay is in the gradient already), keeps its
-own state, and gives the sparse step that the server is to subtract from the weights: it is
+own state, and returns the sparse step that the server is to subtract from the weights: it is
 multiplied by the learning rate here, so that schedules reach every worker at its own next gradient.
 What is not sent is kept, to the last bit.
 """
@@ -17,7 +17,10 @@ from .selection import Selection
 
 
 def as_sent(values: np.ndarray, kind: str) -> np.ndarray:
-    """What arrives of these values (float32), sent as float32 or float16 (nothing beyond its largest number)."""
+    """Return these values (float32) as they arrive when sent as float32 or float16.
+
+    As float16 they are limited to its largest number.
+    """
     if kind == "float32":
         return values
     most = np.finfo(np.float16).max
@@ -25,10 +28,19 @@ def as_sent(values: np.ndarray, kind: str) -> np.ndarray:
 
 
 class Compressor(Protocol):
-    """Gradients in, sparse steps out."""
+    """Turns gradients into sparse steps."""
 
     def compress(self, gradient: np.ndarray, learning_rate: float, momentum: float) -> Sparse:
-        """Take a gradient in (float32, flat, is overwritten); the step to send, its values as they arrive."""
+        """Take in a gradient, and return the step to send.
+
+        Args:
+            gradient: float32, flat; it is overwritten.
+            learning_rate: multiplies the gradient.
+            momentum: of the method.
+
+        Returns:
+            The step with its values as they arrive.
+        """
         ...
 
     def state(self) -> dict[str, Any]:
@@ -45,10 +57,12 @@ class Compressor(Protocol):
 
 
 class GradientDropping:
-    """GD-async (DGS paper, Algorithm 1): r ← r + η·g; the largest of r are sent, the rest stays in r. No momentum.
+    """GD-async (DGS paper, Algorithm 1): send the largest accumulated gradients.
+
+    r ← r + η·g; the largest of r are sent, the rest stays in r. There is no momentum.
 
     Args:
-        selection: what is sent.
+        selection: chooses the values that are sent.
         kind: of the values on the wire, "float32" or "float16".
     """
 
@@ -75,39 +89,40 @@ class GradientDropping:
         np.copyto(self.rest, state["rest"])
 
     def _left(self, whole: np.ndarray, values: np.ndarray, momentum: float) -> np.ndarray:
-        """What stays of entries of which `values` are sent."""
+        """Return what stays of entries of which `values` are sent."""
         return whole - values
 
 
 class SAMomentum(GradientDropping):
-    """DGS (paper, Algorithm 3, Equations 14 to 16), without its division: momentum only for what is sent.
+    """DGS (paper, Algorithm 3, Equations 14 to 16): momentum only for what is sent.
 
-    w = c + η·g; the largest of w are sent; c ← m·w where it was sent, w where it was not. An entry
-    that is silent for T steps is multiplied by m once in that time, as in one step with a T times
-    larger batch. With m = 0 this is gradient dropping, with everything sent it is SGD with momentum
-    (η inside).
-
+    The paper's division is left out: w = c + η·g; the largest of w are sent; c ← m·w where it was
+    sent, w where it was not. An entry that is silent for T steps is multiplied by m once in that
+    time, as in one step with a T times larger batch. With m = 0 this is gradient dropping, with
+    everything sent it is SGD with momentum (η inside).
     """
 
     @property
     def carry(self) -> np.ndarray:
-        """c: what has been kept, multiplied by the momentum where it was sent."""
+        """The vector c: what has been kept, multiplied by the momentum where it was sent."""
         return self.rest
 
     def _left(self, whole: np.ndarray, values: np.ndarray, momentum: float) -> np.ndarray:
-        # What rounding has left over stays as it is, as if it had not been chosen.
+        # Rounding errors stay as they are, as if they had not been selected.
         return np.float32(momentum) * values + (whole - values)
 
 
 class DeepGradientCompression:
-    """DGC-async: u ← m·u + g; v ← v + u; the largest of v are sent times η, and forgotten in both.
+    """DGC-async: momentum correction and factor masking.
+
+    u ← m·u + g; v ← v + u; the largest of v are sent times η, and forgotten in both.
 
     Args:
-        selection: what is sent.
+        selection: chooses the values that are sent.
         kind: of the values on the wire, "float32" or "float16".
         clip: largest norm of a worker's gradient, before it is added up; it is divided by √workers;
             0: no limit.
-        workers: how many there are.
+        workers: number of workers.
         warm_up: exchanges over which the ratio falls to its final value, in
             config.DGC_WARM_UP_STAGES stages.
     """
@@ -123,7 +138,10 @@ class DeepGradientCompression:
 
     @property
     def ratio(self) -> float:
-        """Of the next exchange: ratio^((stage + 1) / (stages + 1)) in stage 0, 1, … of the warm-up."""
+        """Ratio of the next exchange.
+
+        It is ratio^((stage + 1) / (stages + 1)) in stage 0, 1, … of the warm-up.
+        """
         if self._exchanges >= self._warm_up:
             return self._selection.ratio
         stages = config.DGC_WARM_UP_STAGES
@@ -131,7 +149,7 @@ class DeepGradientCompression:
         return float(self._selection.ratio ** ((stage + 1) / (stages + 1)))
 
     def compress(self, gradient: np.ndarray, learning_rate: float, momentum: float = 0.0) -> Sparse:
-        """See `Compressor`; rounding of float16 is kept in v."""
+        """See `Compressor`; the rounding errors of float16 are kept in v."""
         if self._most:
             norm = float(np.sqrt(np.dot(gradient, gradient)))
             if norm > self._most:
@@ -149,7 +167,7 @@ class DeepGradientCompression:
         return places, values
 
     def state(self) -> dict[str, Any]:
-        """See `Compressor`; the warm-up goes by the number of exchanges."""
+        """See `Compressor`; the warm-up is counted in exchanges."""
         return {"rest": self.rest, "velocity": self.velocity, "exchanges": self._exchanges}
 
     def restore(self, state: Mapping[str, Any]) -> None:

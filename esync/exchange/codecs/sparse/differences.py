@@ -1,9 +1,9 @@
-"""Answers with a part of what has changed: the largest differences (secondary compression), or rounded ones (float16).
+"""Answers with a part of what has changed: the largest differences, or rounded ones.
 
-Here θ0 + v_k, the weights that each worker has, is kept beside θ0 + M. So a worker's own addition
-θ_k ← θ_k + G and the server's are the same float32 operation on the same numbers, and θ_k = θ0 +
-v_k holds to the last bit, whatever was rounded on the way. What a worker was not sent stays in the
-difference by itself.
+The former are secondary compression, the latter float16. Here θ0 + v_k, the weights that each
+worker has, is kept beside θ0 + M. So a worker's own addition θ_k ← θ_k + G and the server's are the
+same float32 operation on the same numbers, and θ_k = θ0 + v_k holds to the last bit, whatever was
+rounded on the way. What a worker was not sent stays in the difference by itself.
 """
 
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ from . import Sparse, join, kernels
 from .bitmap import list_marked
 from .buffers import SparseMessage
 from .compressors import as_sent
-from .message_format import Codec
+from .message_format import MessageFormat
 from .selection import Selection
 from .tracker import PendingPlaces, Tracker
 
@@ -28,21 +28,24 @@ class DifferenceTracker(Tracker):
     """Keeps what every worker has been sent.
 
     Args:
-        codec: of the answers; its kind is that of the values on the wire, "float32" or "float16".
-        offsets: where each part begins, and where the last one ends.
+        message_format: of the answers; its kind is that of the values on the wire, "float32" or
+            "float16".
+        offsets: begin of each part, and end of the last one.
         slots: number of workers.
-        secondary: what of the difference of each segment is sent; None: all of it.
+        secondary: chooses the part of each segment's difference that is sent; None: all of it.
     """
 
-    def __init__(self, codec: Codec, offsets: np.ndarray, slots: int, secondary: Selection | None = None) -> None:
-        super().__init__(codec, offsets, slots)
+    def __init__(
+        self, message_format: MessageFormat, offsets: np.ndarray, slots: int, secondary: Selection | None = None
+    ) -> None:
+        super().__init__(message_format, offsets, slots)
         self._secondary = secondary
         self._sent = [[np.empty(0, np.float32)] * (offsets.size - 1) for _ in range(slots)]
         self._everywhere = [False] * slots
 
     @property
     def memory(self) -> int:
-        """Bytes: the weights and those of each worker, and what is pending."""
+        """Bytes of the weights, of those of each worker, and of pending places."""
         return super().memory + sum(part.nbytes for parts in self._sent for part in parts)
 
     def join(self, worker: int) -> None:
@@ -50,8 +53,8 @@ class DifferenceTracker(Tracker):
         super().join(worker)
         self._everywhere[worker] = False
 
-    def welcome(self, worker: int, part: int, sent: np.ndarray) -> None:
-        """See `Tracker.welcome`."""
+    def init_weights(self, worker: int, part: int, sent: np.ndarray) -> None:
+        """See `Tracker.init_weights`."""
         self._sent[worker][part] = sent
 
     def changed(self, places: np.ndarray) -> None:
@@ -62,10 +65,10 @@ class DifferenceTracker(Tracker):
 
     def answer(self, worker: int) -> SparseMessage:
         """See `Tracker.answer`."""
-        return self.codec.message(self.difference(worker))
+        return self.format.message(self.difference(worker))
 
     def difference(self, worker: int) -> Sparse:
-        """G ← M − v_k, or its largest values; v_k ← v_k + G as it is sent."""
+        """Return G ← M − v_k, or its largest values, as it is sent, and set v_k ← v_k + G."""
         if self._everywhere[worker] and self._secondary is not None:
             indices, values = self._largest(worker, self._secondary)
             return indices, self._send(worker, indices, values)
@@ -85,21 +88,21 @@ class DifferenceTracker(Tracker):
     # --- helpers ----------------------------------------------------------------------------------
 
     def _look(self, worker: int) -> None:
-        """Forget the places where there are too many."""
+        """Replace too many pending places by a comparison of all weights."""
         pending = self._pending[worker]
         if self._everywhere[worker] or pending.bits is not None or pending.entries > EVERYWHERE * self.size:
             self._everywhere[worker] = True
             self._pending[worker] = PendingPlaces(self.size)
 
     def _send(self, worker: int, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """v_k ← v_k + G, with the values as they are sent, which are returned."""
-        sent = as_sent(values, self.codec.kind)
+        """Set v_k ← v_k + G with the values as they are sent, and return these."""
+        sent = as_sent(values, self.format.kind)
         for part, places, parts in self.split((indices, sent)):
             kernels.add(self._sent[worker][part], places, parts)
         return sent
 
     def _different(self, worker: int) -> Sparse:
-        """Where and by how much the weights of a worker differ, all of it."""
+        """Return where and by how much the weights of a worker differ, all of it."""
         pairs = zip(self.weights, self._sent[worker], strict=True)
         if self._everywhere[worker]:
             indices, values = np.empty(self.size, np.int64), np.empty(self.size, np.float32)
@@ -121,7 +124,7 @@ class DifferenceTracker(Tracker):
         return join(found)
 
     def _largest(self, worker: int, secondary: Selection) -> Sparse:
-        """The largest differences of each segment, found by comparing all weights."""
+        """Return the largest differences of each segment, found by comparing all weights."""
         found = []
         for part, first, last in self._segments():
             start = int(self.offsets[part])
@@ -131,8 +134,8 @@ class DifferenceTracker(Tracker):
         return join(found)
 
     def _segments(self) -> Iterator[tuple[int, int, int]]:
-        """Each segment: the part that it lies in, its first place, the one behind its last."""
-        bounds = self.codec.bounds
+        """Yield each segment: the part that it lies in, its first place, one behind its last."""
+        bounds = self.format.bounds
         parts = np.searchsorted(self.offsets, bounds[:-1], side="right") - 1
         for part, (first, last) in zip(parts, pairwise(bounds), strict=True):
             yield int(part), int(first), int(last)

@@ -15,17 +15,21 @@ from numba.extending import intrinsic
 #: Compiles a function; floats keep IEEE's rules, so that both ends of a wire compute the same.
 compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = njit(cache=True, nogil=True)
 
-#: Values that are asked for ahead of the one in hand; memory takes that long to answer.
+#: Number of values by which prefetching is ahead of their use; memory takes that long to answer.
 AHEAD = 1024
 #: The same in entries, which lie far apart.
 AHEAD_ENTRIES = 16
-#: A byte that says: 255 positions further, and the code goes on.
+#: Byte of a code that means: 255 positions further, and the code goes on.
 FURTHER = 255
 
 
 @compiled
 def reaching(values: np.ndarray, least: float, indices: np.ndarray) -> int:
-    """Write the places of values with |value| ≥ least, ascending; their number (−1: more than there is room for)."""
+    """Write the places of values with |value| ≥ least, ascending.
+
+    Returns:
+        Their number; −1: more than there is room for.
+    """
     found = 0
     for place in range(values.size):
         if abs(values[place]) >= least:
@@ -40,7 +44,11 @@ def reaching(values: np.ndarray, least: float, indices: np.ndarray) -> int:
 def reaching_difference(
     weights: np.ndarray, sent: np.ndarray, least: float, indices: np.ndarray, values: np.ndarray
 ) -> int:
-    """The same for weights − sent, with the differences themselves."""
+    """Write the places where |weights − sent| ≥ least, ascending, and these differences.
+
+    Returns:
+        Their number; −1: more than there is room for.
+    """
     found = 0
     for place in range(weights.size):
         difference = weights[place] - sent[place]
@@ -55,7 +63,7 @@ def reaching_difference(
 
 @intrinsic
 def prefetch(typing_context: Any, values: Any, place: Any) -> Any:
-    """Ask memory for values[place], which need not exist; waits for nothing."""
+    """Prefetch values[place], which need not exist; waits for nothing."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -71,7 +79,7 @@ def prefetch(typing_context: Any, values: Any, place: Any) -> Any:
 
 @compiled
 def subtract(weights: np.ndarray, indices: np.ndarray, values: np.ndarray) -> None:
-    """weights[indices] −= values."""
+    """Compute weights[indices] −= values."""
     for entry in range(indices.size):
         prefetch(weights, np.uint64(indices[min(entry + AHEAD_ENTRIES, indices.size - 1)]))
         weights[indices[entry]] -= values[entry]
@@ -79,7 +87,11 @@ def subtract(weights: np.ndarray, indices: np.ndarray, values: np.ndarray) -> No
 
 @compiled
 def difference_among(weights: np.ndarray, sent: np.ndarray, indices: np.ndarray, values: np.ndarray) -> int:
-    """Keep the indices where weights and sent differ, and write by how much; how many are left."""
+    """Keep the indices where weights and sent differ, and write by how much.
+
+    Returns:
+        The number of indices that are left.
+    """
     found = 0
     for entry in range(indices.size):
         place = indices[entry]
@@ -92,7 +104,7 @@ def difference_among(weights: np.ndarray, sent: np.ndarray, indices: np.ndarray,
 
 @compiled
 def difference_everywhere(weights: np.ndarray, sent: np.ndarray, indices: np.ndarray, values: np.ndarray) -> int:
-    """Write where weights and sent differ, and by how much; their number."""
+    """Write where weights and sent differ, and by how much; return their number."""
     found = 0
     for place in range(weights.size):
         if weights[place] != sent[place]:
@@ -104,7 +116,7 @@ def difference_everywhere(weights: np.ndarray, sent: np.ndarray, indices: np.nda
 
 @compiled
 def word_sum(words: np.ndarray) -> int:
-    """The sum of words (uint32)."""
+    """Return the sum of words (uint32)."""
     total = np.uint64(0)
     for place in range(words.size):
         total += words[place]
@@ -113,7 +125,7 @@ def word_sum(words: np.ndarray) -> int:
 
 @compiled
 def add(sent: np.ndarray, indices: np.ndarray, values: np.ndarray) -> None:
-    """sent[indices] += values."""
+    """Compute sent[indices] += values."""
     for entry in range(indices.size):
         prefetch(sent, np.uint64(indices[min(entry + AHEAD_ENTRIES, indices.size - 1)]))
         sent[indices[entry]] += values[entry]
@@ -121,16 +133,16 @@ def add(sent: np.ndarray, indices: np.ndarray, values: np.ndarray) -> None:
 
 @compiled
 def encode_gaps(indices: np.ndarray, before: int, code: np.ndarray, length: int) -> int:
-    """Distances between ascending indices as bytes: FURTHER for every 255, then the rest.
+    """Write distances between ascending indices as bytes: FURTHER for every 255, then the rest.
 
     Args:
-        indices: what is coded.
+        indices: the indices to code.
         before: the last index before them; −1: none.
-        code: where they are written (uint8) …
-        length: … behind so many bytes.
+        code: output (uint8).
+        length: number of bytes that are written already.
 
     Returns:
-        The bytes that are written then; −1: there is no room.
+        The number of bytes that are written then; −1: there is no room.
     """
     for entry in range(indices.size):
         gap = indices[entry] - before - 1
@@ -150,7 +162,11 @@ def encode_gaps(indices: np.ndarray, before: int, code: np.ndarray, length: int)
 
 @compiled
 def decode_gaps(code: np.ndarray, indices: np.ndarray) -> bool:
-    """The inverse of `encode_gaps`; False where the code does not hold exactly as many indices."""
+    """Decode what `encode_gaps` has written.
+
+    Returns:
+        False where the code does not hold exactly as many indices.
+    """
     entry, place = 0, -1
     for position in range(code.size):
         if code[position] == FURTHER:

@@ -4,11 +4,11 @@
 
 A *segment* is a tensor, or the part of one, that a server holds; a server's segments lie one behind
 the other. The indices are a bit for each place (1 where there is an entry), or distances, a byte
-each where they are below 255, or uint32: what is shortest. With the latter two a segment whose
+each where they are below 255, or uint32: whichever is shortest. With the latter two a segment whose
 count is its size is dense: all of its values are there, and none of its indices. Values are float32
-or float16, in the order of their places. Each part is filled up to words of four bytes. The header
+or float16, in the order of their places. Each part is padded to words of four bytes. The header
 says version, kinds and lengths, so that a message that is cut short, or of another version, is
-known before anything is done with it.
+detected before anything is done with it.
 """
 
 from dataclasses import dataclass
@@ -35,20 +35,20 @@ HEADER = np.dtype(
         ("check", "<u4"),  # sum of all words behind the header, modulo 2³²
     ]
 )
-#: What values are: differences as float32 or float16, or what the weights are from now on.
+#: Kinds of values: differences as float32 or float16, or the new values of weights.
 KINDS = FLOAT32, FLOAT16, NEW_VALUES = ("float32", "float16", "new values")
 VALUE_TYPES = {FLOAT32: "<f4", FLOAT16: "<f2", NEW_VALUES: "<f4"}
 INDEX_CODES = GAPS, UINT32, BITS = ("gaps", "uint32", "bits")
-#: Everything in a message is filled up to so many bytes.
+#: Every part of a message is padded to a multiple of this number of bytes.
 WORD = 4
 
 
 @dataclass(frozen=True)
-class Codec:
+class MessageFormat:
     """Turns sparse vectors into bytes and back.
 
     Attributes:
-        bounds: where each segment begins, and where the last one ends (int64).
+        bounds: begin of each segment, and end of the last one (int64).
         kind: of the values, one of KINDS; a message of another kind is refused.
     """
 
@@ -56,16 +56,16 @@ class Codec:
     kind: str = "float32"
 
     def encode(self, entries: Sparse) -> np.ndarray:
-        """The message of differences, uint8; values are rounded to the kind.
+        """Return the message of a sparse vector (uint8); values are rounded to the kind.
 
         Segments are sent dense where that is shorter.
         """
         return self.message(entries).whole()
 
     def message(self, entries: Sparse) -> SparseMessage:
-        """The same, yet to be written."""
+        """Return the message of a sparse vector, yet to be written."""
         counts = np.diff(np.searchsorted(entries[0], self.bounds))
-        if self.crowded(counts):
+        if self.bitmap_is_shorter(counts):
             bits = bitmap.no_marks(int(self.bounds[-1]))
             bitmap.mark(bits, entries[0])
             return self.assemble(counts, BITS, bits.view(np.uint8), entries[1])
@@ -77,11 +77,11 @@ class Codec:
         return self.assemble(counts, how, code, values)
 
     def assemble(self, counts: np.ndarray, how: str, code: np.ndarray, values: np.ndarray) -> SparseMessage:
-        """A message of what has been coded already.
+        """Return a message of indices that have been coded already.
 
         Args:
             counts: entries of each segment.
-            how: the indices are coded, one of INDEX_CODES.
+            how: the coding of the indices, one of INDEX_CODES.
             code: of the indices, uint8.
             values: float32.
         """
@@ -91,29 +91,37 @@ class Codec:
         return SparseMessage.of([header, counted, coded, sent])
 
     def header(self, counts: np.ndarray, how: str, entries: int, code: int, check: int) -> np.ndarray:
-        """The header (uint8) of a message of so many entries, bytes of code, and that check sum; see `assemble`."""
+        """Return the header (uint8) of a message.
+
+        Args:
+            counts: as in `assemble`.
+            how: as in `assemble`.
+            entries: number of entries.
+            code: bytes of the code.
+            check: sum of the words behind the header.
+        """
         header = np.zeros((), HEADER)
         header["magic"], header["version"] = MAGIC, VERSION
         header["values"], header["indices"] = KINDS.index(self.kind), INDEX_CODES.index(how)
         header["segments"], header["entries"], header["code"], header["check"] = counts.size, entries, code, check
         return np.frombuffer(header.tobytes(), np.uint8)
 
-    def fuller(self, counts: np.ndarray) -> np.ndarray:
-        """Which segments, of so many entries, are no longer when they are dense than with a byte for each place."""
+    def dense_is_shorter(self, counts: np.ndarray) -> np.ndarray:
+        """Return which segments are no longer when dense than with a byte for each place."""
         return counts * (self._width + 1) >= np.diff(self.bounds) * self._width
 
-    def crowded(self, counts: np.ndarray) -> bool:
-        """Whether a bit for each place takes no more bytes than distances, where they all fit into a byte."""
-        dense = self.fuller(counts)
+    def bitmap_is_shorter(self, counts: np.ndarray) -> bool:
+        """Return whether a bit for each place takes no more bytes than distances of one byte."""
+        dense = self.dense_is_shorter(counts)
         coded = int(counts[~dense].sum())
         filled = int(np.diff(self.bounds)[dense].sum()) - int(counts[dense].sum())
         return 0 < 8 * bitmap.words(int(self.bounds[-1])) <= coded + self._width * filled
 
     def decode(self, message: np.ndarray) -> Sparse:
-        """The entries of a message (uint8; zeros behind it are allowed).
+        """Return the entries of a message (uint8; zeros behind it are allowed).
 
         Raises:
-            SparseError: it is malformed; the message says in what.
+            SparseError: it is malformed; the message says in what way.
         """
         if message.size < HEADER.itemsize:
             raise SparseError(f"a sparse message of {message.size} bytes is shorter than its header")
@@ -152,11 +160,11 @@ class Codec:
         return np.dtype(VALUE_TYPES[self.kind]).itemsize
 
     def _fill_up(self, entries: Sparse) -> Sparse:
-        """Zeros for what is missing in segments that are shorter when dense."""
+        """Add zeros for the missing entries of segments that are shorter when dense."""
         indices, values = entries
         edges = np.searchsorted(indices, self.bounds)
         counts, sizes = np.diff(edges), np.diff(self.bounds)
-        fuller = np.flatnonzero((counts < sizes) & self.fuller(counts))
+        fuller = np.flatnonzero((counts < sizes) & self.dense_is_shorter(counts))
         if not fuller.size:
             return entries
         parts: list[Sparse] = []
@@ -172,12 +180,12 @@ class Codec:
         return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
     def _decode_places(self, code: np.ndarray, counts: np.ndarray, how: int) -> np.ndarray:
-        """All indices, ascending, checked against the counts."""
+        """Return all indices, ascending, checked against the counts."""
         if INDEX_CODES[how] != BITS:
             return self._with_dense(self._decode_indices(code, counts, how), counts)
         size = int(self.bounds[-1])
         if code.size != 8 * bitmap.words(size):
-            raise SparseError("the bits of a sparse message are not as many as it has places")
+            raise SparseError("a sparse message has more or fewer bits than places")
         bits = np.frombuffer(code.tobytes(), np.uint64).copy()
         found = np.zeros(counts.size, np.int64)
         bitmap.count_marks(bits, self.bounds, found)
@@ -188,15 +196,15 @@ class Codec:
         return indices
 
     def _decode_indices(self, code: np.ndarray, counts: np.ndarray, how: int) -> np.ndarray:
-        """The coded indices, ascending, checked against the counts."""
+        """Return the coded indices, ascending, checked against the counts."""
         sizes = np.diff(self.bounds)
         indices = np.empty(int(counts[counts < sizes].sum()), np.int64)
         if INDEX_CODES[how] == GAPS:
             if not kernels.decode_gaps(code, indices):
-                raise SparseError("the indices of a sparse message are not as many as it says")
+                raise SparseError("a sparse message has more or fewer indices than it says")
             ascending = True
         elif code.size != 4 * indices.size:
-            raise SparseError("the indices of a sparse message are not as many as it says")
+            raise SparseError("a sparse message has more or fewer indices than it says")
         else:
             indices = code.copy().view("<u4").astype(np.int64)
             ascending = bool((np.diff(indices) > 0).all())
@@ -206,7 +214,7 @@ class Codec:
         return indices
 
     def _with_dense(self, coded: np.ndarray, counts: np.ndarray) -> np.ndarray:
-        """All indices: the coded ones, and those of the dense segments."""
+        """Return all indices: the coded ones, and those of the dense segments."""
         dense = np.flatnonzero((counts == np.diff(self.bounds)) & (counts > 0))
         edges = np.searchsorted(coded, self.bounds)
         parts, done = [], 0
@@ -217,7 +225,7 @@ class Codec:
 
 
 def encode_indices(coded: list[np.ndarray]) -> tuple[np.ndarray, str]:
-    """The code of ascending indices, given in pieces, and which one it is: the shorter one."""
+    """Return the code of ascending indices, given in pieces, and its kind: the shorter one."""
     code = np.empty(4 * sum(piece.size for piece in coded), np.uint8)
     length, before = 0, -1
     for piece in coded:
@@ -229,17 +237,20 @@ def encode_indices(coded: list[np.ndarray]) -> tuple[np.ndarray, str]:
 
 
 def runs(chosen: np.ndarray) -> list[tuple[int, int]]:
-    """Where the chosen ones (bool) lie side by side: first place, and the one behind the last."""
+    """Return the runs of chosen places (bool): first place, and the one behind the last."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype(np.int8)))
     return [(int(first), int(last)) for first, last in edges.reshape(-1, 2)]
 
 
 def check_sum(*parts: np.ndarray) -> int:
-    """A sum that notices most damage: of all words, modulo 2³²; the parts (uint8) are whole words."""
+    """Return a sum that detects most damage: of all words, modulo 2³².
+
+    The parts (uint8) consist of whole words.
+    """
     return sum(int(kernels.word_sum(part.view("<u4"))) for part in parts) & 0xFFFFFFFF
 
 
 def _filled(part: np.ndarray) -> np.ndarray:
-    """A part (uint8) with zeros that fill its last word."""
+    """Return a part (uint8), padded with zeros to whole words."""
     missing = -part.size % WORD
     return np.concatenate([part, np.zeros(missing, np.uint8)]) if missing else part

@@ -1,4 +1,4 @@
-"""Top-k selection: which values of a tensor are sent."""
+"""Top-k selection: the values of a tensor that are sent."""
 
 import math
 from collections.abc import Sequence
@@ -9,22 +9,25 @@ import numpy as np
 from .... import config
 from . import Sparse, SparseError, bounds_of, kernels
 
-#: Values looked at to guess where the k-th largest lies; smaller tensors are sorted out without a
-#: guess.
+#: Values that are sampled to guess where the k-th largest lies; smaller tensors are searched
+#: without a guess.
 SAMPLE = 8192
-#: The guess aims at that many times k candidates, so that it is rarely too high.
+#: The guess aims at this multiple of k candidates, so that it is rarely too high.
 MARGIN = 1.5
 
 
 def keep_count(size: int, ratio: float, dense_below: int = config.SPARSE_DENSE_BELOW) -> int:
-    """How many values of a tensor are sent: max(1, ⌊ratio · size⌋); all of a tensor with fewer than `dense_below`."""
+    """Return the number of values of a tensor that are sent: max(1, ⌊ratio · size⌋).
+
+    Of a tensor with fewer than `dense_below` values all are sent.
+    """
     return size if size < dense_below else min(size, max(1, math.floor(ratio * size + 1e-9)))
 
 
 def top_k(values: np.ndarray, k: int) -> np.ndarray:
-    """The places of the k values (float32) of largest magnitude, ascending; zeros are never among them.
+    """Return the places of the k values (float32) of largest magnitude, ascending, without zeros.
 
-    Exactly k, unless fewer are not zero. Among equal magnitudes the lowest indices win.
+    Exactly k are returned, unless fewer are nonzero. Among equal magnitudes the lowest indices win.
 
     Raises:
         SparseError: a value is not a number.
@@ -40,7 +43,10 @@ def top_k(values: np.ndarray, k: int) -> np.ndarray:
 
 
 def top_k_of_difference(weights: np.ndarray, sent: np.ndarray, k: int) -> Sparse:
-    """The same for weights − sent, with these differences, and without working all of them out."""
+    """Return the places and values of the k largest of weights − sent.
+
+    As in `top_k`; not all of the differences are computed.
+    """
     if k < weights.size and (room := _room(weights.size, k)):
         step = weights.size // SAMPLE
         places, values = np.empty(room, np.int64), np.empty(room, np.float32)
@@ -55,7 +61,7 @@ def top_k_of_difference(weights: np.ndarray, sent: np.ndarray, k: int) -> Sparse
 
 
 def _largest(values: np.ndarray, k: int) -> np.ndarray:
-    """`top_k`, without a guess."""
+    """Return the same as `top_k`, without a guess."""
     magnitudes = np.abs(values)
     least = np.partition(magnitudes, magnitudes.size - k)[magnitudes.size - k]
     if not np.isfinite(least):
@@ -71,13 +77,13 @@ def _largest(values: np.ndarray, k: int) -> np.ndarray:
 
 
 def _room(size: int, k: int) -> int:
-    """For how many candidates there should be room; 0: a guess is not worth its while."""
+    """Return the number of candidates to make room for; 0: a guess is not worthwhile."""
     wanted = int(MARGIN * k) + 64
     return min(size, 4 * wanted) if size > 2 * SAMPLE and wanted < size // 4 else 0
 
 
 def _guess(sample: np.ndarray, size: int, k: int) -> np.float32:
-    """A magnitude that some more than k of `size` values reach."""
+    """Return a magnitude that somewhat more than k of `size` values reach."""
     wanted = int(MARGIN * k) + 64
     rank = sample.size - 1 - min(sample.size - 1, wanted * sample.size // size)
     return np.float32(np.partition(np.abs(sample), rank)[rank])
@@ -89,7 +95,7 @@ class Selection:
     Args:
         sizes: values of each tensor.
         ratio: share of the values that is sent, above 0, at most 1.
-        dense_below: tensors with fewer values are sent as they are.
+        dense_below: tensors with fewer values are sent whole.
     """
 
     def __init__(self, sizes: Sequence[int], ratio: float, dense_below: int = config.SPARSE_DENSE_BELOW) -> None:
@@ -99,7 +105,7 @@ class Selection:
         self.ratio, self._dense_below = ratio, dense_below
 
     def of(self, values: np.ndarray, ratio: float | None = None) -> np.ndarray:
-        """The places of what is sent, ascending; `ratio` in place of the usual one, for a warm-up."""
+        """Return the places that are sent, ascending; a warm-up gives a `ratio` of its own."""
         kept = []
         for start, stop in pairwise(self.bounds):
             k = keep_count(int(stop - start), ratio or self.ratio, self._dense_below)
@@ -107,7 +113,7 @@ class Selection:
         return np.concatenate(kept)
 
     def among(self, places: np.ndarray, values: np.ndarray) -> np.ndarray:
-        """The same for a sparse vector: which of its entries (ascending numbers) are sent."""
+        """Return which entries of a sparse vector are sent, as ascending numbers of entries."""
         edges = np.searchsorted(places, self.bounds)
         kept = []
         for tensor, (first, last) in enumerate(pairwise(edges)):
@@ -116,5 +122,5 @@ class Selection:
         return np.concatenate(kept)
 
     def of_difference(self, weights: np.ndarray, sent: np.ndarray) -> Sparse:
-        """What is sent of weights − sent, which are those of one tensor: places in it, and values."""
+        """Return the entries of weights − sent, of one tensor, that are sent: places and values."""
         return top_k_of_difference(weights, sent, keep_count(weights.size, self.ratio, self._dense_below))

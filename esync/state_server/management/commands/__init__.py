@@ -1,1 +1,1 @@
-"""One module per command."""
+"""Commands of manage.py, one module each."""

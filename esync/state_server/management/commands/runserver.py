@@ -1,4 +1,4 @@
-"""`manage.py runserver`: the state server, as `python -m esync.state_server` starts it, with Django's command line."""
+"""`manage.py runserver`: the state server with Django's command line."""
 
 import argparse
 import os
@@ -13,16 +13,15 @@ from ... import auth, state_folder, web
 
 
 class Command(runserver.Command):
-    """Takes the place of Django's command of the same name, and of its development server.
+    """Takes the place of Django's command of the same name and its development server.
 
-    Unless told otherwise (`--noreload`) it starts anew when a file of the code has changed, as
-    Django's does.
+    Like Django's, it restarts when a file of the code has changed, unless `--noreload` is given.
     """
 
     help = "Starts the state server."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Add what the state server needs to Django's flags."""
+        """Add the state server's flags to Django's."""
         super().add_arguments(parser)
         parser.add_argument("--insecure", action="store_true", help="listen on other addresses without ESYNC_TOKEN")
 

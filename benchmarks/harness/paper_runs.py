@@ -1,0 +1,184 @@
+"""The runs that reproduce the ESync paper's experiments, and what each of them costs."""
+
+import argparse
+import sys
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from esync.reports.modes import STANDALONE
+from esync.reports.published_results import END
+
+from .simulations import PARTITIONS, RATE, TARGET, result_file, results
+
+#: The program that carries out a simulation in parts.
+IN_PARTS = Path(__file__).resolve().parents[1] / "in_parts.py"
+TRAINING_IMAGES = 60_000
+TEST_IMAGES = 10_000
+BATCH_SIZE = 64
+NETWORKS = ("resnet18-v1", "mobilenet-v1")
+MORE_NETWORKS = ("resnet50-v1", "resnet50-v2", "alexnet", "inception-v3")
+#: Narrow ResNet-18, which is simulated over the whole horizon, with batch norm and group norm.
+NARROW, NARROW_GROUP_NORM = HORIZON_NETWORKS = ("resnet18-v1x0.25", "resnet18-v1x0.25-groupnorm")
+#: Network → its description in clusters/, where that is not called paper-NETWORK.
+CLUSTERS = {"resnet18-v1": "paper", **dict.fromkeys(HORIZON_NETWORKS, "paper-narrow")}
+#: Name → flags.
+ALGORITHMS = {
+    "esync": ("--mode=esync",),
+    "sync": ("--mode=sync",),
+    "async": ("--mode=async",),
+    "dcasgd": ("--mode=async", "--use-dcasgd=1"),
+    "local": ("--mode=local",),
+}
+#: Rounds between two evaluations: an evaluation costs as much as some 15 gradients of 64 images do
+#: for 2,500 of them.
+EVALUATE_EVERY = {"esync": 1, "sync": 10, "async": 10, "dcasgd": 10}
+#: The same over the whole horizon: 110 to 180 evaluations of a run.
+HORIZON_EVALUATE_EVERY = {"esync": 5, "sync": 10, "async": 25, "dcasgd": 25, "local": 1500}
+#: Algorithms whose runs over the whole horizon take hours → the number of parts in which they are done.
+PARTS = {"esync": 8, "local": 4}
+#: Factors of the published learning rate with which sequential SGD looks for its best one.
+LOCAL_FACTORS = (1, 2, 4, 8)
+
+#: Core-seconds of a gradient of BATCH_SIZE images, measured on an idle core.
+GRADIENT = {NARROW: 0.017, NARROW_GROUP_NORM: 0.031, "resnet18-v1": 0.27, "mobilenet-v1": 0.19}
+#: For the others: that of ResNet-18 times the ratio of multiplications.
+GRADIENT |= {"resnet50-v1": 0.60, "resnet50-v2": 0.64, "inception-v3": 5.4, "alexnet": 47.0}
+EVALUATION = 0.25  # cost of evaluating BATCH_SIZE images, in gradients
+OVERHEAD = 1.1  # cost of a simulation ÷ that of its gradients and evaluations
+#: Samples per second, and samples of all workers in a round of the worker that evaluates, in
+#: simulations of clusters/paper.yaml.
+THROUGHPUT = {"esync": 3702, "sync": 59, "async": 135, "dcasgd": 135, "local": 2133}
+SAMPLES_PER_ROUND = {"esync": 29_800, "sync": 384, "async": 302, "dcasgd": 302, "local": 64}
+
+
+@dataclass(frozen=True)
+class Run:
+    """One simulation.
+
+    Attributes:
+        network: as in `esync.models`.
+        algorithm: one of ALGORITHMS.
+        data: "iid" or "niid".
+        factor: factor of the published learning rate.
+        seed: seed of data and weights.
+        parity: whether it is one of the runs that compare final accuracies, which are evaluated at
+            their end only, on all images.
+        free: whether the network costs nothing; such a run has times only, no gradients.
+        longer: whether it goes on until it reaches 0.8.
+    """
+
+    network: str
+    algorithm: str
+    data: str = "iid"
+    factor: int = 1
+    seed: int = 0
+    parity: bool = False
+    free: bool = False
+    longer: bool = False
+
+    @property
+    def name(self) -> str:
+        """Stem of its files."""
+        more = f"-x{self.factor}" if self.factor != 1 else ""
+        more += f"-seed{self.seed}" if self.parity or self.seed else ""
+        more += "-free" if self.free else "-longer" if self.longer else ""
+        return f"{self.network}-{self.algorithm}-{self.data}{more}"
+
+    @property
+    def mode_folder(self) -> str:
+        """Name of the folder that has the logs of its mode."""
+        return self.algorithm if self.data == "iid" else f"{self.algorithm}-niid"
+
+    @property
+    def horizon(self) -> bool:
+        """Whether it lasts as long as the paper's runs, whatever its number of samples."""
+        return self.network in HORIZON_NETWORKS
+
+    @property
+    def after(self) -> "Run | None":
+        """The run whose number of samples this one has to use; None if there is none."""
+        return replace(self, algorithm="esync") if self.parity and self.algorithm == "local" else None
+
+    @property
+    def continued(self) -> "Run | None":
+        """The run that takes this one's place if it does not reach 0.8; None if there is none."""
+        special = self.parity or self.free or self.longer or self.horizon
+        compared = self.data == "iid" and self.factor == 1 and not special
+        return replace(self, longer=True) if compared else None
+
+    def words(self, given: argparse.Namespace) -> list[str]:
+        """Return the command line."""
+        out, epochs = given.out, given.most_epochs if self.longer else given.epochs
+        file = CLUSTERS.get(self.network, f"paper-{self.network}")
+        rate = "--local-lr" if self.algorithm == "esync" else "--learning-rate"
+        parts = PARTS.get(self.algorithm) if self.horizon else None
+        begin = ["-m", "esync.simulate"] if parts is None else [str(IN_PARTS), f"--parts={parts}"]
+        words = [sys.executable, *begin, f"clusters/{file}.yaml", *ALGORITHMS[self.algorithm]]
+        words += [f"--partition={PARTITIONS[self.data]}", f"{rate}={RATE * self.factor:g}", f"--seed={self.seed}"]
+        words += [f"--network={self.network}", f"--json={result_file(out, self)}", "--overwrite"]
+        if self.free:
+            return [*words, "--numerics=none", "--no-logs", "--rounds=100", "--free-network"]
+        if self.after:
+            samples = results(out)[self.after.name]["samples"]
+            epochs = (samples - 0.5) / TRAINING_IMAGES  # rounded up to just that number of samples
+        if self.parity:
+            never = 10**9
+            return [*words, f"--epochs={epochs:.9g}", f"--eval-duration={never}", "--no-logs", f"--max-time={never}"]
+        if self.horizon:
+            words += [f"--max-time={END:g}", f"--eval-duration={HORIZON_EVALUATE_EVERY[self.algorithm]}"]
+            words.append(f"--test-images={given.test_images}")
+            if parts is not None:
+                return words
+            logged = self.seed == 0  # figures show that one
+            return [*words, f"--log-dir={out / 'logs'}" if logged else "--no-logs"]
+        kind = "logs" if self.factor == 1 else f"logs-x{self.factor}"
+        every = EVALUATE_EVERY[self.algorithm]
+        words += [f"--epochs={epochs:g}", f"--eval-duration={every}", f"--test-images={given.test_images}"]
+        if self.factor != 1 or self.longer:
+            words.append(f"--target-accuracy={TARGET}")
+        return [*words, f"--log-dir={out / kind}"]
+
+
+def runs(full: bool, parity: bool, seeds: int) -> list[Run]:
+    """Return all runs, the most important ones first."""
+    chosen: list[Run] = [Run(NETWORKS[0], "esync", free=True)]
+    for network in (*NETWORKS, *(MORE_NETWORKS if full else ())):
+        chosen += [Run(network, algorithm) for algorithm in ("esync", "sync")]
+        chosen += [Run(network, "sync", factor=factor) for factor in (2, 4)]
+        chosen += [Run(network, algorithm) for algorithm in ("async", "dcasgd")]
+        chosen += [Run(network, algorithm, "niid") for algorithm in ("esync", "sync", "async", "dcasgd")]
+    if parity:
+        pairs = [(seed, algorithm) for seed in range(seeds) for algorithm in ("esync", "local")]
+        chosen += [Run(NETWORKS[0], algorithm, seed=seed, parity=True) for seed, algorithm in pairs]
+    return chosen
+
+
+def horizon_runs() -> list[Run]:
+    """Return the runs over the whole horizon, in the order in which a budget is spent on them.
+
+    With seed 0 the cheap ones come first, then ESync, then sequential SGD. At the end the cheap
+    ones have two more seeds. Group norm is for data by class.
+    """
+    cheap = [(algorithm, data) for algorithm in ("sync", "async", "dcasgd") for data in PARTITIONS]
+    chosen = [Run(NARROW, algorithm, data) for algorithm, data in cheap]
+    chosen += [Run(NARROW_GROUP_NORM, "sync", data) for data in PARTITIONS]
+    chosen += [Run(NARROW, "esync", data) for data in PARTITIONS]
+    chosen += [Run(NARROW, STANDALONE, factor=factor) for factor in LOCAL_FACTORS]
+    chosen += [Run(NARROW_GROUP_NORM, "esync", data) for data in ("niid", "iid")]
+    chosen += [Run(NARROW, algorithm, data, seed=seed) for seed in (1, 2) for algorithm, data in cheap]
+    return chosen
+
+
+def planned(run: Run, given: argparse.Namespace) -> float:
+    """Return the core-seconds that a run costs by estimate, at most if it may end at a target."""
+    if run.free:
+        return 0.0
+    if run.horizon:
+        samples = THROUGHPUT[run.algorithm] * END
+    else:
+        samples = TRAINING_IMAGES * (given.most_epochs if run.longer else given.epochs)
+    evaluated = float(TEST_IMAGES)
+    if not run.parity:
+        every = (HORIZON_EVALUATE_EVERY if run.horizon else EVALUATE_EVERY)[run.algorithm]
+        evaluated += given.test_images * samples / SAMPLES_PER_ROUND[run.algorithm] / every
+    return OVERHEAD * GRADIENT[run.network] * (samples + EVALUATION * evaluated) / BATCH_SIZE

@@ -1,0 +1,278 @@
+"""Does `esync plan` foretell what a cluster does, and is what it recommends the best?
+
+    python benchmarks/plan_accuracy.py [--json FILE]            # what has not been measured yet
+    python benchmarks/plan_accuracy.py --clusters "100 Mbit"    # one of the three clusters
+    python benchmarks/plan_accuracy.py --again                  # everything anew
+
+Three clusters of four workers and a host for scheduler, parameter server and state server. Each
+host is a network namespace of this machine with an sshd (it takes root, iproute2 and sshd), whose
+bandwidth tc limits; launch and plan run in one more. Devices are emulated by step times.
+
+* equal: nearly equal devices on a fast network, which nothing limits.
+* 1 Gbit: devices of 1:10 on a network of 1 Gbit/s.
+* 100 Mbit: the same devices on a network of 100 Mbit/s.
+
+A run with ResNet-18 would take minutes for a few rounds at 100 Mbit/s. So everything is a fifth of
+it: the model, a perceptron of 8.9 MB, and the step times, 0.06 to 0.6 s. The ratios of exchanges to
+iterations are those of ResNet-18 (44.7 MB) on devices of 0.3 to 3 s, and the perceptron's own
+computing is short enough for two cores, if they have nothing else to do.
+
+On each cluster `esync plan` measures and foretells. Then plain sync and esync, and the first ones
+of each class, run for real. Printed are the foretold samples per second by the measured ones, both
+without the start, and whether the first of each class is within 5 % of the best one of its class
+that has run. For the cluster of 100 Mbit/s the plan also foretells what 1 Gbit/s would bring, which
+the second cluster has shown. Exits with 1 where a forecast is further than 10 % from its run.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from harness import program
+from harness.figures import read_figures, write_figures
+from harness.jobs import devices, entries
+from namespaces import DESK, Machines, missing
+from tiny_dataset import write as write_tiny_dataset
+
+HUB, WORKERS = "hub", ("ant", "bee", "cat", "dog")
+EQUAL, UNEQUAL = (0.60, 0.61, 0.62, 0.63), (0.06, 0.12, 0.2, 0.6)
+#: Allowed difference of a forecast, and of the first of a class from the best of it.
+RATE, FIRST = 0.10, 0.05
+#: How many of each class run.
+FIRST_OF_CLASS = 2
+#: Rounds at the beginning that do not count: processes are still starting.
+WARM_UP = 2
+LIMIT = 900.0  # seconds for one command
+RESULT = program.RESULTS / "plan_accuracy.json"
+#: What MPI's processes are told, so that they use no shared memory, as between machines.
+APART = {"UCX_TLS": "tcp", "MPIR_CVAR_NOLOCAL": "1"}
+NETWORK = """\
+import mxnet as mx
+
+def fifth(classes):
+    net = mx.gluon.nn.HybridSequential()
+    net.add(mx.gluon.nn.Dense(2812, activation="relu"), mx.gluon.nn.Dense(classes))
+    return net
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A cluster.
+
+    Attributes:
+        steps: seconds of an iteration of each worker.
+        megabits: of every host's port; None: nothing limits it.
+        what_if: a change that is foretold, and the cluster that has it.
+    """
+
+    steps: Sequence[float]
+    megabits: int | None
+    what_if: tuple[str, str] | None = None
+
+
+CASES = {
+    "equal": Case(EQUAL, None),
+    "1 Gbit": Case(UNEQUAL, 1000),
+    "100 Mbit": Case(UNEQUAL, 100, ("network=1Gbit", "1 Gbit")),
+}
+
+
+class Cluster:
+    """A cluster while its machines are up.
+
+    Args:
+        folder: of all its files.
+        case: what it is like.
+        machines: the hosts.
+    """
+
+    def __init__(self, folder: Path, case: Case, machines: Machines) -> None:
+        self.folder, self._machines = folder, machines
+        write_tiny_dataset(folder / "data")
+        (folder / "nets.py").write_text(NETWORK)
+        if case.megabits is not None:
+            for host in (HUB, *WORKERS):
+                machines.limit(host, case.megabits)
+        self.file = folder / "cluster.yaml"
+        self._content: dict[str, Any] = {
+            "hosts": {name: machines.entry(name, env=APART) for name in (HUB, *WORKERS)},
+            "scheduler": {"host": HUB},
+            "servers": [{"host": HUB}],
+            "state_server": {"host": HUB},
+            "workers": [
+                {"host": host, "device": "cpu", "step_time": step, "threads": 1}
+                for host, step in zip(WORKERS, case.steps, strict=True)
+            ],
+            "train": {
+                "network": f"{folder / 'nets.py'}:fifth",
+                "batch_size": 8,
+                "learning_rate": 1e-4,
+                "local_lr": 1e-4,
+                "no_evaluation": True,
+                "no_export": True,
+                "data_dir": str(folder / "data"),
+            },
+        }
+        self.file.write_text(yaml.safe_dump(self._content, sort_keys=False))
+
+    def plan(self, *flags: str) -> dict[str, Any]:
+        """Measure the cluster; return the plan."""
+        written = self.folder / "plan.json"
+        self._run("plan", str(self.file), "--json", str(written), *flags)
+        found: dict[str, Any] = json.loads(written.read_text())
+        return found
+
+    def rate(self, row: Mapping[str, Any], seconds: float) -> float:
+        """Run what a row of a plan stands for; return its samples per second after the start."""
+        ranks = row["workers"]
+        content = self._content
+        if ranks is not None:
+            content = {**content, "workers": [content["workers"][rank] for rank in ranks]}
+        file = self.folder / "run.yaml"
+        file.write_text(yaml.safe_dump(content, sort_keys=False))
+        shutil.rmtree(self.folder / "logs", ignore_errors=True)
+        words = ["--max-time", str(seconds), "--log-dir", "logs", "--overwrite", "--quiet"]
+        for name, value in row["flags"].items():
+            flag = f"--{name.replace('_', '-')}"
+            words += [flag] if value is True else [flag, str(value)]
+        self._run("launch", str(file), *words)
+        return sum(map(_rate, devices(self.folder)))
+
+    def _run(self, *words: str) -> None:
+        command = [*self._machines.inside(DESK), sys.executable, "-m", "esync", *words]
+        done = subprocess.run(
+            command,
+            cwd=self.folder,
+            env={**os.environ, "PYTHONPATH": str(program.ROOT), **APART},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            timeout=LIMIT,
+            check=False,
+        )
+        if done.returncode:
+            raise RuntimeError(f"{' '.join(words)}: exit code {done.returncode}:\n{done.stdout.decode()[-3000:]}")
+
+
+def _rate(device: Path) -> float:
+    """Return the samples per second that a worker has logged, without its first rounds."""
+    rounds = list(entries(device).values())
+    if len(rounds) < 2:
+        raise RuntimeError(f"{device.parent.name} has logged {len(rounds)} round(s): too few; give more --seconds")
+    first = min(WARM_UP, len(rounds) - 2)
+    lasted = rounds[-1]["total_time"] - rounds[first]["total_time"]
+    return float(sum(each["num_samples"] for each in rounds[first + 1 :]) / lasted)
+
+
+def chosen(plan: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return the rows of a plan that run for real: plain sync and esync, and the first of each class."""
+    rows = []
+    for members in plan["classes"].values():
+        plain = [row for row in members if row["method"] in ("sync", "esync")]
+        rows += [row for number, row in enumerate(members) if number < FIRST_OF_CLASS or row in plain]
+    return rows
+
+
+def measure(case: Case, seconds: float) -> dict[str, Any]:
+    """Plan and run a cluster; return forecasts and rates."""
+    with (
+        tempfile.TemporaryDirectory(prefix="plan-") as name,
+        Machines(Path(name) / "network", (HUB, *WORKERS)) as machines,
+    ):
+        cluster = Cluster(Path(name), case, machines)
+        plan = cluster.plan(*(["--what-if", case.what_if[0]] if case.what_if else []))
+        print(f"  recommended: {plan['recommended']['method']}", flush=True)
+        rows = []
+        for row in chosen(plan):
+            shown = {key: row[key] for key in ("method", "class", "flags", "workers")}
+            try:
+                rate = cluster.rate(row, seconds)
+            except (RuntimeError, subprocess.TimeoutExpired) as error:
+                print(f"  {row['method']}: failed: {str(error)[-500:]}", flush=True)
+                rows.append({**shown, "foretold": row["throughput"], "error": str(error)})
+                continue
+            rows.append({**shown, "foretold": row["throughput"], "measured": rate})
+            print(
+                f"  {row['class']:12} {row['method']:45} foretold {row['throughput']:7.1f} samples/s, measured "
+                f"{rate:7.1f} ({row['throughput'] / rate:.3f})",
+                flush=True,
+            )
+        what_ifs = [
+            {"change": each["change"], "method": row["method"], "foretold": row["throughput"]}
+            for each in plan["what_if"]
+            for members in each["classes"].values()
+            for row in members
+        ]
+        calibrated = yaml.safe_load(cluster.file.with_name("cluster.calibrated.yaml").read_text())
+    parts = {name: calibrated.get(name) for name in ("workers", "servers", "state_server", "network", "simulate")}
+    found = {"recommended": plan["recommended"]["method"], "rows": rows, "what_if": what_ifs, "calibrated": parts}
+    return {**found, "load": os.getloadavg()[0]}
+
+
+def firsts(rows: Sequence[Mapping[str, Any]]) -> dict[str, float]:
+    """Return, for each class, the rate of its first by that of its best, as measured."""
+    found = {}
+    for name in dict.fromkeys(row["class"] for row in rows):
+        rates = [row["measured"] for row in rows if row["class"] == name and "measured" in row]
+        if rates:
+            found[name] = rates[0] / max(rates)
+    return found
+
+
+def verdicts(results: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Print what holds of all clusters measured so far; return whether every forecast does."""
+    holds = True
+    for name, found in results.items():
+        ratios = {row["method"]: row["foretold"] / row["measured"] for row in found["rows"] if "measured" in row}
+        wrong = [f"{method} {ratio:.3f}" for method, ratio in ratios.items() if abs(ratio - 1) > RATE]
+        holds &= not wrong
+        print(f"{name}: forecasts within {RATE:.0%}: {program.verdict(not wrong)} {', '.join(wrong)}")
+        behind = [f"{each} {ratio:.3f}" for each, ratio in firsts(found["rows"]).items() if ratio < 1 - FIRST]
+        print(
+            f"{name}: first of each class within {FIRST:.0%} of its best: {program.verdict(not behind)} {behind or ''}"
+        )
+        print(f"{name}: recommended: {found['recommended']}")
+        what_if = CASES[name].what_if
+        if what_if and what_if[1] in results:
+            there = {row["method"]: row.get("measured") for row in results[what_if[1]]["rows"]}
+            for each in found["what_if"]:
+                if rate := there.get(each["method"]):
+                    ratio = each["foretold"] / rate
+                    holds &= abs(ratio - 1) <= RATE
+                    print(
+                        f"{name}, {each['change']}: {each['method']}: foretold {each['foretold']:.1f} samples/s, "
+                        f"measured {rate:.1f} ({ratio:.3f})"
+                    )
+    return holds
+
+
+def main() -> int:
+    """Measure what has not been measured, and print what holds; return 1 if a forecast does not."""
+    parser = program.parser(__doc__, RESULT)
+    parser.add_argument("--clusters", nargs="+", choices=CASES, default=list(CASES), help="only these clusters")
+    parser.add_argument("--seconds", type=float, default=25.0, help="of each real run (default: %(default)s)")
+    parser.add_argument("--again", action="store_true", help="measure these clusters anew")
+    given = parser.parse_args()
+    if why := missing():
+        print(why, file=sys.stderr)
+        return 2
+    results: dict[str, Any] = read_figures(given.json)
+    for name in given.clusters:
+        if name in results and not given.again:
+            continue
+        print(f"{name} (load {os.getloadavg()[0]:.1f})", flush=True)
+        results[name] = measure(CASES[name], given.seconds)
+        write_figures(given.json, results)
+    return 0 if verdicts(results) else 1
+
+
+if __name__ == "__main__":
+    program.run(main)

@@ -1,0 +1,217 @@
+"""How much sooner than SSGD is ESync at an accuracy (ESync paper, Table 1), and after how many samples?
+
+    python benchmarks/time_to_accuracy.py [--jobs 2] [--budget CORE-HOURS] [--list]
+
+Trains networks of a quarter of the channels on the paper's clusters (clusters/paper*.yaml) in
+virtual time, i.i.d., until a test accuracy of 0.8. Devices take as long for a batch, and messages
+are as large, as with the full networks. Every round is evaluated, of sequential SGD every fifth
+iteration, and an evaluation takes no virtual time. Each algorithm has several multiples of the
+published learning rate; those that count are the published one and that with the best mean time.
+
+ESync's settings: the published one; the same with batch norm's statistics weighted by samples, or
+estimated anew from 4,000 training images; overlapped exchanges in float16 with all weighted by
+samples. Sequential SGD trains on the fastest device alone, with all data.
+
+A run that is done is not done again; `--out` has runs.json and table.md.
+"""
+
+import argparse
+import math
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+from harness import budget, program
+from harness.figures import spread
+from harness.paper_runs import BATCH_SIZE, CLUSTERS, OVERHEAD
+from harness.simulations import RATE, TARGET, carry_out, result_file, results, spent
+
+from esync.reports.published_results import TABLE_1
+from esync.runtime.files import write_atomically
+
+#: Networks of the paper whose channels can be multiplied → core-seconds of a gradient at a quarter.
+GRADIENT = {"resnet18-v1": 0.017, "mobilenet-v1": 0.020, "resnet50-v1": 0.045, "resnet50-v2": 0.045}
+WIDTH = "x0.25"
+#: Setting → its flags, multiples of the published rate, seconds of virtual time at most, and
+#: gradients of all workers to 0.8 (a guess, for the plan).
+SETTINGS: dict[str, tuple[tuple[str, ...], tuple[int, ...], float, int]] = {
+    "esync": (("--mode=esync",), (1, 2, 4), 200, 2800),
+    "esync-statistics-by-samples": (("--mode=esync", "--statistics-weighting=samples"), (1, 4), 200, 2800),
+    "esync-reestimated": (("--mode=esync", "--reestimate-statistics=4000"), (1, 4), 200, 2800),
+    "esync-overlap-fp16-samples": (
+        ("--mode=esync", "--overlap", "--compression=fp16", "--weighting=samples"),
+        (1, 4),
+        200,
+        2800,
+    ),
+    "sync": (("--mode=sync",), (1, 2, 4, 8), 3600, 500),
+    "local": (("--mode=local", "--eval-duration=5"), (1, 2, 4, 8), 600, 300),
+}
+
+
+@dataclass(frozen=True)
+class TargetRun:
+    """A simulation that ends at the target.
+
+    Attributes:
+        network: one of GRADIENT.
+        setting: one of SETTINGS.
+        factor: multiple of the published learning rate.
+        seed: seed of data and weights.
+    """
+
+    network: str
+    setting: str
+    factor: int
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """Stem of its files."""
+        return f"{self.network}{WIDTH}-{self.setting}-x{self.factor}-seed{self.seed}"
+
+    def words(self, given: argparse.Namespace) -> list[str]:
+        """Return the command line."""
+        flags, _, most, _ = SETTINGS[self.setting]
+        rate = "--local-lr" if self.setting.startswith("esync") else "--learning-rate"
+        words = [sys.executable, "-m", "esync.simulate", str(description(given.out, self.network)), *flags]
+        words += [f"--network={self.network}{WIDTH}", f"{rate}={RATE * self.factor:g}", f"--seed={self.seed}"]
+        words += [f"--target-accuracy={TARGET}", f"--max-time={most:g}", f"--test-images={given.test_images}"]
+        return [*words, "--no-logs", f"--json={result_file(given.out, self)}"]
+
+
+def description(out: Path, network: str) -> Path:
+    """Return the file of the paper's cluster with the full network's messages and free evaluations."""
+    source = program.CLUSTERS / f"{CLUSTERS.get(network, f'paper-{network}')}.yaml"
+    found = yaml.safe_load(source.read_text())
+    found["simulate"] = {"messages_of": network, "evaluation_time": 1e-6}
+    path: Path = out / f"{network}.yaml"
+    text = yaml.safe_dump(found, sort_keys=False)
+    if not path.exists() or path.read_text() != text:
+        write_atomically(path, text.encode())
+    return path
+
+
+def runs(seeds: int) -> list[TargetRun]:
+    """Return all runs, network by network and seed by seed: the beginning can be compared."""
+    return [
+        TargetRun(network, setting, factor, seed)
+        for network in GRADIENT
+        for seed in range(seeds)
+        for setting, (_, factors, _, _) in SETTINGS.items()
+        for factor in factors
+    ]
+
+
+def planned(run: TargetRun) -> float:
+    """Return the core-seconds that a run costs by estimate; evaluations cost as much as gradients."""
+    return 2 * OVERHEAD * GRADIENT[run.network] * SETTINGS[run.setting][3]
+
+
+def reached(result: dict[str, Any]) -> tuple[float, float]:
+    """Return virtual seconds and samples of all workers until 0.8; infinite where it was not reached.
+
+    Samples are those of the run times the share of its rounds until then.
+    """
+    for number, seconds, accuracy in result["accuracies"]:
+        if accuracy >= float(TARGET):
+            return seconds, result["samples"] * number / result["rounds"]
+    return math.inf, math.inf
+
+
+def table(out: Path, seeds: int) -> str:
+    """Return the results in Markdown: for each network and setting the published rate and the best."""
+    finished = results(out)
+    heads = ["network", "setting", "rate", "seeds", "seconds to 0.8", "samples to 0.8", "SSGD's seconds ÷ these"]
+    heads += ["samples ÷ sequential SGD's", "published speedup"]
+    lines = [_row(heads), _row(["---"] * len(heads))]
+    for network in GRADIENT:
+        found = {
+            (setting, factor): [reached(finished[run.name]) for run in chosen if run.name in finished]
+            for setting, (_, factors, _, _) in SETTINGS.items()
+            for factor in factors
+            if (chosen := [TargetRun(network, setting, factor, seed) for seed in range(seeds)])
+        }
+        for kind in ("published", "best"):
+            kept = {setting: _chosen(found, setting, kind) for setting in SETTINGS}
+            for setting, each in kept.items():
+                if each is None:
+                    continue
+                factor, values = each
+                seconds, samples = ([value[index] for value in values] for index in (0, 1))
+                cells = [f"{network}{WIDTH}", setting, f"× {factor} ({kind})", str(len(values))]
+                cells += [_spread(seconds, 1), _spread(samples, 0)]
+                cells.append(_ratio(kept["sync"], seconds, 0, inverse=False))
+                cells.append(_ratio(kept["local"], samples, 1, inverse=True))
+                cells.append(f"{TABLE_1[network].speedup:g}" if setting == "esync" else "–")
+                lines.append(_row(cells))
+    return "\n".join(lines) + "\n"
+
+
+Found = tuple[int, list[tuple[float, float]]]
+
+
+def _chosen(found: dict[tuple[str, int], list[tuple[float, float]]], setting: str, kind: str) -> Found | None:
+    """Return factor and results of a setting at the published rate, or at its best one."""
+    there = {factor: values for (name, factor), values in found.items() if name == setting and values}
+    if kind == "published":
+        return (1, there[1]) if 1 in there else None
+    if not there:
+        return None
+    factor = min(there, key=lambda each: statistics.fmean(seconds for seconds, _ in there[each]))
+    return factor, there[factor]
+
+
+def _ratio(other: Found | None, values: Sequence[float], index: int, inverse: bool) -> str:
+    """Return the ratio of the mean of another setting to that of these values, or the inverse."""
+    if other is None:
+        return "–"
+    means = statistics.fmean(value[index] for value in other[1]), statistics.fmean(values)
+    if math.inf in means:
+        return "–"
+    return f"{means[1] / means[0] if inverse else means[0] / means[1]:.2f}"
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    missed = sum(value == math.inf for value in values)
+    return f"not reached by {missed} of {len(values)}" if missed else spread(values, digits)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def main() -> int:
+    """Carry out the runs and print the table."""
+    parser = program.bare_parser(__doc__)
+    parser.add_argument("--out", type=Path, default=program.ROOT / "results" / "time-to-accuracy")
+    parser.add_argument("--seeds", type=int, default=3, help="how many (default: %(default)s)")
+    parser.add_argument("--test-images", type=int, default=2500, help="for an evaluation (default: %(default)s)")
+    parser.add_argument("--only", default="", help="runs whose name contains this")
+    parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")
+    budget.add_arguments(parser)
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    chosen = [run for run in runs(given.seeds) if given.only in run.name]
+    costs = {run.name: planned(run) for run in chosen}
+    if given.list:
+        print(budget.listed(costs, spent(given.out), given.budget))
+        return 0
+    kept = budget.within(costs, spent(given.out), given.budget)
+    succeeded = carry_out([run for run in chosen if run.name in set(kept)], given)
+    text = table(given.out, given.seeds)
+    write_atomically(given.out / "table.md", text.encode())
+    print(text)
+    if over := budget.left_out(costs, kept):
+        print(over)
+    core_hours = sum(spent(given.out).values()) / 3600
+    print(f"{core_hours:.2f} core-hours spent; batches of {BATCH_SIZE}, {given.test_images} test images")
+    return 0 if succeeded else 1
+
+
+if __name__ == "__main__":
+    program.run(main)

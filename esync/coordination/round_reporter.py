@@ -1,0 +1,231 @@
+"""Reports of rounds to the state server, for its dashboard; training never waits for them.
+
+A thread of its own sends the reports, at most one in REPORT_INTERVAL seconds: rounds that end
+faster are added up, and so are those that end while the state server is away. A report may be sent
+again, because one that arrives twice counts once.
+"""
+
+import logging
+import os
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
+from typing import Any
+
+from .. import config
+from ..runtime.metric import TEST_ACCURACY, Metric
+from ..runtime.phase_timer import COMPUTE, GET_BATCH, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
+from .http_client import HTTPClient
+
+log = logging.getLogger(__name__)
+
+_COMPUTING = (GET_BATCH, COMPUTE, LOCAL_UPDATE)
+_EXCHANGING = (GLOBAL_UPDATE, GLOBAL_AGGREGATE)
+
+
+class _TooLateError(Exception):
+    """The training has ended, and the time for its last reports is over."""
+
+
+@dataclass(frozen=True)
+class RoundReport:
+    """One worker's round, or several added up.
+
+    The fields are those of the state server's call of that name, in seconds and bytes;
+    `accuracy` is a value of the metric.
+    """
+
+    rank: int
+    round: int
+    device: str
+    host: str
+    local_iterations: int
+    samples: int
+    seconds: float
+    compute: float
+    wait: float
+    exchange: float
+    bytes_sent: int
+    bytes_received: int
+    accuracy: float | None = None
+    accuracy_round: int | None = None
+    metric: Metric = TEST_ACCURACY
+
+    def body(self) -> dict[str, Any]:
+        """Return the body of the call, which names the metric only if it is not the accuracy."""
+        fields = asdict(self)
+        metric = fields.pop("metric")
+        return fields if self.metric.is_accuracy else {**fields, "metric": metric["name"], "goal": metric["goal"]}
+
+    def __add__(self, later: "RoundReport") -> "RoundReport":
+        """Return both together, under the number of the later round."""
+        sums = ("local_iterations", "samples", "seconds", "compute", "wait", "exchange", "bytes_sent", "bytes_received")
+        return replace(later, **{name: getattr(self, name) + getattr(later, name) for name in sums})
+
+
+def shares(phases: Mapping[str, Mapping[str, float]], wait: float) -> dict[str, float]:
+    """Return a round's seconds of computing, waiting and exchanging.
+
+    Args:
+        phases: of its iterations, as in the log files: iteration → phase → seconds.
+        wait: seconds from this worker's commit to the last one's; they are part of the exchange's
+            phase.
+    """
+    compute = sum(phase.get(name, 0.0) for phase in phases.values() for name in _COMPUTING)
+    exchange = sum(phase.get(name, 0.0) for phase in phases.values() for name in _EXCHANGING)
+    wait = min(max(wait, 0.0), exchange)
+    return {"compute": compute, "wait": wait, "exchange": exchange - wait}
+
+
+class RoundReporter:
+    """Sends one worker's reports, in a thread of its own.
+
+    Args:
+        host: of the state server.
+        port: its port.
+        job: the name of the job there.
+        rank: of this worker.
+        device: its name.
+        begin: number of workers, if this worker is to begin the job, which nobody else does in the
+            modes that ask no state server; else None.
+        ends: whether this worker tells the end of the training.
+        metric: what the training's evaluations compute.
+        interval: least number of seconds between two reports.
+    """
+
+    def __init__(
+        self,
+        host: str,
+        port: int,
+        job: str,
+        rank: int,
+        device: str,
+        begin: int | None = None,
+        ends: bool = False,
+        metric: Metric = TEST_ACCURACY,
+        interval: float = config.REPORT_INTERVAL,
+    ) -> None:
+        self._address, self._path = f"{host}:{port}", f"/api/v1/jobs/{job}"
+        self._http = HTTPClient(host, port, config.REPORT_FAREWELL)
+        self._rank, self._device, self._interval, self._ends = rank, device[:200], interval, ends
+        self._metric = metric
+        self._machine = os.uname().nodename[:200]
+        self._begin = {"num_workers": begin, "run": uuid.uuid4().hex} if begin else None
+        self._wake = threading.Condition()
+        self._next: RoundReport | None = None  # what is to be sent next; rounds that end meanwhile are added to it
+        self._again = False  # it has been sent before, and only the accuracy in it is new
+        self._last: RoundReport | None = None
+        self._accuracy: tuple[float | None, int | None] = (None, None)
+        self._reason: str | None = None  # of the end, as soon as it has come
+        self._told_trouble = False
+        self._deadline = float("inf")
+        self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
+        self._thread.start()
+
+    def round(self, number: int, entry: Mapping[str, Any], local_iterations: int, seconds: float) -> None:
+        """Report the end of a round.
+
+        Args:
+            number: of the round.
+            entry: the round's entry in the log file.
+            local_iterations: of this worker in the round.
+            seconds: duration of the round.
+        """
+        accuracy, accuracy_round = self._accuracy
+        report = RoundReport(
+            rank=self._rank,
+            round=number,
+            device=self._device,
+            host=self._machine,
+            local_iterations=local_iterations,
+            samples=entry["num_samples"],
+            seconds=seconds,
+            **shares(entry["time"], entry["wait"]),
+            bytes_sent=entry["bytes_sent"],
+            bytes_received=entry["bytes_received"],
+            accuracy=accuracy,
+            accuracy_round=accuracy_round,
+            metric=self._metric,
+        )
+        with self._wake:
+            self._next = report if self._next is None or self._again else self._next + report
+            self._again = False
+            self._wake.notify()
+
+    def accuracy(self, number: int, accuracy: float) -> None:
+        """Report the accuracy, or other metric, of the weights with which round `number` ended.
+
+        A value that the metric cannot have, such as the loss of weights that have diverged, is left
+        out.
+        """
+        if not self._metric.possible(accuracy):
+            return
+        with self._wake:
+            self._accuracy = accuracy, number
+            if self._next is None:
+                self._next, self._again = self._last, True
+            if self._next is not None:
+                self._next = replace(self._next, accuracy=accuracy, accuracy_round=number)
+            self._wake.notify()
+
+    def close(self, reason: str) -> None:
+        """Send what is left, as far as REPORT_FAREWELL seconds allow: the training has ended."""
+        with self._wake:
+            if self._reason is not None:
+                return
+            self._reason = reason
+            self._deadline = time.monotonic() + config.REPORT_FAREWELL
+            self._wake.notify()
+        self._thread.join(config.REPORT_FAREWELL + 1)
+
+    # --- the thread -------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        if self._begin is not None:
+            self._send("", self._begin)
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._next is not None or self._reason is not None)
+                report, self._next = self._next, None
+                if report is not None:
+                    self._last, self._again = report, False
+            if report is None:
+                break
+            self._send("/report", report.body())
+            self._pause(self._interval)
+        if self._ends:
+            self._send("/end", {"reason": " ".join((self._reason or "").split())[:200]})
+        self._http.close()
+
+    def _pause(self, seconds: float) -> None:
+        """Wait that long, but not beyond the end of the training."""
+        with self._wake:
+            self._wake.wait_for(lambda: self._reason is not None, seconds)
+
+    def _send(self, call: str, fields: Mapping[str, Any]) -> None:
+        """Send until it has arrived, is refused for good, or comes too late."""
+        try:
+            answer = self._http.post(self._path + call, fields, self._wait)
+        except _TooLateError:
+            return
+        if answer.ok:
+            self._told_trouble = False
+        else:
+            self._tell(logging.WARNING, f"status {answer.status}: {answer.reason()}")
+
+    def _wait(self, reason: str, pause: float) -> None:
+        self._tell(logging.INFO, reason)
+        if time.monotonic() + pause > self._deadline:
+            raise _TooLateError
+        if self._reason is None:
+            self._pause(pause)
+        else:
+            time.sleep(pause)
+
+    def _tell(self, level: int, trouble: str) -> None:
+        """Log that reports do not arrive, once until one has."""
+        if not self._told_trouble:
+            self._told_trouble = True
+            log.log(level, "the dashboard lags behind: %s answers a report: %s", self._address, trouble)

@@ -1,0 +1,81 @@
+"""Data sets that a function of the user's returns: package.module:function or file.py:function."""
+
+from typing import Any
+
+import numpy as np
+
+from ..runtime import user_functions
+from ..runtime.user_code import readable_errors
+from .errors import DataError
+from .user_arrays import LabeledSamples, UserArrays, check_arrays, require_memory
+
+RETURNS = "(train, test), each a pair (samples, labels) of arrays or a Gluon data set; test may be None"
+
+
+def load_function(text: str) -> UserArrays:
+    """Call a function without arguments, and return what it returns as arrays.
+
+    Raises:
+        DataError: it returns something else.
+        UserCodeError: there is no such function, or it fails.
+    """
+    result = user_functions.call(text, {})
+    if not isinstance(result, tuple | list) or len(result) != 2:
+        raise DataError(text, f"has returned {_described(result)}", expected=RETURNS)
+    train, test = result
+    return check_arrays(
+        text,
+        _as_arrays(f"{text}, train", train),
+        None if test is None else _as_arrays(f"{text}, test", test),
+    )
+
+
+def _as_arrays(where: str, value: Any) -> LabeledSamples:
+    if isinstance(value, tuple | list) and len(value) == 2:
+        return _array(where, value[0]), _array(where, value[1])
+    if hasattr(value, "__len__") and hasattr(value, "__getitem__") and not isinstance(value, tuple | list | np.ndarray):
+        return _gathered(where, value)
+    raise DataError(where, _described(value), expected=RETURNS)
+
+
+def _gathered(where: str, dataset: Any) -> LabeledSamples:
+    """Read every sample of a Gluon data set once."""
+    samples, labels = np.empty(0), []
+    with readable_errors(f"{where} has no length"):
+        count = len(dataset)
+    for number in range(count):
+        with readable_errors(f"{where}, sample {number} cannot be read"):
+            item = dataset[number]
+        if not isinstance(item, tuple | list) or len(item) != 2:
+            raise DataError(f"{where}, sample {number}", _described(item), expected="a pair: sample and label")
+        sample, label = _array(where, item[0]), _array(where, item[1])
+        if not number:
+            require_memory(where, count * sample.nbytes, f"{count} samples of shape {sample.shape}")
+            samples = np.empty((count, *sample.shape), sample.dtype)
+        if sample.shape != samples.shape[1:] or sample.dtype != samples.dtype:
+            raise DataError(
+                f"{where}, sample {number}",
+                f"shape {sample.shape} and type {sample.dtype}",
+                expected=f"{samples.shape[1:]} and {samples.dtype}, as the first one",
+            )
+        samples[number] = sample
+        if label.size != 1 or label.dtype.kind not in "iufb" or not float(label.item()).is_integer():
+            raise DataError(f"{where}, sample {number}", f"label {label}", expected="0, 1, …, one for each class")
+        labels.append(int(label.item()))
+    return samples, np.array(labels, np.int64)
+
+
+def _array(where: str, value: Any) -> np.ndarray:
+    """Return an array, of MXNet or of anything that NumPy understands, as NumPy's."""
+    with readable_errors(f"{where}: an object of class {type(value).__name__} is no array"):
+        array = np.asarray(value.asnumpy() if hasattr(value, "asnumpy") else value)
+    if array.dtype == object:
+        raise DataError(where, _described(value), expected="an array of numbers, all samples of one shape")
+    return array
+
+
+def _described(value: Any) -> str:
+    if value is None:
+        return "nothing"
+    size = f" of length {len(value)}" if isinstance(value, tuple | list) else ""
+    return f"an object of class {type(value).__name__}{size}"

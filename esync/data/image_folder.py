@@ -1,0 +1,90 @@
+"""Read images in a folder for each class: folder:DIR.
+
+The images are DIR/train/CLASS/IMAGE and DIR/test/CLASS/IMAGE.
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .errors import DataError
+from .image_array import ImageArray
+from .user_arrays import LabeledSamples, UserArrays, check_arrays
+
+log = logging.getLogger(__name__)
+
+#: Files with other endings are left out.
+ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
+#: Names of the test set's folder; the first that is there counts.
+TEST = ("test", "val")
+LAYOUT = "DIR/train/CLASS/IMAGE and DIR/test/CLASS/IMAGE, or DIR/CLASS/IMAGE"
+
+
+def load_folder(folder: Path) -> tuple[UserArrays, tuple[str, ...]]:
+    """Read a data set, and the names of its classes in the order of their labels.
+
+    Classes are numbered in the order of their sorted names, and images are in the order of theirs.
+
+    Raises:
+        DataError: the folder has another layout, a class is empty, or an image cannot be used.
+    """
+    inside = {each.name: each for each in _folders(folder)}
+    train = inside.get("train", folder)
+    test = next((inside[name] for name in TEST if name in inside), None) if "train" in inside else None
+    names = [each.name for each in _folders(train)]
+    if not names:
+        raise DataError(train, "no folders of classes", expected=LAYOUT)
+    images, train_samples = _read(train, names)
+    test_samples = None
+    if test is not None:
+        if unknown := [each.name for each in _folders(test) if each.name not in names]:
+            known = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
+            raise DataError(test / unknown[0], "a class that has no folder in the training set", expected=known)
+        _, test_samples = _read(test, [each.name for each in _folders(test)], names, images)
+    return check_arrays(str(folder), train_samples, test_samples, names), tuple(names)
+
+
+def _folders(folder: Path) -> list[Path]:
+    """Return the folders in a folder by name, without hidden ones."""
+    try:
+        return sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
+    except OSError as error:
+        raise DataError(folder, f"unreadable ({error.strerror})", expected=LAYOUT) from None
+
+
+def _read(
+    folder: Path, names: Sequence[str], labels: Sequence[str] = (), like: ImageArray | None = None
+) -> tuple[ImageArray, LabeledSamples]:
+    """Read the images of these classes.
+
+    They are labelled by their places in `labels`, or else in `names`.
+    """
+    files = _files(folder, names)
+    images = ImageArray(folder, sum(map(len, files.values())), like)
+    for paths in files.values():
+        for path in paths:
+            images.add(path, path)
+    numbers = [(labels or names).index(name) for name in files]
+    return images, (images.pixels, np.repeat(numbers, [len(paths) for paths in files.values()]))
+
+
+def _files(folder: Path, names: Sequence[str]) -> Mapping[str, list[Path]]:
+    """Return the image files of each class by name."""
+    left_out = [each for each in sorted(folder.iterdir()) if each.is_file() and not each.name.startswith(".")]
+    found: dict[str, list[Path]] = {}
+    for name in names:
+        entries = sorted(each for each in (folder / name).iterdir() if not each.name.startswith("."))
+        for each in entries:
+            if each.is_dir():
+                raise DataError(each, "a folder in the folder of a class", expected=LAYOUT)
+        found[name] = [each for each in entries if each.suffix.lower() in ENDINGS]
+        left_out += [each for each in entries if each.suffix.lower() not in ENDINGS]
+        if not found[name]:
+            raise DataError(
+                folder / name, "no image in the folder of a class", expected=f"files {', '.join(sorted(ENDINGS))}"
+            )
+    if left_out:
+        log.warning("%s: files that are no images of a class are left out: %d, %s", folder, len(left_out), left_out[0])
+    return found

@@ -1,0 +1,156 @@
+"""Weights that travel as they are, in float32, with the keys of the layout's buckets."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ..base import ModelSink, Source
+from ..protocol import wire
+from ..protocol.layout import WEIGHTS, Bucket, Layout
+from .base import (
+    Codec,
+    Decoder,
+    Downlink,
+    Encoder,
+    GetBuffer,
+    GetSum,
+    PackedArray,
+    UpdatedBucket,
+    Uplink,
+    WorkerCodec,
+    require_vector,
+)
+from .quantization import NONE
+from .sparse import Sparse
+
+
+class UncompressedCodec(Codec):
+    """Sends weights as they are.
+
+    Args:
+        layout: how the model is cut into buckets.
+        private: every worker has a channel of its own.
+    """
+
+    name = NONE
+
+    def __init__(self, layout: Layout, private: bool) -> None:
+        self._layout, self._private = layout, private
+
+    def encoder(self, rank: int) -> "UncompressedEncoder":
+        """See `Codec.encoder`."""
+        return UncompressedEncoder(self._layout, self._channel(rank))
+
+    def decoder(self, rank: int) -> "UncompressedDecoder":
+        """See `Codec.decoder`."""
+        return UncompressedDecoder(self._layout, self._channel(rank))
+
+    def uplink(self, server: int) -> "UncompressedUplink":
+        """See `Codec.uplink`."""
+        return UncompressedUplink()
+
+    def downlink(self, server: int) -> "UncompressedDownlink":
+        """See `Codec.downlink`."""
+        return UncompressedDownlink(self._private)
+
+    def _channel(self, rank: int) -> int:
+        return rank + 1 if self._private else 0
+
+
+class UncompressedEncoder(Encoder):
+    """Copies each bucket of a payload.
+
+    Args:
+        layout: how the model is cut into buckets.
+        channel: of the keys; see `layout`.
+        vector: name of the vector.
+    """
+
+    def __init__(self, layout: Layout, channel: int, vector: str = WEIGHTS) -> None:
+        self._layout, self._channel, self._vector = layout, channel, vector
+
+    def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
+        """See `Encoder.write`."""
+        source = require_vector(values, NONE)
+        for bucket in self._layout.of(self._vector):
+            key = self._layout.key(bucket, self._channel)
+            source.read(bucket.start, bucket.stop, buffer(key, bucket.stop - bucket.start))
+            yield PackedArray(bucket.shard, key, bucket.index)
+
+    def sizes(self, server: int) -> list[int]:
+        """See `Encoder.sizes`."""
+        return sizes_of(self._layout.of(self._vector, server))
+
+
+class UncompressedDecoder(Decoder):
+    """Writes each bucket to the model.
+
+    Args:
+        layout: how the model is cut into buckets.
+        channel: of the keys.
+        vector: name of the vector.
+
+    Attributes:
+        steps: index of a bucket → number of times that the weights had changed when it was read
+            last, in the shared channel.
+    """
+
+    def __init__(self, layout: Layout, channel: int, vector: str = WEIGHTS) -> None:
+        self._layout, self._channel, self._vector = layout, channel, vector
+        self.steps: dict[int, int] = {}
+
+    def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
+        """See `Decoder.wanted`; the length is always the same."""
+        buckets = self._layout.of(self._vector, server)
+        return [(self._layout.key(bucket, self._channel), bucket.stop - bucket.start) for bucket in buckets]
+
+    def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
+        """See `Decoder.read`."""
+        for bucket, array in zip(self._layout.of(self._vector, server), arrays, strict=True):
+            self.steps[bucket.index] = int(wire.header_of(array)["sequence"])
+            model.write(self._vector, bucket.start, array[wire.HEADER_ELEMENTS :])
+
+    def answer_sizes(self, server: int) -> list[int]:
+        """See `Decoder.answer_sizes`."""
+        return sizes_of(self._layout.of(self._vector, server))
+
+
+def uncompressed_codec(layout: Layout, channel: int, vector: str) -> WorkerCodec:
+    """Make the codec of a vector that travels as it is, through the keys of a channel."""
+    return WorkerCodec(UncompressedEncoder(layout, channel, vector), UncompressedDecoder(layout, channel, vector))
+
+
+class UncompressedUplink(Uplink):
+    """An uplink with nothing to unpack."""
+
+    name = NONE
+
+    def holds(self, key: int) -> bool:
+        """Return False, as no key has packed arrays."""
+        return False
+
+    def add(self, packed: Mapping[int, np.ndarray], get_sum: GetSum, factor: float) -> None:
+        """Do nothing, as there are no packed arrays."""
+
+
+class UncompressedDownlink(Downlink):
+    """A downlink with nothing to pack.
+
+    Args:
+        private: every worker is sent the weights in a channel of its own.
+    """
+
+    name = NONE
+
+    def __init__(self, private: bool) -> None:
+        self.private = private
+
+    def publish(self, updated: Iterable[UpdatedBucket], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
+        """See `Downlink.publish`."""
+        for _ in updated:
+            pass
+
+
+def sizes_of(buckets: Iterable[Bucket]) -> list[int]:
+    """Return the number of values of each of these buckets."""
+    return [bucket.stop - bucket.start for bucket in buckets]

@@ -1,0 +1,152 @@
+"""The batches of a loader, epoch after epoch, until the run is over: `Trainer.batches`."""
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
+from typing import Any, Protocol, TypeVar
+
+from ..algorithms.context import World
+from ..runtime.errors import ExpectedError
+from ..runtime.phase_timer import GET_BATCH
+
+log = logging.getLogger(__name__)
+
+Batch = TypeVar("Batch")
+
+#: What `next` returns at the end of an epoch.
+_END: Any = object()
+
+
+class NoBatchesError(ExpectedError, ValueError):
+    """Raised when a loader has no batches, so that a loop over it would never take a step."""
+
+
+class SteppingTrainer(Protocol):
+    """What `LoaderBatches` needs of an `esync.Trainer`."""
+
+    world: World
+    steps: int
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is over."""
+        ...
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the last step left its gradients unused."""
+        ...
+
+    def paused(self, what: str) -> AbstractContextManager[None]:
+        """Do not count the time of a with statement as training."""
+        ...
+
+
+class LoaderBatches(Iterator[Batch]):
+    """Iterator over the batches of a loader that starts it anew until the run is over.
+
+    See `Trainer.batches`, which makes one.
+
+    Args:
+        trainer: whose run it is.
+        loader: can be gone through again and again; its `set_epoch` and `reset` are called before
+            each epoch where it has them.
+        begin_epoch: called with the number of each epoch, from 0, before the loader is started.
+    """
+
+    def __init__(
+        self,
+        trainer: SteppingTrainer,
+        loader: Iterable[Batch],
+        begin_epoch: Callable[[int], None] | None = None,
+    ) -> None:
+        self._trainer, self._loader, self._begin = trainer, loader, begin_epoch
+        self._iterator: Iterator[Batch] | None = None
+        self._epoch = 0
+        self._used = 0  # batches of this epoch that have been handed out
+        self._skip = 0  # batches of this epoch that were used before the checkpoint
+        self._batch: Batch
+        self._at = 0  # the trainer's steps when the last batch was handed out
+
+    def __next__(self) -> Batch:
+        trainer = self._trainer
+        if trainer.finished:
+            raise StopIteration
+        if not self._unused:
+            self._skip_used()
+            with trainer.world.recorder.phase(GET_BATCH):
+                self._batch = self._load()
+            self._used += 1
+        self._at = trainer.steps
+        return self._batch
+
+    def state(self) -> dict[str, int]:
+        """Return the position: the epoch, and how many of its batches have been used."""
+        return {"epoch": self._epoch, "batch": self._used - self._unused}
+
+    def restore(self, state: dict[str, int]) -> None:
+        """Go on after that many batches of that epoch.
+
+        The batches before are loaded once more at the next call, and thrown away.
+        """
+        self._epoch, self._skip = int(state["epoch"]), int(state["batch"])
+        self._iterator = None
+
+    @property
+    def _unused(self) -> bool:
+        """Whether a step has been taken with the last batch, but its gradients were not used."""
+        return self._trainer.abandoned and self._trainer.steps > self._at
+
+    def _load(self) -> Batch:
+        while True:
+            batch = next(self._iterator or self._start_loader(), _END)
+            if batch is not _END:
+                return batch
+            if not self._used:
+                self._refuse()
+            self._epoch, self._iterator = self._epoch + 1, None
+
+    def _start_loader(self) -> Iterator[Batch]:
+        """Start the loader for the current epoch."""
+        if self._begin is not None:
+            self._begin(self._epoch)
+        if callable(set_epoch := getattr(self._loader, "set_epoch", None)):
+            set_epoch(self._epoch)
+        if callable(reset := getattr(self._loader, "reset", None)):
+            reset()
+        self._iterator, self._used = iter(self._loader), 0
+        return self._iterator
+
+    def _skip_used(self) -> None:
+        """Go to the position of the checkpoint that the run goes on from."""
+        if not self._skip:
+            return
+        trainer, skip, self._skip = self._trainer, self._skip, 0
+        with trainer.paused(f"going to batch {skip} of epoch {self._epoch}"):
+            batches = self._start_loader()
+            while self._used < skip and next(batches, _END) is not _END:
+                self._used += 1
+        if self._used < skip:
+            log.warning(
+                "epoch %d had %d batches or more at the checkpoint, and has %d now: going on with the next epoch",
+                self._epoch,
+                skip,
+                self._used,
+            )
+
+    def _refuse(self) -> None:
+        """Raise an error that says why the loader has no batch.
+
+        Raises:
+            NoBatchesError: always.
+        """
+        name = type(self._loader).__name__
+        if self._iterator is self._loader and not hasattr(self._loader, "reset"):
+            raise NoBatchesError(
+                f"trainer.batches: the {name} has no batch in epoch {self._epoch}: it can be gone through only once. "
+                "Give it a loader that can be started anew: a list, a gluon.data.DataLoader, a DataIter"
+            )
+        raise NoBatchesError(
+            f"trainer.batches: the {name} has no batch in epoch {self._epoch}: it has no samples, or fewer than the "
+            "batch size and last_batch='discard'"
+        )

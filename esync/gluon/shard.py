@@ -1,0 +1,82 @@
+"""esync.shard: this worker's part of a Gluon data set."""
+
+from typing import Any, Protocol
+
+import numpy as np
+
+from ..data.partitions import uniform
+from ..runtime.mxnet_import import mx
+
+
+class Started(Protocol):
+    """What `shard` needs of an `esync.Trainer`."""
+
+    def start(self) -> None:
+        """Find the other workers, where that has not been done."""
+
+    @property
+    def rank(self) -> int:
+        """This worker's slot."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """Number of worker slots."""
+        ...
+
+
+class Shard(mx.gluon.data.Dataset):
+    """Some samples of a data set, as a Gluon data set: `transform`, `filter` and the rest work.
+
+    Args:
+        dataset: has `len()` and `[]`. Its samples are not copied.
+        indices: of the samples.
+    """
+
+    def __init__(self, dataset: Any, indices: np.ndarray) -> None:
+        self._dataset, self._indices = dataset, indices
+
+    def __len__(self) -> int:
+        return len(self._indices)
+
+    def __getitem__(self, index: int) -> Any:
+        return self._dataset[int(self._indices[index])]
+
+
+def shard(dataset: Any, trainer: Started, seed: int = 0) -> Shard:
+    """Return this worker's part of a data set.
+
+    The samples are shuffled once and dealt to the ranks: every sample belongs to exactly one
+    worker, and the sizes of the parts differ by at most one. A replacement gets the part of the
+    worker whose place it takes, and a resumed run deals in the same way. The parts stay the same
+    when workers leave or come back (`--elastic`): nobody trains on the samples of a worker that is
+    gone until its place is taken again.
+
+    Where the trainer has not been started, it is started here, because only then this worker's rank
+    is known; so the shapes of the network's parameters must be known by then.
+
+    Args:
+        dataset: a Gluon data set, or anything else with `len()` and `[]`, such as a NumPy array or
+            a list of samples. Transforms may be applied before or after.
+        trainer: this worker's `esync.Trainer`.
+        seed: of the shuffling; the same on all workers, or the parts overlap.
+
+    Returns:
+        A Gluon data set, for `gluon.data.DataLoader(…, shuffle=True)` for instance.
+
+    Raises:
+        TypeError: `dataset` has no length or no samples by number, or is a tuple of arrays.
+        ValueError: there are fewer samples than workers.
+    """
+    if isinstance(dataset, tuple):
+        raise TypeError(
+            "esync.shard takes a data set, not a tuple: for images and labels that belong together, "
+            "give it gluon.data.ArrayDataset(images, labels)"
+        )
+    if not (hasattr(dataset, "__len__") and hasattr(dataset, "__getitem__")):
+        raise TypeError(
+            f"esync.shard takes a data set with len() and [], but {type(dataset).__name__} has not both: shard "
+            "the data set, and make the loader from the result"
+        )
+    trainer.start()
+    return Shard(dataset, uniform(len(dataset), trainer.workers, seed).shares[trainer.rank])

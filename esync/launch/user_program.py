@@ -1,0 +1,171 @@
+"""A user's own program as the workers of a job: its words, its name, and where it can run.
+
+It is given by `esync launch FILE -- python train.py --my-flags`, or by `program:` in the
+description. Its own flags are its own business. What the description or the command line says of
+the cluster reaches it by variables (`runtime.worker_environment`).
+"""
+
+import os
+import re
+import shlex
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ..runtime.errors import ExpectedError
+from ..runtime.user_code import digest_of_files
+from . import flags
+
+Words = tuple[str, ...]
+
+#: Separates launch's own words from those of the program.
+SEPARATOR = "--"
+#: Flags of the built-in worker that have a meaning for any program. All others are about what is
+#: trained and how, which the program decides.
+CLUSTER_FLAGS = frozenset(
+    {
+        *("mode", "job", "collective", "start_timeout", "round_timeout", "elastic", "lease", "wait_for_replacement"),
+        *("step_time", "log_dir", "name", "tensorboard", "overwrite"),
+        *("checkpoint_dir", "checkpoint_every", "keep_checkpoints", "resume"),
+    }
+)
+#: Name of the logs' folder if the program chooses the mode.
+ANY_MODE = "program"
+#: Words that stand for the Python of each host, which its entry in the description names.
+OWN_PYTHON = ("python", "python3")
+_PYTHON = re.compile(r"python(3(\.[0-9]+)?)?")
+#: Flags of Python that take a value of their own.
+_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+
+
+class MissingProgramError(ExpectedError):
+    """Raised when a host cannot run the program."""
+
+
+@dataclass(frozen=True)
+class UserProgram:
+    """A program as it is given on the command line.
+
+    Attributes:
+        words: the program and its arguments.
+        script: the file that Python is to run; "" if it runs a module, or if it is not Python.
+        name: name of the folder of its logs: that of the script or the module, without .py.
+    """
+
+    words: Words
+    script: str
+    name: str
+
+    @classmethod
+    def of(cls, words: Sequence[str]) -> "UserProgram":
+        """Return the program with these words, with its script and its name."""
+        script = module = ""
+        if _PYTHON.fullmatch(Path(words[0]).name):
+            rest = iter(words[1:])
+            for word in rest:
+                if word in ("-m", "-c"):
+                    module = next(rest, "") if word == "-m" else ""
+                    break
+                if word in _WITH_VALUE:
+                    next(rest, "")
+                elif not word.startswith("-"):
+                    script = word
+                    break
+        name = (Path(script).stem if script else module or Path(words[0]).stem).strip(".")
+        return cls(tuple(words), script, name or ANY_MODE)
+
+    @property
+    def digest(self) -> str:
+        """A short digest of the script's content on this machine; "" if there is none."""
+        try:
+            return digest_of_files([Path(self.script)]) if self.script else ""
+        except OSError:
+            return ""
+
+    def command(self, python: str) -> Words:
+        """Return the words that start the program on a host with this Python."""
+        return (python, *self.words[1:]) if self.words[0] in OWN_PYTHON else self.words
+
+    def check(self, digest: str = "") -> None:
+        """Check that the program can be started in the current folder of this machine.
+
+        Args:
+            digest: digest of the script on launch's machine; "" if unknown.
+
+        Raises:
+            MissingProgramError: the interpreter or the script does not exist, or the script
+                differs.
+        """
+        if self.words[0] not in OWN_PYTHON and shutil.which(self.words[0]) is None:
+            raise MissingProgramError(
+                f"there is no program {self.words[0]} in the PATH, and no such file that can be run; `python` means "
+                "the Python of each host"
+            )
+        if not self.script:
+            return
+        remedy = f"copy it there; a relative path begins in {os.getcwd()}"
+        if not Path(self.script).is_file():
+            raise MissingProgramError(f"there is no file {self.script}; {remedy}")
+        if digest and self.digest != digest:
+            raise MissingProgramError(f"{self.script} differs from the one where launch runs; {remedy}")
+
+
+def split(words: Sequence[str]) -> tuple[list[str], Words | None]:
+    """Return launch's own words, and those of the program after `--`; None without `--`."""
+    own = list(words)
+    if SEPARATOR not in own:
+        return own, None
+    place = own.index(SEPARATOR)
+    return own[:place], tuple(own[place + 1 :])
+
+
+def words_of(value: object) -> Words:
+    """Return the words of `program:` in a description, which is a text as for a shell, or a list.
+
+    Raises:
+        ValueError: it is neither; the message says what was expected.
+    """
+    expected = "expected a command, for instance python train.py --epochs 3, or a list of its words"
+    if isinstance(value, str):
+        try:
+            words = shlex.split(value)
+        except ValueError as error:
+            raise ValueError(f"{expected}: {error}") from None
+    elif isinstance(value, list) and all(isinstance(each, str | int | float) for each in value):
+        if any(isinstance(each, bool) for each in value):
+            raise ValueError(f"{expected}; write true and false in quotes")
+        words = [str(each) for each in value]
+    else:
+        raise ValueError(expected)
+    if not words or not words[0]:
+        raise ValueError(expected)
+    return tuple(words)
+
+
+def refuse_training_flags(typed: Mapping[str, Any]) -> None:
+    """Refuse typed flags that only the built-in worker understands.
+
+    Raises:
+        FlagError: there is one.
+    """
+    for name in typed:
+        if name not in CLUSTER_FLAGS:
+            raise flags.FlagError(f"{flags.flag(name)}: {up_to_the_program(name)}")
+
+
+def up_to_the_program(name: str) -> str:
+    """Return why a flag of the built-in worker is refused beside a program."""
+    if name in flags.CHOSEN_BY_LAUNCH:
+        return f"launch chooses it by itself: {flags.CHOSEN_BY_LAUNCH[name]} says it"
+    return f"the program decides on it: give it to the program itself (behind {SEPARATOR}, or in program:)"
+
+
+def cluster_settings(described: Mapping[str, Any]) -> tuple[flags.Settings, list[str]]:
+    """Return the settings of `train` that also apply to a program, and the names of the others.
+
+    The mode does not apply either, because it was chosen for another training.
+    """
+    kept = {name: value for name, value in described.items() if name in CLUSTER_FLAGS - {"mode"}}
+    return kept, sorted(described.keys() - kept.keys())

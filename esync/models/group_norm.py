@@ -1,0 +1,85 @@
+"""Group normalization with a scale and a shift per channel, fast on CPUs.
+
+MXNet 1.9.1's own GroupNorm has one scale and shift for each group, and takes eight times as long as
+batch norm on a core, because broadcasting operators have slow gradients. Matrix products and a
+depthwise convolution of 1 × 1 in their place take half of that.
+"""
+
+import math
+from typing import Any
+
+from ..runtime.mxnet_import import mx
+
+#: Groups of channels that are normalized together.
+GROUPS = 4
+
+
+class GroupNorm(mx.gluon.HybridBlock):
+    """Normalizes each sample's groups of channels (Wu and He, ECCV 2018, equation 7).
+
+    It takes the place of `gluon.nn.BatchNorm` where a network's constructor accepts a norm layer. It
+    has no running statistics: training and evaluation compute the same.
+
+    Inputs and outputs have the shape (samples, channels, height, width).
+
+    Args:
+        groups: number of groups; the largest common divisor with the number of channels is used.
+        epsilon: added to the variance.
+        center: whether the shift beta is trained.
+        scale: whether the scale gamma is trained.
+        in_channels: number of channels; 0 takes it from the first input.
+    """
+
+    def __init__(
+        self,
+        groups: int = GROUPS,
+        epsilon: float = 1e-5,
+        center: bool = True,
+        scale: bool = True,
+        in_channels: int = 0,
+        **kwargs: Any,
+    ) -> None:
+        super().__init__(**kwargs)
+        self._groups, self._epsilon = groups, epsilon
+        with self.name_scope():
+            self.gamma = self._parameter("gamma", "ones", in_channels, scale)
+            self.beta = self._parameter("beta", "zeros", in_channels, center)
+
+    def _parameter(self, name: str, initializer: str, size: int, trained: bool) -> Any:
+        return self.params.get(
+            name,
+            grad_req="write" if trained else "null",
+            shape=(size,),
+            init=initializer,
+            allow_deferred_init=True,
+            differentiable=trained,
+        )
+
+    def infer_shape(self, x: Any) -> None:
+        """See `gluon.HybridBlock.infer_shape`."""
+        self.gamma.shape = self.beta.shape = (x.shape[1],)
+
+    def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:  # noqa: N803 - Gluon's name
+        """See `gluon.HybridBlock.hybrid_forward`."""
+        channels = self.gamma.shape[0]
+        groups = math.gcd(self._groups, channels)
+        # One row for each group of each sample: (samples × groups, 1, values).
+        rows = x.reshape((0, groups, -1)).reshape((-3, 0)).expand_dims(axis=1)
+        ones = F.ones_like(rows)
+        share = F.reciprocal(F.sum(ones, axis=2, keepdims=True))
+        mean = F.batch_dot(rows, ones, transpose_b=True) * share
+        centred = rows - F.batch_dot(mean, ones)
+        variance = F.batch_dot(centred, centred, transpose_b=True) * share
+        # MXNet's exporter to ONNX does not know rsqrt.
+        normalized = F.batch_dot(F.reciprocal(F.sqrt(variance + self._epsilon)), centred).reshape_like(x)
+        return F.Convolution(
+            normalized,
+            F.identity(
+                gamma.reshape((-1, 1, 1, 1))
+            ),  # a copy, because oneDNN reorders a convolution's weights in place
+            beta,
+            kernel=(1, 1),
+            num_filter=channels,
+            num_group=channels,
+            name="fwd",
+        )

@@ -1,0 +1,195 @@
+"""Predict which mode suits a cluster: `esync plan CLUSTER.yaml`."""
+
+import argparse
+import json
+import signal
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import NoReturn
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+from .. import arguments, config
+from ..algorithms import find
+from ..launch import user_program
+from ..runtime import descriptions, program
+from ..runtime.errors import ExpectedError
+from ..runtime.files import expanded, write_atomically
+from ..runtime.terminal import STATUS, run_command
+from . import report
+from .measured_description import write_measured
+from .ranking import Plan, plan
+
+#: Characters of a line where the output is no terminal.
+WIDTH = 100
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(
+        prog=program.name("python -m esync.planning"),
+        description="Predict how fast each mode would train on a cluster, and recommend one.",
+        allow_abbrev=False,
+    )
+    add = made.add_argument
+    descriptions.add_file(made)
+    made.usage = f"{made.prog} FILE [flags] [-- python train.py [its own flags]]"
+    made.epilog = (
+        "Without --no-measure and --from-logs, devices, network and servers are measured on their hosts, which takes "
+        "about half a minute (docs/plan.md). Behind -- stands a program of your own, as with esync launch."
+    )
+    times = made.add_mutually_exclusive_group()
+    times.add_argument("--no-measure", action="store_true", help="take all times from FILE, and measure nothing")
+    times.add_argument(
+        "--from-logs", type=expanded, metavar="DIR", help="take the times from the logs of an earlier run, in DIR"
+    )
+    add(
+        "--write",
+        type=expanded,
+        metavar="OUT",
+        help="where to write the description with the measured times (default: NAME.calibrated.yaml beside FILE)",
+    )
+    add(
+        "--what-if",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="also predict a changed cluster: network=10Gbit, latency=5ms, without=HOST, add=gpu:0.03x2, servers=2; "
+        "several together with commas; may be given several times",
+    )
+    add("--modes", type=_modes, default=(), metavar="A,B,C", help="only these modes (default: all)")
+    add(
+        "--all",
+        action="store_true",
+        help="show all methods of each class, not only the fastest ones and the modes without further flags",
+    )
+    add("--json", type=expanded, metavar="FILE", help="write the plan to FILE as JSON")
+    add(
+        "--jobs",
+        type=arguments.count,
+        default=None,
+        help="how many simulations run at a time (default: as many as there are cores)",
+    )
+    return made
+
+
+def _modes(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",")))
+    for name in names:
+        try:
+            find(name)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+    return names
+
+
+def main(words: list[str] | None = None) -> int:
+    """Make the plan and return the exit code: 0 done, 1 failed, 2 bad usage."""
+    for number in (signal.SIGINT, signal.SIGTERM):  # what it has started on other hosts ends, too
+        signal.signal(number, _interrupt)
+    made = parser()
+    typed, own_program = user_program.split(sys.argv[1:] if words is None else words)
+    options = made.parse_args(typed)
+    if own_program == ():
+        made.error("a program should follow --, for instance -- python train.py --epochs 3")
+    if own_program and (options.no_measure or options.from_logs):
+        made.error(
+            "a program behind -- is measured: leave out --no-measure and --from-logs, or describe it as program:"
+        )
+    if options.no_measure and options.write:
+        made.error("--write names a file for what is measured, and with --no-measure nothing is")
+    options.program = own_program or ()
+    file = next((word for word in typed if _means(word, options.file)), str(options.file))
+    return run_command(lambda: _plan(options, file), _print_error)
+
+
+def _interrupt(*_: object) -> NoReturn:
+    """End the program; a second signal must not end the processes' end, or some would be left."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: None)
+    raise KeyboardInterrupt
+
+
+def _means(word: str, path: Path) -> bool:
+    """Return whether a word of the command line is the description's, as the user typed it."""
+    try:
+        return descriptions.path_of(word) == path
+    except ExpectedError:
+        return False
+
+
+def _plan(options: argparse.Namespace, file: str) -> int:
+    calibrated, missing = options.file, list[str]()
+    if not options.no_measure:
+        calibrated, missing = write_measured(
+            options.file, _tell, write=options.write, from_logs=options.from_logs, program=options.program
+        )
+    made = predict(calibrated, options)
+    notes = (*made.notes, *(f"not measured: {line}" for line in missing))
+    show(replace(made, program=options.program, notes=notes), file, options)
+    return 0
+
+
+def predict(path: Path, options: argparse.Namespace) -> Plan:
+    """Make the plan of a description with times, with progress on standard error."""
+    with _Progress() as progress:
+        return plan(path, modes=options.modes, what_ifs=options.what_if, at_a_time=options.jobs, progress=progress.show)
+
+
+def show(made: Plan, file: str, options: argparse.Namespace) -> None:
+    """Print a plan, and write it if that is asked for."""
+    console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False, markup=False, emoji=False)
+    console.print(report.table(made, options.all, console.width))
+    for lines in (report.recommendation(made, file), report.best_of_classes(made, console.width)):
+        for line in lines:
+            console.print(line, soft_wrap=line.startswith("    "))  # commands are one line
+    if made.what_ifs:
+        console.print()
+        console.print(report.what_if_table(made))
+    for line in report.notes(made):
+        print(f"plan: {line}", file=sys.stderr)
+    if options.json:  # last, so that a full disk does not keep the plan from the user
+        write_atomically(options.json, json.dumps(report.as_json(made, file), indent=2).encode() + b"\n")
+
+
+class _Progress:
+    """Shows how many candidates have been simulated: a bar on a terminal, else lines at intervals."""
+
+    def __init__(self) -> None:
+        self._bar: Progress | None = None
+        self._shown = time.monotonic()
+
+    def __enter__(self) -> "_Progress":
+        if sys.stderr.isatty():
+            columns = (TextColumn("simulating"), BarColumn(), MofNCompleteColumn())
+            self._bar = Progress(*columns, console=STATUS, transient=True)
+            self._task = self._bar.add_task("", total=None)
+            self._bar.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def show(self, done: int, of: int) -> None:
+        """Show that so many of the candidates are done."""
+        if self._bar is not None:
+            self._bar.update(self._task, total=of, completed=done)
+        elif time.monotonic() - self._shown >= config.LAUNCH_LINE_EVERY or done == of:
+            self._shown = time.monotonic()
+            print(f"plan: {done} of {of} simulated", file=sys.stderr, flush=True)
+
+
+def _tell(text: str) -> None:
+    print(f"plan: {text}", file=sys.stderr, flush=True)
+
+
+def _print_error(text: str) -> None:
+    print(f"plan: error: {text}", file=sys.stderr, flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,204 @@
+"""What is tried on a cluster: every mode with the flags that matter for speed, on all devices or the fast ones.
+
+Everything comes from the registry of algorithms: which of them have a flag, whether they exchange
+together, and what they send.
+"""
+
+import enum
+from argparse import Namespace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .. import config
+from ..algorithms.base import Algorithm
+from ..algorithms.registry import ALGORITHMS, flags_of
+from ..arguments import choose_algorithm
+from ..exchange.collectives import SCHEDULES
+from ..launch.description import Description
+from ..simulate.cluster import ClusterModel
+
+OVERLAP = "overlap"
+COLLECTIVE = "collective"
+#: Flags that the candidates vary, and those that make sense beside them only. A description's own
+#: values of them are further values to try.
+VARIED = (*config.PLAN_VARIATIONS, COLLECTIVE)
+STRIPPED = frozenset({*VARIED, "run_ahead"})
+#: Flags whose first value is also tried together with `--overlap`.
+_OVERLAPPED = ("compression", COLLECTIVE, "local_iterations")
+
+#: Parts of an algorithm's class that do not affect when it exchanges how much: names and looks, hooks
+#: and values, and what the class says about itself.
+_WITHOUT_EFFECT = frozenset(
+    {
+        *("name", "label", "style", "summary", "__module__", "__doc__", "__qualname__", "__orig_bases__"),
+        *("__annotations__", "__dict__", "__weakref__", "__abstractmethods__", "_abc_impl", "__firstlineno__"),
+        *("__static_attributes__", "Options", "options", "before_local_step", "before_exchange", "after_exchange"),
+        *("vectors", "state", "restore", "plain_sgd", "has_momentum", "optimizer_chooses_rule", "own_rates"),
+        *("checkpoint_terms", "float32_only", "elastic", "facts", "moving_without_gradient"),
+    }
+)
+
+
+class PlanClass(enum.Enum):
+    """A class of methods that deviate equally from SGD; in the order of their deviation."""
+
+    FAST = "fast devices only"
+    EXACT = "exact synchronous"
+    AVERAGING = "hidden, compressed or local averaging"
+    ASYNCHRONOUS = "asynchronous"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A way to train on a cluster.
+
+    Attributes:
+        flags: flags of the worker, by their names with underscores; the mode first.
+        ranks: workers that take part, by their places in the description; None: all of them.
+    """
+
+    flags: Mapping[str, Any]
+    ranks: tuple[int, ...] | None = None
+
+    @property
+    def mode(self) -> str:
+        """The mode."""
+        return str(self.flags["mode"])
+
+    @property
+    def collective(self) -> bool:
+        """Whether it exchanges over MPI, without parameter servers."""
+        return COLLECTIVE in self.flags
+
+    @property
+    def demands(self) -> tuple[bool, bool, int]:
+        """A key for sorting: whether it needs MPI, and changes what is sent, and how many flags it has."""
+        return self.collective, "compression" in self.flags, len(self.flags)
+
+    @property
+    def variation(self) -> dict[str, Any]:
+        """The flags beside the mode."""
+        return {name: value for name, value in self.flags.items() if name != "mode"}
+
+
+def class_of(options: Namespace, candidate: Candidate) -> PlanClass:
+    """Return the class of a candidate, whose flags a worker understands as these options."""
+    algorithm = choose_algorithm(options)
+    if candidate.ranks is not None:
+        return PlanClass.FAST
+    if not algorithm.synchronous or algorithm.switches_synchrony:
+        return PlanClass.ASYNCHRONOUS
+    if algorithm.sends == "updates" or algorithm.compression:
+        return PlanClass.AVERAGING
+    return PlanClass.EXACT
+
+
+def excluded(modes: Sequence[str] = ()) -> dict[str, str]:
+    """Return the modes that cannot be simulated without gradients, and why."""
+    reasons = {}
+    for name in modes or ALGORITHMS:
+        algorithm = ALGORITHMS[name]
+        if algorithm.needs_gradients:
+            reasons[name] = "its messages depend on gradients, which a plan does not compute"
+        elif algorithm.switches_synchrony:
+            reasons[name] = "it is as fast as sync until it switches, and then as fast as async"
+    return reasons
+
+
+def twins(modes: Sequence[str] = ()) -> dict[str, str]:
+    """Return the modes that take as long as another one, which comes before them.
+
+    They are classes that differ in nothing but what is computed with the values: a simulation
+    without gradients calls none of it.
+    """
+    first: dict[tuple[Any, ...], str] = {}
+    found = {}
+    for name in modes or ALGORITHMS:
+        other = first.setdefault(_timing(ALGORITHMS[name]), name)
+        if other != name:
+            found[name] = other
+    return found
+
+
+def _timing(algorithm: type[Algorithm]) -> tuple[Any, ...]:
+    """Return everything in a class that its timing may depend on."""
+    parts: dict[str, Any] = {}
+    for base in reversed(algorithm.__mro__):
+        parts |= {name: part for name, part in vars(base).items() if name not in _WITHOUT_EFFECT}
+    own = flags_of(algorithm)
+    return (
+        *sorted((name, id(part)) for name, part in parts.items()),
+        *sorted((name, repr(own[name].default)) for name in VARIED if name in own),
+        *sorted(algorithm.vectors),
+    )
+
+
+def candidates(description: Description, cluster: ClusterModel, modes: Sequence[str] = ()) -> list[Candidate]:
+    """Return what is tried on a cluster.
+
+    Args:
+        description: the cluster; values in its section `train` of flags that are varied are tried, too.
+        cluster: its model.
+        modes: names of the modes to try; empty: all of them.
+    """
+    unusable = excluded(modes).keys() | twins(modes).keys()
+    found: list[Candidate] = []
+    for name in modes or ALGORITHMS:
+        if name in unusable:
+            continue
+        if ALGORITHMS[name].sends == "nothing":
+            found.append(Candidate({"mode": name}, _fastest(cluster)[:1]))
+            continue
+        found += [
+            Candidate({"mode": name, **each}) for each in _variations(name, description.train, len(cluster.workers))
+        ]
+        if len(cluster.workers) > 1 and _exact(name):
+            found += [Candidate({"mode": name}, ranks) for ranks in fast_devices(cluster)]
+    return found
+
+
+def _exact(mode: str) -> bool:
+    """Return whether a mode is synchronous SGD, if no flag makes it another method."""
+    algorithm = ALGORITHMS[mode]
+    return algorithm.sends == "gradients" and algorithm.synchronous and not algorithm.switches_synchrony
+
+
+def fast_devices(cluster: ClusterModel) -> list[tuple[int, ...]]:
+    """Return the groups of fastest devices that might do better without the slower ones.
+
+    They end where the next device is clearly slower. Of many such places those of the largest
+    differences are taken.
+    """
+    order = _fastest(cluster)
+    speeds = [cluster.workers[rank].device.mean for rank in order]
+    ratios = {count: speeds[count] / speeds[count - 1] for count in range(2, len(order))}
+    places = sorted(
+        (count for count in ratios if ratios[count] >= config.PLAN_SLOWER), key=lambda count: -ratios[count]
+    )
+    return [tuple(sorted(order[:count])) for count in sorted(places[: config.PLAN_FASTEST])]
+
+
+def _fastest(cluster: ClusterModel) -> tuple[int, ...]:
+    """Return the workers' ranks, the fastest first."""
+    return tuple(worker.rank for worker in sorted(cluster.workers, key=lambda worker: worker.device.mean))
+
+
+def _variations(mode: str, train: Mapping[str, Any], workers: int) -> Iterator[dict[str, Any]]:
+    """Yield the flags that are tried with a mode: none, each value of each flag, and some with overlap."""
+    own = flags_of(ALGORITHMS[mode])
+    values = {name: list(config.PLAN_VARIATIONS[name]) for name in config.PLAN_VARIATIONS if name in own}
+    if own.get("local_iterations") is not None and own["local_iterations"].default is None:
+        del values["local_iterations"]  # fixing their number would make it another mode
+    if ALGORITHMS[mode].serverless and workers <= config.PLAN_COLLECTIVE_WORKERS:
+        values[COLLECTIVE] = list(SCHEDULES)
+    for name in VARIED:
+        if name in train and name in (*own, *values) and train[name] not in values.setdefault(name, []):
+            values[name].append(train[name])
+    yield {}
+    for name, choices in values.items():
+        for value in choices:
+            if own.get(name) is None or own[name].default != value:
+                yield {name: value}
+        if name in _OVERLAPPED and OVERLAP in values:
+            yield {OVERLAP: True, name: choices[0]}

@@ -1,0 +1,135 @@
+"""How fast a candidate would be, by a simulation that is long enough."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from .. import config
+from ..launch import flags
+from ..launch.description import Description, DescriptionError
+from ..simulate.cluster import NUMBERED, links, model
+from ..simulate.job import SimulationJob
+from .bottleneck import Bottleneck, bottleneck, busiest_traffic
+from .candidates import STRIPPED, Candidate, PlanClass, class_of
+from .steady import steady
+
+#: Flags of a description that end its run; a plan's simulations end when they are long enough.
+ENDS = frozenset({"rounds", "epochs", "max_time", "target_accuracy", "train_steps"})
+#: Flags of a description whose effect is not modelled.
+NOT_MODELLED = frozenset({"elastic", "redistribute", "lease"})
+
+
+@dataclass(frozen=True)
+class Task:
+    """A candidate on a cluster.
+
+    Attributes:
+        candidate: what is tried.
+        description: the cluster.
+        file: its file, for messages and relative paths.
+        limit: samples per second that all devices of the cluster would compute without exchanges.
+    """
+
+    candidate: Candidate
+    description: Description
+    file: Path
+    limit: float
+
+
+@dataclass(frozen=True)
+class Forecast:
+    """How fast a candidate would be.
+
+    Attributes:
+        candidate: what was tried.
+        plan_class: its class.
+        throughput: samples per second.
+        efficiency: its share of what all devices of the cluster could compute.
+        round_time: seconds of a round; in asynchronous modes, of as many commits as there are workers.
+        wait: seconds that the device that waits longest waits for the others in a round.
+        traffic: bytes per second of the busiest port, in its busier direction.
+        bottleneck: what holds it up.
+    """
+
+    candidate: Candidate
+    plan_class: PlanClass
+    throughput: float
+    efficiency: float
+    round_time: float
+    wait: float
+    traffic: float
+    bottleneck: Bottleneck
+
+
+def prepared(description: Description) -> tuple[Description, list[str]]:
+    """Return a description without what a plan decides itself, and what cannot be modelled.
+
+    The second value names the flags of its section `train` that were left out because they are not
+    modelled.
+    """
+    train = {
+        name: value
+        for name, value in description.train.items()
+        if name not in ENDS | NOT_MODELLED | STRIPPED and name not in ("mode", "use_dcasgd")
+    }
+    left_out = sorted(name for name in NOT_MODELLED & description.train.keys() if description.train[name])
+    return description.model_copy(update={"train": train}), left_out
+
+
+def with_workers(description: Description, ranks: Collection[int]) -> Description:
+    """Return a description in which only these workers take part."""
+    workers = [worker for rank, worker in enumerate(description.workers) if rank in ranks]
+    return with_known_hosts(description.model_copy(update={"workers": workers}))
+
+
+def with_known_hosts(description: Description) -> Description:
+    """Return a description without links of hosts on which nothing runs any more."""
+    names = set(description.host_names())
+    names |= {match[1] for name in names if (match := NUMBERED.fullmatch(name))}
+    hosts = {name: link for name, link in description.network.hosts.items() if name in names}
+    network = description.network.model_copy(update={"hosts": hosts})
+    return description.model_copy(update={"network": network})
+
+
+def forecast(task: Task) -> Forecast:
+    """Simulate a candidate until its samples per second are steady.
+
+    Raises:
+        ExpectedError: the candidate cannot be simulated; the message says why.
+    """
+    candidate, description = task.candidate, task.description
+    if candidate.ranks is not None:
+        description = with_workers(description, candidate.ranks)
+    job = SimulationJob(task.file, "none", candidate.flags, description=description, logs=False, quiet=True)
+    result = steady(job, len(description.workers))
+    asked = (description.state_server or description.scheduler).host
+    return Forecast(
+        candidate,
+        class_of(flags.understood(flags.merge(description.train, candidate.flags)), candidate),
+        result["throughput"],
+        result["throughput"] / task.limit,
+        result["seconds"] / result["rounds"],
+        max(device["wait"] / max(device["rounds"], 1) for device in result["devices"]),
+        busiest_traffic(result),
+        bottleneck(result, links(description), asked),
+    )
+
+
+def limit_of(description: Description, file: Path) -> float:
+    """Return the samples per second that all devices would compute if nobody exchanged anything.
+
+    Raises:
+        DescriptionError: a device's time is not known.
+    """
+    try:
+        workers = model(description, file.parent).workers
+    except DescriptionError as error:
+        raise DescriptionError(f"{file}: {error}") from None
+    return batch_size_of(description) * sum(1 / worker.device.mean for worker in workers)
+
+
+def batch_size_of(description: Description) -> int:
+    """Return the samples of one iteration on one device."""
+    size: Any = description.simulate.batch_size or description.train.get("batch_size") or config.BATCH_SIZE
+    return int(size)

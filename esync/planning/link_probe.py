@@ -1,0 +1,216 @@
+"""Measure latency and bandwidth between two hosts over one TCP connection, with sockets alone.
+
+One host runs a `LinkServer`, the other one calls `probe_link` with its address. Whoever receives
+measures the bandwidth, because only bytes that have arrived have passed the network.
+"""
+
+import contextlib
+import secrets
+import select
+import socket
+import statistics
+import struct
+import threading
+import time
+from dataclasses import dataclass
+
+from .. import config
+
+#: What the caller asks for, in one byte.
+ECHO, TAKE, SEND, TAKE_SHARED = b"e", b"t", b"s", b"T"
+#: Bytes that are sent or received at a time.
+CHUNK = 1 << 18
+#: Bytes whose time is known well enough.
+ENOUGH = 1 << 20
+#: Seconds that the other side may be silent.
+PATIENCE = 15.0
+#: Bytes of a key.
+KEY = 16
+
+
+#: Address, port and key of a `LinkServer`.
+Place = tuple[str, int, bytes]
+
+
+@dataclass(frozen=True)
+class LinkFigures:
+    """What was measured between two hosts, from the point of view of the caller.
+
+    Attributes:
+        latency: seconds from one host to the other: half of a round trip.
+        up: bytes of payload per second to the server.
+        down: bytes of payload per second from the server.
+    """
+
+    latency: float
+    up: float
+    down: float
+
+    @property
+    def both(self) -> float:
+        """Bytes per second of an exchange, which sends as much as it receives: the harmonic mean."""
+        return 2 / (1 / self.up + 1 / self.down)
+
+
+class LinkServer:
+    """Answers probes on a port of its own until it is closed.
+
+    It is open to the network, and answers only who knows its key.
+
+    Args:
+        address: where to listen.
+
+    Attributes:
+        port: the port.
+        key: the key, in hexadecimal digits.
+    """
+
+    def __init__(self, address: str) -> None:
+        self._socket = socket.create_server((address, 0), backlog=64)
+        self.port: int = self._socket.getsockname()[1]
+        self.key = secrets.token_hex(KEY)
+        self._closed = False
+        threading.Thread(target=self._accept, name="link server", daemon=True).start()
+
+    def close(self) -> None:
+        """Accept no more probes."""
+        self._closed = True
+        with contextlib.suppress(OSError):  # wakes the thread that accepts
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+
+    def _accept(self) -> None:
+        while not self._closed:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._answer, args=(connection,), name="link probe", daemon=True).start()
+
+    def _answer(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError, ValueError):  # the caller reports what went wrong
+            _prepare(connection)
+            key = connection.recv(KEY, socket.MSG_WAITALL)
+            if not secrets.compare_digest(key, bytes.fromhex(self.key)):
+                return
+            asked = connection.recv(1)
+            if asked == ECHO:
+                while byte := connection.recv(1):
+                    connection.sendall(byte)
+            elif asked in (TAKE, TAKE_SHARED):
+                connection.sendall(f"{_receive(connection, shared=asked == TAKE_SHARED)!r}\n".encode())
+                while connection.recv(CHUNK):  # until the caller has read that
+                    pass
+            elif asked == SEND:
+                _send(connection)
+
+
+def probe_link(address: str, port: int, key: str) -> LinkFigures:
+    """Measure the link to a `LinkServer`.
+
+    Args:
+        address: where it listens.
+        port: likewise.
+        key: its key.
+
+    Raises:
+        OSError: it cannot be reached.
+    """
+    place = address, port, bytes.fromhex(key)
+    return LinkFigures(_latency(place), _up(place, TAKE), _down(place))
+
+
+def share_link(address: str, port: int, key: str, up: bool) -> float:
+    """Measure what this host gets of a link that others use at the same time, in bytes per second.
+
+    All of them measure for the same `config.MEASURE_LINK_SHARED` seconds, in one direction: what a
+    host gets after the others have ended is not its share.
+
+    Args:
+        address: where the `LinkServer` listens.
+        port: likewise.
+        key: its key.
+        up: whether to measure the way to it; else the way from it.
+
+    Raises:
+        OSError: it cannot be reached.
+    """
+    place = address, port, bytes.fromhex(key)
+    return _up(place, TAKE_SHARED) if up else _down(place, shared=True)
+
+
+def _latency(place: Place) -> float:
+    with _connect(place, ECHO) as connection:
+        taken = []
+        for _ in range(config.MEASURE_ROUND_TRIPS):
+            begun = time.perf_counter()
+            connection.sendall(b".")
+            if not connection.recv(1):
+                raise ConnectionError("the connection has ended")
+            taken.append(time.perf_counter() - begun)
+    return statistics.median(taken[1:]) / 2
+
+
+def _up(place: Place, what: bytes) -> float:
+    with _connect(place, what) as connection:
+        _send(connection)
+        return float(connection.makefile("rb").readline() or b"0") or _too_few()
+
+
+def _down(place: Place, shared: bool = False) -> float:
+    with _connect(place, SEND) as connection:
+        return _receive(connection, shared) or _too_few()
+
+
+def _too_few() -> float:
+    raise ConnectionError(f"almost nothing arrived within {config.MEASURE_LINK_MOST:g} s")
+
+
+def _connect(place: Place, what: bytes) -> socket.socket:
+    address, port, key = place
+    connection = socket.create_connection((address, port), timeout=PATIENCE)
+    _prepare(connection)
+    connection.sendall(key + what)
+    return connection
+
+
+def _prepare(connection: socket.socket) -> None:
+    connection.settimeout(PATIENCE)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    # What a slow link has not carried yet is dropped in the end.
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+
+def _send(connection: socket.socket) -> None:
+    """Send bytes until the other side answers or ends."""
+    data = bytes(CHUNK)
+    connection.setblocking(False)
+    while True:
+        readable, writable, _ = select.select([connection], [connection], [], PATIENCE)
+        if readable or not writable:
+            break
+        connection.send(data)
+    connection.settimeout(PATIENCE)
+
+
+def _receive(connection: socket.socket, shared: bool = False) -> float:
+    """Receive for a while, longer from a slow link; return the bytes per second after the warm-up.
+
+    It returns 0 if there are hardly any. A shared link is received from for as long by all.
+    """
+    least, most = config.MEASURE_LINK, config.MEASURE_LINK_MOST
+    if shared:
+        least = most = config.MEASURE_LINK_SHARED
+    buffer = bytearray(CHUNK)
+    begun = counted_from = last = 0.0
+    total = before = 0
+    while not begun or last - begun < (least if total - before > ENOUGH else most):
+        count = connection.recv_into(buffer)
+        if not count:
+            break
+        last = time.perf_counter()
+        begun = begun or last
+        total += count
+        if not counted_from and last - begun >= config.MEASURE_LINK_WARM_UP:
+            counted_from, before = last, total
+    return (total - before) / (last - counted_from) if counted_from and last > counted_from else 0.0

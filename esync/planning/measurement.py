@@ -1,0 +1,211 @@
+"""Measure a described cluster on its hosts: devices, network, parameter servers, state server.
+
+The hosts are reached as launch reaches them. What cannot be measured is named, and the rest goes
+on.
+"""
+
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from .. import config
+from ..exchange import STATISTICS, WEIGHTS
+from ..launch import ssh
+from ..launch.agent_pool import AgentPool
+from ..launch.description import Description
+from ..launch.hosts import Host, locate
+from ..launch.plan import measuring_process, plan_measurement
+from ..launch.preflight import check_requests, resources_of
+from ..launch.resources import HostResources
+from ..launch.spec import LaunchPlan, ProcessSpec
+from ..launch.user_program import MissingProgramError
+from ..simulate.timing import SIZES
+from . import measuring_agent
+from .device_measurement import DeviceFigures, MeasuringTime, measure_devices
+from .network_measurement import NetworkFigures, machine, measure_network
+from .server_measurement import ServerFigures, run_probes
+
+#: Modules that measure a server on its host; only there they need what a server needs.
+SERVER_PROBE, STATE_SERVER_PROBE = (f"{__package__}.{name}" for name in ("server_probe", "state_server_probe"))
+
+
+@dataclass
+class Measurement:
+    """What was measured of a cluster.
+
+    Attributes:
+        devices: number of each worker in the description → what is known of its device.
+        servers: number of each parameter server → its costs.
+        answer_time: seconds that the state server needs for an answer; None if that is not known.
+        network: the network between the hosts; None where all of them are one machine.
+        flags: flags of the worker with which the times were taken, where the description need not
+            have them.
+        missing: a sentence for each thing that could not be measured, and why.
+    """
+
+    devices: dict[int, DeviceFigures] = field(default_factory=dict)
+    servers: dict[int, ServerFigures] = field(default_factory=dict)
+    answer_time: float | None = None
+    network: NetworkFigures | None = None
+    flags: dict[str, Any] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+
+
+def measure(
+    description: Description,
+    typed: Mapping[str, Any],
+    here: HostResources,
+    say: Callable[[str], None],
+    program: Sequence[str] = (),
+    limits: MeasuringTime | None = None,
+) -> Measurement:
+    """Measure a cluster, which takes about half a minute.
+
+    Args:
+        description: the cluster.
+        typed: flags of the worker that override the description's.
+        here: this machine's cores.
+        say: tells the user what is being measured.
+        program: words of the user's program that every worker runs; it overrides the description's.
+        limits: how long to measure the devices.
+
+    Raises:
+        DescriptionError: the description and the flags do not make a job.
+        RemoteHostError: a host's agent cannot be asked at all.
+    """
+    hosts = locate(description)
+    found = Measurement()
+    with ExitStack() as stack:
+        logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="esync-plan-")))
+        plan = plan_measurement(description, hosts, typed, here, {}, program)
+        absent = _without_keys(hosts.values())
+        agents = stack.enter_context(
+            AgentPool([host for host in hosts.values() if host.name not in absent], say, measuring_agent.__name__)
+        )
+        there, problems = _check(replace(plan, processes=(*plan.processes, *_stand_ins(description, hosts))), agents)
+        absent |= problems
+        for why in absent.values():
+            say(f"hosts: {why}")
+            found.missing.append(why)
+        plan = plan_measurement(description, hosts, typed, here, there, program)
+        own_agent = stack.enter_context(closing(measuring_agent.MeasuringAgent()))
+        _measure_network(found, description, _present(hosts, absent), agents, own_agent, say)
+        _measure_devices(found, plan, absent, logs, say, limits or MeasuringTime())
+        _measure_servers(found, description, plan, _present(hosts, absent), logs, say)
+    return found
+
+
+def _without_keys(hosts: Iterable[Host]) -> dict[str, str]:
+    """Return the hosts whose key file does not exist, each with a sentence."""
+    return {host.name: why for host in hosts if not host.here and (why := ssh.missing_key(host))}
+
+
+def _present(hosts: Mapping[str, Host], absent: Mapping[str, str]) -> dict[str, Host]:
+    return {name: host for name, host in hosts.items() if name not in absent}
+
+
+def _stand_ins(description: Description, hosts: Mapping[str, Host]) -> list[ProcessSpec]:
+    """Return processes for the hosts of servers, so that these are checked for what servers need."""
+    roles = [("server", server.host) for server in description.servers]
+    if description.state_server is not None:
+        roles.append(("state server", description.state_server.host))
+    return [measuring_process(role, role, hosts[name], SERVER_PROBE) for role, name in roles]
+
+
+def _check(plan: LaunchPlan, agents: AgentPool) -> tuple[dict[str, HostResources], dict[str, str]]:
+    """Return the resources of the hosts that can take part, and why others cannot."""
+    here = {host.name: host for host in plan.log_hosts if host.here}
+    problems: dict[str, str] = {}
+    if plan.program is not None and here:
+        try:
+            plan.program.check()
+        except MissingProgramError as error:
+            problems = {name: f"host {name} (this machine): {error}" for name in here}
+    requests = {name: each for name, each in check_requests(plan, {}, 0).items() if name in agents}
+    answers, failed = agents.try_to_ask(requests, config.LAUNCH_CHECK)
+    return resources_of(answers), problems | failed
+
+
+def _measure_network(
+    found: Measurement,
+    description: Description,
+    hosts: Mapping[str, Host],
+    agents: AgentPool,
+    own_agent: measuring_agent.MeasuringAgent,
+    say: Callable[[str], None],
+) -> None:
+    def once(names: Iterable[str]) -> list[Host]:
+        return [hosts[name] for name in dict.fromkeys(names) if name in hosts]
+
+    if len({machine(host) for host in locate(description).values()}) == 1:
+        say("network: not measured, because all processes are on one machine")
+        return
+    state_server = once([description.state_server.host] if description.state_server is not None else [])
+    found.network, problems = measure_network(
+        once(worker.host for worker in description.workers),
+        once(server.host for server in description.servers),
+        state_server[0] if state_server else None,
+        agents,
+        own_agent,
+        say,
+    )
+    found.missing += problems
+
+
+def _measure_devices(
+    found: Measurement,
+    plan: LaunchPlan,
+    absent: Mapping[str, str],
+    logs: Path,
+    say: Callable[[str], None],
+    limits: MeasuringTime,
+) -> None:
+    numbers = {spec.name: number for number, spec in enumerate(plan.workers)}
+    specs = [spec for spec in plan.workers if spec.host.name not in absent]
+    found.missing += [
+        f"{spec.name} ({spec.where}) is not measured: its host cannot take part"
+        for spec in plan.workers
+        if spec not in specs
+    ]
+    figures, problems = measure_devices(specs, logs, say, limits)
+    found.devices = {numbers[name]: each for name, each in figures.items()}
+    found.missing += [f"{spec.name} ({spec.where}) {problems[spec.name]}" for spec in specs if spec.name in problems]
+
+
+def _measure_servers(
+    found: Measurement,
+    description: Description,
+    plan: LaunchPlan,
+    hosts: Mapping[str, Host],
+    logs: Path,
+    say: Callable[[str], None],
+) -> None:
+    vectors = next((each.vectors for each in found.devices.values()), SIZES.get(plan.options.network))
+    if plan.program is not None and not found.devices:
+        vectors = None
+    if vectors is None:
+        found.missing.append("the parameter servers are not measured: no device has told how large the model is")
+    specs, measured = [], dict[tuple[str, str], str]()
+    for number, server in enumerate(description.servers):
+        if vectors is None or server.host not in hosts or (server.host, server.device) in measured:
+            continue
+        words = ["--weights", str(vectors[WEIGHTS]), "--statistics", str(vectors[STATISTICS])]
+        if server.device != "cpu":
+            words += ["--gpu", server.device.removeprefix("gpu")]
+        name = measured[server.host, server.device] = f"server-{number}"
+        specs.append(measuring_process(name, "parameter server", hosts[server.host], SERVER_PROBE, words))
+    state_server = description.state_server
+    if state_server is not None and state_server.host in hosts:
+        host = hosts[state_server.host]
+        specs.append(measuring_process("state-server", "state server", host, STATE_SERVER_PROBE))
+    reports, problems = run_probes(specs, logs, say)
+    found.missing += [f"{spec.name} ({spec.where}) {problems[spec.name]}" for spec in specs if spec.name in problems]
+    for number, server in enumerate(description.servers):
+        report = reports.get(measured.get((server.host, server.device), ""))
+        if report is not None and vectors is not None:
+            found.servers[number] = ServerFigures.of(report["poll"], report["transfer"], vectors)
+    if "state-server" in reports:
+        found.answer_time = float(reports["state-server"]["answer_time"])

@@ -1,0 +1,92 @@
+"""Processes that measure something: started on their hosts as launch does, watched, and ended."""
+
+import select
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from .. import config
+from ..launch.processes import Process
+from ..launch.spec import ProcessSpec
+from ..runtime import progress
+
+#: Seconds to wait for output before the processes are looked at again.
+TICK = 0.1
+
+
+class MeasuringProcesses:
+    """Processes that report events, for use in a `with` statement, after which none of them is left.
+
+    Args:
+        specs: what to start, in this order.
+        logs: folder for their output.
+        say: tells the user something.
+
+    Attributes:
+        started: the processes that have been started so far, by name.
+    """
+
+    def __init__(self, specs: Sequence[ProcessSpec], logs: Path, say: Callable[[str], None]) -> None:
+        self._waiting, self._logs, self._say = list(specs), logs, say
+        self.started: dict[str, Process] = {}
+
+    def __enter__(self) -> "MeasuringProcesses":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def running(self) -> bool:
+        """Whether a process runs or has yet to be started."""
+        return bool(self._waiting) or any(process.running for process in self.started.values())
+
+    def turn(self) -> None:
+        """Start what may start, and read what the processes report, for a moment."""
+        while self._waiting and all(process.ready or not process.running for process in self.started.values()):
+            spec = self._waiting.pop(0)
+            self.started[spec.name] = Process(spec, self._logs / f"{spec.name}.log", _ignore, self._say)
+        outputs = [process.output for process in self.started.values() if not process.output.closed]
+        readable = select.select(outputs, [], [], TICK)[0]
+        for process in self.started.values():
+            if process.output in readable:
+                process.read()
+            process.poll()
+
+    def report(self, name: str) -> dict[str, Any] | None:
+        """Return the newest measurement that a process has reported."""
+        process = self.started.get(name)
+        return None if process is None else process.events.get(progress.MEASURED)
+
+    def failure(self, name: str) -> str:
+        """Return why a process has ended although nobody told it to; "" if it has not, or is done."""
+        process = self.started.get(name)
+        if process is None or process.running or process.told_to_end:
+            return ""
+        if process.exit_code == 0 and self.report(name) is not None:
+            return ""
+        over = process.events.get(progress.OVER)
+        said = over["reason"] if over else process.last_lines[-1] if process.last_lines else ""
+        return f"{process.how_it_ended}{f': {said}' if said else ''}"
+
+    def close(self) -> None:
+        """End all processes, by force if they take too long, and wait for them."""
+        self._waiting.clear()
+        try:
+            for end, patience in ((Process.terminate, config.LAUNCH_GRACE), (Process.kill, config.LAUNCH_GRACE)):
+                for process in self.started.values():
+                    end(process)
+                limit = time.monotonic() + patience
+                while self.running and time.monotonic() < limit:
+                    self.turn()
+        finally:
+            for process in self.started.values():
+                process.close()
+
+
+def _ignore(name: str, line: str) -> None:
+    """Take a line of output, which is in the log already."""

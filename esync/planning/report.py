@@ -1,0 +1,290 @@
+"""A plan as text for the terminal, and as data for JSON."""
+
+import shlex
+import textwrap
+from collections.abc import Sequence
+from typing import Any
+
+from rich.table import Column
+from rich.text import Text
+
+from .. import config
+from ..algorithms.registry import ALGORITHMS, flags_of
+from ..launch import flags, user_program
+from ..launch.plan import device_folders
+from ..runtime.terminal import NOT_KNOWN, TerminalTable, right
+from .accuracy import known_accuracy
+from .candidates import COLLECTIVE, STRIPPED, Candidate, PlanClass
+from .forecast import Forecast
+from .ranking import Plan, Ranking
+
+#: Characters of a line of text, at most.
+_WIDTH = 96
+#: Characters of a method in the table at least, and those of a line that the other columns take.
+_METHOD_WIDTH, _FIGURES_WIDTH = 24, 76
+
+
+def method(plan: Plan, candidate: Candidate) -> str:
+    """Return what a candidate is called: its mode with its flags, or the devices that take part."""
+    words = [candidate.mode, *_words(candidate)]
+    if candidate.ranks is None:
+        return " ".join(words)
+    if len(candidate.ranks) == 1:
+        return f"{' '.join(words)} on {_devices(plan, candidate.ranks)[0]}"
+    return f"{' '.join(words)}, {len(candidate.ranks)} fastest devices"
+
+
+def _words(candidate: Candidate) -> list[str]:
+    """Return the flags of a candidate beside its mode, as words of a command line."""
+    settings = {"mode": candidate.mode, **candidate.variation}
+    return flags.to_arguments(settings)[2:]
+
+
+def _devices(plan: Plan, ranks: Sequence[int]) -> list[str]:
+    workers = plan.description.workers
+    folders = device_folders(workers)
+    return [f"{workers[rank].host}/{folders[rank]}" for rank in ranks]
+
+
+def table(plan: Plan, every: bool, width: int) -> TerminalTable:
+    """Return the ranking as a table.
+
+    Args:
+        plan: the plan.
+        every: show all methods of each class, not only the best.
+        width: characters of a line.
+    """
+    room = max(_METHOD_WIDTH, width - _FIGURES_WIDTH)
+    columns = TerminalTable(
+        Column("method", overflow="fold"),
+        *map(right, ("samples/s", "efficiency", "round", "wait", "MB/s")),
+        Column("bottleneck", overflow="fold"),
+    )
+    for plan_class, members in plan.ranking.classes.items():
+        columns.add(plan_class.value, *[""] * 6, style="bold")
+        shown = [
+            each
+            for place, each in enumerate(members)
+            if every or place < config.PLAN_SHOWN or not each.candidate.variation
+        ]
+        for each in shown:
+            mark = "*" if each is plan.ranking.recommended else " "
+            name = textwrap.fill(
+                f"{mark} {method(plan, each.candidate)}", room, subsequent_indent="    ", break_on_hyphens=False
+            )
+            columns.add(Text(name), *_figures(each))
+        if len(shown) < len(members):
+            columns.add(f"  … and {len(members) - len(shown)} more (--all)", *[""] * 6, style="dim")
+    return columns
+
+
+def _figures(each: Forecast) -> tuple[str, ...]:
+    held = each.bottleneck
+    where = f" {held.where}" if held.where else ""
+    return (
+        rate(each.throughput),
+        f"{each.efficiency:.0%}",
+        seconds(each.round_time),
+        seconds(each.wait),
+        f"{each.traffic / 1e6:.3g}",
+        f"{held.cause.value}{where} ({held.share:.0%})",
+    )
+
+
+def rate(value: float) -> str:
+    """Return samples per second with three digits at least."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
+
+
+def seconds(value: float) -> str:
+    """Return seconds with two or three digits."""
+    return f"{value:.0f} s" if value >= 100 else f"{value:.2g} s" if value < 0.1 else f"{value:.3g} s"
+
+
+def recommendation(plan: Plan, file: str) -> list[str]:
+    """Return the recommendation, and the command to run, as lines of text."""
+    best = plan.ranking.recommended
+    lines = [f"Recommended: {method(plan, best.candidate)} ({best.plan_class.value}): {reasons(plan.ranking)}", ""]
+    return [*lines, *(f"    {line}" for line in command(plan, best.candidate, file)), ""]
+
+
+def reasons(ranking: Ranking) -> str:
+    """Return how the recommended method compares with the best of each other class."""
+    best = ranking.recommended
+    said = [f"{rate(best.throughput)} samples/s"]
+    before = True
+    for plan_class in PlanClass:
+        other = ranking.best(plan_class)
+        if plan_class is best.plan_class:
+            before = False
+        elif other is not None and before:
+            ratio = best.throughput / other.throughput
+            said.append(f'{ratio:.3g} times as fast as the best of "{plan_class.value}"')
+        elif other is not None:
+            said.append(f'the best of "{plan_class.value}" is {_gain(other.throughput / best.throughput - 1)}')
+    return "; ".join(said)
+
+
+def _gain(share: float) -> str:
+    """Return in words how much faster a method of a later class is than the recommended one."""
+    if share <= 0:
+        return f"{-share:.0%} slower"
+    return f"only {share:.0%} faster (more than {config.PLAN_GAIN:.0%} would make up for its deviation from SGD)"
+
+
+def command(plan: Plan, candidate: Candidate, file: str) -> list[str]:
+    """Return the command that runs a candidate, and what has to be done before."""
+    described = plan.description
+    lines = []
+    if candidate.ranks is not None:
+        there = _devices(plan, candidate.ranks)
+        kept = f"only {there[0]}" if len(there) == 1 else f"only {', '.join(there)}"
+        if len(there) < len(described.workers):
+            lines.append(f"# in a copy of {file} with {kept} among its workers:")
+    if described.state_server is None and ALGORITHMS[candidate.mode].instead_of_state_server:
+        lines.append("# with a section state_server: {host: …}")
+    if COLLECTIVE in candidate.flags:
+        lines.append("# needs MPICH and mpi4py on every host (docs/collectives.md)")
+    given = dict(candidate.flags)
+    undo, by_hand = _undone(plan, candidate)
+    if by_hand:
+        lines.append(f"# without {', '.join(by_hand)} in the section train of {file}:")
+    own = {name: value for name, value in given.items() if name not in user_program.CLUSTER_FLAGS}
+    if described.program and own:
+        given = {name: value for name, value in given.items() if name in user_program.CLUSTER_FLAGS}
+        lines.append(f"# with algorithm={python(candidate)} in the program:")
+    words = flags.to_arguments({**given, **({} if described.program else undo)})
+    lines.append(shlex.join(["esync", "launch", file, *words, *(["--", *plan.program] if plan.program else [])]))
+    return lines
+
+
+def _undone(plan: Plan, candidate: Candidate) -> tuple[dict[str, Any], list[str]]:
+    """Return flags that undo what the description says of varied flags, and those that no flag undoes."""
+    own = flags_of(ALGORITHMS[candidate.mode])
+    undo, by_hand = {}, []
+    for name, value in plan.description.train.items():
+        if (
+            name not in STRIPPED
+            or name in candidate.flags
+            or (name in flags.known() and name not in {*own, COLLECTIVE})
+        ):
+            continue
+        default = own[name].default if name in own else config.COLLECTIVE
+        if value == default:
+            continue
+        if flags.is_switch(name) or default is None:
+            by_hand.append(name)
+        elif name != "run_ahead":
+            undo[name] = default
+    return undo, by_hand
+
+
+def python(candidate: Candidate) -> str:
+    """Return the expression that makes a candidate's algorithm in a program of the user's."""
+    algorithm = ALGORITHMS[candidate.mode]
+    own = flags_of(algorithm)
+    values = ", ".join(f"{own[name].name}={value!r}" for name, value in candidate.flags.items() if name in own)
+    return f"esync.algorithms.{algorithm.__name__}({values})"
+
+
+def best_of_classes(plan: Plan, width: int = _WIDTH) -> list[str]:
+    """Return what is known of the best method of each class, and what would make it faster.
+
+    Args:
+        plan: the plan.
+        width: characters that fit into a line.
+    """
+    lines = []
+    for members in plan.ranking.classes.values():
+        best = members[0]
+        known = known_accuracy(best.candidate)
+        lines.append(f"{best.plan_class.value}: {method(plan, best.candidate)}")
+        said = {"i.i.d.": known.iid, "skewed": known.skewed, "faster": best.bottleneck.remedy}
+        for title, text in said.items():
+            lines += textwrap.wrap(
+                text, min(width, _WIDTH), initial_indent=f"    {title:<9}", subsequent_indent=" " * 13
+            )
+    return [
+        *lines,
+        "Accuracies, if nothing else is said, are of a perceptron on Fashion-MNIST after equally many samples "
+        "(docs/beyond.md, docs/reproduction.md); they were measured there, not predicted for this cluster.",
+    ]
+
+
+def what_if_table(plan: Plan) -> TerminalTable:
+    """Return what the asked changes would bring, by gain."""
+    base = plan.ranking.recommended
+    columns = TerminalTable("what if", right("gain"), right("samples/s"), Column("recommended then", overflow="fold"))
+    columns.add("as described", "", rate(base.throughput), method(plan, base.candidate))
+    for each in plan.what_ifs:
+        best = each.ranking.best(base.plan_class)
+        then = each.ranking.recommended
+        name = " ".join([then.candidate.mode, *_words(then.candidate)])
+        also = "" if then is best else f", {rate(then.throughput)} samples/s"
+        columns.add(
+            each.text,
+            NOT_KNOWN if each.gain is None else f"{each.gain - 1:+.1%}",
+            NOT_KNOWN if best is None else rate(best.throughput),
+            f"{name} ({then.plan_class.value}{also})",
+        )
+    return columns
+
+
+def notes(plan: Plan) -> list[str]:
+    """Return what was left out, and why."""
+    lines = list(plan.notes)
+    lines += [f"{name}: as fast as {other}" for name, other in plan.twins.items()]
+    lines += [f"{name}: not simulated: {reason}" for name, reason in plan.excluded.items()]
+    lines += [f"{method(plan, each)}: failed: {reason}" for each, reason in plan.ranking.failed]
+    return lines
+
+
+def as_json(plan: Plan, file: str) -> dict[str, Any]:
+    """Return the plan as data for JSON; times in seconds, traffic in bytes per second."""
+    best = plan.ranking.recommended
+    return {
+        "cluster": file,
+        "recommended": {**_row(plan, best), "command": command(plan, best.candidate, file)},
+        **_ranking(plan, plan.ranking),
+        "what_if": [
+            {"change": each.text, "gain": each.gain, "recommended": _row(plan, each.ranking.recommended)}
+            | _ranking(plan, each.ranking)
+            for each in plan.what_ifs
+        ],
+        "not_simulated": dict(plan.excluded),
+        "equally_fast": dict(plan.twins),
+        "notes": list(plan.notes),
+    }
+
+
+def _ranking(plan: Plan, ranking: Ranking) -> dict[str, Any]:
+    return {
+        "limit": ranking.limit,
+        "classes": {
+            plan_class.name.lower(): [_row(plan, each) for each in members]
+            for plan_class, members in ranking.classes.items()
+        },
+        "failed": [{"flags": dict(each.flags), "reason": reason} for each, reason in ranking.failed],
+    }
+
+
+def _row(plan: Plan, each: Forecast) -> dict[str, Any]:
+    known = known_accuracy(each.candidate)
+    return {
+        "method": method(plan, each.candidate),
+        "class": each.plan_class.name.lower(),
+        "flags": dict(each.candidate.flags),
+        "workers": None if each.candidate.ranks is None else list(each.candidate.ranks),
+        "throughput": each.throughput,
+        "efficiency": each.efficiency,
+        "round_time": each.round_time,
+        "wait": each.wait,
+        "traffic": each.traffic,
+        "bottleneck": {
+            "cause": each.bottleneck.cause.name.lower(),
+            "where": each.bottleneck.where,
+            "share": each.bottleneck.share,
+            "remedy": each.bottleneck.remedy,
+        },
+        "accuracy": {"iid": known.iid, "skewed": known.skewed},
+    }

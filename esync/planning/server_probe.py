@@ -1,0 +1,115 @@
+"""Measure what a parameter server needs for messages, on the host where it would run.
+
+A process of its own, `python -m esync.planning.server_probe`, starts a scheduler and a server on
+this host, exchanges a model of the given size with them as a worker does, and reports how long
+polls and exchanges take.
+"""
+
+import argparse
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+
+import numpy as np
+
+from ..exchange import STATISTICS, WEIGHTS, Flat, Payload, Specification
+from ..exchange.protocol.round_state import Limits
+from ..runtime import program, progress
+from ..runtime.processes import tied
+from ..runtime.watchdog import Watchdog
+from ..world import RealWorld
+
+#: Polls that count; exchanges that count, at least and at most; how long exchanges are measured.
+POLLS, LEAST, MOST, SECONDS = 50, 4, 40, 2.0
+#: Exchanges and polls before those that count.
+WARM_UP = 2
+#: Seconds that scheduler and server have to start.
+START = 60.0
+
+
+def main(words: list[str] | None = None) -> int:
+    """Measure, and report; return the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--weights", type=int, required=True, help="values that are trained")
+    parser.add_argument("--statistics", type=int, default=0, help="values of batch norm's statistics")
+    parser.add_argument("--gpu", type=int, help="device that adds up the payloads; the CPU if it is left out")
+    given = parser.parse_args(words)
+    sizes = {WEIGHTS: given.weights, STATISTICS: given.statistics}
+    return program.run("server probe", lambda watchdog: _measure(watchdog, sizes, given.gpu))
+
+
+class _Model:
+    """A model in memory; see `exchange.ModelSink`."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        self.vectors = {name: Flat(np.zeros(size, np.float32)) for name, size in sizes.items()}
+
+    def write(self, vector: str, start: int, values: np.ndarray) -> None:
+        """Take values of a vector."""
+        self.vectors[vector].write(start, values)
+
+    def add(self, step: object) -> None:
+        """See `exchange.ModelSink`; messages are not sparse here."""
+        raise NotImplementedError
+
+    put = add
+
+
+def _measure(watchdog: Watchdog, sizes: Mapping[str, int], gpu: int | None) -> int:
+    with _cluster(gpu):
+        exchange = RealWorld(watchdog=watchdog, start_timeout=START).exchange(Specification("add_mean_update", True))
+        model = _Model(sizes)
+        exchange.join(sizes, Limits(), {})
+        exchange.begin(model.vectors, model)
+        polls = []
+        for _ in range(WARM_UP + POLLS):
+            begun = time.perf_counter()
+            exchange.version()
+            polls.append(time.perf_counter() - begun)
+        transfers: list[float] = []
+        begun = time.perf_counter()
+        while len(transfers) < WARM_UP + LEAST or (
+            len(transfers) < WARM_UP + MOST and time.perf_counter() - begun < SECONDS
+        ):
+            result = exchange.start(Payload(model.vectors, samples=1, learning_rate=1.0), model)
+            transfers.append(result.wait().transfer)
+        progress.report_event(
+            progress.MEASURED,
+            poll=statistics.median(polls[WARM_UP:]),
+            transfer=statistics.median(transfers[WARM_UP:]),
+        )
+        exchange.close()
+    return 0
+
+
+@contextmanager
+def _cluster(gpu: int | None) -> Iterator[None]:
+    """Run a scheduler and a server, and let this process be the worker."""
+    with socket.create_server(("127.0.0.1", 0)) as holder:
+        port = holder.getsockname()[1]
+    place = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(port), "DMLC_NODE_HOST": "127.0.0.1"}
+    place |= {"DMLC_NUM_SERVER": "1", "DMLC_NUM_WORKER": "1"}
+    on = [] if gpu is None else ["--gpu", str(gpu)]
+    processes = []
+    try:
+        for role, words in (("scheduler", []), ("server", on)):
+            environment = {**os.environ, **place, "DMLC_ROLE": role}
+            environment.pop(progress.VARIABLE, None)  # what they report is not this process's measurement
+            command = tied([sys.executable, "-m", f"esync.{role}", *words])
+            processes.append(subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL))
+        os.environ.update(place, DMLC_ROLE="worker")
+        yield
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait()
+
+
+if __name__ == "__main__":
+    program.exit_now(main())

@@ -1,0 +1,194 @@
+"""Changes to a described cluster: a faster network, devices more or fewer, more servers."""
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from .. import config
+from ..launch.description import Description, ServerEntry, WorkerEntry
+from ..launch.fields import DEVICE
+from ..launch.plan import device_folders
+from ..launch.simulation_schema import DeviceBehaviour, HostLink, NetworkSection
+from ..launch.yaml_text import DescriptionError
+from ..runtime.errors import suggestion
+from ..simulate.cluster import NUMBERED, links
+from .forecast import with_known_hosts
+
+FORMS = "network=10Gbit, latency=5ms, without=HOST, without=HOST/DEVICE, add=gpu:0.03x2 or servers=2"
+#: Changes that may be of one host only.
+_LINKS = ("network", "latency")
+#: Devices to be added: kind, seconds of an iteration, number of them.
+_ADDED = re.compile(r"([a-z]+[0-9]*):([0-9.eE+-]+?)(?:x([0-9]{1,9}))?")
+_WORKER = re.compile(r"worker-([0-9]{1,9})")
+
+
+class WhatIfError(DescriptionError):
+    """Raised when a change makes no sense for a cluster; the message says what would be right."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """A change, or several together.
+
+    Attributes:
+        text: as it was asked for.
+        parts: keys and values, in their order.
+    """
+
+    text: str
+    parts: tuple[tuple[str, str], ...]
+
+    @property
+    def is_of_network(self) -> bool:
+        """Whether it changes a bandwidth or a latency."""
+        return any(key.partition(".")[0] in _LINKS for key, _ in self.parts)
+
+    @classmethod
+    def parse(cls, text: str) -> "Change":
+        """Read KEY=VALUE, or several with commas in between.
+
+        Raises:
+            WhatIfError: it is neither.
+        """
+        parts = []
+        for part in text.split(","):
+            key, _, value = map(str.strip, part.partition("="))
+            if not key or not value:
+                raise WhatIfError(f"--what-if {text}: expected KEY=VALUE, one of {FORMS}")
+            kind, dot, host = key.partition(".")
+            if kind not in _CHANGES or (dot and not (host and kind in _LINKS)):
+                raise WhatIfError(
+                    f"--what-if {text}: there is no {key!r}{suggestion(kind, _CHANGES)}; expected one of {FORMS}"
+                )
+            parts.append((key, value))
+        return cls(text, tuple(parts))
+
+
+def changed(description: Description, change: Change) -> Description:
+    """Return the description of the changed cluster.
+
+    Raises:
+        WhatIfError: the change makes no sense for it.
+    """
+    for key, value in change.parts:
+        kind, _, host = key.partition(".")
+        try:
+            description = _CHANGES[kind](description, value, host)
+            links(description)  # refuses links that cannot be
+        except DescriptionError as error:
+            raise WhatIfError(f"--what-if {change.text}: {error}") from None
+    return description
+
+
+def _network(description: Description, value: str, host: str) -> Description:
+    return _with_link(description, "bandwidth", value, host)
+
+
+def _latency(description: Description, value: str, host: str) -> Description:
+    return _with_link(description, "latency", value, host)
+
+
+def _with_link(description: Description, field: str, value: str, host: str) -> Description:
+    """Return a description with another bandwidth or latency of one host, or of all of them."""
+    try:
+        wanted = getattr(NetworkSection.model_validate({field: value}), field)
+    except ValidationError as error:
+        raise WhatIfError(error.errors()[0]["msg"]) from None
+    network, hosts = description.network, dict(description.network.hosts)
+    update: dict[str, Any] = {}
+    if host:
+        known = _known_hosts(description)
+        if host not in known:
+            raise WhatIfError(f"nothing runs on a host {host!r}{suggestion(host, known)}")
+        own = hosts.get(host) or (hosts.get(match[1]) if (match := NUMBERED.fullmatch(host)) else None)
+        entry = own or HostLink()
+        hosts[host] = entry.model_copy(update={field: wanted})
+    else:
+        update[field] = wanted
+        hosts = {name: link.model_copy(update={field: None}) for name, link in hosts.items()}
+    return description.model_copy(update={"network": network.model_copy(update={**update, "hosts": hosts})})
+
+
+def _known_hosts(description: Description) -> list[str]:
+    names = description.host_names()
+    return list(dict.fromkeys([*names, *(match[1] for name in names if (match := NUMBERED.fullmatch(name)))]))
+
+
+def _without(description: Description, value: str, _: str) -> Description:
+    """Return a description without a device, or without all devices of a host."""
+    workers = description.workers
+    names = [f"{worker.host}/{folder}" for worker, folder in zip(workers, device_folders(workers), strict=True)]
+    gone = {rank for rank, name in enumerate(names) if value == name}
+    gone = gone or {rank for rank, worker in enumerate(workers) if value == worker.host}
+    gone = gone or {
+        rank for rank, worker in enumerate(workers) if re.fullmatch(rf"{re.escape(value)}-[0-9]+", worker.host)
+    }
+    if not gone and (match := _WORKER.fullmatch(value)) and int(match[1]) < len(workers):
+        gone = {int(match[1])}
+    if not gone:
+        hosts = [worker.host for worker in workers]
+        raise WhatIfError(
+            f"no worker is called {value!r}{suggestion(value, [*names, *hosts])}; expected a host, HOST/DEVICE, or "
+            f"worker-0 to worker-{len(workers) - 1}; there are {_listed(names)}"
+        )
+    rest = [worker for rank, worker in enumerate(workers) if rank not in gone]
+    if not rest:
+        raise WhatIfError("no worker would be left; leave some of them in")
+    return with_known_hosts(description.model_copy(update={"workers": rest}))
+
+
+def _add(description: Description, value: str, _: str) -> Description:
+    """Return a description with further devices, on hosts of their own."""
+    match = _ADDED.fullmatch(value)
+    step_time = _number(match[2]) if match else 0.0
+    device = match[1] if match and match[1] != "gpu" else "gpu0"
+    if match is None or not DEVICE.fullmatch(device) or not 0 < step_time < math.inf or match[3] == "0":
+        raise WhatIfError("expected DEVICE:SECONDSxCOUNT, for instance add=gpu:0.03x2 or add=cpu:3.5")
+    count, most = int(match[3] or 1), config.MAX_WORKERS
+    if len(description.workers) + count > most:
+        raise WhatIfError(f"a job has up to {most} workers, and {len(description.workers)} are there already")
+    hosts = _new_names("added", count, set(description.host_names()))
+    behaviour = DeviceBehaviour(step_time=step_time)
+    new = [WorkerEntry(host=host, device=device, step_time=None, threads=None, simulate=behaviour) for host in hosts]
+    return description.model_copy(update={"workers": [*description.workers, *new]})
+
+
+def _servers(description: Description, value: str, _: str) -> Description:
+    """Return a description with so many servers; those that are added have hosts of their own."""
+    if not re.fullmatch("[0-9]{1,9}", value) or not 1 <= int(value) <= config.MAX_WORKERS:
+        raise WhatIfError(f"expected the number of servers in all, up to {config.MAX_WORKERS}, for instance servers=2")
+    servers, wanted = description.servers, int(value)
+    hosts = _new_names("added-server", max(0, wanted - len(servers)), set(description.host_names()))
+    new = [ServerEntry(host=host, simulate=servers[0].simulate) for host in hosts]
+    return with_known_hosts(description.model_copy(update={"servers": [*servers[:wanted], *new]}))
+
+
+_CHANGES: dict[str, Callable[[Description, str, str], Description]] = {
+    "network": _network,
+    "latency": _latency,
+    "without": _without,
+    "add": _add,
+    "servers": _servers,
+}
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 0.0
+
+
+def _new_names(stem: str, count: int, taken: set[str]) -> list[str]:
+    """Return names of new hosts."""
+    while any(name.startswith(stem) for name in taken):
+        stem = f"{stem}-too"
+    return [f"{stem}-{number}" for number in range(count)]
+
+
+def _listed(names: list[str]) -> str:
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} more" if len(names) > 8 else "")

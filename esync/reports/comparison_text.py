@@ -1,0 +1,132 @@
+"""A comparison of runs as text in Markdown: what differs, the means, and the differences."""
+
+from collections.abc import Iterator
+
+from rich.table import Column
+
+from ..runtime.terminal import NOT_KNOWN, UNLIMITED, markdown, right
+from .comparison import TIME, Comparison, Group, Quantity, Section, shown
+from .estimates import LEVEL, Difference
+
+#: Characters of an option's value that are shown; a list of devices may have many more.
+_VALUE_LENGTH = 60
+
+
+def comparison_text(comparison: Comparison, width: int = UNLIMITED) -> str:
+    """Return the tables of all sections, in lines of that many characters."""
+    return "\n".join(section_text(section, width) for section in comparison.sections)
+
+
+def section_text(section: Section, width: int = UNLIMITED) -> str:
+    """Return the tables of runs that can be compared with one another."""
+    what = ", ".join(part for part in (section.network, section.dataset, section.metric.label) if part)
+    runs = sum(len(group.runs) for group in section.groups)
+    text = (
+        f"{what}: {runs} run{'s' * (runs > 1)}, mean ± standard deviation [{LEVEL:.0%} confidence interval of the mean]"
+    )
+    text += f"\n\n{means_table(section, width)}"
+    if section.differing:
+        text += f"\nWhat differs in their options\n\n{_options_table(section, width)}"
+    if len(section.groups) > 1:
+        reference = section.groups[0].label
+        text += f"\nDifference from {reference} [{LEVEL:.0%} confidence interval]\n\n"
+        text += _differences_table(section, width)
+        tested = sum(1 for _, _, each in _differences(section) if each.beyond_chance is not None)
+        if tested > 1:
+            text += (
+                f"\nEach of these {tested} verdicts is wrong in up to {1 - LEVEL:.0%} of the cases where there is no "
+                "difference.\n"
+            )
+    return text
+
+
+def means_table(section: Section, width: int = UNLIMITED) -> str:
+    """Return the table of the groups' means: a row for each group, or for each mean where that is too wide."""
+    columns: list[str | Column] = [
+        "runs",
+        right("n"),
+        *(right(quantity.heading) for quantity in section.quantities),
+        "note",
+    ]
+    rows = [_means_row(section, group) for group in section.groups]
+    text = markdown(columns, rows)
+    if max(map(len, text.splitlines())) <= width:
+        return text
+    headings = [column.header if isinstance(column, Column) else column for column in columns]
+    means = [
+        [row[0], row[1], str(heading), cell]
+        for row in rows
+        for heading, cell in zip(headings[2:], row[2:], strict=True)
+        if cell not in ("", NOT_KNOWN)
+    ]
+    return markdown(["runs", right("n"), "figure", "mean"], means, width)
+
+
+def _means_row(section: Section, group: Group) -> list[str]:
+    cells = [_mean(group, quantity, section) for quantity in section.quantities]
+    if group.invalid:
+        cells = [f"({cell})" if cell != NOT_KNOWN else cell for cell in cells]
+    left_out = len(group.runs) - len(group.counted)
+    notes = [group.invalid] if group.invalid else []
+    notes += [f"{left_out} invalid run{'s' * (left_out > 1)} left out"] if left_out else []
+    if any(run.figures.bytes_estimated for run in group.counted):
+        notes.append("traffic estimated, push only")
+    return [group.label, str(len(group.counted)), *cells, "; ".join(notes)]
+
+
+def _mean(group: Group, quantity: Quantity, section: Section) -> str:
+    found = group.estimate(quantity)
+    reached = quantity.key == TIME.key and section.target is not None and bool(group.counted[0].figures.times)
+    if found is None:
+        return "not reached" if reached else NOT_KNOWN
+    text = " ".join(filter(None, (quantity.mean_text(found), quantity.interval_text(found))))
+    if found.n < len(group.counted):
+        text += f" ({found.n} of {len(group.counted)}{' reached it' if reached else ''})"
+    return text
+
+
+def _options_table(section: Section, width: int) -> str:
+    columns = ["option", *(group.label for group in section.groups)]
+    return markdown(columns, ([name, *map(_value, values)] for name, values in section.differing.items()), width)
+
+
+def _value(value: object) -> str:
+    text = shown(value)
+    return text if len(text) <= _VALUE_LENGTH else f"{text[: _VALUE_LENGTH - 1]}…"
+
+
+def _differences_table(section: Section, width: int) -> str:
+    columns: list[str | Column] = ["runs", "figure", right("difference"), right("share"), right("interval"), "verdict"]
+    rows = []
+    for group, quantity, each in _differences(section):
+        share = NOT_KNOWN if each.share is None else f"{each.share:+.1%}"
+        rows.append(
+            [
+                group.label,
+                quantity.heading,
+                quantity.text(each.value, True) + quantity.unit.replace("%", "points"),
+                share,
+                quantity.interval_text(each, True) or NOT_KNOWN,
+                verdict(each),
+            ]
+        )
+    return markdown(columns, rows, width)
+
+
+def _differences(section: Section) -> Iterator[tuple[Group, Quantity, Difference]]:
+    for group in section.groups[1:]:
+        for quantity in section.quantities:
+            found = section.difference(group, quantity)
+            if found is not None:
+                yield group, quantity, found
+
+
+def verdict(found: Difference) -> str:
+    """Return in words whether a difference is more than chance."""
+    match found.beyond_chance:
+        case None:
+            return "not known: a single run"
+        case True:
+            return "more than chance"
+        case _:
+            return "may be chance"

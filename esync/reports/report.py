@@ -1,0 +1,82 @@
+"""Write `report.html`: one file that shows a run, or compares several.
+
+    python -m esync.reports.report RUN [RUN …] [-o report.html]
+
+A RUN is a folder of a run, a folder with runs in it, or a pattern. Runs that differ in their seed
+only are a group. The file loads nothing from anywhere, so that it can be sent and kept.
+"""
+
+import argparse
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..runtime import program, terminal
+from ..runtime.files import expanded, write_atomically
+from ..runtime.output import printable
+from .compare import add_runs
+from .comparison import Comparison, compare
+from .job_events import REPORT_FILE, events_of
+from .report_page.build import build_report
+from .report_page.page import report_html
+
+
+def write_report(runs: Sequence[str | Path], path: Path, target: float | None = None) -> Comparison:
+    """Write the report of runs, and return their comparison.
+
+    Args:
+        runs: see `compare`.
+        path: the file to write.
+        target: value of the metric for the time to target; None for the usual one of each metric.
+
+    Raises:
+        RunError: a folder does not exist or holds no run.
+        OSError: the file cannot be written.
+    """
+    comparison = compare(runs, target)
+    events = {run.folder: events_of(run) for run in comparison.runs}
+    made = time.strftime("on %d %B %Y at %H:%M")
+    page = report_html(build_report(comparison, made, events))
+    write_atomically(path, page.encode(errors="backslashreplace"))  # folders may have names that are not UTF-8
+    return comparison
+
+
+def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
+    """Parse the command line; exit with code 2 on bad usage."""
+    parser = argparse.ArgumentParser(
+        prog=program.name("python -m esync.reports.report"),
+        description=f"Write {REPORT_FILE}: one file that shows a run, or compares several.",
+    )
+    add_runs(parser)
+    parser.add_argument(
+        "-o",
+        "--out",
+        type=expanded,
+        metavar="FILE",
+        default=Path(REPORT_FILE),
+        help="file to write (default: %(default)s)",
+    )
+    return parser.parse_args(arguments)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Write the report, and say what it shows."""
+    comparison = write_report(options.runs, options.out, options.target)
+    terminal.print_problems(comparison.problems, "esync compare --json FILE")
+    groups = sum(len(section.groups) for section in comparison.sections)
+    size = options.out.stat().st_size / 1e3
+    runs = len(comparison.runs)
+    said = f"{runs} run{'s' * (runs > 1)} in {groups} group{'s' * (groups > 1)}"
+    print(f"{printable(str(options.out))}: {said}, {size:,.0f} kB")
+    return 0
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the tool and return its exit code: 0 done, 1 failed, 2 bad usage."""
+    options = parse_arguments(arguments)
+    return terminal.run_command(lambda: run(options))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

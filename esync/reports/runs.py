@@ -1,0 +1,278 @@
+"""Logged runs: what a run's folder holds, whatever its layout, as one object.
+
+`find_runs` finds the runs that folders and patterns name, and `load_run` loads one of them. A run's
+folder is one of
+
+- {network}/{mode} or {network}/{mode}@{name}, with HOST/DEVICE/iter-N.txt in it, or only the
+  summary NAME.json,
+- a host's folder with DEVICE/iter-N.txt, as a worker without the launcher writes it,
+- a device's folder with iter-N.txt.
+
+The summary of a run is a cache of its round files: it is used where it is newer than all of them
+and was made from as many files and bytes as there are; otherwise the rounds are read, and it is
+written again.
+"""
+
+import glob
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from .. import config
+from ..algorithms.registry import FIGURES, suffix_of
+from ..runtime import run_names
+from ..runtime.errors import ExpectedError
+from ..runtime.files import expanded
+from ..runtime.metric import Metric
+from .aggregate import read_rounds, summarized_rounds
+from .algorithm_info import AlgorithmInfo, algorithm_info_of
+from .discovery import (
+    DEVICE_FOLDER,
+    EARLIER_PREFIX,
+    DeviceFolder,
+    Source,
+    find_devices,
+    holds_rounds,
+    list_device,
+    subfolders,
+)
+from .load import summary_in
+from .metrics_table import RunFigures, common_target, metric_of, run_figures
+from .modes import Mode, mode_of
+from .style import checked_style
+from .summary_file import DeviceSummary, Summary, save_summary
+
+#: Levels of folders in which runs are looked for: {log_dir}/{network}/{mode}.
+_DEPTH = 2
+
+
+class RunError(ExpectedError):
+    """Raised when a run cannot be found or loaded; the message names the folder."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class LoggedRun:
+    """A run as its logs tell it.
+
+    Attributes:
+        folder: its folder.
+        mode: its algorithm, with label and style.
+        summary: the rounds of its devices: host → device → columns.
+        target: value of the metric for the time to target; None for the usual one of its metric.
+        problems: sentences about what is missing or wrong in its logs.
+    """
+
+    folder: Path
+    mode: Mode
+    summary: Summary
+    target: float | None = None
+    problems: tuple[str, ...] = ()
+
+    @property
+    def name(self) -> str:
+        """Name of the run, as given by `--name`; "" if it has none."""
+        return self.mode.run
+
+    @property
+    def label(self) -> str:
+        """The algorithm, the name of the run, and the kind of data."""
+        return self.mode.label
+
+    @property
+    def devices(self) -> dict[str, DeviceSummary]:
+        """The rounds of each device, by HOST/DEVICE."""
+        return {
+            f"{host}/{device}": columns for host, group in self.summary.items() for device, columns in group.items()
+        }
+
+    @cached_property
+    def facts(self) -> Mapping[str, Any]:
+        """Content of run.json of rank 0, or of the first device that has one; {} if none has."""
+        said = [columns.run.model_dump() for columns in self.devices.values() if columns.run]
+        return next((facts for facts in said if facts.get("rank") == 0), said[0] if said else {})
+
+    @property
+    def options(self) -> Mapping[str, Any]:
+        """Every flag in effect, as run.json has it; {} if it has none."""
+        options = self.facts.get("options")
+        return options if isinstance(options, dict) else {}
+
+    @property
+    def network(self) -> str:
+        """Name of the network, or of the user's program."""
+        said = self.facts.get("network")
+        return said if isinstance(said, str) else self.folder.resolve().parent.name
+
+    @property
+    def seed(self) -> int | None:
+        """Seed of the run; None if its logs do not say."""
+        seed = self.facts.get("seed", self.options.get("seed"))
+        return seed if isinstance(seed, int) else None
+
+    @property
+    def finished(self) -> bool | None:
+        """Whether the run came to its end; None if its logs do not say."""
+        said = [columns.run.model_dump().get("finished") for columns in self.devices.values() if columns.run]
+        return None if None in said or not said else all(said)
+
+    @property
+    def metric(self) -> Metric:
+        """What its evaluations compute."""
+        return metric_of(self.summary)
+
+    @cached_property
+    def figures(self) -> RunFigures:
+        """Throughput, efficiency, traffic, waits, curve, time to target, validity."""
+        return run_figures(self.mode, self.summary, common_target([self.summary], self.target))
+
+    def with_target(self, target: float | None) -> "LoggedRun":
+        """Return the run with another target."""
+        return replace(self, target=target)
+
+
+def find_runs(patterns: Iterable[str | Path], target: float | None = None) -> list[LoggedRun]:
+    """Load the runs that folders and patterns name.
+
+    A folder that is not a run's stands for all runs in it, whatever their network and mode. A run
+    that is named twice is there once.
+
+    Args:
+        patterns: folders, or patterns such as `logs/lenet/esync@base-seed*`.
+        target: value of the metric for the time to target.
+
+    Raises:
+        RunError: a pattern names no run, or a run cannot be loaded.
+    """
+    folders: dict[Path, Path] = {}
+    for pattern in map(str, patterns):
+        found = [folder for place in _places(pattern) for folder in run_folders(place)]
+        if not found:
+            raise RunError(f"{pattern}: there is no run in it: expected {{network}}/{{mode}}/HOST/DEVICE/iter-N.txt")
+        for folder in found:
+            folders.setdefault(folder.resolve(), folder)
+    return [load_run(folder, target) for folder in folders.values()]
+
+
+def _places(pattern: str) -> list[Path]:
+    """Return the folders that a pattern names."""
+    path = expanded(pattern)
+    if path.is_dir():  # also where its name has the characters of a pattern
+        return [path]
+    found = [Path(name) for name in sorted(glob.glob(str(path))) if Path(name).is_dir()]
+    if not found:
+        is_pattern = glob.has_magic(str(path))
+        raise RunError(f"{pattern}: {'no folder matches this pattern' if is_pattern else 'there is no such folder'}")
+    return found
+
+
+def run_folders(folder: Path, depth: int = _DEPTH) -> list[Path]:
+    """Return the folders of the runs in a folder, or the folder itself if it is a run's.
+
+    Raises:
+        RunError: a folder cannot be listed.
+    """
+    try:
+        if holds_rounds(folder) or _devices(folder)[0] or summary_in(folder, []) is not None:
+            return [folder]
+        below = [each for each in subfolders(folder) if not each.name.startswith((EARLIER_PREFIX, FIGURES))]
+    except OSError as error:
+        raise RunError(f"{folder}: {error.strerror or error}") from None
+    return [found for each in below for found in run_folders(each, depth - 1)] if depth else []
+
+
+def load_run(folder: str | Path, target: float | None = None) -> LoggedRun:
+    """Load a run from its folder.
+
+    Args:
+        folder: the run's folder; see the module.
+        target: value of the metric for the time to target; None for the usual one of its metric.
+
+    Raises:
+        RunError: the folder holds no run, or cannot be read.
+    """
+    path = expanded(folder)
+    if path.name in ("", ".."):
+        path = path.resolve()
+    try:
+        return _load(path, target)
+    except OSError as error:
+        raise RunError(f"{error.filename or path}: {error.strerror or error}") from None
+
+
+def _load(folder: Path, target: float | None) -> LoggedRun:
+    if not folder.is_dir():
+        raise RunError(f"{folder}: there is no such folder")
+    devices, by_host = _devices(folder)
+    problems: list[str] = []
+    there = summary_in(folder, problems) if by_host else None
+    if there is not None and (not devices or _is_current(*there, devices)):
+        report = summarized_rounds(folder, devices, *there)
+    elif devices:
+        problems = []
+        report = read_rounds(folder, devices, config.PUBLISHED_MODEL_BYTES.get(folder.parent.name), _ignore)
+        if report.summary and by_host:
+            with suppress(OSError):  # a folder of somebody else: its rounds are read again next time
+                save_summary(report.summary, report.path)
+    else:
+        raise RunError("; ".join([f"{folder}: there is no run in it: expected HOST/DEVICE/iter-N.txt", *problems]))
+    summary = report.summary
+    problems += [*([report.earlier] if report.earlier else []), *report.warnings]
+    problems += [f"skipped ({skip.category}) {skip.path}: {skip.reason}" for skip in report.skipped]
+    if not summary:
+        raise RunError(f"{folder}: no file in it holds a round: {'; '.join(problems)}")
+    said, wrong = algorithm_info_of(summary)
+    mode = _mode(folder, summary, said)
+    style, wrong_style = checked_style(said.style, mode.style)
+    problems += [each for each in (*wrong, *wrong_style) if each not in problems]
+    return LoggedRun(folder, replace(mode, style=style), summary, target, tuple(problems))
+
+
+def _ignore(done: int, files: int) -> None:
+    """Take no notice of the progress."""
+
+
+def _devices(folder: Path) -> tuple[list[DeviceFolder], bool]:
+    """Return the devices with rounds in a run's folder, and whether they are in hosts' folders.
+
+    Only then may there be a summary, too, and perhaps nothing else.
+    """
+    devices = [device for device in find_devices(folder)[0] if device.rounds]
+    if devices:
+        return devices, True
+    own = list_device(folder.resolve().parent.name, folder)
+    below = [each for each in subfolders(folder) if DEVICE_FOLDER.fullmatch(each.name)]
+    hosts = [list_device(folder.resolve().name, each) for each in below]
+    devices = [device for device in (own, *hosts) if device.rounds]
+    return devices, not devices
+
+
+def _is_current(path: Path, summary: Summary, devices: list[DeviceFolder]) -> bool:
+    """Return whether a summary has been made from the files that are there now."""
+    written = path.stat().st_mtime_ns
+    for device in devices:
+        columns = summary.get(device.host, {}).get(device.device)
+        source = Source.of(device.path)
+        if (
+            columns is None
+            or (columns.source_files, columns.source_bytes) != (source.files, source.bytes)
+            or len(columns.rounds_list) != source.files  # else read again, which names the file that is left out
+            or source.newest >= written
+        ):
+            return False
+    return sum(map(len, summary.values())) == len(devices)
+
+
+def _mode(folder: Path, summary: Summary, said: AlgorithmInfo) -> Mode:
+    """Return the mode of a run: that of its folder's name, or the one that its run.json names."""
+    name = folder.resolve().name
+    mode = mode_of(name, said)
+    facts = next((each.run.model_dump() for group in summary.values() for each in group.values() if each.run), {})
+    told = facts.get("mode")
+    if mode.built_in or not isinstance(told, str) or told in ("", mode.name):
+        return mode
+    return mode_of(run_names.named(told + suffix_of(str(facts.get("partition"))), name), said)

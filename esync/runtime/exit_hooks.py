@@ -1,0 +1,141 @@
+"""Find out how this program ends: by an error, with an exit code, or as planned.
+
+Python tells nobody the reason: atexit is called in any case, `sys.excepthook` only for errors, and
+an exit code is seen by whoever calls `sys.exit`. So all three are watched. What was there before is
+called as well. Where Python is interactive (a prompt, a notebook), a statement that fails ends
+nothing, and only the end of the process counts.
+
+`raise SystemExit(3)` passes by all three, and looks like a program that ends as planned.
+"""
+
+import atexit
+import builtins
+import os
+import sys
+import threading
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any
+
+from .errors import ExpectedError
+from .watchdog import InterruptedBySignalError
+
+
+class ExitHooks:
+    """Calls a function when the program ends.
+
+    A process that is forked from this one inherits the hooks, which do nothing there.
+
+    Args:
+        ended: called with the error that ends the program, SystemExit included, or None where it
+            ends as planned. The thread that fails calls it: the main thread, or the one that has
+            installed the hooks.
+    """
+
+    def __init__(self, ended: Callable[[BaseException | None], None]) -> None:
+        self._ended = ended
+        self._process = os.getpid()
+        self._thread = threading.current_thread()
+        self._exit: SystemExit | None = None
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
+
+    @property
+    def forked(self) -> bool:
+        """Whether this is a process that was forked from the one that made the hooks."""
+        return os.getpid() != self._process
+
+    def install(self) -> None:
+        """Watch from now on."""
+        self._thread = threading.current_thread()
+        self._replace(sys, "excepthook", self._watch_errors)
+        self._replace(threading, "excepthook", self._watch_thread)
+        self._replace(sys, "exit", self._watch_exit)
+        for name in ("exit", "quit"):  # `site` adds them, unless Python was told to do without it
+            if hasattr(builtins, name):
+                self._replace(builtins, name, self._watch_exit)
+        atexit.register(self._at_exit)
+
+    def remove(self) -> None:
+        """Watch no longer; does nothing where nobody watches."""
+        atexit.unregister(self._at_exit)
+        for owner, name, ours, original in self._replaced:
+            if getattr(owner, name) is ours:  # else somebody else has put a hook in front of it, which calls ours
+                setattr(owner, name, original)
+        self._replaced.clear()
+
+    def _replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
+        original = getattr(owner, name)
+        ours = make(original)
+        setattr(owner, name, ours)
+        self._replaced.append((owner, name, ours, original))
+
+    @property
+    def _watching(self) -> bool:
+        return bool(self._replaced) and not self.forked and not interactive()
+
+    def _watch_errors(self, original: Callable[..., Any]) -> Callable[..., None]:
+        def excepthook(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+            original(kind, error, trace)
+            if self._watching:
+                self._ended(error)
+
+        return excepthook
+
+    def _watch_thread(self, original: Callable[..., Any]) -> Callable[..., None]:
+        def excepthook(failure: threading.ExceptHookArgs) -> None:
+            original(failure)
+            if failure.thread is self._thread and self._watching:
+                self._ended(failure.exc_value)
+
+        return excepthook
+
+    def _watch_exit(self, original: Callable[..., Any]) -> Callable[..., None]:
+        def exit(code: Any = None) -> None:
+            if threading.current_thread() is threading.main_thread() and self._watching:
+                self._exit = SystemExit(code)  # somebody may catch it: it counts when the process ends
+            original(code)
+
+        return exit
+
+    def _at_exit(self) -> None:
+        if not self.forked:
+            self._ended(self._exit)
+
+
+def interactive() -> bool:
+    """Return whether a person types the statements, at a prompt or in a notebook."""
+    return hasattr(sys, "ps1") or bool(sys.flags.interactive)
+
+
+def failure(error: BaseException | None) -> str:
+    """Return why a program that ends by an error has failed, in one line.
+
+    For a program that ends as planned this is "".
+    """
+    if error is None or isinstance(error, GeneratorExit):
+        return ""
+    if isinstance(error, KeyboardInterrupt):
+        return "interrupted (SIGINT)"
+    if isinstance(error, InterruptedBySignalError):
+        return f"ended by {error}"
+    if isinstance(error, SystemExit):
+        if error.code is None or error.code == 0:
+            return ""
+        return f"exit code {int(error.code)}" if isinstance(error.code, int) else _one_line(str(error.code))
+    text, name = _one_line(str(error)), type(error).__name__
+    if isinstance(error, ExpectedError):
+        return text or name
+    if text.startswith(f"{name}:"):  # as MXNet's do
+        return text
+    return f"{name}: {text}" if text else name
+
+
+def _one_line(text: str) -> str:
+    """Return the line of a message that says most.
+
+    MXNet's begin with the stack of its C++.
+    """
+    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    if not lines:
+        return ""
+    return lines[-1] if lines[0].startswith("Traceback") else lines[0]

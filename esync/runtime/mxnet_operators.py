@@ -1,0 +1,108 @@
+"""Keep the code of MXNet's operator functions, as Python keeps that of modules.
+
+While it is imported, MXNet writes the source of 2,500 functions, one for each operator, and has
+Python compile it. That takes two fifths of the time of the import. Here the compiled code is taken
+from a file beside the other files of compiled code (`__pycache__`), which the first import writes.
+What the file does not know is compiled as before, so nothing depends on it.
+"""
+
+import contextlib
+import functools
+import importlib.util
+import marshal
+import sys
+from collections.abc import Iterator
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any
+
+from .files import write_atomically
+
+#: The modules that execute such source, by a call of `exec`.
+MODULES = frozenset({"mxnet.ndarray.register", "mxnet.symbol.register"})
+#: The address of an operator, which differs from process to process, is the first argument of one
+#: of these calls in the source; …
+CALLS = ("_imperative_invoke(", "_symbol_creator(")
+#: … and this number stands for it in the source and the code that are kept.
+PLACEHOLDER = 6_277_101_735_386_680_763
+
+
+def cache_file() -> Path:
+    """Return where the code is kept for this release of Python and its level of optimization (-O)."""
+    return Path(importlib.util.cache_from_source(__file__)).with_suffix(".operators")
+
+
+class _Finder(MetaPathFinder):
+    """Finds `MODULES` and gives them an `exec` that knows the code of former imports."""
+
+    def __init__(self, known: dict[str, CodeType]) -> None:
+        self.known = known
+        self.missed: dict[str, CodeType] = {}
+
+    def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
+        spec = PathFinder.find_spec(fullname, path, target) if fullname in MODULES else None
+        if spec is not None and spec.loader is not None:
+            execute = spec.loader.exec_module
+
+            def exec_module(module: ModuleType) -> None:
+                vars(module)["exec"] = functools.partial(self._run, vars(module))
+                execute(module)
+
+            spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+    def _run(self, module: dict[str, Any], source: str, globals_: dict[str, Any] | None, names: dict[str, Any]) -> None:
+        """Do what `exec(source, globals_, names)` does in that module."""
+        address = _address(source)
+        if address is None:
+            exec(source, globals_ or module, names)
+            return
+        general = source.replace(address, str(PLACEHOLDER))
+        code = self.known.get(general)
+        if code is None:
+            code = self.missed[general] = compile(general, "<string>", "exec", dont_inherit=True)
+        exec(_with_address(code, int(address)), globals_ or module, names)
+
+
+def _address(source: str) -> str | None:
+    """Return the address of the operator that a function calls; None if there is none."""
+    for call in CALLS:
+        _, found, rest = source.rpartition(call)
+        address = rest.partition(",")[0]
+        if found and address.isdecimal() and len(address) > 8:  # no other number in the source is as long
+            return address
+    return None
+
+
+def _with_address(code: CodeType, address: int) -> CodeType:
+    """Return the code with an operator's address in the place of the placeholder."""
+    constants = tuple(
+        _with_address(each, address) if isinstance(each, CodeType) else address if each == PLACEHOLDER else each
+        for each in code.co_consts
+    )
+    return code.replace(co_consts=constants)
+
+
+@contextlib.contextmanager
+def kept_code() -> Iterator[None]:
+    """Let MXNet be imported, inside the `with` block, with the code of former imports."""
+    file = cache_file()
+    finder = _Finder(_read(file))
+    sys.meta_path.insert(0, finder)
+    try:
+        yield
+    finally:
+        sys.meta_path.remove(finder)
+    if finder.missed and not sys.dont_write_bytecode:
+        with contextlib.suppress(OSError):  # a folder that this user may not write to, a full disk
+            write_atomically(file, marshal.dumps(finder.known | finder.missed))
+
+
+def _read(file: Path) -> dict[str, CodeType]:
+    try:
+        known = marshal.loads(file.read_bytes())
+    except (OSError, EOFError, ValueError, TypeError):  # not there yet, or damaged
+        return {}
+    return known if isinstance(known, dict) else {}

@@ -1,0 +1,148 @@
+"""Event files for TensorBoard, written with tensorboardX, which is not installed by default.
+
+Scalars have the number of the round as step. A folder of event files is one run of TensorBoard's;
+`{network}/{mode}/{host}/{device}` below the folder that the user names, as the logs are.
+"""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from .errors import ExpectedError
+
+#: Names of event files contain it; TensorBoard finds them by it.
+EVENT_FILE = "tfevents"
+
+
+class TensorBoardError(ExpectedError):
+    """Raised when event files cannot be written; the message says why."""
+
+
+def require() -> None:
+    """Check that tensorboardX is installed.
+
+    Raises:
+        TensorBoardError: it is not.
+    """
+    try:
+        import tensorboardX  # noqa: F401 - only whether it is there
+    except ImportError:
+        raise TensorBoardError(
+            'event files for TensorBoard need tensorboardX, which is not installed: pip install "esync[tensorboard]"'
+        ) from None
+
+
+def round_scalars(
+    *,
+    samples: float,
+    seconds: float,
+    local_iterations: float | None,
+    wait: float | None,
+    transfer: float | None,
+    bytes_sent: float | None,
+    bytes_received: float | None,
+    loss: float | None = None,
+) -> dict[str, float | None]:
+    """Return the scalars of a round by their tags; None where one is not known.
+
+    Args:
+        samples: samples of this device in the round.
+        seconds: length of the round.
+        local_iterations: its local iterations.
+        wait: seconds from its commit to the last one's.
+        transfer: seconds of the rest of its exchange.
+        bytes_sent: bytes sent in the round.
+        bytes_received: bytes received in the round.
+        loss: mean loss of the last batch.
+    """
+    return {
+        "samples_per_second": samples / seconds if seconds > 0 else None,
+        "local_iterations": local_iterations,
+        "wait_seconds": wait,
+        "transfer_seconds": transfer,
+        "bytes_sent": bytes_sent,
+        "bytes_received": bytes_received,
+        "loss": loss,
+    }
+
+
+class EventFile:
+    """Writes scalars of one device; each call writes at once, in the caller's thread.
+
+    tensorboardX's own `SummaryWriter` is not used: its queue waits for ever where the disk is full.
+
+    Args:
+        folder: the folder. Event files of an earlier run in it are moved to a folder `earlier-TIME`
+            inside, which TensorBoard shows as a run of its own.
+        go_on: leave them, since the run goes on with them.
+
+    Raises:
+        TensorBoardError: tensorboardX is not installed, or the file cannot be written.
+    """
+
+    def __init__(self, folder: Path, go_on: bool = False) -> None:
+        require()
+        from tensorboardX.event_file_writer import EventsWriter
+
+        self._folder = folder
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            earlier = [] if go_on else list(folder.glob(f"*{EVENT_FILE}*"))
+            if earlier:
+                aside = folder / time.strftime("earlier-%Y%m%dT%H%M%S")
+                while aside.exists():
+                    aside = aside.with_name(aside.name + "+")
+                aside.mkdir()
+                for path in earlier:
+                    path.rename(aside / path.name)
+            # A run that goes on within a second must not write over the file that it goes on with.
+            suffix = f".{len(list(folder.glob(f'*{EVENT_FILE}*')))}"
+            self._writer: Any = EventsWriter(str(folder / "events"), suffix)
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def write(self, step: int, wall_time: float, scalars: Mapping[str, float | None]) -> None:
+        """Write scalars by their tags; those that are None are left out.
+
+        Args:
+            step: number of the round.
+            wall_time: seconds since 1970.
+            scalars: the values.
+
+        Raises:
+            TensorBoardError: the file cannot be written.
+        """
+        from tensorboardX.proto.event_pb2 import Event
+        from tensorboardX.proto.summary_pb2 import Summary
+
+        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in scalars.items() if value is not None]
+        try:
+            self._writer.write_event(Event(step=step, wall_time=wall_time, summary=Summary(value=values)))
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def flush(self) -> None:
+        """Have everything written that TensorBoard should see.
+
+        Raises:
+            TensorBoardError: the file cannot be written.
+        """
+        try:
+            self._writer.flush()
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def close(self) -> None:
+        """Write the rest.
+
+        Raises:
+            TensorBoardError: the file cannot be written.
+        """
+        try:
+            self._writer.close()
+        except OSError as error:
+            raise self._failed(error) from None
+
+    def _failed(self, error: OSError) -> TensorBoardError:
+        return TensorBoardError(f"cannot write event files to {self._folder}: {error.strerror or error}")

@@ -1,0 +1,193 @@
+"""The ESYNC_* variables that tell a worker's program what it is.
+
+Launch writes them, `esync.Trainer` reads them.
+
+Both sides use this module, so that a value means the same on both. What a program says in its own
+code overrides a variable, and a variable overrides the default; docs/environment.md lists all of
+them, and three exceptions.
+"""
+
+import dataclasses
+import math
+import os
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from .. import config
+from .environment import SLOT_VARIABLE, EnvironmentProblemError
+from .files import expanded
+from .straggler_injection import StragglerEvent, parse_straggler_event
+
+#: Variable with the name of this worker's log folder, if the launcher has chosen one.
+FOLDER_VARIABLE = "ESYNC_DEVICE_FOLDER"
+ALGORITHM_VARIABLE = "ESYNC_ALGORITHM"
+DEVICE_VARIABLE = "ESYNC_DEVICE"
+DEVICE = re.compile(r"cpu|gpu(0|[1-9][0-9]*)")
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """How a value is written in a variable.
+
+    Attributes:
+        parse: returns the value of a text; raises ValueError if it has none.
+        expected: what the text should be, for the error message.
+        write: returns the text of a value.
+    """
+
+    parse: Callable[[str], Any]
+    expected: str
+    write: Callable[[Any], str] = str
+
+
+def _number(least: float, above: bool = False) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        value = float(text)
+        if not (value > least if above else value >= least) or math.isinf(value):
+            raise ValueError(text)
+        return value
+
+    return parse
+
+
+def _whole(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdecimal() or int(text) < least:
+            raise ValueError(text)
+        return int(text)
+
+    return parse
+
+
+def _matching(pattern: re.Pattern[str]) -> Callable[[str], str]:
+    def parse(text: str) -> str:
+        if not pattern.fullmatch(text):
+            raise ValueError(text)
+        return text
+
+    return parse
+
+
+def _events(text: str) -> tuple[StragglerEvent, ...]:
+    return tuple(parse_straggler_event(word) for word in text.split())
+
+
+TEXT = _Kind(str, "a text")
+FOLDER = _Kind(lambda text: str(expanded(text)), "a folder")
+SECONDS = _Kind(_number(0, above=True), "a number of seconds above 0")
+NON_NEGATIVE_SECONDS = _Kind(_number(0), "a number of seconds, 0 or more")
+COUNT = _Kind(_whole(1), "a whole number of 1 or more")
+INDEX = _Kind(_whole(0), "a whole number of 0 or more")
+SWITCH = _Kind({"0": False, "1": True}.__getitem__, "0 or 1", lambda value: str(int(value)))
+DEVICE_NAME = _Kind(_matching(DEVICE), "cpu, gpu0, gpu1, …")
+EVENTS = _Kind(
+    _events,
+    "events KIND:DELAY@AT+LASTING in seconds, network:0.03@60+100 for instance, with spaces between them",
+    lambda events: " ".join(map(str, events)),
+)
+
+
+def _variable(name: str, kind: _Kind, default: Any = None) -> Any:
+    return field(default=default, metadata={"name": name, "kind": kind})
+
+
+@dataclass(frozen=True)
+class WorkerEnvironment:
+    """What a worker's environment says about it, with defaults for the rest.
+
+    Attributes:
+        algorithm: a mode's name, or another text that `esync.Trainer(algorithm=…)` takes.
+        rank: the rank that this worker takes; None stands for any that is free.
+        seed: the seed that the program should use, one of those of `esync launch --repeat`; None if
+            it chooses one.
+        device: cpu, gpu0, gpu1 …; None stands for the first GPU, or the CPU if there is none.
+        step_time: seconds that an iteration is padded to, to emulate a slower device.
+        straggler_events: when the worker is slowed down on purpose.
+        state_server: the state server's address, host:port.
+        job: name of the training on the state server.
+        collective: "ps", or the collective that sums vectors without servers.
+        start_timeout: seconds to wait for the other processes to appear.
+        round_timeout: seconds to wait for the other workers in one exchange.
+        lease: seconds of silence after which the others go on without a worker (--elastic);
+            infinite if they do not.
+        wait_for_replacement: seconds that the place of a dead worker stays free.
+        log_dir: folder of this host's logs, in which each worker has a folder.
+        tensorboard: folder of this host's event files for TensorBoard, in which each worker has a
+            folder; None if none are written.
+        device_folder: name of this worker's folder.
+        checkpoint_dir: folder of the checkpoints; None if none are written.
+        checkpoint_every: rounds between two checkpoints.
+        keep_checkpoints: number of checkpoints that are kept.
+        resume: whether to go on from the newest checkpoint.
+        overwrite: whether an earlier run's logs and checkpoints are deleted.
+        measure: whether the Trainer reports how long iterations take, in the place of all records,
+            until the program is told to end (`esync plan`).
+    """
+
+    algorithm: str | None = _variable(ALGORITHM_VARIABLE, TEXT)
+    rank: int | None = _variable(SLOT_VARIABLE, INDEX)
+    seed: int | None = _variable("ESYNC_SEED", INDEX)
+    device: str | None = _variable(DEVICE_VARIABLE, DEVICE_NAME)
+    step_time: float | None = _variable("ESYNC_STEP_TIME", SECONDS)
+    straggler_events: tuple[StragglerEvent, ...] = _variable("ESYNC_STRAGGLE", EVENTS, ())
+    state_server: str | None = _variable("ESYNC_STATE_SERVER", TEXT)
+    job: str = _variable("ESYNC_JOB", TEXT, config.JOB)
+    collective: str = _variable("ESYNC_COLLECTIVE", TEXT, config.COLLECTIVE)
+    start_timeout: float = _variable("ESYNC_START_TIMEOUT", SECONDS, config.START_TIMEOUT)
+    round_timeout: float = _variable("ESYNC_ROUND_TIMEOUT", SECONDS, config.ROUND_TIMEOUT)
+    lease: float = _variable("ESYNC_LEASE", SECONDS, math.inf)
+    wait_for_replacement: float = _variable(
+        "ESYNC_WAIT_FOR_REPLACEMENT", NON_NEGATIVE_SECONDS, config.WAIT_FOR_REPLACEMENT
+    )
+    log_dir: str | None = _variable("ESYNC_LOG_DIR", FOLDER)
+    tensorboard: str | None = _variable("ESYNC_TENSORBOARD", FOLDER)
+    device_folder: str | None = _variable(FOLDER_VARIABLE, TEXT)
+    checkpoint_dir: str | None = _variable("ESYNC_CHECKPOINT_DIR", FOLDER)
+    checkpoint_every: int = _variable("ESYNC_CHECKPOINT_EVERY", COUNT, config.CHECKPOINT_EVERY)
+    keep_checkpoints: int = _variable("ESYNC_KEEP_CHECKPOINTS", COUNT, config.KEEP_CHECKPOINTS)
+    resume: bool = _variable("ESYNC_RESUME", SWITCH, False)
+    overwrite: bool = _variable("ESYNC_OVERWRITE", SWITCH, False)
+    measure: bool = _variable("ESYNC_MEASURE", SWITCH, False)
+
+    @classmethod
+    def read(cls, environment: Mapping[str, str] = os.environ) -> "WorkerEnvironment":
+        """Read and check the variables; empty ones count as not set.
+
+        Raises:
+            NoHomeError: a folder begins with a home directory that this machine does not have.
+            EnvironmentProblemError: a variable is wrong; the message has its name, its value, and
+                what it should be.
+        """
+        values = {}
+        for each in dataclasses.fields(cls):
+            name, kind = each.metadata["name"], each.metadata["kind"]
+            text = environment.get(name, "").strip()
+            if text:
+                try:
+                    values[each.name] = kind.parse(text)
+                except (ValueError, KeyError):
+                    raise EnvironmentProblemError(f"{name} is {text!r}, but should be {kind.expected}") from None
+        return cls(**values)
+
+    def variables(self) -> dict[str, str]:
+        """Return the variables that have these values, without those at their defaults."""
+        return {
+            each.metadata["name"]: each.metadata["kind"].write(value)
+            for each in dataclasses.fields(self)
+            if (value := getattr(self, each.name)) != each.default
+        }
+
+
+def is_alone(environment: Mapping[str, str] = os.environ) -> bool:
+    """Return whether the environment describes no cluster: no DMLC_* variable, no collective.
+
+    With a cluster that is described in part, the worker does not train alone: an error says what is
+    missing when it connects.
+
+    Raises:
+        EnvironmentProblemError: a variable is wrong.
+    """
+    collective = WorkerEnvironment.read(environment).collective
+    return collective == "ps" and not any(name.startswith("DMLC_") for name in environment)

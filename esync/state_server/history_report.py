@@ -1,0 +1,148 @@
+"""Make `report.html` from the history: one run, or a comparison of several ones.
+
+The history knows what the workers have reported. It knows neither the options of a run nor the
+algorithm, so that each run is a group of its own, called by its job and its beginning.
+"""
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .. import config
+from ..algorithms.base import spare_style
+from ..coordination.coordinator import InvalidError
+from ..reports.comparison import compare_runs
+from ..reports.modes import Mode
+from ..reports.report_page.build import build_report
+from ..reports.report_page.page import content_security_policy, report_html
+from ..reports.runs import LoggedRun
+from ..reports.summary_file import DeviceSummary, RunInfo, Summary
+from ..runtime.metric import Metric
+from ..runtime.terminal import clock
+from . import curves
+from .models import Event, Round, Run
+from .responses import NotFoundError
+
+__all__ = ["content_security_policy", "page"]
+
+_ROUND = (
+    "rank", "round", "finished", "device", "host", "local_iterations", "samples", "compute", "wait",
+    "exchange", "bytes_sent", "bytes_received",
+)  # fmt: skip
+_EVENTS = 200
+
+
+class ReportedDevice(DeviceSummary):
+    """The rounds of a worker as it has reported them.
+
+    Rounds that follow one another fast are reported together, under the number of the last one.
+    """
+
+    @property
+    def missing_rounds(self) -> int:
+        """0: a number that is not there is that of a round which was reported with the next one."""
+        return 0
+
+
+def page(keys: Sequence[str]) -> str:
+    """Return the report of the runs with these ids.
+
+    Raises:
+        NotFoundError: there is no such run, or nothing has been reported in it.
+        InvalidError: the runs have more rounds than a report is made from.
+    """
+    found = {run.key: run for run in Run.objects.filter(key__in=keys)}
+    for key in keys:
+        if key not in found:
+            raise NotFoundError(f"the history has no run {key!r}")
+    rows = [found[key] for key in dict.fromkeys(keys)]
+    number = Round.objects.filter(run__in=[row.pk for row in rows]).count()
+    if number > config.HISTORY_REPORT_ROUNDS:
+        raise InvalidError(
+            f"these runs have {number} rounds, and a report from the history may have {config.HISTORY_REPORT_ROUNDS}: "
+            "choose fewer runs, or make it from the log files with esync report"
+        )
+    labels = _labels(rows)
+    runs = [_logged(row, label) for row, label in zip(rows, labels, strict=True)]
+    events = {run.folder: _events(row) for row, run in zip(rows, runs, strict=True)}
+    made = time.strftime("by a state server on %d %B %Y at %H:%M")
+    return report_html(build_report(compare_runs(runs, labels), made, events))
+
+
+def _labels(rows: Sequence[Any]) -> list[str]:
+    """Return the names of the jobs, with their beginnings where a name is there twice."""
+    jobs = [row.job for row in rows]
+    labels: list[str] = []
+    for row in rows:
+        label = row.job
+        if jobs.count(row.job) > 1:
+            label += time.strftime(", %d %b %H:%M:%S", time.localtime(row.started))
+        labels.append(label if label not in labels else f"{label} ({row.key[:6]})")
+    return labels
+
+
+def _logged(row: Any, label: str) -> LoggedRun:
+    """Return a run as if it had been loaded from its logs."""
+    metric = Metric(row.metric, row.goal)
+    workers: dict[int, list[dict[str, Any]]] = {}
+    for each in Round.objects.filter(run=row.pk).order_by("rank", "round").values(*_ROUND):
+        workers.setdefault(each["rank"], []).append(each)
+    if not workers:
+        raise NotFoundError(f"nothing has been reported in the run {row.key!r} yet")
+    evaluations = curves.curves(row.pk, config.HISTORY_PAGE)["accuracy"]
+    summary: Summary = {}
+    for rank, rounds in workers.items():
+        last = rounds[-1]
+        group = summary.setdefault(last["host"] or "unknown host", {})
+        name = last["device"] if last["device"] not in group else f"{last['device']} (worker {rank})"
+        group[name] = _device(row, metric, rank, rounds, evaluations if rank == min(workers) else [])
+    mode = Mode(row.job, "", label, spare_style(row.job))
+    return LoggedRun(Path(label), mode, summary)
+
+
+def _device(
+    row: Any, metric: Metric, rank: int, rounds: list[dict[str, Any]], evaluations: list[dict[str, Any]]
+) -> ReportedDevice:
+    ends = [max(0.0, each["finished"] - row.started) for each in rounds]
+    info = RunInfo.model_validate({"network": "", "rank": rank, "finished": row.ended is not None, "metric": metric})
+    values = [each["accuracy"] for each in evaluations]
+    return ReportedDevice(
+        metric=metric,
+        accuracy_list=values,
+        accuracy_exact_list=values,
+        accuracy_rounds=[each["round"] for each in evaluations],
+        accuracy_time_list=[max(0.0, each["at"]) for each in evaluations],
+        num_samples_list=[each["samples"] for each in rounds],
+        self_iters_list=[each["local_iterations"] for each in rounds],
+        elapsed_time_list=[round(end) for end in ends],
+        aggregate_time_list=[each["wait"] + each["exchange"] for each in rounds],
+        rounds_list=[each["round"] for each in rounds],
+        computing_time_list=[each["compute"] for each in rounds],
+        bytes_sent_list=[each["bytes_sent"] for each in rounds],
+        bytes_received_list=[each["bytes_received"] for each in rounds],
+        wait_list=[each["wait"] for each in rounds],
+        transfer_list=[each["exchange"] for each in rounds],
+        total_time_list=ends,
+        total_time=max(ends),
+        iterations=sum(each["local_iterations"] for each in rounds),
+        run=info,
+    )
+
+
+def _events(row: Any) -> list[tuple[str, str]]:
+    """Return the events of a run in order, the newest ones if there are many."""
+    found = list(Event.objects.filter(run=row.pk).order_by("-pk")[:_EVENTS])[::-1]
+    return [(clock(max(0.0, each.at - row.started)), _words(each)) for each in found]
+
+
+def _words(event: Any) -> str:
+    """Return an event in words, as the dashboard's history does."""
+    if event.kind == "slowest":
+        return f"worker {event.rank} is the slowest from round {event.round} on: {event.text}"
+    if event.kind == "begin":
+        return f"begun with {event.text}"
+    if event.kind == "end":
+        return f"ended: {event.text}"
+    worker = "" if event.rank is None else f"worker {event.rank}"
+    return ", ".join(filter(None, [worker, "" if event.round is None else f"round {event.round}", event.text]))

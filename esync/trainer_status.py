@@ -1,0 +1,90 @@
+"""The status of a trainer: how far it is, and who takes part.
+
+Real and simulated trainers have the same.
+"""
+
+from .algorithms import Algorithm
+
+
+class TrainerStatus:
+    """The status of a trainer, read off its algorithm.
+
+    Attributes:
+        algorithm: the algorithm object.
+    """
+
+    algorithm: Algorithm
+
+    @property
+    def rank(self) -> int:
+        """This worker's slot, from 0 (known after `start`)."""
+        return self.algorithm.exchange.rank if self.algorithm.exchange is not None else 0
+
+    @property
+    def workers(self) -> int:
+        """Number of worker slots (known after `start`)."""
+        return self.algorithm.exchange.workers if self.algorithm.exchange is not None else 1
+
+    @property
+    def round(self) -> int:
+        """Rounds completed: exchanges of this worker (algorithm "local": iterations)."""
+        return self.algorithm.round
+
+    @property
+    def members(self) -> tuple[int, ...]:
+        """The ranks that take part in the rounds (known after `start`).
+
+        These are all of them, unless dead ones are left out.
+        """
+        result = self.algorithm.result
+        return result.members if result is not None and result.members else tuple(range(self.workers))
+
+    @property
+    def samples(self) -> int:
+        """Training samples of all workers that are in the common model, as of the last exchange.
+
+        In synchronous modes all workers have the same number after the same round. In asynchronous
+        ones it is what the servers had counted when they answered this worker last.
+        """
+        return self.algorithm.result.samples if self.algorithm.result is not None else 0
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds that the run has lasted by the last exchange."""
+        return self.algorithm.result.elapsed if self.algorithm.result is not None else 0.0
+
+    @property
+    def replacement(self) -> bool:
+        """Whether this worker has taken a dead one's slot in a running job (after `start`)."""
+        return self.algorithm.exchange is not None and self.algorithm.exchange.replacement
+
+    @property
+    def local_iterations(self) -> int:
+        """Local iterations of the round under way.
+
+        Right after an exchange they are those of the round that it has ended.
+        """
+        return self.algorithm.local_iterations
+
+    @property
+    def exchanged(self) -> bool:
+        """Whether the last step ended in an exchange."""
+        return self.algorithm.exchanged
+
+    @property
+    def abandoned(self) -> bool:
+        """Whether the last step left its gradients unused.
+
+        It exchanged at once (ESync with delayed ACK, paper §4.2), or the gradients had overflowed
+        (automatic mixed precision where the step is the servers'). The batch may be used again;
+        where it is not, nothing but its samples is lost.
+        """
+        return self.algorithm.abandoned
+
+    @property
+    def finished(self) -> bool:
+        """Whether the run is over on all workers.
+
+        That is so when a limit is reached, or when some worker has called `stop`.
+        """
+        return self.algorithm.finished

@@ -1,0 +1,66 @@
+"""esync.EstimatorHandler: mxnet.gluon.contrib.estimator.Estimator with an esync.Trainer."""
+
+from contextlib import ExitStack
+from typing import Any
+
+from ..runtime.mxnet_import import mx
+from ..trainer import Trainer
+
+
+class EstimatorHandler(
+    mx.gluon.contrib.estimator.GradientUpdateHandler,
+    mx.gluon.contrib.estimator.TrainBegin,
+    mx.gluon.contrib.estimator.EpochBegin,
+    mx.gluon.contrib.estimator.EpochEnd,
+    mx.gluon.contrib.estimator.TrainEnd,
+):
+    """Lets Gluon's Estimator train with an `esync.Trainer` until the run is over.
+
+    It takes the place of Gluon's GradientUpdateHandler: `estimator.fit(loader, epochs=…,
+    event_handlers=[esync.EstimatorHandler()])`; the estimator's trainer is an `esync.Trainer`. `fit`
+    returns when the run is over (`trainer.finished`), or when this worker has gone through its
+    loader `epochs` times, whichever comes first. What other handlers do between two epochs, such as
+    Gluon's ValidationHandler, counts as a pause (`trainer.paused`); loading a batch counts as
+    computing. The loss of each batch is in the logs.
+
+    Args:
+        priority: as in GradientUpdateHandler: the step comes before other handlers of the batch.
+    """
+
+    def __init__(self, priority: int = -2000) -> None:
+        super().__init__(priority)
+        self._pause = ExitStack()
+
+    def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """Check that there is something to do for this handler.
+
+        Raises:
+            TypeError: the estimator's trainer is not an `esync.Trainer`.
+        """
+        if not isinstance(estimator.trainer, Trainer):
+            raise TypeError(
+                f"esync.EstimatorHandler needs Estimator(…, trainer=esync.Trainer(…)), but the trainer is a "
+                f"{type(estimator.trainer).__module__}.{type(estimator.trainer).__name__}"
+            )
+
+    def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool:
+        """Take a step with the batch; return whether the run is over."""
+        trainer = estimator.trainer
+        if not trainer.finished:  # a resumed run may have nothing left to do
+            losses = kwargs["loss"] if isinstance(kwargs["loss"], list) else [kwargs["loss"]]
+            trainer.world.recorder.loss = float(sum(each.mean().asscalar() for each in losses)) / len(losses)
+            super().batch_end(estimator, *args, **kwargs)
+        return trainer.finished
+
+    def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool:
+        """Pause until the next epoch; return whether the run is over."""
+        self._pause.enter_context(estimator.trainer.paused("what comes between two epochs"))
+        return estimator.trainer.finished
+
+    def epoch_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """End the pause."""
+        self._pause.close()
+
+    def train_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
+        """End the pause."""
+        self._pause.close()

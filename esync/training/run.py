@@ -1,0 +1,350 @@
+"""esync.Run: the records of a training program, built in or the user's own.
+
+They are the round logs and run.json, progress lines, the state server's dashboard, evaluations in
+the background, checkpoints, the end of the run at a target, and the final model.
+"""
+
+import logging
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from .. import config
+from ..checkpoints.checkpoints import Checkpoints
+from ..coordination.round_reporter import RoundReporter
+from ..exchange.collectives.worker_exchange import CollectiveExchange
+from ..runtime import progress
+from ..runtime.environment import state_server_address
+from ..runtime.files import expanded
+from ..runtime.futures import Completed, Handle
+from ..runtime.metric import Goal, Metric
+from ..runtime.mxnet_import import mx
+from ..runtime.progress import ProgressReporter
+from ..runtime.run_names import run_name
+from ..runtime.tensorboard import EventFile, require
+from ..runtime.worker_environment import WorkerEnvironment
+from ..trainer import Trainer, TrainerCallback
+from .callbacks import make_callbacks
+from .evaluation_process import EvaluationProcess, EvaluationProgram, ForkedEvaluation
+from .loop import DIVERGED
+from .round_callbacks import Evaluator, LogClock, PeriodicEvaluation, RoundCallbacks
+from .round_log import MODEL_FOLDER, RoundLog
+from .run_facts import facts_after_start
+from .run_folder import run_folder, same_below
+
+log = logging.getLogger(__name__)
+
+
+class Run(TrainerCallback):
+    """The records of a run; give it to `esync.Trainer`, which tells it what happens.
+
+    On every worker it writes a file for each round (`iter-N.txt`) and `run.json`, which
+    `esync summarize` and `esync plot` read, prints a line for each round, and reports to the state
+    server's dashboard where one is known. Rank 0 evaluates the common model now and then, in a
+    process of its own, so that nobody waits for it, and writes the final model.
+
+    Args:
+        log_dir: base folder of the logs; None stands for ESYNC_LOG_DIR, or `logs`.
+        name: name of the run, whose logs then have a folder of their own,
+            `{log_dir}/{program}/{mode}@{name}/{host}`, in which the log tools find them. A job of
+            the launcher gets its name from there, by `--name`.
+        tensorboard: folder for event files of TensorBoard, below which they are as the logs are
+            below `log_dir`; None stands for ESYNC_TENSORBOARD, which `esync launch --tensorboard`
+            sets, or for none.
+        evaluate: computes the metric of the weights that the network has; takes no arguments and
+            returns a number. It is called in a fork of rank 0's process, so that it may use
+            whatever the program has in memory, but changes nothing here; on a GPU, which a fork
+            cannot use, in the worker itself, which waits for it. An `EvaluationProgram` starts a
+            process of its own. None evaluates nothing.
+        every: rounds between two evaluations, unless the algorithm says how often.
+        metric: name of the metric, and whether it should be high ("max") or low ("min").
+        target: value of the metric that ends the run on all workers; None if there is none.
+        checkpoints: where to write checkpoints, and whether to go on from one; those that are due
+            are written after the steps. None stands for ESYNC_CHECKPOINT_DIR, which
+            `esync launch --checkpoint-dir` sets, or for no checkpoints.
+        net: the network, a Gluon block. Its final model is written at the end, beside the
+            checkpoints or the logs. None writes no final model.
+        input_shape: shape of one input without the batch, for instance (1, 28, 28). With it, shapes
+            of `net` that are inferred are known before the first batch, and the final model is also
+            written as a symbol and as ONNX.
+        before_export: called before the final model is written, while the network has it.
+        facts: further facts for run.json, by name, as JSON can hold them.
+        device: name of this worker's device, and of its log folder if the launcher has not chosen
+            one. None stands for cpu, gpu0, …
+        overwrite: delete the logs of an earlier run instead of moving them aside.
+        quiet: print no lines.
+        state_server: host:port of the state server whose dashboard shows the run, unless the
+            algorithm names one. None stands for ESYNC_STATE_SERVER, if that is set.
+        job: name of the training there, unless the algorithm names one; None stands for ESYNC_JOB,
+            or `default`.
+
+    Attributes:
+        checkpoints: the checkpoints that were given, or those of the environment.
+        folder: the folder of this worker's logs; None before the trainer has started.
+
+    Raises:
+        TensorBoardError: tensorboardX is not installed.
+        ValueError: an argument cannot be used; the message names it.
+    """
+
+    def __init__(
+        self,
+        log_dir: str | Path | None = None,
+        *,
+        name: str | None = None,
+        tensorboard: str | Path | None = None,
+        evaluate: Callable[[], float] | EvaluationProgram | None = None,
+        every: int = 1,
+        metric: tuple[str, Goal] = ("accuracy", "max"),
+        target: float | None = None,
+        checkpoints: Checkpoints | None = None,
+        net: Any = None,
+        input_shape: tuple[int, ...] | None = None,
+        before_export: Callable[[], None] | None = None,
+        facts: dict[str, Any] | None = None,
+        device: str | None = None,
+        overwrite: bool = False,
+        quiet: bool = False,
+        state_server: str | None = None,
+        job: str | None = None,
+    ) -> None:
+        if every < 1:
+            raise ValueError(f"every={every}: it should be 1 or more rounds")
+        if target is not None and evaluate is None:
+            raise ValueError(f"target={target} needs evaluate, which computes the metric")
+        if target is not None and not Metric(*metric).possible(target):
+            raise ValueError(f"target={target}: {metric[0]} should be {Metric(*metric).expected()}")
+        told = WorkerEnvironment.read()
+        if checkpoints is None and told.checkpoint_dir is not None:
+            checkpoints = Checkpoints(
+                told.checkpoint_dir,
+                told.checkpoint_every,
+                told.keep_checkpoints,
+                resume=told.resume,
+                overwrite=told.overwrite,
+            )
+        if name is not None and not log_dir and told.log_dir is not None:
+            raise ValueError(
+                f"name={name!r}: ESYNC_LOG_DIR has the folder of the logs already, as esync launch sets it; leave the "
+                "name out here, and give esync launch --name"
+            )
+        self._name = None if name is None else run_name(name)
+        # Absolute, because the program may change its working directory while it trains.
+        self._log_dir = expanded(log_dir or told.log_dir or "logs").absolute()
+        events_dir = tensorboard or told.tensorboard
+        self._events_dir = None if events_dir is None else expanded(events_dir).absolute()
+        if self._events_dir is not None:
+            require()
+        self._evaluate, self._every, self._metric, self._target = evaluate, every, Metric(*metric), target
+        self.checkpoints = checkpoints
+        self._net, self._input_shape, self._before_export = net, input_shape, before_export
+        seed = {} if told.seed is None else {"seed": told.seed}
+        self._given, self._overwrite = {**seed, **(facts or {})}, overwrite or told.overwrite
+        self._device, self._device_folder = device, told.device_folder
+        self._state_server, self._job = state_server or told.state_server, job or told.job
+        self._told_job = told.job
+        self._reporter = ProgressReporter(quiet, machine=os.environ.get(progress.VARIABLE) == "json")
+        self._reports: RoundReporter | None = None
+        self._rounds: RoundCallbacks | None = None
+        self._closed = False
+        self.folder: Path | None = None
+
+    # --- called by the trainer --------------------------------------------------------------------
+
+    def setup(self, trainer: Trainer) -> None:
+        """Let a network whose shapes are inferred see an input of `input_shape`."""
+        parameters = trainer._params
+        if self._net is not None and self._input_shape is not None and any(each._deferred_init for each in parameters):
+            context = next(each.list_ctx()[0] for each in parameters if each._deferred_init or each._data is not None)
+            self._net(mx.nd.zeros((1, *self._input_shape), ctx=context))
+
+    def train_begin(self, trainer: Trainer) -> None:
+        """Begin the records, since the trainer has started.
+
+        Raises:
+            RuntimeError: this object has recorded another trainer.
+        """
+        if self._rounds is not None:
+            raise RuntimeError("this esync.Run has the records of another Trainer: make a new one for each Trainer")
+        device = self._device or _device_name(trainer)
+        resumed = self.checkpoints.resumed if self.checkpoints is not None else None
+        # A replacement goes on with the logs of the dead worker, a resumed run with its own.
+        logged = trainer.round if trainer.replacement or resumed is not None else 0
+        log_dir, events_dir = self._log_dir, self._events_dir
+        if self._name is not None:
+            program = Path(sys.argv[0]).stem.strip(".") or "program"
+            log_dir = run_folder(log_dir, program, trainer.algorithm.name, self._name) / socket.gethostname()
+            events_dir = events_dir and same_below(events_dir, log_dir, self._log_dir)
+        logs = RoundLog(log_dir, self._device_folder or device, self._overwrite, logged, trainer.rank)
+        self.folder = logs.folder
+        events = None if events_dir is None else EventFile(events_dir / logs.folder.name, logged > 0)
+        self._say_beginning(trainer, device, resumed)
+        evaluations = None
+        if trainer.rank == 0 and self._evaluate is not None:
+            evaluator = self._evaluator(trainer, self._evaluate)
+            evaluations = PeriodicEvaluation(evaluator, self._every, self._target, self._metric)
+        self._reports = self._make_reports(trainer, logs.folder.name)
+        result, exchange = trainer.algorithm.result, trainer.algorithm.exchange
+        step = result.step if result is not None and logged else 0
+        began = time.time() - trainer.elapsed
+        self._rounds = RoundCallbacks(
+            make_callbacks(trainer.algorithm, trainer.rank, self._reporter, logs, self._reports, began, step, events),
+            {
+                "program": Path(sys.argv[0]).name,
+                "optimizer": type(trainer._optimizer).__name__.lower(),
+                "learning_rate": trainer.learning_rate,
+                "learning_rate_multiplies": "mean",
+                **facts_after_start(self._given, trainer),
+                "metric": {"name": self._metric.name, "goal": self._metric.goal},
+                "target": self._target,
+                "host": socket.gethostname(),
+                "started": time.time(),
+                "device": device,
+                "resumed": resumed,
+            },
+            LogClock(trainer.world.device.now, trainer.round, trainer.elapsed),
+            evaluations,
+            exchange if isinstance(exchange, CollectiveExchange) else None,
+        )
+        if self.checkpoints is not None:
+            self.checkpoints.before(self._rounds.flush)
+
+    def batch_end(self, trainer: Trainer) -> None:
+        """Record the step that has just been taken, and write a checkpoint where one is due."""
+        assert self._rounds is not None
+        if trainer.exchanged:
+            self._rounds.done(trainer)
+            if self.checkpoints is not None:
+                self.checkpoints.save_if_due()
+        self._rounds.poll(trainer)
+
+    def train_end(self, trainer: Trainer) -> None:
+        """End the records of a worker that has done its part; wait for the last evaluation.
+
+        Raises:
+            FinalModelError, LogDirectoryError, CheckpointError, EvaluationError: something cannot
+                be written or computed.
+        """
+        if self._rounds is None or self._closed:
+            return
+        try:
+            if self.checkpoints is not None and trainer.finished:
+                self.checkpoints.save()  # the run can be made longer later
+            self._rounds.end(trainer)
+            self.close()
+            self._reporter.say(f"done after {trainer.round} rounds")
+            super().train_end(trainer)
+            if trainer.rank == 0 and self._net is not None:
+                with trainer.mean_statistics():
+                    self._export(trainer)
+        except BaseException as error:
+            self.train_failed(trainer, str(error))
+            raise
+        self._leave(f"done after {trainer.round} rounds")
+
+    def train_failed(self, trainer: Trainer, reason: str) -> None:
+        """End the records of a run that has failed, here or on another worker, for that reason."""
+        if self._rounds is not None and DIVERGED in reason:
+            self._rounds.diverged()
+        self.close()
+        self._leave(reason)
+
+    def close(self) -> None:
+        """Write what has been recorded, and end evaluating; a replacement may go on from there."""
+        if self._rounds is not None and not self._closed:
+            self._closed = True
+            self._rounds.close()
+
+    # --- helpers ----------------------------------------------------------------------------------
+
+    def _leave(self, reason: str) -> None:
+        """Wait for the last reports to reach the state server."""
+        if self._reports is not None:
+            self._reports.close(reason)
+            self._reports = None
+
+    def _say_beginning(self, trainer: Trainer, device: str, resumed: int | None) -> None:
+        say = self._reporter.say
+        say(f"worker {trainer.rank} of {trainer.workers} on {device}, logs in {self.folder}")
+        if trainer.replacement:
+            say(f"takes the place of a worker that is gone, after round {trainer.round}")
+        if self.checkpoints is None:
+            return
+        if resumed is not None:
+            say(f"going on from the checkpoint of round {resumed} in {self.checkpoints.directory}")
+        elif self.checkpoints.resume and not trainer.replacement:
+            say(f"no checkpoint in {self.checkpoints.directory} yet: starting from the beginning")
+
+    def _evaluator(self, trainer: Trainer, evaluate: Callable[[], float] | EvaluationProgram) -> Evaluator:
+        """Return what evaluates: a process, if that is possible."""
+        if not callable(evaluate):
+            return EvaluationProcess(evaluate, trainer.replica.size)
+        forked = ForkedEvaluation(evaluate, trainer._params, self._metric)
+        if all(parameter.list_ctx()[0].device_type == "cpu" for parameter in trainer._params):
+            return EvaluationProcess(forked, trainer.replica.size)
+        return InlineEvaluator(trainer, forked.value)
+
+    def _make_reports(self, trainer: Trainer, device: str) -> RoundReporter | None:
+        """Return the reporter to the state server's dashboard, or None if no server is known."""
+        options = trainer.algorithm.options
+        given = getattr(options, "state_server", None) or self._state_server
+        if not given:
+            return None
+        # The same job as the algorithm's, or the dashboard would show two halves of it.
+        named = getattr(options, "job", config.JOB)
+        job = self._job if named == config.JOB else named
+        if trainer.algorithm.asks_state_server and named == config.JOB and job != self._told_job:
+            raise ValueError(
+                f"job={job!r} is the run's, but the algorithm asks the state server about job {self._told_job!r}: give "
+                "it to the algorithm, or set ESYNC_JOB"
+            )
+        host, port = state_server_address(given)
+        first = trainer.rank == 0
+        begins = first and not trainer.algorithm.asks_state_server and not trainer.replacement
+        return RoundReporter(
+            host, port, job, trainer.rank, device, trainer.workers if begins else None, first, self._metric
+        )
+
+    def _export(self, trainer: Trainer) -> None:
+        """Write the final model beside the checkpoints, or beside the logs if there are none."""
+        from ..models import export
+
+        assert self.folder is not None
+        folder = (self.checkpoints.directory if self.checkpoints is not None else self.folder) / MODEL_FOLDER
+        context = trainer._params[0].list_ctx()[0]
+        shape = None if self._input_shape is None else (1, *self._input_shape)
+        if self._before_export is not None:
+            self._before_export()
+        export.save(self._net, folder, shape, context, self._reporter.say)
+        self._reporter.say(f"final model in {folder}")
+
+
+class InlineEvaluator:
+    """Evaluates in the worker itself, which waits for it; see `round_callbacks.Evaluator`.
+
+    Args:
+        trainer: the trainer whose network is evaluated.
+        value: computes the metric.
+    """
+
+    def __init__(self, trainer: Trainer, value: Callable[[], float]) -> None:
+        self._trainer, self._value = trainer, value
+
+    def start(self, weights: Any, statistics: Any, every_sample: bool = False) -> Handle[float]:
+        """Evaluate the common model."""
+        trainer = self._trainer
+        with trainer.busy("evaluating"), trainer.mean_statistics():
+            return Completed(self._value())
+
+    def close(self) -> None:
+        """Do nothing: there is no process to end."""
+
+
+def _device_name(trainer: Trainer) -> str:
+    """Return the name of the device that has the trainer's parameters, such as gpu0."""
+    context = trainer._params[0].list_ctx()[0]
+    return "cpu" if context.device_type == "cpu" else f"gpu{context.device_id}"

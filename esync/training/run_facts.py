@@ -1,0 +1,85 @@
+"""What run.json says about a run, whatever program trains."""
+
+import functools
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Any
+
+from ..algorithms.loading import digest, source
+from ..version import __version__
+
+if TYPE_CHECKING:
+    from ..algorithms import Algorithm
+    from ..trainer import Trainer
+
+#: Options that say where the cluster is, not what is trained.
+PER_WORKER = ("state_server", "job")
+
+
+def trainer_facts(trainer: "Trainer") -> dict[str, Any]:
+    """Return what a trainer, real or simulated, that has been started tells of its run."""
+    algorithm = trainer.algorithm
+    plan = getattr(algorithm, "plan", None)
+    return {
+        "version": __version__,
+        "versions": versions(),
+        "rank": trainer.rank,
+        "workers": trainer.workers,
+        "mode": algorithm.name,
+        "algorithm": algorithm_facts(type(algorithm)),
+        "own_rates": algorithm.own_rates,
+        "step_time": getattr(trainer.world.device, "step_time", None),
+        "parameters": trainer.replica.size,
+        "model_bytes": 4 * trainer.replica.size,
+        "options": {name: value for name, value in algorithm.effective_options.items() if name not in PER_WORKER},
+        **({"switch_order": plan.order, "bsp_share": plan.bsp_share} if plan is not None else {}),
+    }
+
+
+def facts_after_start(known: Mapping[str, Any], trainer: "Trainer") -> dict[str, Any]:
+    """Return what was known before a trainer was started, and what it tells of its run.
+
+    The latter goes before: a plan's share of BSP, for instance, before the flag's value.
+    """
+    facts = trainer_facts(trainer)
+    return {**known, **facts, "options": {**known.get("options", {}), **facts["options"]}}
+
+
+def algorithm_facts(algorithm: "type[Algorithm]") -> dict[str, Any]:
+    """Return what the log tools need to know of an algorithm, so that they need not import it."""
+    return {
+        "name": algorithm.name,
+        "label": algorithm.label,
+        "folder": algorithm.name,
+        "summary": algorithm.summary,
+        "style": asdict(algorithm.style),
+        **({"source": source(algorithm), "digest": digest(algorithm)} if source(algorithm) else {}),
+    }
+
+
+@functools.cache  # a simulation asks for every worker
+def versions() -> dict[str, str]:
+    """Return the versions on which the results depend.
+
+    These are the versions of this package, Python, and the libraries that compute.
+    """
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {"esync": __version__, "python": platform.python_version()}
+    for name in (
+        "mxnet",
+        "mxnet-cu101",
+        "mxnet-cu112",
+        "mxnet-cu117",
+        "gluoncv",
+        "numpy",
+        "numba",
+        "pydantic",
+        "mpi4py",
+    ):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

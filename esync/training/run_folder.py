@@ -1,0 +1,37 @@
+"""Folders of runs' logs: {log_dir}/{network}/{mode}, or {mode}@{name} for a run with a name."""
+
+import argparse
+from pathlib import Path
+
+from ..algorithms.registry import suffix_of
+from ..runtime.run_names import named
+from ..runtime.user_functions import short_name
+
+
+def same_below(base: str | Path, folder: Path, log_dir: str | Path) -> Path:
+    """Return the folder that is as far below `base` as a run's `folder` is below `log_dir`."""
+    return Path(base) / folder.relative_to(log_dir)
+
+
+def run_folder(log_dir: str | Path, trained: str, mode: str, name: str | None) -> Path:
+    """Return the folder of a run's logs, in which each host has a folder.
+
+    Args:
+        log_dir: base folder of the logs.
+        trained: name of the network or the program.
+        mode: name of the algorithm.
+        name: name of the run; None if it has none.
+    """
+    return Path(log_dir) / trained / named(mode, name or "")
+
+
+def mode_folder(options: argparse.Namespace) -> Path:
+    """Return the folder of the logs of a run with these flags, {log_dir}/{network}/{mode}.
+
+    The mode's name ends differently where the workers' data are not i.i.d., and is followed by the
+    name of the run, if it has one.
+    """
+    mode = options.algorithm.name
+    if options.algorithm.sends != "nothing":  # else one worker has all the data
+        mode += suffix_of(options.partition)
+    return run_folder(options.log_dir, short_name(options.network), mode, options.name)

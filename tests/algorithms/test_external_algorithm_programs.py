@@ -1,0 +1,198 @@
+"""Programs with an algorithm from outside the package: without MXNet, and with logs that name code
+not to be run.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from esync.checkpoints.store import _sealed
+from esync.data import find_data_dir
+from tests.state_server.calling import ServerProcess, post, report
+
+ROOT = Path(__file__).parents[2]
+DESCRIPTION = """
+scheduler: {host: localhost}
+servers: [{host: localhost}]
+workers: [{host: localhost, device: cpu, step_time: 0.1}, {host: localhost, device: cpu, step_time: 0.3}]
+train: {mode: "halfway.py:Halfway", pull: 0.25, network: lenet, batch_size: 16, rounds: 3}
+"""
+#: Leaves a trace when it is run.
+EVIL = """
+from pathlib import Path
+from esync.algorithms import LocalSGD
+Path(__file__).with_name("executed").touch()
+class Evil(LocalSGD):
+    pass
+"""
+
+
+def program(folder: Path, *words: str, path: Path = ROOT, code: int = 0) -> str:
+    """Run `python WORDS` in a folder; return what it prints.
+
+    It must end with that exit code, and without a traceback.
+    """
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "ESYNC_"))}
+    done = subprocess.run(
+        [sys.executable, *words],
+        cwd=folder,
+        env={**environment, "PYTHONPATH": os.pathsep.join(dict.fromkeys([str(path), str(ROOT)]))},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stdout + done.stderr
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with a description, and the algorithm that it names."""
+    shutil.copy(Path(__file__).with_name("halfway.py"), tmp_path)
+    (tmp_path / "cluster.yaml").write_text(DESCRIPTION)
+    return tmp_path
+
+
+def test_programs_without_mxnet_run_an_algorithm_file(folder):
+    """Covers the programs that neither train nor compute gradients."""
+    nowhere = folder / "nowhere"
+    nowhere.mkdir()
+    (nowhere / "mxnet.py").write_text("raise ModuleNotFoundError(\"No module named 'mxnet'\", name='mxnet')\n")
+
+    def run(*words: str, **more: Any) -> str:
+        return program(folder, *words, path=nowhere, **more)
+
+    assert "MXNet is not installed" in run("-m", "esync.worker", "-m", "local", code=1)
+    assert "halfway" in run("-m", "esync.worker", "-m", "halfway.py:Halfway", "--help")
+    assert "--mode halfway.py:Halfway --pull 0.25 " in run("-m", "esync.launch", "cluster.yaml", "--dry-run")
+    simulate = ("-m", "esync.simulate", "cluster.yaml", "--numerics", "none")
+    assert "3 rounds in" in run(*simulate, "--quiet")
+    run(*simulate, "--sweep", "pull=0,1", "--json", "sweep.json")
+    assert [each["rounds"] for each in json.loads((folder / "sweep.json").read_text())] == [3, 3]
+    (folder / "halfway.py").unlink()
+    run(str(ROOT / "logs_tools" / "summarize.py"), "-n", "lenet")
+    assert "localhost" in json.loads((folder / "logs" / "lenet" / "halfway" / "Halfway.json").read_text())
+    run(str(ROOT / "logs_tools" / "plot.py"), "-n", "lenet", "--json", "compared.json")
+    assert "Halfway" in (folder / "compared.json").read_text()
+
+    (folder / "halfway.py").write_text("import mxnet\n")
+    assert "No module named 'mxnet'" in (said := run(*simulate, code=2))
+    assert "importable without MXNet: import it inside the methods" in said
+
+
+def test_simulate_sweep_knows_the_options_of_every_mode(folder):
+    """Each combination runs in a process of its own, which must know the options of the other
+    modes.
+    """
+    (folder / "cluster.yaml").write_text(DESCRIPTION.replace('mode: "halfway.py:Halfway", ', ""))
+    simulate = ("-m", "esync.simulate", "cluster.yaml", "--numerics", "none", "--jobs", "2", "--json", "sweep.json")
+    program(folder, *simulate, "--sweep", "mode=halfway.py:Halfway,local-sgd")
+    program(folder, *simulate, "-m", "halfway.py:Halfway", "--sweep", "seed=1,2")
+    assert [each["rounds"] for each in json.loads((folder / "sweep.json").read_text())] == [3, 3]
+
+
+def test_simulate_with_entry_point_algorithm_records_its_source(folder):
+    site = folder / "site"
+    info = site / "plugin-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[esync.algorithms]\nhalfway = plugin:Halfway\n")
+    (folder / "halfway.py").rename(site / "plugin.py")
+    (folder / "cluster.yaml").write_text(DESCRIPTION.replace("halfway.py:Halfway", "halfway"))
+    assert "local, halfway; or one of your own" in " ".join(
+        program(folder, "-m", "esync.worker", "--help", path=site).split()
+    )
+    program(folder, "-m", "esync.simulate", "cluster.yaml", "--numerics", "none", "--quiet", path=site)
+    run = json.loads(next(folder.glob("logs/lenet/halfway/localhost/cpu/run.json")).read_text())
+    assert (run["algorithm"]["source"], run["options"]["mode"], run["pull"]) == ("halfway", "halfway", 0.25)
+    assert len(run["algorithm"]["digest"]) == 12
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("network", ["-m", "esync.worker"]),
+        ("given", ["-m", "esync.worker"]),
+        ("jobs", ["-m", "esync.simulate", "cluster.yaml"]),
+        ("no_restart", ["-m", "esync.launch", "cluster.yaml"]),  # a flag whose value is called max_restarts
+        ("file", ["-m", "esync.launch", "cluster.yaml"]),  # no flag: where the description is
+    ],
+)
+def test_option_named_like_a_flag_of_the_program_is_refused(folder, name, words):
+    text = (folder / "halfway.py").read_text()
+    (folder / "halfway.py").write_text(text.replace("pull:", f"{name}:"))
+    (folder / "cluster.yaml").write_text(DESCRIPTION.replace("pull: 0.25", f"{name}: 0.25"))
+    said = program(folder, *words, "-m", "halfway.py:Halfway", code=2)
+    assert f"has a flag that python -m {words[1]} has itself: argument " in said
+    assert "give it another flag" in said
+
+
+def named_evil(content: Any) -> Any:
+    """JSON in which whatever names an algorithm names another one."""
+    if isinstance(content, dict):
+        return {key: named_evil(value) for key, value in content.items()}
+    if isinstance(content, list):
+        return [named_evil(each) for each in content]
+    return "evil.py:Evil" if content in ("halfway.py:Halfway", "halfway", "Halfway", "local") else content
+
+
+@pytest.fixture
+def evil(folder: Path) -> Path:
+    """A folder with a file that must not be run; it is shown that it would leave a trace."""
+    (folder / "evil.py").write_text(EVIL)
+    trace = folder / "executed"
+    program(folder, "-m", "esync.worker", "-m", "evil.py:Evil", "--help")
+    trace.unlink()
+    return trace
+
+
+def test_summarize_of_logs_that_name_code_does_not_run_it(folder, evil):
+    program(folder, "-m", "esync.simulate", "cluster.yaml", "--numerics", "none", "--quiet")
+    logs = folder / "logs" / "lenet"
+    for run in logs.rglob("run.json"):
+        assert "halfway.py:Halfway" in run.read_text()
+        run.write_text(json.dumps(named_evil(json.loads(run.read_text()))))
+    shutil.copytree(logs / "halfway", logs / "evil.py:Evil")
+    program(folder, str(ROOT / "logs_tools" / "summarize.py"), "-n", "lenet")
+    program(folder, str(ROOT / "logs_tools" / "plot.py"), "-n", "lenet", "--json", "compared.json")
+    assert "evil.py:Evil" in (folder / "compared.json").read_text()
+    assert not evil.exists()
+
+
+def test_resume_from_checkpoint_that_names_code_does_not_run_it(folder, evil):
+    data = str(find_data_dir(None, "fashion-mnist").absolute())
+    words = ["-m", "esync.worker", "-c", "1", "-m", "local", "-n", "mlp", "--data-dir", data, "--no-evaluation"]
+    words += ["--checkpoint-dir", "kept", "--checkpoint-every", "2", "--rounds"]
+    program(folder, *words, "3")
+    for part in folder.glob("kept/round-*/worker-0.json"):
+        content = named_evil(json.loads(part.read_text()))
+        assert content["agreement"]["algorithm"] == "evil.py:Evil"
+        del content["sha256"]
+        part.write_text(json.dumps(_sealed(content)))
+    assert "evil.py:Evil" in program(folder, *words, "4", "--resume", code=1)
+    assert not evil.exists()
+
+
+def test_state_server_told_names_of_code_does_not_run_it(folder, evil):
+    words = ("-m", "esync.state_server", "--port", "0", "--state-dir", str(folder / "state"))
+    for first in (True, False):  # the second one reads the journal of the first one
+        server = ServerProcess(*words, cwd=folder, PYTHONPATH=str(ROOT))
+        try:
+            job = f"{server.url}/api/v1/jobs/evil"
+            if first:
+                begun = {"num_workers": 1, "epsilon": 0.02}
+                post(job, {**begun, "mode": "evil.py:Evil", "algorithm": "evil.py:Evil"})
+                assert post(job, begun)[0] == 200
+                assert post(f"{job}/report", report(device="evil.py:Evil", host="evil.py:Evil"))[0] == 200
+            assert "evil.py:Evil" in program(folder, "-m", "esync.status", f"127.0.0.1:{server.port}", "--job", "evil")
+        finally:
+            server.end(signal.SIGTERM)
+    assert not evil.exists()

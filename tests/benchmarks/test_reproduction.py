@@ -1,0 +1,376 @@
+"""benchmarks/reproduce_paper.py: its runs, how it resumes, and its table."""
+
+import argparse
+import importlib
+import json
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from ..reports.log_trees import esync_round, write_round
+
+ROOT = Path(__file__).parents[2]
+sys.path.insert(0, str(ROOT / "benchmarks"))
+reproduce = importlib.import_module("reproduce_paper")
+beyond = importlib.import_module("beyond_paper")
+simulations = importlib.import_module("harness.simulations")
+paper_runs = importlib.import_module("harness.paper_runs")
+sys.path.remove(str(ROOT / "benchmarks"))
+
+
+def outcome(reached, final):
+    return {
+        "throughput": 100.0,
+        "efficiency": 0.5,
+        "seconds": 10.0,
+        "servers": ["s"],
+        "traffic": {"s": {"received": 5e7, "sent": 5e7}},
+        "devices": [{"computing_ratio": 0.4}, {"computing_ratio": 0.5}],
+        "time_to": {"0.8": reached},
+        "final_accuracy": final,
+        "samples": 625216,
+    }
+
+
+def write(folder, name, *values, real=None, **more):
+    runs = folder / simulations.RUNS
+    known = json.loads(runs.read_text()) if runs.exists() else {}
+    runs.write_text(json.dumps({**known, name: {"result": outcome(*values) | more, "real": real or {}}}))
+
+
+def test_reproduction_runs_have_their_own_files_and_valid_flags(monkeypatch, tmp_path):
+    from esync.simulate.__main__ import parse_arguments
+
+    monkeypatch.chdir(ROOT)
+    runs = reproduce.runs(full=True, parity=True, seeds=5)
+    assert len({run.name for run in runs}) == len(runs) == 1 + 6 * 10 + 10
+    runs += [run.continued for run in runs if run.continued]
+    assert len({run.name for run in runs}) == len(runs) == 1 + 6 * 14 + 10
+    for run in runs:
+        if run.after:
+            assert run.after in runs
+            write(tmp_path, run.after.name, None, 0.9)
+        given = argparse.Namespace(out=tmp_path, epochs=2.0, most_epochs=30.0, test_images=500)
+        _, *words = run.words(given)
+        assert words[:2] == ["-m", "esync.simulate"]
+        options, job = parse_arguments(words[2:])
+        assert options.file.exists()
+        assert job.typed["seed"] == run.seed
+        samples = job.typed.get("epochs", 0) * 60000
+        assert (math.ceil(samples) == 625216) == bool(run.after)
+        assert (samples == 30 * 60000) == run.longer == (run.name.endswith("-longer"))
+        assert job.typed.get("target_accuracy") == (0.8 if run.longer or run.factor > 1 else None)
+
+
+def test_reproduction_runs_over_the_horizon_last_two_hours_with_valid_flags(monkeypatch, tmp_path):
+    from esync.simulate.__main__ import parse_arguments
+
+    monkeypatch.chdir(ROOT)
+    runs = reproduce.horizon_runs()
+    assert [run.name.removeprefix("resnet18-v1x0.25-") for run in runs[:16]] == [
+        *(f"{algorithm}-{data}" for algorithm in ("sync", "async", "dcasgd") for data in ("iid", "niid")),
+        *("groupnorm-sync-iid", "groupnorm-sync-niid", "esync-iid", "esync-niid"),
+        *("local-iid", "local-iid-x2", "local-iid-x4", "local-iid-x8"),
+        *("groupnorm-esync-niid", "groupnorm-esync-iid"),
+    ]
+    assert len({run.name for run in runs}) == len(runs)
+    given = reproduce.parse_arguments(["--out", str(tmp_path)])
+    for run in runs:
+        assert run.continued is None
+        _, program, *words = run.words(given)
+        if in_parts := run.algorithm in ("esync", "local"):
+            assert Path(program).name == "in_parts.py"
+            assert words.pop(0).startswith("--parts=")
+        options, job = parse_arguments(words[0 if in_parts else 1 :])
+        assert options.file.exists()
+        assert job.typed["network"] == run.network
+        assert (job.typed["max_time"], job.typed["seed"], job.typed.get("epochs")) == (7200, run.seed, None)
+        rate = job.typed["local_lr" if run.algorithm == "esync" else "learning_rate"]
+        assert rate == pytest.approx(0.0005 * run.factor)
+        assert (job.logs is False) == (not in_parts and run.seed > 0)
+        steps = [worker["simulate"]["step_time"] for worker in yaml.safe_load(options.file.read_text())["workers"]]
+        assert steps[0] == min(steps)  # sequential SGD runs on the first device: the fastest one
+
+
+def test_reproduction_runs_over_the_horizon_have_curves_of_100_to_200_points_that_cost_little():
+    given = reproduce.parse_arguments([])
+    without = reproduce.parse_arguments(["--test-images", "0"])
+    for run in reproduce.horizon_runs():
+        rounds = paper_runs.THROUGHPUT[run.algorithm] * 7200 / paper_runs.SAMPLES_PER_ROUND[run.algorithm]
+        assert 100 < rounds / paper_runs.HORIZON_EVALUATE_EVERY[run.algorithm] < 200
+        evaluations = 1 - reproduce.planned(run, without) / reproduce.planned(run, given)
+        # SSGD computes 6,600 gradients only: its hundred evaluations are a quarter of two minutes.
+        assert evaluations < (0.2 if run.algorithm == "sync" else 0.1)
+
+
+def test_reproduction_plans_the_costs_of_runs():
+    given = reproduce.parse_arguments(["--epochs", "2", "--most-epochs", "20"])
+    cost = 1.1 * 0.27  # core-seconds of a gradient of ResNet-18 with what comes on top
+    # 1,875 gradients of 64 images; a round of SSGD has 384 images, every tenth is evaluated on
+    # 2,500, the last on all; evaluating an image costs a quarter of its gradient.
+    images = 2500 * 120_000 / 384 / 10 + 10_000
+    assert reproduce.planned(reproduce.Run("resnet18-v1", "sync"), given) == pytest.approx(
+        cost * (1875 + images / 4 / 64)
+    )
+    longer = reproduce.Run("resnet18-v1", "sync", longer=True)
+    assert reproduce.planned(longer, given) == pytest.approx(
+        cost * (18_750 + (10 * (images - 10_000) + 10_000) / 4 / 64)
+    )
+    parity = reproduce.Run("resnet18-v1", "local", parity=True)
+    assert reproduce.planned(parity, given) == pytest.approx(cost * (1875 + 10_000 / 4 / 64))
+    assert reproduce.planned(reproduce.Run("resnet18-v1", "esync", free=True), given) == 0.0
+    for run in reproduce.runs(full=True, parity=True, seeds=1):
+        assert run.free or reproduce.planned(run, given) > 0
+
+
+def test_reproduction_lists_costs_and_leaves_out_the_end_that_is_over_the_budget(tmp_path, monkeypatch, capsys):
+    begun = []
+    monkeypatch.setattr(reproduce.Run, "words", lambda self, *_: begun.append(self.name) or [sys.executable, "-c", ""])
+    monkeypatch.setattr(reproduce, "planned", lambda run, given: 1800.0)
+    monkeypatch.chdir(tmp_path)
+    first, second, third, fourth, *_ = [run.name for run in reproduce.horizon_runs()]
+    write(tmp_path, first, 1.0, 0.9, real={"simulation": 9999.0, "core_seconds": 3000.0}, accuracies=[[1, 10.0, 0.9]])
+    write(tmp_path, third, 1.0, 0.9, real={"preparation": 100.0, "simulation": 500.0}, accuracies=[[1, 10.0, 0.9]])
+    words = ["--out", str(tmp_path), "--horizon", "--budget", "1.5"]  # 5400 s = 3000 + 1800 + 600
+    assert reproduce.main([*words, "--list"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:5]] == ["done", "–", "done", "over", "over"]
+    assert [line.split()[-1] for line in lines[:4]] == ["3000", "–", "600", "–"]
+    assert lines[-1] == "core-hours: planned 1.5, spent 1.0"
+    assert not begun
+    assert reproduce.main(words) == 0
+    assert begun == [second]
+    assert f"over the budget, left out: {fourth}" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words", [["--budget", "0"], ["--budget", "nan"], ["--last-share", "0"], ["--last-share", "2"]]
+)
+def test_reproduction_with_impossible_budget_or_share_exits_with_2(words, capsys):
+    with pytest.raises(SystemExit) as caught:
+        reproduce.main(words)
+    assert caught.value.code == 2
+    told = capsys.readouterr().err
+    assert words[0] in told
+    assert f"{words[1]}: expected" in told
+
+
+def evaluated(*accuracies):
+    """A curve of a run of 400 s."""
+    return {"accuracies": [[1500 * number, 100.0 * number, each] for number, each in enumerate(accuracies, 1)],
+            "seconds": 400.0}  # fmt: skip
+
+
+def test_reproduction_table_has_means_of_the_last_hour_and_speedups_over_both_baselines(tmp_path):
+    network = "resnet18-v1x0.25"
+    cost = {"core_seconds": 1800.0}
+    write(tmp_path, f"{network}-esync-iid", 100.0, 0.95, real=cost, **evaluated(0.8, 0.90, 0.92, 0.94))
+    write(tmp_path, f"{network}-sync-iid", 400.0, 0.80, real=cost, **evaluated(0.5, 0.6, 0.7, 0.8))
+    write(tmp_path, f"{network}-sync-niid", None, 0.7, real=cost, **evaluated(0.5, 0.6, 0.7, 0.7))
+    write(tmp_path, f"{network}-esync-niid", 200.0, 0.7, real=cost, **evaluated(0.5, 0.8, 0.7, 0.7))
+    write(tmp_path, f"{network}-local-iid", 300.0, 0.9, real=cost, **evaluated(0.5, 0.7, 0.8, 0.9))
+    write(tmp_path, f"{network}-local-iid-x4", 150.0, 0.85, real=cost, **evaluated(0.5, 0.85, 0.85, 0.85))
+    text = reproduce.horizon_table(tmp_path, reproduce.parse_arguments([]))
+    planned = f"{reproduce.planned(reproduce.Run(network, 'esync'), reproduce.parse_arguments([])) / 3600:.2f}"
+    assert "| over the whole horizon | mean of the last 60 min |" in text
+    assert f"| {network}-esync-iid | 0.920 | 0.925 | 100 s | 540 s | 4.0 | 1.5 | {planned} | 0.50 |" in text
+    assert f"| {network}-esync-niid | 0.733 | 0.78 | 200 s | – | not reached | 0.8 | {planned} | 0.50 |" in text
+    assert f"| {network}-sync-niid | 0.667 | 0.73 | – | – | – | – |" in text
+    assert f"| {network}-local-iid-x4 | 0.850 | 0.919 | 150 s | – | 2.7 | 1.0 |" in text
+    half = reproduce.horizon_table(tmp_path, reproduce.parse_arguments(["--last-share", "0.25"]))
+    assert f"| {network}-esync-iid | 0.930 |" in half
+    assert reproduce.horizon_table(tmp_path / "none", reproduce.parse_arguments([])) == ""
+
+
+def test_reproduction_figures_show_sequential_sgd_at_its_best_rate_without_logs(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    network = "resnet18-v1x0.25"
+    idle = {"rounds": 6000, "wait": {"mean": 0.0}, "transfer": 0.0}
+    device = {"rank": 0, "host": "cloud1", "device": "gpu0", "step_time": 0.03, "iterations": 6000, **idle}
+    other = {**device, "rank": 1, "device": "gpu1", "iterations": 3000, "wait": {"mean": 0.01}}
+    write(tmp_path, f"{network}-esync-niid", 300.0, 0.7, devices=[device, other], **evaluated(0.5, 0.7))
+    write(tmp_path, f"{network}-local-iid", 300.0, 0.8, devices=[device], **evaluated(0.5, 0.7, 0.8, 0.8))
+    write(tmp_path, f"{network}-local-iid-x4", 150.0, 0.9, devices=[device], **evaluated(0.5, 0.85, 0.85, 0.9))
+    write_round(tmp_path / "logs" / network / "esync" / "cloud1" / "gpu0", 1, esync_round(1, 3.0, accuracy=0.4))
+    reproduce.draw(tmp_path, [network])
+    runs = json.loads((tmp_path / network / "speedup.json").read_text())["runs"]
+    alone = runs["Standalone"]
+    assert (alone["final_accuracy"], alone["time_to_target"], alone["evaluations"]) == (0.9, 200.0, 4)
+    assert alone["throughput"] == 6000 * 64 / 400.0
+    assert alone["speed_limit"] == pytest.approx(64 / 0.03)
+    assert [each["samples"] for each in alone["devices"]] == [6000 * 64]
+    assert (tmp_path / network / "accuracy-iid-smoothed.png").exists()
+    by_class = runs["ESync-Non-IID"]
+    assert by_class["final_accuracy"] == 0.7
+    assert [each["samples"] for each in by_class["devices"]] == [6000 * 64, 3000 * 64]
+
+
+@pytest.mark.parametrize("reached", [None, 300.0])
+def test_reproduction_run_below_the_target_is_followed_by_a_longer_one(tmp_path, monkeypatch, capsys, reached):
+    stand_in = [sys.executable, "-c", "print('one line')"]
+    begun = []
+    monkeypatch.setattr(reproduce.Run, "words", lambda self, *_: begun.append(self) or stand_in)
+    monkeypatch.chdir(tmp_path)
+    for algorithm, data in (("esync", "iid"), ("async", "niid")):
+        write(tmp_path, f"resnet18-v1-{algorithm}-{data}", reached, 0.7)
+    write(tmp_path, "resnet18-v1-async-iid", 500.0, 0.9)
+    for only in ("18-v1-esync-iid", "18-v1-async"):
+        assert reproduce.main(["--out", str(tmp_path), "--only", only, "--list"]) == 0
+        assert reproduce.main(["--out", str(tmp_path), "--only", only]) == 0
+    longer = [] if reached else ["resnet18-v1-esync-iid-longer"]
+    assert [run.name for run in begun if run.longer] == longer
+    assert ("–           resnet18-v1-esync-iid-longer" in capsys.readouterr().out) == bool(longer)
+
+
+def test_reproduction_of_sequential_sgd_waits_for_esyncs_number_of_samples(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert reproduce.main(["--out", str(tmp_path), "--parity", "--only", "local-iid-seed0"]) == 1
+    assert "needs the number of samples" in capsys.readouterr().out
+
+
+def test_reproduction_figures_are_drawn_from_summaries_without_round_files(tmp_path, monkeypatch):
+    monkeypatch.chdir(ROOT)
+    write_round(tmp_path / "logs" / "lenet" / "esync" / "cloud1" / "cpu", 1, esync_round(1, 3.0))
+    reproduce.draw(tmp_path, ["lenet"])
+    assert (tmp_path / "lenet" / "throughput.png").exists()
+    for each in (tmp_path / "lenet").iterdir():
+        each.unlink()
+    shutil.rmtree(tmp_path / "logs")
+    reproduce.draw(tmp_path, ["lenet"])
+    assert (tmp_path / "lenet" / "throughput.png").exists()
+
+
+def test_reproduction_does_not_repeat_finished_runs(tmp_path, monkeypatch, capsys):
+    first, second = reproduce.Run("resnet18-v1", "dcasgd"), reproduce.Run("mobilenet-v1", "esync", "niid")
+    write(tmp_path, first.name, 1.0, 0.9)
+    begun = []
+    stand_in = [sys.executable, "-c", "print('one line')"]
+    monkeypatch.setattr(reproduce.Run, "words", lambda self, *_: begun.append(self) or stand_in)
+    monkeypatch.chdir(tmp_path)
+    assert reproduce.main(["--out", str(tmp_path), "--only", second.name]) == 0
+    assert [run.name for run in begun] == [second.name]
+    assert "1 of 1 done" in capsys.readouterr().out
+    assert reproduce.main(["--out", str(tmp_path), "--only", first.name]) == 0
+    assert len(begun) == 1
+
+
+def leave(folder, name, *values):
+    """Leave what a simulation has written."""
+    (folder / f"{name}.json").write_text(json.dumps(outcome(*values)))
+    (folder / f"{name}.real.json").write_text(json.dumps({"events": 3}))
+
+
+def test_reproduction_keeps_results_of_an_interrupted_program(tmp_path, monkeypatch):
+    first, second = reproduce.Run("resnet18-v1", "sync", "niid"), reproduce.Run("resnet18-v1", "esync", "niid")
+    for run, reached in ((first, 2.0), (second, 1.0)):
+        leave(tmp_path, run.name, reached, 0.9)
+    monkeypatch.setattr(reproduce.Run, "words", lambda self, *_: pytest.fail(f"{self.name} was done again"))
+    monkeypatch.chdir(tmp_path)
+    assert reproduce.main(["--out", str(tmp_path), "--only", first.name]) == 0
+    kept = json.loads((tmp_path / "runs.json").read_text())
+    assert kept == {first.name: {"result": outcome(2.0, 0.9), "real": {"events": 3}}}
+    assert [path.name for path in sorted(tmp_path.glob("*.json"))] == [
+        f"{second.name}.json",
+        f"{second.name}.real.json",
+        "runs.json",
+    ]
+    simulations.gather(tmp_path, [second])
+    assert list(json.loads((tmp_path / "runs.json").read_text())) == [second.name, first.name]  # sorted
+    assert [path.name for path in tmp_path.glob("*.json")] == ["runs.json"]
+
+
+def test_reproduction_ignores_a_half_written_result(tmp_path):
+    run = reproduce.Run("resnet18-v1", "sync")
+    leave(tmp_path, run.name, 2.0, 0.9)
+    (tmp_path / f"{run.name}.real.json").unlink()
+    simulations.gather(tmp_path, [run])
+    assert simulations.results(tmp_path) == {}
+
+
+def test_reproduction_killed_while_gathering_loses_no_result(tmp_path, monkeypatch):
+    first, second = reproduce.Run("resnet18-v1", "sync"), reproduce.Run("resnet18-v1", "esync")
+    write(tmp_path, first.name, 2.0, 0.9)
+    leave(tmp_path, second.name, 1.0, 0.9)
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        simulations.gather(tmp_path, [second])
+    assert set(simulations.results(tmp_path)) == {first.name}
+    monkeypatch.undo()
+    simulations.gather(tmp_path, [second])
+    assert set(simulations.results(tmp_path)) == {first.name, second.name}
+
+
+def test_reproduction_programs_that_gather_at_once_lose_no_result(tmp_path):
+    runs = [reproduce.Run("resnet18-v1", "sync", factor=factor) for factor in range(1, 41)]
+    for run in runs:
+        leave(tmp_path, run.name, 1.0, 0.9)
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from harness.simulations import gather; from reproduce_paper import Run\n"
+        "for factor in range(int(sys.argv[2]), 41, 2):\n"
+        "    gather(Path(sys.argv[1]), [Run('resnet18-v1', 'sync', factor=factor)])"
+    )
+    both = [
+        subprocess.Popen([sys.executable, "-c", program, str(tmp_path), first], cwd=ROOT / "benchmarks")
+        for first in ("1", "2")
+    ]
+    assert [process.wait() for process in both] == [0, 0]
+    assert set(simulations.results(tmp_path)) == {run.name for run in runs}
+
+
+def test_reproduction_draws_accuracies_before_and_after(tmp_path):
+    run = reproduce.Run("resnet18-v1", "async")
+    for folder, accuracies in (("before", [[1, 60.0, 0.5]]), ("after", [[1, 60.0, 0.6], [2, 120.0, 0.7]])):
+        (tmp_path / folder).mkdir()
+        result = {"result": {"accuracies": accuracies}}
+        (tmp_path / folder / "runs.json").write_text(json.dumps({run.name: result}))
+    words = ["--before", str(tmp_path / "before"), "--out", str(tmp_path / "after"), "--figure"]
+    assert reproduce.main([*words, str(tmp_path / "drawn.png")]) == 0
+    assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
+    with pytest.raises(SystemExit, match="none of the chosen runs"):
+        reproduce.main([*words, str(tmp_path / "drawn.png"), "--only", "mobilenet"])
+
+
+def test_reproduction_of_stored_results_gives_the_stored_tables():
+    results = ROOT / "results"
+    networks = reproduce.runs(full=False, parity=True, seeds=5)
+    made = reproduce.table(results / "reproduction", networks)
+    made += reproduce.horizon_table(results / "reproduction", reproduce.parse_arguments([]))
+    assert made == (results / "reproduction" / "table.md").read_text()
+    for name, seeds in (("beyond-mlp", 3), ("beyond-resnet18", 3)):
+        assert beyond.compared(results / name, beyond.VARIANTS, seeds) == (results / name / "table.md").read_text()
+
+
+def test_reproduction_table_contains_speedups_and_seed_statistics(tmp_path):
+    write(tmp_path, "resnet18-v1-esync-iid", 100.0, 0.91)
+    write(tmp_path, "resnet18-v1-sync-iid", 900.0, 0.85)
+    write(tmp_path, "resnet18-v1-sync-iid-x2", 500.0, 0.86)
+    for seed, (esync, local) in enumerate([(0.90, 0.89), (0.92, 0.90), (0.91, 0.90)]):
+        write(tmp_path, f"resnet18-v1-esync-iid-seed{seed}", None, esync)
+        write(tmp_path, f"resnet18-v1-local-iid-seed{seed}", None, local)
+    text = reproduce.table(tmp_path, reproduce.runs(full=False, parity=True, seeds=5))
+    assert "| resnet18-v1 | 9.0 | 5.0 (×2) | 7 | 0.910 | 0.926 |" in text
+    assert "| ESync | 3 | 0.9100 | 0.0100 |" in text
+    assert "Difference +0.0133 ± 0.0143" in text
+
+
+@pytest.mark.parametrize("reached", [None, 300.0])
+def test_reproduction_table_without_baseline_at_target_has_no_speedup(tmp_path, reached):
+    write(tmp_path, "resnet18-v1-esync-iid", 100.0, 0.91)
+    write(tmp_path, "resnet18-v1-sync-iid", reached, 0.7)
+    text = reproduce.table(tmp_path, reproduce.runs(full=False, parity=False, seeds=5))
+    assert ("not reached by SSGD" in text) == (reached is None)
+
+
+def test_reproduction_table_takes_the_time_of_the_longer_run(tmp_path):
+    write(tmp_path, "mobilenet-v1-esync-iid", None, 0.1)
+    write(tmp_path, "mobilenet-v1-esync-iid-longer", 150.0, 0.81)
+    write(tmp_path, "mobilenet-v1-sync-iid", 300.0, 0.83)
+    text = reproduce.table(tmp_path, reproduce.runs(full=False, parity=False, seeds=5))
+    assert "| mobilenet-v1 | 2.0 | 2.0 (×1) | 2 | 0.810 | 0.905 |" in text

@@ -1,0 +1,90 @@
+"""A worker whose learning rate follows a schedule by the progress of all workers.
+
+It trains lenet on real images, and prints rate and progress at the start and after every exchange.
+
+Usage: python schedule_worker.py JSON with the fields of `Plan`.
+"""
+
+import json
+import os
+import signal
+import sys
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+BATCH, DATASET_SIZE, BASE, FINAL = 16, 960, 0.05, 0.001
+
+
+@dataclass
+class Plan:
+    """What a worker does.
+
+    Attributes:
+        algorithm: a name, with `options`.
+        by: what the schedule counts; a cosine over `length` of it.
+        rounds: of the whole run.
+        directory: of the checkpoints, one every two rounds; "": there are none.
+        killed: the round after which the process ends itself as kill -9 does; 0: never.
+        optimizer: its name.
+    """
+
+    algorithm: str
+    by: str
+    length: int
+    rounds: int = 8
+    directory: str = ""
+    resume: bool = False
+    killed: int = 0
+    optimizer: str = "sgd"
+    options: dict[str, Any] = field(default_factory=dict)
+
+    def arguments(self) -> list[str]:
+        """The command line of this script."""
+        return [__file__, json.dumps(asdict(self))]
+
+
+def say(trainer: Any) -> None:
+    """Print what a test compares."""
+    facts = {name: getattr(trainer, name) for name in ("round", "samples", "epoch", "learning_rate")}
+    counts = sorted(set(trainer.optimizer._index_update_count.values()))
+    print("at", json.dumps({**facts, "own steps": trainer.optimizer.num_update, "counts": counts}), flush=True)
+
+
+def main(plan: Plan) -> None:
+    """Do it."""
+    from lenet_worker import backward
+
+    import esync
+    from esync import mx
+    from esync.algorithms import ALGORITHMS
+    from esync.models.networks import build
+
+    cosine = mx.lr_scheduler.CosineScheduler(plan.length, base_lr=BASE, final_lr=FINAL)
+    net = build("lenet", 10, mx.cpu(), seed=0)
+    checkpoints = esync.Checkpoints(plan.directory, every=2, resume=plan.resume) if plan.directory else None
+    trainer = esync.Trainer(
+        net.collect_params(),
+        plan.optimizer,
+        {"learning_rate": BASE, "lr_scheduler": esync.CommonLRScheduler(cosine, by=plan.by)},  # type: ignore[arg-type]
+        algorithm=ALGORITHMS[plan.algorithm](**plan.options),
+        limits=esync.Limits(rounds=plan.rounds),
+        checkpoints=checkpoints,
+        dataset_size=DATASET_SIZE,
+    )
+    try:
+        trainer.start()
+        say(trainer)
+        while not trainer.finished:
+            trainer.step(backward(net, list(range(BATCH * trainer.rank, BATCH * (trainer.rank + 1)))))
+            if trainer.exchanged:
+                say(trainer)
+                if checkpoints is not None:
+                    checkpoints.save_if_due()
+                if plan.killed and trainer.round >= plan.killed:
+                    os.kill(os.getpid(), signal.SIGKILL)
+    finally:
+        trainer.close()
+
+
+if __name__ == "__main__":
+    main(Plan(**json.loads(sys.argv[1])))

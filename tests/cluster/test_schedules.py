@@ -1,0 +1,113 @@
+"""The same learning rate on three unequal workers of a real cluster, also after a resume.
+
+--long adds modes.
+"""
+
+import json
+import re
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from esync.runtime.mxnet_import import mx
+
+from ..support.variants import variants
+from .harness import Cluster
+from .schedule_worker import BASE, BATCH, DATASET_SIZE, FINAL, Plan
+
+STEP_TIMES = ("0.03", "0.08", "0.2")  # seconds of an iteration on each worker
+KILLED = 5  # checkpoints after rounds 2, 4 and 6
+Told = dict[int, dict[str, Any]]  # round → what a worker has said after it
+
+
+def train(folder: Path, plan: Plan, killed: bool = False) -> list[Told]:
+    """What each worker has said, after the start and after every exchange."""
+    folder.mkdir()
+    with Cluster(folder, len(STEP_TIMES), replaced=True) as cluster:
+        if plan.algorithm == "esync":
+            port = cluster.start_state_server()
+            plan = replace(plan, options={"state_server": f"127.0.0.1:{port}"})
+        for rank, step_time in enumerate(STEP_TIMES):
+            cluster.start_worker(rank, plan.arguments(), ESYNC_STEP_TIME=step_time)
+        for rank in range(len(STEP_TIMES)):
+            code = cluster.wait(f"worker-{rank}")
+            assert code == (-signal.SIGKILL if killed else 0), cluster.output(f"worker-{rank}")
+        return [told(cluster.output(f"worker-{rank}")) for rank in range(len(STEP_TIMES))]
+
+
+def told(output: str) -> Told:
+    said = [json.loads(line) for line in re.findall(r"^at (.*)$", output, re.MULTILINE)]
+    return {each["round"]: each for each in said}
+
+
+def common(workers: list[Told]) -> Told:
+    """Round → what all workers have said alike after it."""
+    alike = [
+        {round_: {name: each[name] for name in ("samples", "epoch", "learning_rate")} for round_, each in mine.items()}
+        for mine in workers
+    ]
+    assert alike[0] == alike[1] == alike[2]
+    return alike[0]
+
+
+def expected(plan: Plan, samples: int) -> float:
+    """What Gluon's own schedule says after that many samples."""
+    number = samples + 1 if plan.by == "samples" else (samples + 1) / DATASET_SIZE
+    if number >= plan.length:
+        return FINAL
+    cosine = mx.lr_scheduler.CosineScheduler(plan.length, base_lr=BASE, final_lr=FINAL)
+    rate: float = cosine(number)
+    return rate
+
+
+@pytest.mark.parametrize(
+    "plan",
+    [
+        pytest.param(Plan("esync", "epochs", length=1, optimizer="adam"), id="esync"),
+        pytest.param(Plan("sync", "samples", length=7 * 3 * BATCH), id="sync", marks=pytest.mark.long),
+    ],
+)
+def test_unequal_workers_have_the_same_rates_before_and_after_a_resume(tmp_path: Path, plan: Plan) -> None:
+    plan = replace(plan, directory=str(tmp_path / "kept"))
+    before = train(tmp_path / "killed", replace(plan, killed=KILLED), killed=True)
+    after = train(tmp_path / "resumed", replace(plan, resume=True))
+    first, second = common(before), common(after)
+    assert (list(first), list(second)) == ([0, 1, 2, 3, 4, 5], [4, 5, 6, 7, 8])
+    assert second[4] == first[4]
+    for run in (first, second):
+        for said in run.values():
+            assert said["learning_rate"] == pytest.approx(expected(plan, said["samples"]), rel=1e-12)
+    rates = [said["learning_rate"] for said in (*first.values(), *list(second.values())[1:])]
+    assert len(set(rates[:4])) == 4
+    if plan.algorithm == "sync":
+        whole = common(train(tmp_path / "whole", replace(plan, directory="")))
+        assert whole == {**first, **second}
+    else:  # these workers have taken different numbers of steps, and Adam has counted each one's own
+        own = [mine[8]["own steps"] for mine in after]
+        assert len(set(own)) > 1
+        assert [mine[8]["counts"] for mine in after] == [[steps] for steps in own]
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options"), variants([("sync", {}), ("local-sgd", {"local_iterations": 2})], quick=["sync"])
+)
+def test_replacement_has_the_others_rate_by_the_seconds_of_the_last_exchange(
+    tmp_path: Path, algorithm: str, options: dict[str, Any]
+) -> None:
+    """In mode sync, another rate than the others' would end the run."""
+    plan = Plan(algorithm, "seconds", length=3600, options=options)
+    with Cluster(tmp_path, 2, replaced=True) as cluster:
+        cluster.start_worker(0, plan.arguments())
+        cluster.start_worker(1, replace(plan, killed=3).arguments())
+        assert cluster.wait("worker-1") == -signal.SIGKILL
+        cluster.start("worker-1", plan.arguments())
+        cluster.finish()
+        first, second = (told(cluster.output(f"worker-{rank}")) for rank in range(2))
+    assert list(second) == [3, 4, 5, 6, 7, 8]
+    for round_, said in second.items():
+        assert said["learning_rate"] == first[round_]["learning_rate"]
+    rates = [said["learning_rate"] for said in first.values()]
+    assert rates == sorted(set(rates), reverse=True)

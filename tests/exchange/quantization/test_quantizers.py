@@ -1,0 +1,163 @@
+"""Properties of the quantizing codecs: sizes, rounding, error feedback, refusals."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numba import njit
+
+from esync.exchange.codecs.quantization import Compression, CompressionError, Quantizer, quantizer_of
+from esync.exchange.codecs.quantization.float16_conversion import (
+    NATIVE,
+    half_by_integers,
+    half_by_processor,
+    value_by_integers,
+    value_by_processor,
+)
+
+FP16, TWO_BIT = Compression("fp16"), Compression("2bit")
+KINDS = [FP16, TWO_BIT]
+quick = settings(max_examples=80, deadline=None)
+
+
+def drawn(seed: int, size: int, spread: float, scale: float) -> np.ndarray:
+    """Values of several orders of magnitude, some of them zero."""
+    rng = np.random.default_rng(seed)
+    values = rng.standard_normal(size) * 10.0 ** rng.uniform(-spread, spread, size) * scale
+    return np.where(rng.random(size) < 0.1, 0, values).astype(np.float32)
+
+
+@quick
+@given(
+    st.sampled_from(KINDS),
+    st.lists(st.integers(0, 700), max_size=5),
+    st.integers(0, 2**16),
+    st.floats(0, 2),
+    st.sampled_from([1.0, 1e-7, 1e-30, 1e20]),
+)
+def test_codec_sent_plus_residual_equals_input(
+    kind: Compression, sizes: list[int], seed: int, spread: float, scale: float
+) -> None:
+    given_ = drawn(seed, sum(sizes), spread, scale)
+    quantizer = quantizer_of(kind, sizes)
+    kept, packed = given_.copy(), np.full(quantizer.elements, np.nan, np.float32)
+    quantizer.pack(kept, packed)
+    sent = np.zeros_like(given_)
+    quantizer.add(packed, sent)
+    np.testing.assert_array_equal(sent + kept, given_)
+    exact = sent.astype(np.float64) + kept.astype(np.float64)
+    np.testing.assert_array_equal(exact, given_.astype(np.float64))
+    if np.abs(given_).max(initial=0) > 1e-20:  # the smallest values are not sent
+        assert np.abs(kept).sum(dtype=np.float64) < np.abs(given_).sum(dtype=np.float64)
+
+
+@quick
+@given(st.integers(0, 2**16), st.integers(1, 400), st.floats(-8, 8))
+def test_fp16_codec_rounds_to_nearest(seed: int, size: int, order: float) -> None:
+    values = drawn(seed, size, 0.5, 10.0**order)
+    quantizer = quantizer_of(FP16, [size])
+    kept, packed, sent = values.copy(), np.zeros(quantizer.elements, np.float32), np.zeros_like(values)
+    quantizer.pack(kept, packed)
+    quantizer.add(packed, sent)
+    unit = packed[0]
+    np.testing.assert_array_equal(sent, (values / unit).astype(np.float16).astype(np.float32) * unit)
+    assert not np.abs(values).max() or 2**14 <= np.abs(values).max() / unit < 2**15
+
+
+def test_half_conversion_rounds_every_half_and_tie_as_numpy_does() -> None:
+    halves = np.arange(0x7C00, dtype=np.uint16)
+    exact = halves.view(np.float16).astype(np.float32)
+    ties = (exact[:-1] + exact[1:]) / np.float32(2)
+    sizes = np.concatenate([exact, ties, np.nextafter(ties, np.float32(0)), np.nextafter(ties, np.float32(1e9))])
+    values = np.concatenate([sizes, -sizes])
+    expected = values.astype(np.float16)
+    ways = [(half_by_integers, value_by_integers)]
+    ways += [(half_by_processor, value_by_processor)] if NATIVE else []
+    for half, value in ways:
+        bits = njit(lambda each, half=half: [half(one) for one in each])(values)
+        assert np.array(bits, np.uint16).tobytes() == expected.tobytes()
+        said = njit(lambda each, value=value: [value(np.uint32(one)) for one in each])(expected.view(np.uint16))
+        assert np.array(said, np.float32).tobytes() == expected.astype(np.float32).tobytes()
+
+
+@quick
+@given(st.integers(0, 2**16), st.integers(1, 400), st.sampled_from([1.0, 1e-7, 1e-30, 1e20]))
+def test_fp16_codec_with_fused_passes_gives_the_same_bits(seed: int, size: int, scale: float) -> None:
+    one, other = drawn(seed, size, 1, scale), drawn(seed + 1, size, 1, scale)
+    quantizer = quantizer_of(FP16, [size])
+    found = []
+    for kind in (Quantizer, type(quantizer)):
+        packed = [np.full(quantizer.elements, np.nan, np.float32) for _ in range(2)]
+        rest, put, common = one.copy(), np.full(size, np.nan, np.float32), other.copy()
+        kind.pack_with(quantizer, rest, other, packed[0])
+        kind.put(quantizer, packed[0], put)
+        kind.step(quantizer, one, common, packed[1])
+        found.append([each.tobytes() for each in (rest, put, common, *packed)])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("size", [0, 1, 3, 4, 1001, 1024])
+def test_codec_packs_into_the_stated_size(kind: Compression, size: int) -> None:
+    """A half or a sixteenth of the bytes, and one number more."""
+    quantizer = quantizer_of(kind, [size])
+    assert quantizer.elements == 1 + -(-size // (2 if kind == FP16 else 16))
+    values, packed = np.ones(size, np.float32), np.zeros(quantizer.elements, np.float32)
+    quantizer.pack(values, packed)
+    quantizer.add(packed, values)
+    np.testing.assert_array_equal(values, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=str)
+@pytest.mark.parametrize("wrong", [np.inf, -np.inf, np.nan])
+def test_codec_with_nan_or_inf_is_refused(kind: Compression, wrong: float) -> None:
+    values = np.ones(40, np.float32)
+    values[17] = wrong
+    quantizer = quantizer_of(kind, [40])
+    with pytest.raises(CompressionError, match="diverged"):
+        quantizer.pack(values, np.zeros(quantizer.elements, np.float32))
+
+
+def test_codec_with_invalid_packed_values_raises_and_changes_nothing() -> None:
+    for kind, wrong in ((FP16, [np.nan, 0.3, -1, 0, np.inf]), (TWO_BIT, [np.nan, -1, np.inf])):
+        quantizer = quantizer_of(kind, [40])
+        for unit in wrong:
+            packed, target = np.zeros(quantizer.elements, np.float32), np.ones(40, np.float32)
+            packed[0] = unit
+            with pytest.raises(CompressionError):
+                quantizer.add(packed, target)
+            assert (target == 1).all()
+        packed[0] = 1
+        packed[1:].view(np.uint8)[:] = 0xFF
+        with pytest.raises(CompressionError):
+            quantizer.add(packed, target)
+        assert (target == 1).all()
+
+
+def test_two_bit_codec_scales_each_tensor_and_converges_by_error_feedback() -> None:
+    rng = np.random.default_rng(5)
+    values = np.concatenate([rng.standard_normal(1000) * size for size in (1e-6, 1.0)]).astype(np.float32)
+    quantizer = quantizer_of(TWO_BIT, [1000, 1000])
+    packed, rest, got = np.zeros(quantizer.elements, np.float32), np.zeros(2000, np.float32), np.zeros(2000)
+    for _ in range(60):
+        rest += values
+        quantizer.pack(rest, packed)
+        sent = np.zeros(2000, np.float32)
+        quantizer.add(packed, sent)
+        got += sent
+    for part in (slice(0, 1000), slice(1000, 2000)):
+        assert np.abs(got[part] / 60 - values[part]).mean() < 0.05 * np.abs(values[part]).mean()
+
+
+@pytest.mark.parametrize("text", ["none", "fp16", "2bit", "topk:0.01", "topk:1", "topk:0.01:0.02"])
+def test_compression_parse_and_str_are_inverse(text: str) -> None:
+    assert str(Compression.parse(text)) == text
+    assert bool(Compression.parse(text)) == (text != "none")
+
+
+@pytest.mark.parametrize(
+    "text", ["", "topk", "topk:", "topk:0", "topk:2", "topk:nan", "fp16:2", "8bit", "topk:x", "topk:1:0", "topk:1:1:1"]
+)
+def test_compression_parse_with_wrong_name_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="should be"):
+        Compression.parse(text)

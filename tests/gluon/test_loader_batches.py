@@ -1,0 +1,214 @@
+"""Trainer.batches: epochs, the end of the run, unused batches, phases, positions in checkpoints."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import esync
+from esync.algorithms import ESync
+from esync.exchange.protocol.round_state import Limits
+from esync.gluon.loader_batches import NoBatchesError
+from esync.runtime.mxnet_import import mx
+from esync.runtime.phase_timer import GET_BATCH
+
+from ..support.scripted_world import World
+from ..support.small_net import BATCH, backward, flat, local_trainer, make_net
+
+data = mx.gluon.data
+
+
+def train(net: Any, trainer: esync.Trainer, loader: Any, **more: Any) -> list[Any]:
+    """Train on `trainer.batches(loader)` to the end; the batches that it gave."""
+    seen = []
+    for batch in trainer.batches(loader, **more):
+        seen.append(batch)
+        backward(net, len(seen))
+        trainer.step(BATCH)
+    return seen
+
+
+def numbers(batches: list[Any]) -> list[list[float]]:
+    return [batch.asnumpy().reshape(-1).tolist() for batch in batches]
+
+
+def test_batches_cross_epochs_and_end_with_the_run():
+    net = make_net()
+    assert train(net, local_trainer(net, limits=Limits(rounds=5)), ["a", "b"]) == ["a", "b", "a", "b", "a"]
+
+
+def test_batches_of_a_run_that_is_over_are_none():
+    net = make_net()
+    trainer = local_trainer(net, limits=Limits(rounds=1))
+    train(net, trainer, ["a"])
+    assert list(trainer.batches(["b"])) == []
+
+
+def test_batches_of_a_data_loader_cross_epochs_with_an_incomplete_batch():
+    net = make_net()
+    loader = data.DataLoader(data.SimpleDataset(np.arange(5.0)), batch_size=2)
+    seen = train(net, local_trainer(net, limits=Limits(rounds=4)), loader)
+    assert numbers(seen) == [[0, 1], [2, 3], [4], [0, 1]]
+
+
+def test_batches_of_a_data_iter_reset_it_for_each_epoch():
+    net = make_net()
+    loader = mx.io.NDArrayIter(np.arange(4.0), batch_size=2)
+    seen = train(net, local_trainer(net, limits=Limits(rounds=5)), loader)
+    assert numbers([batch.data[0] for batch in seen]) == [[0, 1], [2, 3], [0, 1], [2, 3], [0, 1]]
+
+
+class Epochs:
+    """A loader with `set_epoch`, as PyTorch's samplers have it."""
+
+    def __init__(self) -> None:
+        self.epoch = -1
+
+    def set_epoch(self, epoch: int) -> None:
+        self.epoch = epoch
+
+    def __iter__(self) -> Any:
+        return iter([(self.epoch, 0), (self.epoch, 1)])
+
+
+def test_batches_call_set_epoch_and_begin_epoch_before_each_epoch():
+    net, begun = make_net(), []
+    seen = train(net, local_trainer(net, limits=Limits(rounds=5)), Epochs(), begin_epoch=begun.append)
+    assert seen == [(0, 0), (0, 1), (1, 0), (1, 1), (2, 0)]
+    assert begun == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("loader", "text"),
+    [
+        ([], r"the list has no batch in epoch 0: it has no samples"),
+        (data.DataLoader(data.SimpleDataset([1.0, 2.0]), 3, last_batch="discard"), r"the DataLoader .*'discard'"),
+        (iter(["a"]), r"the list_iterator has no batch in epoch 1: it can be gone through only once.*DataLoader"),
+    ],
+    ids=["empty list", "discarded batch", "iterator"],
+)
+def test_batches_of_a_loader_without_batches_are_refused_by_name(loader, text):
+    net = make_net()
+    with pytest.raises(NoBatchesError, match=text):
+        train(net, local_trainer(net, limits=Limits(rounds=3)), loader)
+
+
+def test_batches_time_the_loading_as_get_batch():
+    net = make_net()
+    trainer = local_trainer(net, world=(world := World()))
+
+    class Slow:
+        def __iter__(self) -> Any:
+            for _ in range(3):
+                world.device.time += 0.25
+                yield "batch"
+
+    batches = trainer.batches(Slow())
+    for loads in (1, 2):  # two batches for one step, as with accumulated gradients
+        for _ in range(loads):
+            next(batches)
+        backward(net, loads)
+        trainer.step(BATCH)
+        assert world.recorder.take()["time"]["0"][GET_BATCH] == 0.25 * loads
+
+
+def clustered(net: Any, algorithm: Any, beginning: float, **script: Any) -> esync.Trainer:
+    """A trainer among scripted workers, all of whose exchanges lead to the same weights."""
+    weights = [beginning] * len(flat(net))
+    world = World(answers=[(weights, False, True)] * 9, **script)
+    world.prepare = lambda exchange: setattr(exchange, "beginning", weights)
+    return esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm, world=world)
+
+
+def test_batch_of_an_abandoned_step_is_handed_out_again_once():
+    """READY for the first iteration takes 5 s, an iteration 2 s: it arrives in the fourth one."""
+    net = make_net()
+    algorithm = ESync(state_server="unused", query_mode="delayed-ack")
+    trainer = clustered(net, algorithm, 0.1, ready=[True] * 9, round_trip=5.0)
+    trainer.start()
+    batches = trainer.batches(range(100))
+    for number in range(4):
+        assert next(batches) == number
+        if number == 3:
+            trainer.world.device.sleep(1.0)
+        backward(net, number)
+        trainer.step(BATCH)
+        assert trainer.abandoned == (number == 3)
+    assert batches.state() == {"epoch": 0, "batch": 3}
+    assert next(batches) == 3
+    assert batches.state() == {"epoch": 0, "batch": 4}
+    assert next(batches) == 4, "without another step the next batch follows"
+
+
+def test_batches_go_on_at_a_restored_position():
+    begun: list[int] = []
+    net = make_net()
+    trainer = local_trainer(net)
+    batches = trainer.batches(Epochs(), begun.append)
+    for _ in range(3):
+        next(batches)
+    state = batches.state()
+    assert state == {"epoch": 1, "batch": 1}
+    resumed = trainer.batches(Epochs(), begun.append)
+    next(resumed)  # as a program whose first step starts the trainer
+    begun.clear()
+    resumed.restore(state)
+    assert (next(resumed), begun) == ((1, 1), [1])
+    assert (next(resumed), begun) == ((2, 0), [1, 2])
+
+
+def test_batches_restored_at_the_end_of_an_epoch_go_on_with_the_next():
+    trainer = local_trainer(make_net())
+    batches = trainer.batches(Epochs())
+    batches.restore({"epoch": 4, "batch": 2})
+    assert next(batches) == (5, 0)
+
+
+def test_batches_restored_to_a_shorter_loader_say_so(caplog):
+    batches = local_trainer(make_net()).batches(Epochs())
+    batches.restore({"epoch": 4, "batch": 7})
+    assert next(batches) == (5, 0)
+    assert "7 batches or more at the checkpoint, and has 2 now" in caplog.text
+
+
+@pytest.mark.parametrize("started_first", [True, False])
+def test_batches_of_a_resumed_run_go_on_where_its_checkpoint_was(tmp_path, started_first):
+    net = make_net()
+    checkpoints = esync.Checkpoints(tmp_path, every=1)
+    trainer = local_trainer(net, checkpoints=checkpoints, limits=Limits(rounds=3))
+    dataset = data.SimpleDataset(np.arange(8.0))
+    seen = []
+    for batch in trainer.batches(data.DataLoader(dataset, 2, shuffle=True), np.random.seed):
+        seen.append(batch)
+        backward(net, len(seen))
+        trainer.step(BATCH)
+        checkpoints.save_if_due()
+    trainer.close()
+    np.random.seed(0)
+    order = np.arange(8)
+    np.random.shuffle(order)
+    assert numbers(seen) == order[:6].reshape(3, 2).tolist()
+
+    net = make_net()
+    checkpoints = esync.Checkpoints(tmp_path, every=1, resume=True)
+    trainer = local_trainer(net, checkpoints=checkpoints, limits=Limits(rounds=4))
+    if started_first:
+        trainer.start()
+    batches = trainer.batches(data.DataLoader(dataset, 2, shuffle=True), np.random.seed)
+    if not started_first:
+        next(batches)
+        trainer.start()
+    assert numbers([next(batches)]) == [order[6:].tolist()]
+
+
+def test_batch_of_a_step_that_only_took_over_weights_is_handed_out_again():
+    net = make_net()
+    trainer = clustered(net, "sync", 0.1)
+    batches = trainer.batches(["a", "b"])
+    assert next(batches) == "a"
+    backward(net, 1)
+    trainer.step(BATCH)
+    assert (trainer.round, next(batches)) == (0, "a")
+    backward(net, 1)
+    trainer.step(BATCH)
+    assert (trainer.round, next(batches)) == (1, "b")

@@ -1,0 +1,100 @@
+"""esync.shard: which samples each worker gets, and what data sets it takes."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+import esync
+from esync.runtime.mxnet_import import mx
+
+from ..support.small_net import local_trainer, make_net
+
+data = mx.gluon.data
+
+
+@dataclass
+class Worker:
+    """A trainer whose rank is known once it has been started."""
+
+    slot: int
+    workers: int
+    started: bool = False
+
+    def start(self) -> None:
+        self.started = True
+
+    @property
+    def rank(self) -> int:
+        assert self.started
+        return self.slot
+
+
+def shards(dataset: Any, workers: int, **more: Any) -> list[Any]:
+    return [esync.shard(dataset, Worker(rank, workers), **more) for rank in range(workers)]
+
+
+@pytest.mark.parametrize("samples", [3, 10, 11])
+def test_shards_of_all_workers_are_disjoint_equal_and_complete(samples):
+    dealt = shards(list(range(samples)), 3)
+    assert sorted(sample for shard in dealt for sample in shard) == list(range(samples))
+    sizes = [len(shard) for shard in dealt]
+    assert max(sizes) - min(sizes) <= 1
+
+
+def test_shard_depends_on_the_seed_only():
+    first, again, other = (shards(list(range(60)), 3, **more) for more in ({}, {"seed": 0}, {"seed": 1}))
+    assert [list(each) for each in first] == [list(each) for each in again]
+    assert [list(each) for each in first] != [list(each) for each in other]
+
+
+def test_shard_is_started_trainers_share():
+    trainer = local_trainer(make_net())
+    assert sorted(esync.shard([5, 6, 7], trainer)) == [5, 6, 7]
+    assert trainer._started
+
+
+@pytest.mark.parametrize("form", ["numpy", "ndarray", "array dataset", "transformed before", "transformed after"])
+def test_shard_of_each_kind_of_data_set_gives_its_samples(form):
+    images, labels = np.arange(20.0).reshape(10, 2), np.arange(10)
+    pairs = data.ArrayDataset(images, labels)
+    of = {
+        "numpy": lambda worker: esync.shard(images, worker),
+        "ndarray": lambda worker: esync.shard(mx.nd.array(images), worker),
+        "array dataset": lambda worker: esync.shard(pairs, worker),
+        "transformed before": lambda worker: esync.shard(pairs.transform_first(np.negative), worker),
+        "transformed after": lambda worker: esync.shard(pairs, worker).transform_first(np.negative),
+    }[form]
+    samples = [sample for rank in range(3) for sample in of(Worker(rank, 3))]
+    firsts = [sample if form in ("numpy", "ndarray") else sample[0] for sample in samples]
+    values = sorted(np.asarray([each.asnumpy() if form == "ndarray" else each for each in firsts]).reshape(-1))
+    assert values == sorted((-images if form.startswith("transformed") else images).reshape(-1))
+    if form not in ("numpy", "ndarray"):
+        assert all(abs(image[0]) == 2 * label for image, label in samples)
+
+
+@pytest.mark.parametrize("loader_workers", [0, 2])
+def test_shard_in_a_data_loader_with_processes_gives_all_samples(loader_workers):
+    images, labels = np.arange(20, dtype=np.float32).reshape(10, 2), np.arange(10)
+    shard = esync.shard(data.ArrayDataset(images, labels), Worker(1, 2)).transform_first(np.negative)
+    loader = data.DataLoader(shard, batch_size=2, shuffle=True, num_workers=loader_workers)
+    batches = [(image.asnumpy(), label.asnumpy()) for image, label in loader]
+    assert len(batches) == 3
+    got = sorted(int(each) for _, label in batches for each in label)
+    assert got == sorted(label for _, label in shard)
+    assert all((image[:, 0] == -2 * label).all() for image, label in batches)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "error", "text"),
+    [
+        ((np.zeros(4), np.zeros(4)), TypeError, r"not a tuple.*ArrayDataset\(images, labels\)"),
+        (data.DataLoader([1.0, 2.0], 1), TypeError, r"DataLoader has not both.*make the loader from the result"),
+        ([1, 2], ValueError, r"2 samples into 3 shares"),
+    ],
+    ids=["tuple", "loader", "too few"],
+)
+def test_shard_of_what_cannot_be_divided_is_refused(dataset, error, text):
+    with pytest.raises(error, match=text):
+        esync.shard(dataset, Worker(0, 3))

@@ -1,0 +1,120 @@
+"""Algorithms from outside the package, launched on this machine and over ssh.
+
+--long adds ssh.
+"""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import launching
+import pytest
+from launching import Launch, write
+from sshd import ADDRESSES
+from test_launched_jobs import rounds, run
+from test_ssh import LONG, description, machines  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.timeout(400)
+
+Start = Callable[..., Launch]
+#: An algorithm in a file of its own.
+HALFWAY = Path(__file__).parents[1] / "algorithms" / "halfway.py"
+TRAIN: dict[str, Any] = {
+    "mode": "halfway.py:Halfway",
+    "pull": 0.25,
+    "local_iterations": 3,
+    "local_lr": 0.01,
+    "rounds": 2,
+}
+
+
+def facts(folder: Path, *devices: str) -> list[dict[str, Any]]:
+    """What the devices' run.json say."""
+    return [json.loads((folder / device / "run.json").read_text()) for device in devices]
+
+
+def refused(folder: Path, file: Path, *flags: str, code: int = 1) -> str:
+    """What launch says where it does not start a job."""
+    done = run(folder, str(file), *flags)
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done.stderr
+
+
+def test_launch_with_algorithm_file_trains_on_three_workers(tmp_path, data_dir, launch: Start):
+    shutil.copy(HALFWAY, tmp_path)
+    content = launching.description([0.05, 0.08, 0.11], **TRAIN, data_dir=str(data_dir))
+    job = launch(write(tmp_path / "cluster.yaml", content), "--pull", "0.75")
+    assert job.wait() == 0, job.output
+    assert "done: Halfway, 2 rounds" in job.output
+    folder, devices = tmp_path / "logs" / "lenet" / "halfway", ("left/cpu", "right/cpu", "left/cpu-1")
+    assert [rounds(folder / device) for device in devices] == [[1, 2]] * 3
+    for each in facts(folder, *devices):
+        algorithm = each["algorithm"]
+        assert (each["mode"], algorithm["name"], algorithm["label"]) == ("halfway", "halfway", "Halfway")
+        assert algorithm["source"] == "halfway.py:Halfway"
+        assert len(algorithm["digest"]) == 12
+        assert (each["pull"], each["options"]["pull"], each["steps"]) == (0.75, 0.75, 6)
+    assert (folder / "Halfway.json").exists()
+
+
+def test_launch_with_algorithm_that_raises_ends_without_replacement(tmp_path, data_dir, launch: Start):
+    """A replacement would raise the same exception again."""
+    hook = (
+        "    def before_local_step(self, model):\n        if self.steps == 5:\n            raise RuntimeError('boom')\n"
+    )
+    (tmp_path / "halfway.py").write_text(f"{HALFWAY.read_text()}\n{hook}")
+    content = launching.description([0.05, 0.08], **{**TRAIN, "rounds": 20}, data_dir=str(data_dir))
+    job = launch(write(tmp_path / "cluster.yaml", content), "--max-restarts", "3")
+    assert job.wait() == 1, job.output
+    assert "replacement" not in job.output
+    assert 'halfway.py", line' in job.output
+    assert "RuntimeError: boom" in job.output
+
+
+@pytest.mark.long
+def test_launch_over_ssh_with_algorithm_file_uses_each_hosts_copy(tmp_path, data_dir, sshd, machines, launch: Start):  # noqa: F811
+    places = [tmp_path, *(sshd.workdir(name) for name in ADDRESSES)]
+    for place in places:
+        shutil.copy(HALFWAY, place)
+        (place / "random.py").write_text("raise ValueError('not this one')\n")  # nobody may take it for Python's
+    content = description(sshd, [0.05, 0.08, 0.11], **TRAIN, data_dir=str(data_dir))
+    job = launch(write(tmp_path / "cluster.yaml", content))
+    assert job.wait(LONG) == 0, job.output
+    runs = facts(tmp_path / "logs" / "lenet" / "halfway", "left/cpu", "right/cpu", "left/cpu-1")
+    assert [each["steps"] for each in runs] == [6, 6, 6]
+    assert {each["algorithm"]["source"] for each in runs} == {"halfway.py:Halfway"}
+
+
+def test_launch_with_algorithm_missing_or_different_on_a_host_names_the_host(tmp_path, data_dir, sshd, machines):  # noqa: F811
+    """Checked before anything starts; a host without workers need not have it."""
+    shutil.copy(HALFWAY, tmp_path)
+    there = sshd.workdir("right") / "halfway.py"
+    there.write_text(HALFWAY.read_text() + "\n# once more\n")
+    content = description(sshd, [0.05, 0.05], **TRAIN, data_dir=str(data_dir))
+    file = write(tmp_path / "cluster.yaml", content)
+    said = refused(tmp_path, file)
+    left, right = (line for line in said.splitlines() if line.startswith(("launch: error: host", "host")))
+    assert f"host left: halfway.py:Halfway: the file {sshd.workdir('left')}/halfway.py is not there" in left
+    assert "host right: the source of halfway.py:Halfway there differs from this machine's" in right
+    for name, text in (("left", left), ("right", right)):
+        assert f"copy halfway.py there; a relative path begins in the host's workdir, {sshd.workdir(name)}" in text
+
+    there.write_text("import no_such_package\n" + HALFWAY.read_text())
+    for worker in content["workers"]:
+        worker["host"] = "right"  # only the scheduler and the server are on the left one now
+    said = refused(tmp_path, write(file, content))
+    assert "host left" not in said
+    assert "host right: halfway.py:Halfway cannot be imported: halfway.py, line 1: ModuleNotFoundError" in said
+    assert "copy" not in said
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize("typed", [(), ("--mode", "halfwy.py:Halfway")])
+def test_launch_with_missing_algorithm_file_names_it(tmp_path, typed):
+    content = launching.description([0.05], **{**TRAIN, "mode": "halfwy.py:Halfway"})
+    said = refused(tmp_path, write(tmp_path / "cluster.yaml", content), *typed, code=2)
+    assert "halfwy.py is not there" in said
+    assert typed or "cluster.yaml:20: train.mode: " in said

@@ -1,0 +1,84 @@
+"""docs/migration.md: each of its differences applies, and the result trains on unequal devices.
+
+Without --long only the plain loop trains.
+"""
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import launching
+import pytest
+from launching import Launch, write
+
+from tests.support.variants import variants
+
+pytestmark = pytest.mark.timeout(600)
+GUIDE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text()
+PROGRAMS = re.findall(r"<!-- before: (\w+) -->", GUIDE)
+#: Seconds for what takes half a minute on a machine with nothing else to do.
+LONG = 300
+
+#: Runs a program of the guide on few samples, of the shapes of the data sets that it names.
+SMALL = """
+import runpy, sys
+import numpy as np
+import esync
+from esync import mx
+
+def small(shape):
+    class Small(mx.gluon.data.ArrayDataset):
+        def __init__(self, *folder, train):
+            random = np.random.RandomState(train)
+            labels = (np.arange(96 if train else 32) % 10).astype(np.int32)
+            images = random.randint(0, 255, (len(labels), *shape)).astype(np.uint8)
+            super().__init__(mx.nd.array(images, dtype=np.uint8), labels)
+    return Small
+
+vision = mx.gluon.data.vision
+vision.FashionMNIST, vision.CIFAR10 = small((28, 28, 1)), small((32, 32, 3))
+runpy.run_path(sys.argv[1], run_name="__main__")
+"""
+
+
+def block(kind: str, name: str) -> str:
+    """A program, or a difference, of the guide."""
+    return re.search(rf"<!-- {kind}: {name} -->\n```\w+\n(.*?)```", GUIDE, re.DOTALL)[1]
+
+
+def apply(difference: str, text: str) -> str:
+    """The text after a difference; each of its parts, split by @@, must fit in one place only."""
+    for hunk in re.split(r"^@@\n", difference, flags=re.MULTILINE):
+        lines = hunk.splitlines(keepends=True)
+        before = "".join(line[1:] or "\n" for line in lines if line[0] in " -")
+        after = "".join(line[1:] or "\n" for line in lines if line[0] in " +")
+        assert text.count(before) == 1, before
+        text = text.replace(before, after)
+    return text
+
+
+def test_plain_loop_needs_six_changed_lines():
+    assert sum(line.startswith("+") for line in block("diff", "loop").splitlines()) <= 6
+
+
+@pytest.mark.parametrize("name", variants(PROGRAMS, quick=["loop"]))
+def test_migrated_program_trains_on_three_unequal_devices(tmp_path, launch: Callable[..., Launch], name: str):
+    source = apply(block("diff", name), block("before", name))
+    source = re.sub(r"samples=(10|200) \* len", "samples=4 * len", source)  # shorter; everything else is the guide's
+    (tmp_path / "train.py").write_text(source)
+    (tmp_path / "small.py").write_text(SMALL)
+    description = {**launching.description([0.05, 0.1, 0.2]), "train": {}}
+    job = launch(write(tmp_path / "cluster.yaml", description), "--", "python", "small.py", "train.py")
+    assert job.wait(LONG) == 0, job.output
+    runs = [json.loads(path.read_text()) for path in (tmp_path / "logs").rglob("run.json")]
+    assert sorted(run["rank"] for run in runs) == [0, 1, 2]
+    assert all(run["finished"] and run["mode"] == "esync" for run in runs)
+    assert list((tmp_path / "logs").rglob("model.params"))
+    evaluated = [path for path in (tmp_path / "logs").rglob("iter-*.txt") if "accuracy" in path.read_text()]
+    assert bool(evaluated) == ("evaluate=" in source)
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_program_before_the_migration_is_valid_python(name: str):
+    compile(block("before", name), name, "exec")

@@ -1,0 +1,88 @@
+"""What the launcher says at the end of a job."""
+
+import json
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from esync.launch import report
+from esync.launch.replacements import Replacement
+from esync.launch.supervisor import JobOutcome
+from esync.reports import report as reports
+from esync.reports.metrics_table import run_figures
+from esync.reports.modes import mode_of
+from esync.reports.summary_file import DeviceSummary
+from esync.runtime.metric import Metric
+
+sys.path.append(str(Path(__file__).parents[1] / "reports"))
+from log_trees import write_run
+
+
+@pytest.mark.parametrize(
+    ("metric", "values", "target", "line"),
+    [
+        (Metric("perplexity", "min"), [250.0, 31.4159], 100.0, "perplexity 31.42; 100 after 0:10"),
+        (Metric("perplexity", "min"), [250.0, 31.4159], None, "perplexity 31.42"),
+        (Metric("perplexity", "min"), [250.0, 31.4159], 30.0, "perplexity 31.42"),
+        (Metric(), [0.5, 0.8125], 0.8, "test accuracy 0.812; 0.8 after 0:10"),
+    ],
+)
+def test_report_gives_the_final_value_and_the_time_to_the_target(metric, values, target, line):
+    two = [1, 2]
+    device = DeviceSummary(
+        metric=metric, accuracy_list=values, accuracy_exact_list=values, num_samples_list=two, self_iters_list=two,
+        elapsed_time_list=[5, 10], aggregate_time_list=[0.0, 0.0], rounds_list=two, accuracy_rounds=two,
+        accuracy_time_list=[5.0, 10.0],
+    )  # fmt: skip
+    figures = run_figures(mode_of("esync"), {"host": {"cpu": device}}, target)
+    plan = SimpleNamespace(program=None, folder_here=Path("logs"))
+    assert line in report.success(figures, plan, JobOutcome())
+
+
+@pytest.fixture
+def finished(tmp_path):
+    """A plan whose job has logged a run, and its figures."""
+    mode = tmp_path / "lenet" / "esync"
+    write_run(mode, {"one/gpu0": 1.0}, 10)
+    (mode / "processes").mkdir()
+    options = SimpleNamespace(target_accuracy=0.5)
+    plan = SimpleNamespace(program=None, folder_here=mode, mode_folder=mode, options=options, trained="lenet")
+    return plan, report.read_figures(plan)
+
+
+def test_page_of_a_finished_job_tells_its_events(finished):
+    plan, figures = finished
+    outcome = JobOutcome(replacements=[Replacement("worker 0", "was killed by SIGKILL", 3.0, joined=4.0)])
+    page = plan.folder_here / "report.html"
+    assert report.write_page(plan, outcome, figures) == f"report: {page}"
+    text = page.read_text()
+    assert "worker 0 was killed by SIGKILL and was replaced" in text
+    assert "time to 0.5" in text
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        (OSError(28, "No space left on device", "report.html"), "report.html: No space left on device"),
+        (KeyError("x"), "'x'"),
+    ],
+)
+def test_page_that_cannot_be_written_is_said_and_fails_nothing(finished, monkeypatch, error, why):
+    plan, figures = finished
+
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr(reports, "write_report", fail)
+    page = plan.folder_here / "report.html"
+    assert report.write_page(plan, JobOutcome(), figures) == f"{page} could not be written: {why}"
+    assert not page.exists()
+
+
+def test_page_of_a_job_without_rounds_is_none_but_its_outcome_is_kept(finished):
+    plan, _ = finished
+    assert report.write_page(plan, JobOutcome(interrupted="SIGINT"), None) == ""
+    assert not (plan.folder_here / "report.html").exists()
+    assert json.loads((plan.folder_here / "processes" / "outcome.json").read_text())["interrupted"] == "SIGINT"

@@ -1,0 +1,134 @@
+"""A network in a user's file: launched here and over ssh, refused where it differs.
+
+--long adds ssh.
+"""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import launching
+import pytest
+import user_datasets
+from launching import Launch, write
+from sshd import ADDRESSES
+from test_launched_jobs import rounds, run
+from test_ssh import LONG, description, machines  # noqa: F401 - a fixture
+
+pytestmark = pytest.mark.timeout(400)
+
+Start = Callable[..., Launch]
+FILE = Path(__file__).parents[1] / "support" / "user_networks.py"
+TRAIN: dict[str, Any] = {"network": "user_networks.py:small", "local_lr": 0.01, "rounds": 2}
+
+
+@pytest.mark.long
+def test_own_network_over_ssh_trains_and_resumes(tmp_path, data_dir, sshd, machines, launch: Start):  # noqa: F811
+    for place in (tmp_path, *(sshd.workdir(name) for name in ADDRESSES)):
+        shutil.copy(FILE, place)
+    kept = tmp_path / "kept"
+    content = description(sshd, [0.05, 0.08], **TRAIN, data_dir=str(data_dir), checkpoint_dir=str(kept))
+    file = write(tmp_path / "cluster.yaml", content)
+    job = launch(file)
+    assert job.wait(LONG) == 0, job.output
+    folder = tmp_path / "logs" / "user_networks.small" / "esync"
+    for host in ADDRESSES:
+        facts = json.loads((folder / host / "cpu" / "run.json").read_text())
+        assert facts["network"] == "user_networks.small"
+        assert facts["sources"]["network"]["source"] == "user_networks.py:small"
+        assert len(facts["sources"]["network"]["digest"]) == 12
+        assert facts["options"]["network"] == "user_networks.py:small"
+    assert json.loads((folder / "left" / "cpu" / "iter-2.txt").read_text())["accuracy"] is not None
+    assert (kept / "model" / "model-symbol.json").exists()
+    for place in (tmp_path, *(sshd.workdir(name) for name in ADDRESSES)):  # may change before a run goes on
+        (place / FILE.name).write_text(FILE.read_text() + "\n# corrected\n")
+    job = launch(file, "--resume", "--rounds", "3")
+    assert job.wait(LONG) == 0, job.output
+    assert rounds(folder / "left" / "cpu") == [1, 2, 3]
+
+
+def test_own_network_and_images_work_in_launch_simulate_and_evaluate(tmp_path, launch: Start):
+    """Nothing of the package is changed for them."""
+    user_datasets.write_folder(tmp_path / "pets", train=12, test=4)
+    shutil.copy(FILE, tmp_path)
+    train = {**TRAIN, "dataset": "folder:pets", "rounds": 8, "local_lr": 0.005, "partition": "dirichlet:0.5"}
+    content = launching.description([0.05, 0.08, 0.11], **train, log_dir="logs", checkpoint_dir="kept")
+    file = write(tmp_path / "cluster.yaml", content)
+    job = launch(file)
+    assert job.wait(LONG) == 0, job.output
+    folder = tmp_path / "logs" / "user_networks.small" / "esync-niid"
+    facts = [json.loads((folder / each / "run.json").read_text()) for each in ("left/cpu", "right/cpu", "left/cpu-1")]
+    assert len({each["sources"]["dataset"]["digest"] for each in facts}) == 1
+    assert [each["dataset"] for each in facts] == ["folder:pets"] * 3
+    assert facts[0]["class_names"] == list(user_datasets.CLASSES)
+    assert json.loads((folder / "left" / "cpu" / "iter-8.txt").read_text())["accuracy"] > 0.8
+    assert classifies(tmp_path / "kept" / "model", tmp_path / "pets") > 0.8
+
+    def ended_well(module: str, *words: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", module, *words], cwd=tmp_path, capture_output=True, text=True, timeout=LONG
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    ended_well("esync.simulate", str(file), "--log-dir", "modelled", "--json", "modelled.json")
+    ended_well("esync.simulate", str(file), "--log-dir", "timed", "--numerics", "none", "--json", "timed.json")
+    modelled, timed = (json.loads((tmp_path / f"{name}.json").read_text()) for name in ("modelled", "timed"))
+    assert modelled["final_accuracy"] > 0.8
+    assert modelled["devices"][0]["bytes_sent"] == timed["devices"][0]["bytes_sent"]
+    flags = ["--checkpoint-dir", "kept", "--once", "-n", TRAIN["network"], "-d", "folder:pets"]
+    assert "round 8" in ended_well("esync.evaluate", *flags)
+
+
+def classifies(model: Path, folder: Path) -> float:
+    """The share of test images that the exported model classifies right, without this package."""
+    import mxnet as mx
+
+    files = [str(model / name) for name in ("model-symbol.json", "model-0000.params")]
+    net = mx.gluon.SymbolBlock.imports(files[0], ["data"], files[1])
+    names = sorted(path.name for path in (folder / "train").iterdir())
+    right = []
+    for path in sorted((folder / "test").rglob("*.png")):
+        image = mx.image.imread(str(path)).astype("float32").transpose((2, 0, 1)).expand_dims(0) / 255
+        right.append(names[int(net(image).asnumpy().argmax())] == path.parent.name)
+    return sum(right) / len(right)
+
+
+def test_hosts_that_lack_own_network_or_have_another_one_are_named(tmp_path, data_dir, sshd, machines):  # noqa: F811
+    shutil.copy(FILE, tmp_path)
+    (sshd.workdir("right") / FILE.name).write_text(FILE.read_text() + "\n# once more\n")
+    content = description(sshd, [0.05, 0.05], **TRAIN, data_dir=str(data_dir))
+    done = run(tmp_path, str(write(tmp_path / "cluster.yaml", content)))
+    assert done.returncode == 1
+    left, right = (line for line in done.stderr.splitlines() if line.startswith(("launch: error: host", "host")))
+    assert f"host left: user_networks.py:small: the file {sshd.workdir('left')}/user_networks.py is not there" in left
+    assert "host right: the source of user_networks.py:small there differs from this machine's" in right
+    for name, text in (("left", left), ("right", right)):
+        assert (
+            f"copy user_networks.py there; a relative path begins in the host's workdir, {sshd.workdir(name)}" in text
+        )
+    assert not (tmp_path / "logs").exists()
+
+
+@pytest.mark.parametrize("typed", [(), ("--network", "user_networks.py:smal")])
+def test_launch_with_missing_network_function_names_the_nearest(tmp_path, typed):
+    shutil.copy(FILE, tmp_path)
+    content = launching.description([0.05], **{**TRAIN, "network": "user_networks.py:smal"})
+    done = run(tmp_path, str(write(tmp_path / "cluster.yaml", content)), *typed)
+    assert done.returncode == 2
+    assert "there is no function smal (did you mean small?)" in done.stderr
+    assert typed or "cluster.yaml:18: train.network: " in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+def test_network_function_that_fails_is_told_in_one_sentence(tmp_path, data_dir, launch: Start):
+    (tmp_path / "nets.py").write_text("def build(classes):\n    return classes.depth\n")
+    content = launching.description([0.05], **{**TRAIN, "network": "nets.py:build"}, data_dir=str(data_dir))
+    job = launch(write(tmp_path / "cluster.yaml", content))
+    assert job.wait() == 1, job.output
+    assert "nets.py:build has failed: nets.py, line 2: AttributeError" in job.output
+    assert "Traceback" not in job.output

@@ -1,0 +1,226 @@
+"""Whole jobs of a user's own program: real schedulers, servers, state servers, and a real sshd.
+
+--long adds --elastic, an error in the loop, and a resume, which the built-in worker's tests show, too.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import launching
+import pytest
+from launching import Launch, write
+from sshd import ADDRESSES, Sshd
+from test_launched_jobs import rounds
+
+pytestmark = pytest.mark.timeout(400)
+#: Seconds for what takes ten on a machine with nothing else to do.
+LONG = 180
+STEPS = [0.05, 0.1, 0.2]
+SOURCE = Path(__file__).with_name("own_program.py")
+
+Start = Callable[..., Launch]
+
+
+def cluster(steps: list[float] = STEPS, hosts: list[str] | None = None) -> dict[str, Any]:
+    """A cluster that trains nothing in particular."""
+    return {**launching.description(steps, hosts), "train": {}}
+
+
+def program(folder: Path) -> Path:
+    """The program, in this folder."""
+    return Path(shutil.copy(SOURCE, folder / "train.py"))
+
+
+def workers(job: Launch) -> dict[int, int]:
+    """Rank → process id of the workers that run, shims left out."""
+    found = {}
+    for number, command in job.processes().items():
+        if " train.py " in command and "process_shim" not in command:
+            environment = Path(f"/proc/{number}/environ").read_bytes().split(b"\0")
+            found |= {int(each[11:]): number for each in environment if each.startswith(b"ESYNC_SLOT=")}
+    return found
+
+
+def said(folder: Path, worker: int) -> str:
+    """What a worker has printed."""
+    return (folder / "processes" / f"worker-{worker}.log").read_text()
+
+
+def test_own_program_trains_is_replaced_and_leaves_logs_and_figures(tmp_path, data_dir, launch: Start):
+    program(tmp_path)
+    words = ("--json", "job.json", "-m", "esync", "--", "python", "train.py", str(data_dir), "40")
+    job = launch(write(tmp_path / "cluster.yaml", cluster()), *words)
+    folder = tmp_path / "logs" / "train" / "esync"
+    job.until(lambda: (folder / "right" / "cpu" / "iter-3.txt").exists(), LONG)
+    os.kill(workers(job)[1], signal.SIGKILL)
+    assert job.wait(LONG) == 0, job.output
+    assert job.gone_within(10) == {}
+    assert "worker-1 (right/cpu) was ended by SIGKILL" in job.output
+    assert re.search(r"workers: .*3 training  round \d+", job.output)
+
+    devices = ["left/cpu", "right/cpu", "left/cpu-1"]
+    assert [rounds(folder / device)[-1] for device in devices] == [40] * 3
+    runs = [json.loads((folder / device / "run.json").read_text()) for device in devices]
+    assert [run["rank"] for run in runs] == [0, 1, 2]
+    for number in range(3):
+        assert f"I am worker {number} of 3, esync\nepoch 1: 10 %" in said(folder, number)
+        assert "@event" not in said(folder, number)
+        assert "@progress" not in said(folder, number)
+    report = json.loads((tmp_path / "job.json").read_text())
+    assert (report["network"], report["program"][:2], report["mode"]) == ("train", ["python", "train.py"], "esync")
+    assert [each["name"] for each in report["replacements"]] == ["worker-1"]
+    assert report["replacements"][0]["joined"] is not None
+    assert report["figures"]["rounds"] == 40
+    assert report["figures"]["speed_limit"] == pytest.approx(sum(8 / step for step in STEPS))
+    assert report["figures"]["final_accuracy"] is not None
+    assert "test accuracy" in job.output
+
+
+@pytest.mark.long
+def test_elastic_job_of_own_program_goes_on_without_a_worker_that_is_killed(tmp_path, data_dir, launch: Start):
+    program(tmp_path)
+    content = {**cluster(), "program": ["python", "train.py", str(data_dir), 40], "train": {"mode": "sync"}}
+    job = launch(write(tmp_path / "cluster.yaml", content), "--elastic", "--lease", "60", "--no-restart")
+    folder = tmp_path / "logs" / "train" / "sync"
+    job.until(lambda: (folder / "left" / "cpu-1" / "iter-2.txt").exists(), LONG)
+    os.kill(workers(job)[2], signal.SIGKILL)
+    assert job.wait(LONG) == 0, job.output
+    assert "the others go on without it" in job.output
+    assert rounds(folder / "left" / "cpu")[-1] == 40
+    assert rounds(folder / "left" / "cpu-1")[-1] < 40
+
+
+@pytest.mark.long
+def test_own_program_with_an_error_in_its_loop_is_replaced(tmp_path, data_dir, launch: Start):
+    program(tmp_path)
+    words = ("-m", "sync", "--", "python", "train.py", str(data_dir), "5", "raise")
+    job = launch(write(tmp_path / "cluster.yaml", cluster(STEPS[:2])), *words)
+    assert job.wait(LONG) == 0, job.output
+    assert "worker-1 (right/cpu) ended with exit code 1; its last line: ValueError: no such picture" in job.output
+    assert rounds(tmp_path / "logs" / "train" / "sync" / "right" / "cpu")[-1] == 5
+
+
+def test_own_program_with_the_same_error_again_ends_the_job_at_its_first_replacement(tmp_path, data_dir, launch: Start):
+    program(tmp_path)
+    words = ("-m", "sync", "--", "python", "train.py", str(data_dir), "5", "raise-again")
+    job = launch(write(tmp_path / "cluster.yaml", cluster(STEPS[:2])), *words)
+    assert job.wait(LONG) == 1, job.output
+    assert job.gone_within(10) == {}
+    assert job.output.count("starting a replacement") == 1
+    reason = "by the same error at the same place as the process that it replaced: it would happen again"
+    assert f"worker-1 (right/cpu) ended with exit code 1, {reason}; the end of " in job.output
+    assert "ValueError: no such picture" in job.output
+
+
+@pytest.mark.long
+def test_own_program_goes_on_from_its_checkpoint_after_the_server_was_killed(tmp_path, data_dir, launch: Start):
+    program(tmp_path)
+    words = ("-m", "sync", "--checkpoint-dir", "kept", "--checkpoint-every", "3")
+    file, run = write(tmp_path / "cluster.yaml", cluster(STEPS[:2])), ("--", "python", "train.py", str(data_dir))
+    first = launch(file, *words, *run, "4000")
+    first.until(lambda: (tmp_path / "kept" / "round-6" / "worker-0.json").exists(), LONG)
+    (server,) = (number for number, command in first.processes().items() if "esync.server" in command)
+    os.kill(server, signal.SIGKILL)
+    assert first.wait(LONG) == 1
+
+    forgetful = launch(file, *words, *run, "4000")
+    assert forgetful.wait(LONG) == 1
+    assert "kept holds checkpoints of an earlier run" in forgetful.output
+
+    second = launch(file, *words, "--resume", *run, "12")
+    assert second.wait(LONG) == 0, second.output
+    folder = tmp_path / "logs" / "train" / "sync"
+    assert "going on from the checkpoint of round " in said(folder, 0)
+    assert [rounds(folder / f"{name}/cpu")[-1] for name in ("left", "right")] == [12, 12]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "words"),
+    [
+        ("no-trainer", r"worker-1 \(right/cpu\) ended before it took part in the training"),
+        ("exit", r"worker-1 \(right/cpu\) ended with exit code 3; the end of "),
+        ("late", r"worker-1 \(right/cpu\) ended with exit code 1; the end of .*\n(.*\n)*.*the disk is full"),
+    ],
+)
+def test_job_of_own_program_that_ends_wrongly_fails_by_name(tmp_path, data_dir, launch: Start, mistake, words):
+    program(tmp_path)
+    file = write(tmp_path / "cluster.yaml", cluster(STEPS[:2]))
+    job = launch(file, "-m", "sync", "--", "python", "train.py", str(data_dir), "3", mistake)
+    assert job.wait(LONG) == 1, job.output
+    assert job.gone_within(10) == {}
+    assert re.search(words, job.output), job.output
+    assert "replacement" not in job.output
+
+
+def run_alone(folder: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+    """Run the program by hand, with nothing of a cluster in its environment but these variables."""
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "ESYNC_"))}
+    command = [sys.executable, "train.py", *words]
+    return subprocess.run(command, cwd=folder, env={**clean, **variables}, capture_output=True, text=True, timeout=LONG)
+
+
+def test_program_alone_trains_in_mode_local_and_says_so(tmp_path, data_dir):
+    program(tmp_path)
+    alone = run_alone(tmp_path, str(data_dir), "5")
+    assert alone.returncode == 0, alone.stderr
+    line = "no DMLC_* variable is set, so there is no cluster: training alone, in mode local"
+    assert alone.stderr.splitlines().count(line) == 1
+    assert "I am worker 0 of 1, local" in alone.stdout
+    half = run_alone(tmp_path, str(data_dir), "5", DMLC_NUM_WORKER="3")
+    assert half.returncode == 1
+    assert "DMLC_PS_ROOT_URI is not set: it is the address of the scheduler" in half.stderr
+    wrong = run_alone(tmp_path, str(data_dir), "5", ESYNC_DEVICE="gpu99")
+    assert wrong.returncode == 1
+    assert re.search(r"ESYNC_DEVICE is gpu99: this machine and this build of MXNet have \d+ GPU", wrong.stderr)
+
+
+def test_dry_run_prints_commands_that_stand_for_themselves(tmp_path, launch: Start):
+    content = {**cluster(), "program": "python train.py --my-flags 'two words'"}
+    job = launch(write(tmp_path / "cluster.yaml", content), "--dry-run")
+    assert job.wait(LONG) == 0, job.output
+    commands = re.findall(r"^# worker-\d on .*\n(.*)$", job.output, re.MULTILINE)
+    assert len(commands) == 3
+    for number, command in enumerate(commands):
+        assert command.endswith(f"{sys.executable} train.py --my-flags 'two words'")
+        assert f" ESYNC_SLOT={number} " in command
+        assert f" ESYNC_STEP_TIME={STEPS[number]} " in command
+
+
+def test_own_program_over_ssh_trains(tmp_path, data_dir, sshd: Sshd, launch: Start):
+    content = cluster([0.05, 0.1], ["right", "left"])  # by their addresses they would be the other way round
+    content["hosts"] = {name: sshd.entry(name, workdir=str(tmp_path / name)) for name in ADDRESSES}
+    file = write(tmp_path / "cluster.yaml", content)
+    for name in ADDRESSES:
+        (tmp_path / name).mkdir()
+    words = ("--log-dir", "base", "--name", "first", "-m", "sync", "--", "python", "train.py", str(data_dir), "6")
+
+    program(tmp_path / "right")
+    absent = launch(file, *words)
+    assert absent.wait(LONG) == 1
+    where = re.escape(f"a relative path begins in {tmp_path / 'left'}")
+    assert re.search(rf"host left: there is no file train\.py; copy it there; {where}", absent.output), absent.output
+    assert "host right" not in absent.output
+
+    program(tmp_path)
+    program(tmp_path / "left").write_text("print('an older one')")
+    older = launch(file, *words)
+    assert older.wait(LONG) == 1
+    assert re.search(r"host left: train\.py differs from the one where launch runs", older.output), older.output
+
+    program(tmp_path / "left")
+    job = launch(file, *words)
+    assert job.wait(LONG) == 0, job.output
+    assert job.gone_within(10) == {}
+    folder = tmp_path / "base" / "train" / "sync@first"
+    for number, name in enumerate(("right", "left")):
+        assert f"I am worker {number} of 2, sync" in said(folder, number)
+        assert rounds(folder / name / "cpu") == [1, 2, 3, 4, 5, 6]  # copied
+        assert json.loads((folder / name / "cpu" / "run.json").read_text())["rank"] == number

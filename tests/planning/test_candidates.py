@@ -1,0 +1,81 @@
+"""What is tried, from the registry of algorithms."""
+
+import pytest
+
+from esync.algorithms.registry import ALGORITHMS
+from esync.launch import flags
+from esync.launch.description import read
+from esync.planning.candidates import Candidate, PlanClass, candidates, class_of, excluded, fast_devices, twins
+from esync.planning.forecast import prepared
+from esync.simulate.cluster import model
+from esync.simulate.job import SimulationJob, run
+
+from .clusters import write
+
+
+def tried(path, modes=()):
+    description, _ = prepared(read(path))
+    return [dict(each.flags) for each in candidates(read(path), model(description, path.parent), modes)]
+
+
+def test_every_mode_is_tried_excluded_or_as_fast_as_another(tmp_path):
+    found = {flags["mode"] for flags in tried(write(tmp_path, 0.1, 0.2))}
+    assert found | excluded().keys() | twins().keys() == set(ALGORITHMS)
+    assert not found & excluded().keys()
+    assert "sync-switch" in excluded()
+    assert "gradients" in excluded()["dgs"]
+
+
+def test_flags_that_a_mode_has_are_tried_and_no_others(tmp_path):
+    found = tried(write(tmp_path, 0.1, 0.2), ["sync", "esync", "async", "local-sgd"])
+    assert {"mode": "sync", "compression": "fp16"} in found
+    assert {"mode": "esync", "overlap": True, "compression": "fp16"} in found
+    assert {"mode": "sync", "collective": "ring"} in found
+    assert {"mode": "local-sgd", "local_iterations": 50} in found
+    assert not [each for each in found if each["mode"] == "esync" and "local_iterations" in each]
+    assert [each for each in found if each["mode"] == "async"] == [{"mode": "async"}]
+
+
+def test_values_of_the_description_are_tried_too(tmp_path):
+    found = tried(write(tmp_path, 0.1, 0.2, train="local_iterations: 7, compression: 'topk:0.05'"))
+    assert {"mode": "local-sgd", "local_iterations": 7} in found
+    assert {"mode": "esync", "local_iterations": 7} in found
+    assert {"mode": "sync", "compression": "topk:0.05"} in found
+    assert {"mode": "sync"} in found  # without it, too
+
+
+def test_collectives_of_very_many_workers_are_not_tried(tmp_path):
+    assert not [each for each in tried(write(tmp_path, *[0.1] * 40)) if "collective" in each]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ({"mode": "sync"}, PlanClass.EXACT),
+        ({"mode": "sync", "collective": "ring"}, PlanClass.EXACT),
+        ({"mode": "sync", "compression": "fp16"}, PlanClass.AVERAGING),
+        ({"mode": "esync"}, PlanClass.AVERAGING),
+        ({"mode": "diloco"}, PlanClass.AVERAGING),
+        ({"mode": "dylu"}, PlanClass.ASYNCHRONOUS),
+        ({"mode": "ssp"}, PlanClass.ASYNCHRONOUS),
+    ],
+)
+def test_class_of_a_method_follows_from_what_it_exchanges_when(words, expected):
+    assert class_of(flags.understood(words), Candidate(words)) is expected
+
+
+def test_groups_of_fast_devices_end_where_the_next_is_slower(tmp_path):
+    path = write(tmp_path, 1.0, 0.1, 0.5, 0.1, 0.1)
+    assert fast_devices(model(read(path), tmp_path)) == [(1, 3, 4), (1, 2, 3, 4)]
+    path = write(tmp_path, 0.1, 0.101, 0.102, 0.1)
+    assert fast_devices(model(read(path), tmp_path)) == []
+
+
+@pytest.mark.parametrize("twin", twins())
+def test_modes_that_stand_for_another_take_as_long(tmp_path, twin):
+    path, results = write(tmp_path, 0.1, 0.3, bandwidth="100Mbit"), []
+    for mode in (twin, twins()[twin]):
+        job = SimulationJob(path, "none", {"mode": mode, "rounds": 5, "max_time": None}, logs=False, quiet=True)
+        result = run(job).result
+        results.append((result["seconds"], result["samples"], result["traffic"], result["devices"]))
+    assert results[0] == results[1]

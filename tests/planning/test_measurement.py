@@ -1,0 +1,106 @@
+"""A real cluster of small workers on this machine, measured as a whole."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from esync.launch.description import Description
+from esync.launch.resources import HostResources
+from esync.planning.device_measurement import MeasuringTime
+from esync.planning.measurement import measure
+
+pytestmark = pytest.mark.timeout(300)
+
+CORES = HostResources((), len(os.sched_getaffinity(0)))
+SHORT = MeasuringTime(1.0, 60.0, 200.0)
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    import tiny_dataset
+
+    tiny_dataset.write(tmp_path / "data")
+    return tmp_path / "data"
+
+
+def cluster(data: Path, *steps: float) -> Description:
+    return Description.model_validate(
+        {
+            "scheduler": {"host": "localhost"},
+            "servers": [{"host": "localhost"}],
+            "state_server": {"host": "localhost"},
+            "workers": [{"host": "localhost", "device": "cpu", "step_time": step, "threads": 1} for step in steps],
+            "train": {"network": "lenet", "batch_size": 8, "data_dir": str(data)},
+        }
+    )
+
+
+def test_cluster_on_this_machine_is_measured_and_nothing_is_left(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A third device does not exist: it is named, and the others are measured."""
+    monkeypatch.chdir(tiny.parent)
+    description = cluster(tiny, 0.1, 0.4)
+    broken = description.workers[0].model_copy(update={"device": "gpu9", "step_time": None})
+    description = description.model_copy(update={"workers": [*description.workers, broken]})
+    said: list[str] = []
+    before = children()  # of other tests, such as a browser's
+    found = measure(description, {}, CORES, said.append, limits=SHORT)
+    assert found.devices.keys() == {0, 1}
+    for number, step in enumerate((0.1, 0.4)):
+        # They are padded to the step time; a busy machine may need longer.
+        assert found.devices[number].step_time >= step
+        assert found.devices[number].vectors == {"weights": 61_706, "statistics": 0}
+        assert found.devices[number].batch_size == 8
+    assert found.servers[0].message_time > 0
+    assert found.answer_time is not None
+    assert found.answer_time > 0
+    assert found.network is None
+    (missing,) = found.missing
+    assert missing.startswith("worker-2 (localhost/gpu9) ended with exit code ")
+    assert "GPU" in missing
+    for what in ("network:", "devices: starting", "servers: measuring the parameter server", "the state server"):
+        assert any(what in line for line in said), said
+    assert [path.name for path in tiny.parent.iterdir()] == ["data"]  # no logs
+    assert children() <= before
+
+
+def test_program_is_measured_in_the_place_of_the_worker(tmp_path: Path) -> None:
+    """Its batch and its model's size come from its Trainer; a program that crashes is named."""
+    (tmp_path / "train.py").write_text(
+        "import os, sys, esync\n"
+        "from esync import mx\n"
+        "if os.environ['ESYNC_DEVICE_FOLDER'] == 'cpu-1': sys.exit('no such file: pictures')\n"
+        "net = mx.gluon.nn.Dense(3, in_units=4)\n"
+        "net.initialize()\n"
+        "trainer = esync.Trainer(net.collect_params(), 'sgd', {'learning_rate': 0.1})\n"
+        "for data in trainer.batches([mx.nd.ones((16, 4))]):\n"
+        "    with mx.autograd.record():\n"
+        "        loss = net(data).sum()\n"
+        "    loss.backward()\n"
+        "    trainer.step(16)\n"
+    )
+    description = cluster(tmp_path, 0.05, 0.05).model_copy(update={"train": {}, "state_server": None})
+    before = os.getcwd()
+    os.chdir(tmp_path)
+    try:
+        program = ("python", "train.py")
+        found = measure(description, {}, CORES, lambda text: None, program, SHORT)
+    finally:
+        os.chdir(before)
+    assert found.devices.keys() == {0}
+    assert found.devices[0].vectors == {"weights": 15, "statistics": 0}
+    assert found.devices[0].batch_size == 16
+    assert found.servers.keys() == {0}
+    assert found.missing == ["worker-1 (localhost/cpu-1) ended with exit code 1: no such file: pictures"]
+
+
+def test_measuring_needs_no_mxnet_where_it_is_asked_for(tmp_path: Path) -> None:
+    code = "import sys; sys.modules['mxnet'] = None; import esync.planning.measurement, esync.planning.calibration"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+
+def children() -> set[int]:
+    """The children of this process, zombies included."""
+    return {int(word) for word in Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()}

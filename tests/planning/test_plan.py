@@ -1,0 +1,231 @@
+"""Plans of whole clusters: what is recommended, the command line, and mistakes."""
+
+import json
+import re
+import subprocess
+import sys
+
+import pytest
+
+from esync import config
+from esync.planning.__main__ import main
+from esync.planning.candidates import PlanClass
+from esync.planning.ranking import plan
+from esync.planning.steady import steady
+from esync.simulate.job import SimulationJob
+
+from .clusters import write
+
+MODES = ("sync", "esync", "local")
+
+
+@pytest.fixture(scope="module")
+def plans(tmp_path_factory):
+    """Plans of the three kinds of clusters, by name."""
+    kinds = {
+        "equal": ((0.4, 0.4, 0.408, 0.42), "10Gbit"),
+        "unequal, fast": ((0.05, 0.06, 0.2, 0.5), "1Gbit"),
+        "unequal, slow": ((0.05, 0.06, 0.2, 0.5), "100Mbit"),
+    }
+    made = {}
+    for name, (step_times, bandwidth) in kinds.items():
+        path = write(tmp_path_factory.mktemp("plan"), *step_times, bandwidth=bandwidth)
+        what_ifs = ["without=w3", "network=1Gbit"] if name == "unequal, slow" else []
+        made[name] = plan(path, modes=MODES, what_ifs=what_ifs)
+    return made
+
+
+def speeds(made, plan_class):
+    return {tuple(each.candidate.flags.values()): each.throughput for each in made.ranking.classes[plan_class]}
+
+
+def test_nearly_equal_devices_on_a_fast_network_are_to_train_synchronously(plans):
+    made = plans["equal"]
+    assert made.ranking.recommended.candidate.mode == "sync"
+    assert made.ranking.recommended.plan_class is PlanClass.EXACT
+    assert made.ranking.recommended.efficiency > 0.9
+    assert len(made.ranking.classes[PlanClass.FAST]) == 1  # leaving any of them out would be slower
+
+
+@pytest.mark.parametrize("kind", ["unequal, fast", "unequal, slow"])
+def test_unequal_devices_are_not_to_wait_for_the_slowest(plans, kind):
+    ranking = plans[kind].ranking
+    assert ranking.recommended.plan_class is PlanClass.AVERAGING
+    assert ranking.recommended.candidate.mode == "esync"
+    assert speeds(plans[kind], PlanClass.EXACT)["sync",] < 4 * 10 / 0.5
+    assert not ranking.failed
+
+
+def test_slow_network_makes_the_port_of_the_server_the_bottleneck(plans):
+    held = {
+        kind: next(each for each in plans[kind].ranking.classes[PlanClass.AVERAGING] if not each.candidate.variation)
+        for kind in ("unequal, fast", "unequal, slow")
+    }
+    assert held["unequal, slow"].bottleneck.where == "centre"
+    assert held["unequal, slow"].bottleneck.cause.value == "server's port"
+    assert held["unequal, fast"].bottleneck.share < 0.5 < held["unequal, slow"].bottleneck.share
+    assert held["unequal, slow"].throughput < held["unequal, fast"].throughput
+
+
+def test_speeds_are_bounded_by_the_devices_and_ranked(plans):
+    for made in plans.values():
+        for members in made.ranking.classes.values():
+            assert all(0 < each.efficiency < 1.01 for each in members)
+            rest = [each.throughput for each in members[1:]]
+            assert rest == sorted(rest, reverse=True)
+            fastest = max(members, key=lambda each: each.throughput)
+            allowed = config.PLAN_COLLECTIVE if fastest.candidate.collective else 1 / 0.95
+            assert fastest.throughput <= allowed * members[0].throughput
+
+
+def test_what_ifs_are_ordered_by_gain_and_agree_with_a_plan_of_that_cluster(plans):
+    asked = plans["unequal, slow"].what_ifs
+    assert {each.text for each in asked} == {"without=w3", "network=1Gbit"}
+    assert [each.gain for each in asked] == sorted((each.gain for each in asked), reverse=True)
+    faster = next(each for each in asked if each.text == "network=1Gbit").ranking
+    for plan_class, members in plans["unequal, fast"].ranking.classes.items():
+        assert faster.best(plan_class).throughput == pytest.approx(members[0].throughput)
+
+
+def test_steady_part_is_what_arithmetic_says(tmp_path):
+    path = write(tmp_path, 0.1, 0.2, bandwidth="1000Gbit", latency="0us", model_bytes="4B")
+    job = SimulationJob(path, "none", {"mode": "local", "max_time": None}, logs=False, quiet=True)
+    alone = steady(job, 1)
+    assert alone["throughput"] == pytest.approx(10 / 0.1)
+    assert alone["efficiency"] == pytest.approx(1.0)
+    job = SimulationJob(path, "none", {"mode": "sync", "max_time": None}, logs=False, quiet=True)
+    both = steady(job, 2)
+    assert both["throughput"] == pytest.approx(20 / 0.2, rel=0.02)
+    assert both["devices"][0]["wait"] / both["rounds"] == pytest.approx(0.1, rel=0.1)  # polls
+
+
+def test_plan_prints_ranking_recommendation_and_command(tmp_path, capsys):
+    path = write(tmp_path, 0.05, 0.05, 0.5)
+    written = tmp_path / "plan.json"
+    words = [str(path), "--no-measure", "--modes=esync,local", "--what-if=add=gpu:0.05x2", f"--json={written}"]
+    assert main(words) == 0
+    said = capsys.readouterr()
+    assert "Recommended: esync" in said.out
+    assert f"esync launch {path} --mode esync" in said.out
+    for word in ("fast devices only", "local averaging", "bottleneck", "i.i.d.", "docs/beyond.md", "add=gpu:0.05x2"):
+        assert word in said.out
+    assert max(len(line) for line in said.out.splitlines() if "esync launch" not in line) <= 100
+    assert re.search(r"^     (--|[a-z0-9])", said.out, re.MULTILINE)  # what a method's name goes on with is indented
+    assert not re.search(r"^ (--|fp16|ring)", said.out, re.MULTILINE)
+    assert 'times as fast as the best of "fast devices only"' in " ".join(said.out.split())
+    assert "simulated" in said.err
+    found = json.loads(written.read_text())
+    assert found["recommended"]["flags"]["mode"] == "esync"
+    assert found["recommended"]["command"][-1].startswith("esync launch ")
+    assert [each["class"] for each in found["classes"]["fast"]] == ["fast"]
+    assert found["what_if"][0]["gain"] > 1.5
+    assert found["classes"]["averaging"][0]["bottleneck"]["remedy"]
+
+
+def test_command_undoes_what_the_description_says_of_the_flags_that_are_varied(tmp_path, capsys):
+    path = write(tmp_path, 0.1, 0.1, train="compression: fp16, overlap: true")
+    assert main([str(path), "--no-measure", "--modes=sync"]) == 0
+    said = capsys.readouterr().out
+    assert f"esync launch {path} --mode sync" in said
+    assert said[said.index("esync launch") :].partition("\n")[0].endswith("--compression none")
+
+
+def test_plan_of_a_program_says_what_to_change_in_it(tmp_path, capsys):
+    path = write(tmp_path, 0.05, 0.5, bandwidth="100Mbit")
+    text = path.read_text().replace("model_bytes: 4MB", "model_bytes: 4MB, batch_size: 10")
+    path.write_text(
+        "\n".join(line for line in text.splitlines() if not line.startswith("train:")) + "\nprogram: python t.py"
+    )
+    assert main([str(path), "--no-measure", "--modes=esync"]) == 0
+    said = capsys.readouterr().out
+    assert "with algorithm=esync.algorithms.ESync(overlap=True" in said
+    assert f"esync launch {path} --mode esync\n" in said
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--modes=esnc"], "esnc"),
+        (["--modes=dgs"], "dgs: its messages depend on gradients"),
+        (["--what-if=servers"], "--what-if servers: expected KEY=VALUE"),
+        (["--what-if=without=w7"], "no worker is called 'w7'"),
+    ],
+)
+def test_mistakes_are_named_without_a_traceback(tmp_path, capsys, words, message):
+    path = write(tmp_path, 0.1, 0.2)
+    try:
+        code = main([str(path), "--no-measure", *words])
+    except SystemExit as ended:
+        code = ended.code
+    said = capsys.readouterr().err
+    assert code in (1, 2)
+    assert message in said
+    assert "Traceback" not in said
+
+
+def test_description_without_times_is_refused(tmp_path, capsys):
+    path = write(tmp_path, 0.1, 0.2)
+    path.write_text(path.read_text().replace(", simulate: {step_time: 0.2}", ""))
+    assert main([str(path), "--no-measure"]) == 2
+    said = capsys.readouterr().err
+    assert "workers[1].simulate.step_time: a simulation needs it" in said
+    assert "esync plan measures it" in said
+
+
+def test_lines_are_as_wide_as_the_terminal_and_a_command_is_one_line(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "70")
+    path = write(tmp_path, 0.1, 0.1, 0.1, 0.9, bandwidth="10Gbit")
+    assert main([str(path), "--no-measure", "--modes=sync, esync"]) == 0
+    lines = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
+    (command,) = (line for line in lines if line.startswith("    esync launch "))
+    assert "--mode" in command
+    told = [line for line in lines[lines.index(command) + 1 :] if line.startswith(" ")]
+    assert told
+    assert all(line.startswith("    ") and len(line) <= 70 for line in told)  # no word begins a line of its own
+    assert not [line for line in lines if len(line) > 70 and line is not command]
+
+
+@pytest.mark.parametrize(
+    ("text", "bandwidth", "message"),
+    [
+        ("network=10Gbit", None, "--what-if network=10Gbit: everything runs on here, and there is no network"),
+        ("add=cpu:0.2", None, "there is no section network, so messages between hosts take no time here"),
+        ("network=10Gbit,add=cpu:0.2", None, None),
+        ("add=cpu:0.2", "1Gbit", None),
+    ],
+)
+def test_network_that_costs_nothing_is_told(tmp_path, text, bandwidth, message):
+    path = tmp_path / "one.yaml"
+    limit = f"network: {{bandwidth: {bandwidth}}}\n" if bandwidth else ""
+    path.write_text(
+        "scheduler: {host: here}\nservers: [{host: here}]\nstate_server: {host: here}\n"
+        "workers:\n  - {host: here, device: cpu, step_time: 0.1}\n  - {host: here, device: cpu, step_time: 0.3}\n"
+        f"train: {{mode: sync, network: lenet}}\n{limit}"
+    )
+    told = [note for note in plan(path, modes=["sync"], what_ifs=[text]).notes if "network" in note]
+    assert len(told) == (message is not None)
+    assert message is None or told[0].startswith(message)
+
+
+def test_flags_that_are_not_modelled_are_left_out_and_named(tmp_path, capsys):
+    path = write(tmp_path, 0.1, 0.2, train="elastic: true")
+    path.write_text(path.read_text().replace("state_server: {host: centre}\n", ""))
+    assert main([str(path), "--no-measure", "--modes=local,sync"]) == 0
+    said = capsys.readouterr().err
+    assert "train.elastic: it is not modelled" in said
+    assert "no section state_server" in said
+
+
+def test_plan_needs_no_mxnet(tmp_path):
+    path = write(tmp_path, 0.1, 0.2)
+    code = (
+        "import sys; sys.modules['mxnet'] = None\n"
+        "from esync.planning.__main__ import main\n"
+        f"if __name__ == '__main__': sys.exit(main([{str(path)!r}, '--no-measure', '--modes=sync', '--jobs=1']))"
+    )
+    script = tmp_path / "script.py"
+    script.write_text(code)
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "Recommended: sync" in done.stdout

@@ -1,0 +1,109 @@
+"""Ranking and recommendation, from forecasts whose answer is known."""
+
+import pytest
+
+from esync import config
+from esync.planning.bottleneck import Bottleneck, Cause
+from esync.planning.candidates import Candidate, PlanClass
+from esync.planning.forecast import Forecast
+from esync.planning.ranking import PlanError, rank
+from esync.planning.report import reasons
+
+
+def forecast(plan_class, throughput, ranks=None, **flags):
+    held = Bottleneck(Cause.DEVICES, "", 1.0)
+    return Forecast(Candidate(flags, ranks), plan_class, throughput, 1.0, 1.0, 0.0, 0.0, held)
+
+
+def ranked(alone, exact, averaging, asynchronous):
+    return rank(
+        [
+            forecast(PlanClass.FAST, alone, (0,), mode="local"),
+            forecast(PlanClass.EXACT, exact, mode="sync"),
+            forecast(PlanClass.AVERAGING, averaging, mode="esync"),
+            forecast(PlanClass.ASYNCHRONOUS, asynchronous, mode="async"),
+        ],
+        [],
+        1000.0,
+    )
+
+
+@pytest.mark.parametrize(
+    ("speeds", "mode"),
+    [
+        ((100, 119, 119, 119), "local"),
+        ((100, 121, 145, 145), "sync"),
+        ((100, 121, 146, 175), "esync"),
+        ((100, 121, 146, 176), "async"),
+        ((100, 50, 119, 121), "async"),
+        ((100, 110, 130, 130), "esync"),  # more than 20 % above what would be recommended else
+    ],
+)
+def test_class_nearest_to_sgd_is_recommended_unless_the_next_gains_much(speeds, mode):
+    assert config.PLAN_GAIN == 0.2
+    assert ranked(*speeds).recommended.candidate.mode == mode
+
+
+def test_methods_are_ordered_by_speed_and_the_simplest_of_nearly_equal_ones_leads():
+    plain = forecast(PlanClass.AVERAGING, 99, mode="esync", overlap=True)
+    best = forecast(PlanClass.AVERAGING, 100, mode="esync", overlap=True, compression="fp16")
+    mpi = forecast(PlanClass.AVERAGING, 100.5, mode="esync", collective="ring")
+    slow = forecast(PlanClass.AVERAGING, 90, mode="esync")
+    assert rank([slow, best, plain, mpi], [], 1.0).classes[PlanClass.AVERAGING] == [plain, mpi, best, slow]
+
+
+@pytest.mark.parametrize(("speed", "leads"), [(59, False), (61, True)])
+def test_collective_leads_only_where_it_is_much_faster(speed, leads):
+    """What MPI costs the workers is not measured."""
+    assert config.PLAN_COLLECTIVE == 1.5
+    servers = forecast(PlanClass.EXACT, 40, mode="sync")
+    ring = forecast(PlanClass.EXACT, speed, mode="sync", collective="ring")
+    found = rank([ring, servers], [], 1.0)
+    assert found.classes[PlanClass.EXACT] == ([ring, servers] if leads else [servers, ring])
+    assert found.recommended is (ring if leads else servers)
+
+
+def test_collective_leads_where_there_is_nothing_else():
+    ring = forecast(PlanClass.EXACT, 90, mode="sync", collective="ring")
+    assert rank([ring], [], 1.0).recommended is ring
+
+
+def test_doing_without_slow_devices_counts_only_where_it_is_faster_than_with_them():
+    alone = forecast(PlanClass.FAST, 10, (0,), mode="local")
+    whole = forecast(PlanClass.EXACT, 50, mode="sync")
+    groups = [
+        forecast(PlanClass.FAST, speed, tuple(range(number)), mode="sync") for speed, number in ((45, 2), (49, 3))
+    ]
+    found = rank([alone, whole, *groups], [], 1.0)
+    assert found.classes[PlanClass.FAST] == [alone]
+    assert found.recommended is whole
+    groups.append(forecast(PlanClass.FAST, 60, (0, 1, 2, 3), mode="sync"))
+    groups.append(forecast(PlanClass.FAST, 55, (0, 1, 2, 3, 4), mode="sync"))
+    found = rank([alone, whole, *groups], [], 1.0)
+    assert found.classes[PlanClass.FAST] == [groups[2], alone]
+    assert found.recommended is groups[2]
+
+
+def test_nothing_to_rank_is_an_error():
+    with pytest.raises(PlanError):
+        rank([], [], 1.0)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "said"),
+    [
+        (
+            (100, 150, 165, 75),
+            '150 samples/s; 1.5 times as fast as the best of "fast devices only"; the best of "hidden, compressed or '
+            'local averaging" is only 10% faster (more than 20% would make up for its deviation from SGD); the best of '
+            '"asynchronous" is 50% slower',
+        ),
+        (
+            (100, 50, 300, 0),
+            '300 samples/s; 3 times as fast as the best of "fast devices only"; 6 times as fast as the best of "exact '
+            'synchronous"; the best of "asynchronous" is 100% slower',
+        ),
+    ],
+)
+def test_reasons_compare_the_recommended_method_with_the_best_of_each_other_class(speeds, said):
+    assert reasons(ranked(*speeds)) == said

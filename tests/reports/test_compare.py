@@ -1,0 +1,277 @@
+"""The comparison of runs: groups over seeds, differences, invalid runs, files."""
+
+import csv
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from log_trees import write_run
+
+import esync
+from esync.reports import report
+from esync.reports.compare import main
+from esync.reports.comparison import EVALUATION_COLUMNS, MissingPandasError, compare
+from esync.reports.runs import RunError
+
+DEVICES = {"h/gpu0": 0.5, "h/cpu": 2.0}
+
+
+@pytest.fixture
+def logged(tmp_path: Path) -> Callable[..., Path]:
+    """Write a run with options."""
+
+    def write(name: str, seed: int, network: str = "lenet", accuracy: float = 0.9, **settings: Any) -> Path:
+        folder = tmp_path / network / name
+        overruns, facts = settings.pop("overruns", 0), settings.pop("facts", {})
+        half_time = settings.pop("half_time", 60.0) + seed
+        write_run(folder, DEVICES, 600, final_accuracy=accuracy + 0.001 * seed, half_time=half_time, overruns=overruns)
+        for path in folder.rglob("run.json"):
+            said = json.loads(path.read_text())
+            options = {"seed": seed, "log_dir": str(folder), "overlap": False, **settings}
+            told = {"seed": seed, "network": network, "options": options, "version": "1", **facts}
+            path.write_text(json.dumps(said | told))
+        return folder
+
+    return write
+
+
+def test_runs_that_differ_in_their_seed_only_are_a_group(logged, tmp_path: Path) -> None:
+    for seed in range(3):
+        logged(f"esync@base-seed{seed}", seed)
+        logged(f"esync@over-seed{seed}", seed, overlap=True, half_time=30.0)
+    (section,) = compare(tmp_path).sections
+    assert [(group.label, len(group.runs)) for group in section.groups] == [("ESync, base", 3), ("ESync, over", 3)]
+    assert section.differing == {"overlap": (False, True)}
+    time, final, speed, *_ = section.quantities
+    assert (time.heading, final.heading) == ("time to 0.8", "final accuracy")
+    found = section.groups[0].estimate(time)
+    assert found.n == 3
+    assert found.low < found.mean < found.high
+    faster = section.difference(section.groups[1], time)
+    assert faster.high < 0
+    assert faster.beyond_chance
+    assert section.difference(section.groups[1], speed).beyond_chance is False
+
+
+def test_groups_without_names_are_told_apart_by_their_options(logged, tmp_path: Path) -> None:
+    folders = [logged("esync", 0, network=each, facts={"network": "lenet"}, **options) for each, options in
+               (("a", {}), ("b", {"overlap": True}), ("c", {"overlap": True, "rounds": 5}))]  # fmt: skip
+    (section,) = compare(folders).sections
+    assert [group.label for group in section.groups] == [
+        "ESync (overlap off)", "ESync (overlap on)", "ESync (overlap on, rounds 5)",
+    ]  # fmt: skip
+
+
+def test_labels_keep_runs_of_equal_options_apart(logged, tmp_path: Path) -> None:
+    for name in ("before-seed0", "before-seed1", "after-seed0"):
+        logged(f"esync@{name}", int(name[-1]))
+    (together,) = compare(tmp_path).sections
+    assert [group.label for group in together.groups] == ["ESync"]
+    assert "runs of different names are one group" in str(compare(tmp_path).problems)
+    base = tmp_path / "lenet"
+    (apart,) = compare([f"old={base}/esync@before*", f"new={base}/esync@after*"]).sections
+    assert [(group.label, len(group.runs)) for group in apart.groups] == [("old", 2), ("new", 1)]
+    with pytest.raises(RunError, match="it is in two groups, old and new"):
+        compare([f"old={base}/esync@before*", f"new={base}/*"])
+
+
+def test_one_run_has_neither_interval_nor_verdict(logged, tmp_path: Path, capsys) -> None:
+    logged("esync", 0)
+    logged("sync", 0)
+    assert main([str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "not known: a single run" in said
+    assert "±" not in said.split("\n", 1)[1]
+
+
+def test_invalid_runs_are_named_and_not_in_the_means(logged, tmp_path: Path, capsys) -> None:
+    for seed, overruns in ((0, 0), (1, 0), (2, 300)):
+        logged(f"esync@base-seed{seed}", seed, overruns=overruns)
+    logged("sync", 0, overruns=300)
+    comparison = compare(tmp_path)
+    base, sync = comparison.sections[0].groups
+    assert [run.seed for run in base.counted] == [0, 1]
+    assert (base.invalid, len(sync.counted)) == (None, 1)
+    assert comparison.sections[0].difference(sync, comparison.sections[0].quantities[2]) is None
+    assert main([str(tmp_path)]) == 0
+    said = capsys.readouterr()
+    assert "esync@base-seed2: invalid: overruns" in said.err
+    assert "not in the means of its group" in said.err
+    assert "1 invalid run left out" in said.out
+    assert "invalid: overruns" in next(line for line in said.out.splitlines() if line.startswith("| SSGD"))
+
+
+def test_target_that_some_runs_have_not_reached(logged, tmp_path: Path, capsys) -> None:
+    logged("esync@a-seed0", 0, accuracy=0.7)
+    logged("esync@a-seed1", 1)
+    logged("sync", 0, accuracy=0.5)
+    (section,) = compare(tmp_path).sections
+    found = section.groups[0].estimate(section.quantities[0])
+    assert (found.n, found.low) == (1, None)
+    assert main([str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "(1 of 2 reached it)" in said
+    assert "not reached" in said
+    assert main([str(tmp_path), "--target", "0.3"]) == 0
+    assert "time to 0.3" in capsys.readouterr().out
+
+
+def test_runs_of_different_networks_are_not_mixed(logged, tmp_path: Path, capsys) -> None:
+    logged("esync", 0)
+    logged("esync", 0, network="alexnet")
+    comparison = compare(tmp_path)
+    assert [section.network for section in comparison.sections] == ["alexnet", "lenet"]
+    assert "compared apart: alexnet, test accuracy; lenet, test accuracy" in comparison.problems[-1]
+
+
+def test_unfinished_runs_and_different_versions_are_said(logged, tmp_path: Path) -> None:
+    logged("esync@a-seed0", 0, facts={"finished": False})
+    logged("esync@a-seed1", 1, facts={"version": "2"})
+    said = str(compare(tmp_path).problems)
+    assert "esync@a-seed0: the run has not come to its end" in said
+    assert "ESync, a: runs of different versions of esync: 1, 2" in said
+
+
+def test_csv_json_and_figures(logged, tmp_path: Path, capsys) -> None:
+    for seed in range(2):
+        logged(f"esync@base-seed{seed}", seed)
+        logged(f"esync@over-seed{seed}", seed, overlap=True)
+    out = tmp_path / "out"
+    words = [
+        "--csv",
+        f"{out}/runs.csv",
+        "--json",
+        f"{out}/all.json",
+        "--figure",
+        f"{out}/c.svg",
+        "--figures",
+        f"{out}/f",
+    ]
+    assert main([f"{tmp_path}/lenet", *words]) == 0
+    rows = list(csv.DictReader((out / "runs.csv").open()))
+    assert [(row["group"], row["seed"], row["option_overlap"]) for row in rows] == [
+        ("ESync, base", "0", "False"), ("ESync, base", "1", "False"),
+        ("ESync, over", "0", "True"), ("ESync, over", "1", "True"),
+    ]  # fmt: skip
+    evaluations = list(csv.DictReader((out / "runs-evaluations.csv").open()))
+    assert len(evaluations) == sum(int(row["evaluations"]) for row in rows)
+    assert {row["metric"] for row in evaluations} == {"accuracy"}
+    content = json.loads((out / "all.json").read_text())
+    first, second = content["sections"][0]["groups"]
+    assert first["differences"] is None
+    assert second["differences"]["throughput"]["beyond_chance"] is False
+    assert len(first["curve"]["sds"]) == len(first["curve"]["times"])
+    assert "n = 2" in (out / "c.svg").read_text() or (out / "c.svg").stat().st_size > 10_000  # text may be paths
+    assert sorted(path.stem for path in (out / "f").glob("*.png")) == [
+        "accuracy-iid", "computing-time-ratio", "curves", "throughput", "traffic",
+    ]  # fmt: skip
+    before = (out / "c.svg").read_bytes()
+    assert main([f"{tmp_path}/lenet", "--figure", f"{out}/c.svg"]) == 0
+    assert (out / "c.svg").read_bytes() == before
+
+
+def test_curves_without_evaluations_are_not_drawn_in_silence(logged, tmp_path: Path, capsys) -> None:
+    folder = logged("esync", 0)
+    for path in folder.rglob("iter-*.txt"):
+        said = json.loads(path.read_text())
+        said.pop("accuracy", None)
+        path.write_text(json.dumps(said))
+    assert main([str(folder), "--figure", str(tmp_path / "c.png"), "--csv", str(tmp_path / "c.csv")]) == 0
+    assert "nothing was evaluated" in capsys.readouterr().err
+    with (tmp_path / "c-evaluations.csv").open() as file:
+        assert next(csv.reader(file)) == list(EVALUATION_COLUMNS)
+    assert list(compare(str(folder)).evaluations()) == list(EVALUATION_COLUMNS)
+
+
+def test_tables_fit_into_a_narrow_terminal(logged, tmp_path: Path, capsys, monkeypatch) -> None:
+    for seed in range(2):
+        logged(f"esync@base-seed{seed}", seed)
+        logged(f"esync@over-seed{seed}", seed, overlap=True, half_time=30.0)
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([f"{tmp_path}/lenet"]) == 0
+    in_a_file = capsys.readouterr().out
+    assert max(map(len, in_a_file.splitlines())) > 80
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert main([f"{tmp_path}/lenet"]) == 0
+    tables = [line for line in capsys.readouterr().out.splitlines() if line.startswith("|")]
+    assert max(map(len, tables)) <= 80
+    assert any(line.startswith("| ESync, over | 2 | final accuracy | 0.") for line in tables)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["nowhere"], "nowhere: there is no such folder"),
+        (["nowhere*"], "nowhere*: no folder matches this pattern"),
+        (["."], "there is no run in it"),
+        (["lenet", "--target", "2"], "--target 2: test accuracy should be 0 to 1"),
+    ],
+)
+def test_mistakes_are_told_by_name(logged, tmp_path: Path, capsys, monkeypatch, words: list[str], said: str) -> None:
+    (tmp_path / "empty").mkdir()
+    monkeypatch.chdir(tmp_path / "empty")
+    if words[0] == "lenet":
+        words[0] = str(logged("esync", 0).parent)
+    assert main(words) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("tool", [main, report.main])
+@pytest.mark.parametrize("target", ["nan", "high"])
+def test_target_that_is_no_number_is_refused(capsys, tool: Callable[[list[str]], int], target: str) -> None:
+    with pytest.raises(SystemExit) as ended:
+        tool(["logs", "--target", target])
+    assert ended.value.code == 2
+    assert f"--target: {target}: expected a finite number" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", [b"esync@caf\xe9", b"esync@\x1b[2J", b"mine\x1b[2J"])
+def test_folders_with_odd_names_are_compared(tmp_path: Path, capsys, name: bytes) -> None:
+    base = tmp_path / os.fsdecode(b"Jos\xe9")
+    for folder in (base / "lenet" / os.fsdecode(name), base / "lenet" / "sync"):
+        write_run(folder, {"cloud1/cpu": 0.5}, 30)
+        for path in folder.rglob("run.json"):  # as a run writes it, whose mode has no such name
+            path.write_text(json.dumps({**json.loads(path.read_text()), "mode": "esync"}))
+    table, page = tmp_path / "runs.csv", tmp_path / "report.html"
+    assert main([str(base), "--csv", str(table), "--figure", str(tmp_path / "curves.png")]) == 0
+    assert report.main([str(base), "-o", str(page)]) == 0
+    assert "\x1b" not in capsys.readouterr().out
+    assert bytes(base) in table.read_bytes()
+    assert "Jos" in page.read_text(encoding="utf-8")
+
+
+def test_bad_figure_is_refused(capsys) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(["x", "--figure", "curve.gif"])
+    assert left.value.code == 2
+    assert "expected a name that ends in .png, .svg, .pdf" in capsys.readouterr().err
+
+
+def test_frames_of_pandas(logged, tmp_path: Path) -> None:
+    pytest.importorskip("pandas")
+    for seed in range(2):
+        logged(f"esync@base-seed{seed}", seed)
+    comparison = esync.compare(f"{tmp_path}/lenet/*")
+    frame = comparison.frame()
+    assert list(frame["seed"]) == [0, 1]
+    assert frame.groupby("group")["throughput"].mean().iloc[0] > 0
+    assert set(comparison.evaluations()["name"]) == {"base-seed0", "base-seed1"}
+
+
+def test_missing_pandas_is_asked_for_by_name(logged, tmp_path: Path, monkeypatch) -> None:
+    logged("esync", 0)
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    with pytest.raises(MissingPandasError, match=r'pip install "esync\[pandas\]"'):
+        compare(tmp_path).frame()
+
+
+def test_event_files_without_the_package_are_refused_first(logged, tmp_path: Path, monkeypatch, capsys) -> None:
+    monkeypatch.setitem(sys.modules, "tensorboardX", None)
+    assert main([str(logged("esync", 0)), "--tensorboard", str(tmp_path / "events")]) == 1
+    said = capsys.readouterr()
+    assert 'pip install "esync[tensorboard]"' in said.err
+    assert said.out == ""

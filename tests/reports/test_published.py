@@ -1,0 +1,207 @@
+"""The published filter of accuracy curves, and the published results beside ours."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from test_plot import device, figures_of, make
+
+from esync.reports import figures
+from esync.reports.metrics_table import RunFigures, run_figures, speedup
+from esync.reports.modes import mode_of
+from esync.reports.plot import main
+from esync.reports.published_results import PublishedRun, published_runs
+from esync.reports.published_smoothing import smoothed
+from esync.runtime.metric import Metric
+
+
+def run_of(accuracies: dict[int, float], rounds: int, folder: str = "esync") -> RunFigures:
+    """Return a run of that many rounds of 8 s, of which some have been evaluated."""
+    every = [0.0] * rounds
+    summary = device(
+        accuracy_list=[round(value, 3) for value in accuracies.values()],
+        accuracy_exact_list=list(accuracies.values()),
+        accuracy_rounds=list(accuracies),
+        accuracy_time_list=[8.0 * number for number in accuracies],
+        rounds_list=list(range(1, rounds + 1)),
+        num_samples_list=[64] * rounds,
+        self_iters_list=[2] * rounds,
+        elapsed_time_list=[8 * number for number in range(1, rounds + 1)],
+        aggregate_time_list=every,
+        computing_time_list=every,
+        bytes_sent_list=[],
+        bytes_received_list=[],
+        wait_list=[],
+        total_time=8.0 * rounds,
+    )
+    return run_figures(mode_of(folder), {"h": {"gpu0": summary}}, 0.8)
+
+
+def published_drawer(accuracies: list[float], seconds: list[float], every: int, points: int) -> tuple[list, list]:
+    """Return what the published program draws for a run that was evaluated in every round.
+
+    It slices both lists, puts the point (0, 0.1) before them, and takes means over a padded list.
+    """
+    values, times = [0.1, *accuracies[::every]], [0.0, *seconds[::every]]
+    padded = [values[0]] * (points - 1) + values
+    return times, [sum(padded[place : place + points]) / points for place in range(len(values))]
+
+
+def test_smoothing_of_iid_data_is_the_mean_of_ten_points_five_rounds_apart() -> None:
+    run = smoothed(run_of(dict.fromkeys(range(1, 62), 0.9), 61))
+    assert run.times == (0.0, *(8.0 * number for number in range(1, 62, 5)))
+    # Each of rounds 1, 6, …, 46 replaces one of ten points of 0.1.
+    assert run.accuracies[:3] == pytest.approx([0.1, 0.18, 0.26])
+    assert run.accuracies[8:] == pytest.approx([0.74, 0.82, 0.9, 0.9, 0.9, 0.9])
+    assert run.time_to_target == 8.0 * 41  # unsmoothed it is 8 s
+
+
+def test_smoothing_of_data_by_class_is_the_mean_of_thirty_points_ten_rounds_apart() -> None:
+    run = smoothed(run_of(dict.fromkeys(range(1, 302), 0.7), 301, "esync-niid"))
+    assert run.times == (0.0, *(8.0 * number for number in range(1, 302, 10)))
+    assert run.accuracies[:3] == pytest.approx([0.1, 0.12, 0.14])
+    assert run.accuracies[29:] == pytest.approx([0.68, 0.7, 0.7])
+
+
+@pytest.mark.parametrize(("folder", "every", "points"), [("sync", 5, 10), ("sync-niid", 10, 30)])
+def test_smoothing_of_a_run_evaluated_in_every_round_equals_the_published_program(
+    folder: str, every: int, points: int
+) -> None:
+    accuracies = [(37 * number % 101) / 101 for number in range(1, 778)]
+    run = smoothed(run_of(dict(enumerate(accuracies, start=1)), len(accuracies), folder))
+    times, expected = published_drawer(accuracies, [8.0 * number for number in range(1, 778)], every, points)
+    assert list(run.times) == times
+    assert list(run.accuracies) == pytest.approx(expected)
+
+
+def test_smoothing_of_a_run_evaluated_in_some_rounds_goes_by_the_round_numbers() -> None:
+    run = smoothed(run_of({10: 0.5, 20: 0.8, 25: 0.6}, 26))
+    # Rounds 1 and 6 come before the first evaluation; 11 and 16 have that of round 10, 21 that of
+    # round 20, 26 that of round 25.
+    assert run.times == (0.0, 88.0, 128.0, 168.0, 208.0)
+    assert run.accuracies == pytest.approx([0.1, 0.14, 0.18, 0.25, 0.3])
+
+
+def test_smoothing_leaves_out_rounds_missing_in_the_log() -> None:
+    run = run_of(dict.fromkeys(range(1, 12), 0.9), 11)
+    run = smoothed(replace(run, round_ends=tuple(end for end in run.round_ends if end[0] != 6)))
+    assert run.times == (0.0, 8.0, 88.0)
+    assert run.accuracies == pytest.approx([0.1, 0.18, 0.26])
+
+
+def test_smoothing_spares_other_metrics_sequential_sgd_and_runs_without_evaluations() -> None:
+    perplexity = device(metric=Metric("perplexity", "min"))
+    without = run_of({}, 3)
+    for run in (run_figures(mode_of("esync"), {"h": {"cpu": perplexity}}, 50.0), figures_of("local"), without):
+        assert smoothed(run) is run
+
+
+def test_plot_with_published_smoothing_draws_and_tabulates_smoothed_curves_beside_the_raw_ones(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fast = {"final_accuracy": 0.95, "half_time": 4.0}
+    folder = make(tmp_path, {"esync": fast, "sync": fast, "esync-niid": fast, "local": fast}, seconds=400.0)
+    capsys.readouterr()
+    for name, words in (("raw", []), ("both", ["--published-smoothing"])):
+        assert main(["-b", str(tmp_path), "-n", "lenet", "--out", str(tmp_path / name), *words]) == 0
+    raw, both = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("raw", "both"))
+    more = {f"accuracy-{kind}-smoothed.{suffix}" for kind in ("iid", "non-iid") for suffix in ("png", "pdf")}
+    assert set(both) - set(raw) == more
+    changed = {name for name in raw if raw[name] != both[name]}
+    assert changed == {"speedup.txt"}  # without the option, and for all but the table, nothing is smoothed
+    text = both["speedup.txt"].decode()
+    assert text.startswith(raw["speedup.txt"].decode())
+    table = text.removeprefix(raw["speedup.txt"].decode())
+    assert "Smoothed as in the published figures" in table
+    esync = next(line for line in table.splitlines() if line.startswith("| ESync "))
+    # Accuracies are above 0.9 soon, so the mean is above 0.8 once rounds 1, 6, …, 41 have replaced
+    # nine of ten points of 0.1; rounds take 2.4 s, and summaries have whole seconds.
+    assert "98.0 s" in esync
+    assert "Standalone" not in table  # it is not smoothed
+    assert folder.is_dir()
+
+
+def test_figure_of_smoothed_curves_has_the_final_accuracy_of_sequential_sgd_only() -> None:
+    run, standalone = figures_of(), figures_of("local")
+    lines = figures.accuracy("lenet", [smoothed(run)], standalone, 0.8, as_published=True).axes[0].get_lines()
+    assert [line.get_label() for line in lines] == ["ESync", "Standalone, final (0.800)", "target 0.8"]
+
+
+def test_published_results_are_marked_at_their_times_in_the_axis_unit() -> None:
+    runs = [figures_of(), figures_of("async")]
+    published = {"esync": PublishedRun(0.925, 540.0), "local": PublishedRun(0.919), "sync": PublishedRun(0.86, 3600.0)}
+    axes = figures.accuracy("resnet18-v1", runs, figures_of("local"), 0.8, published=published).axes[0]
+    marked = [line for line in axes.get_lines() if line.get_markerfacecolor() == "none" and len(line.get_xdata())]
+    assert [line.get_xydata().tolist() for line in marked] == [[[120.0, 0.925], [9.0, 0.8]], [[120.0, 0.919]]]
+    assert [line.get_color() for line in marked] == [runs[0].mode.style.color, mode_of("local").style.color]
+    assert axes.get_xlabel() == "Time (minutes)"
+    assert axes.get_legend_handles_labels()[1][-1] == "published"
+
+
+def test_published_results_of_a_narrow_network_are_those_of_the_full_one() -> None:
+    assert published_runs("resnet18-v1x0.25") == published_runs("resnet18-v1")
+    assert published_runs("resnet18-v1x0.25-groupnorm") == published_runs("resnet18-v1-groupnorm") != {}
+    assert published_runs("resnet18-v1")["sync-niid"].final_accuracy == 0.73
+    assert set(published_runs("mobilenet-v1x0.5")) == {"esync", "local"}
+    assert not published_runs("lenet")
+
+
+def test_plot_marks_published_results_only_where_there_are_some(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as caught:
+        main(["-b", str(tmp_path), "-n", "lenet", "--published-results"])
+    assert caught.value.code == 2
+    assert "the paper has none for lenet; it has some for resnet18-v1, mobilenet-v1" in capsys.readouterr().err
+    folder = make(tmp_path, {"esync": {}}, network="resnet18-v1")
+    for words in ([], ["--published-results"]):
+        assert main(["-b", str(tmp_path), "-n", "resnet18-v1", "--out", str(tmp_path / str(len(words))), *words]) == 0
+    plain, marked = ((tmp_path / name / "accuracy-iid.png").read_bytes() for name in ("0", "1"))
+    assert plain != marked
+    assert folder.is_dir()
+
+
+def test_speedup_over_sequential_sgd_has_the_limit_of_the_devices_speeds() -> None:
+    both = {"h": {"gpu0": device(), "cpu": device(accuracy_rounds=[], accuracy_list=[], accuracy_time_list=[],
+                                                  accuracy_exact_list=[], run=device().run.model_copy(
+                                                      update={"step_time": 2.0}))}}  # fmt: skip
+    esync, by_class = (run_figures(mode_of(folder), both, 0.8) for folder in ("esync", "esync-niid"))
+    alone = figures_of("local", accuracy_time_list=[4.0, 19.8])
+    runs = [esync, by_class, alone]
+    for run in runs[:2]:  # sequential SGD has all of the data, whatever the shares of the others
+        found = speedup(run, runs, "local")
+        assert (found.value, found.reason) == (pytest.approx(2.0), None)
+        assert found.limit == pytest.approx(1.25)  # (64 / 0.5 + 64 / 2) ÷ (64 / 0.5)
+    assert speedup(esync, runs[:2], "local").reason == "no Standalone run"
+    late = figures_of("local", accuracy_exact_list=[0.1, 0.2])
+    assert speedup(esync, [esync, late], "local").reason == "Standalone not reached"
+
+
+def test_plot_compares_runs_with_sequential_sgd_in_figures_and_tables(tmp_path: Path) -> None:
+    fast = {"final_accuracy": 0.95}
+    folder = make(tmp_path, {"esync": {"half_time": 4.0, **fast}, "local": {"half_time": 8.0, **fast}})
+    report = tmp_path / "report.json"
+    assert main(["-b", str(tmp_path), "-n", "lenet", "--json", str(report)]) == 0
+    runs = json.loads((folder / "figures" / "speedup.json").read_text())["runs"]
+    ratio = runs["Standalone"]["time_to_target"] / runs["ESync"]["time_to_target"]
+    assert runs["ESync"]["standalone_speedup"] == pytest.approx(ratio)
+    assert runs["ESync"]["standalone_speedup_limit"] == pytest.approx(320 / 128)  # samples per second
+    assert runs["Standalone"]["standalone_speedup"] == 1.0
+    text = (folder / "figures" / "speedup.txt").read_text()
+    assert "| method     | time to target |     speedup | over Standalone | limit |" in text
+    assert f"{ratio:.2f}× | 2.50× |" in text
+
+
+def test_tables_without_sequential_sgd_have_no_columns_of_it(tmp_path: Path) -> None:
+    folder = make(tmp_path, {"esync": {}, "sync": {}})
+    assert main(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    assert "Standalone" not in (folder / "figures" / "speedup.txt").read_text()
+
+
+def test_throughput_and_computing_ratio_figures_have_sequential_sgd_and_traffic_only_if_logged() -> None:
+    runs = [figures_of(), figures_of("local", bytes_sent_list=[], bytes_received_list=[])]
+    names = [text.get_text() for text in figures.throughput("lenet", runs).axes[0].get_xticklabels()]
+    assert names == ["ESync", "Standalone"]
+    assert [axes.get_title() for axes in figures.computing_ratio("lenet", runs).axes] == names
+    assert [text.get_text() for text in figures.traffic("lenet", runs).axes[0].get_xticklabels()] == ["ESync"]

@@ -1,0 +1,474 @@
+"""Logs of algorithms that the log tools do not know: their facts are used, but never trusted."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from log_trees import esync_round, write_round, write_run
+from matplotlib.colors import same_color, to_rgb
+from matplotlib.lines import Line2D
+
+from esync.algorithms import ASGD, Algorithm
+from esync.algorithms.base import SPARE_STYLES
+from esync.algorithms.registry import ALGORITHMS, is_stem, register
+from esync.launch.report import read_figures
+from esync.launch.spec import LaunchPlan
+from esync.reports import figures, summarize
+from esync.reports.algorithm_info import AlgorithmInfo, algorithm_info_of
+from esync.reports.load import load_runs
+from esync.reports.metrics_table import RunFigures
+from esync.reports.modes import mode_of
+from esync.reports.plot import main as plot
+from esync.reports.style import INVALID, checked_style, distinguishable, plain
+from esync.reports.summary_file import DeviceSummary, RunInfo, load_run_info
+from esync.training.run_facts import algorithm_facts
+
+CLUSTER = {"cloud1/gpu0": 0.5, "cloud1/cpu": 2.0}
+SOLO: dict[str, Any] = {
+    "name": "solo",
+    "label": "Solo SGD",
+    "folder": "solo",
+    "summary": "Solo",
+    "style": {"color": "#123456", "line": [0, [5, 2]], "marker": "*"},
+    "source": "solo.py:Solo",
+    "digest": "0123456789ab",
+}
+
+
+def write(base: Path, modes: dict[str, Any]) -> Path:
+    """Write a run of each mode, whose run.json has these facts about the algorithm.
+
+    Returns the network's folder.
+    """
+    for folder, algorithm in modes.items():
+        write_run(base / "lenet" / folder, CLUSTER, 20.0, half_time=3.0, algorithm=algorithm)
+    return base / "lenet"
+
+
+def tools(base: Path) -> dict[str, Any]:
+    """Summarize and plot as a user does; returns what plot --json wrote."""
+    assert summarize.main(["-b", str(base), "-n", "lenet"]) == 0
+    assert plot(["-b", str(base), "-n", "lenet", "--json", str(base / "plot.json")]) == 0
+    return json.loads((base / "plot.json").read_text())
+
+
+def loaded(base: Path) -> list[RunFigures]:
+    """Summarize, and read the summaries as plot does."""
+    assert summarize.main(["-b", str(base), "-n", "lenet"]) == 0
+    return load_runs(base / "lenet", 0.8)[0]
+
+
+def columns(run: RunInfo | None) -> DeviceSummary:
+    """One device's round."""
+    one: dict[str, Any] = {name: [1] for name in ("num_samples_list", "self_iters_list", "elapsed_time_list")}
+    return DeviceSummary(accuracy_list=[], aggregate_time_list=[1.0], run=run, **one)
+
+
+def facts(*said: Any) -> tuple[AlgorithmInfo, list[str]]:
+    """What devices whose run.json say this about the algorithm make of it."""
+    runs = [RunInfo.model_validate_json(json.dumps({"algorithm": one})) for one in said]
+    return algorithm_info_of({"h": {f"gpu{number}": columns(run) for number, run in enumerate(runs)}})
+
+
+def test_tools_with_unknown_algorithm_summarize_and_draw_it_as_run_json_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path, {"esync": None, "sync": None, "solo": SOLO, "solo-niid": SOLO})
+    drawn = tools(tmp_path)
+    assert (folder / "solo" / "Solo.json").is_file()
+    assert (folder / "solo-niid" / "Solo-Non-IID.json").is_file()
+    assert list(drawn["runs"]) == ["ESync", "Sync", "Solo", "Solo-Non-IID"]
+    assert drawn["problems"] == []
+    solo = drawn["runs"]["Solo"]
+    assert (solo["name"], solo["method"], solo["iid"]) == ("solo", "Solo SGD", True)
+    assert solo["speedup"] is not None
+    assert drawn["runs"]["Solo-Non-IID"]["speedup_missing_because"] == "no SSGD run"
+    assert "| Solo SGD non-i.i.d. |" in capsys.readouterr().out
+
+    runs, _ = load_runs(folder, 0.8)
+    curves = {line.get_label(): line for line in figures.accuracy("lenet", runs[:3], None, 0.8).axes[0].get_lines()}
+    curve = curves["Solo SGD"]
+    assert (curve.get_color(), curve.get_marker()) == ("#123456", "*")
+    assert same_color(curves["ESync"].get_color(), mode_of("esync").style.color)
+    dashed = Line2D([], [], linestyle=(0, (5, 2)), linewidth=1.8)
+    assert vars(curve)["_dash_pattern"] == vars(dashed)["_dash_pattern"]
+    ticks = [tick.get_text() for tick in figures.throughput("lenet", runs).axes[0].get_xticklabels()]
+    assert ticks == ["ESync", "SSGD", "Solo SGD"]  # both kinds of data in one place
+
+
+def test_modes_are_ordered_by_the_registry_then_by_name(tmp_path: Path) -> None:
+    write(tmp_path, dict.fromkeys(("zeta", "alpha", "alpha-niid", "sync-niid", "dgs", "async", "local", "esync")))
+    assert [run.mode.folder for run in loaded(tmp_path)] == [
+        "esync",
+        "async",
+        "dgs",
+        "alpha",
+        "zeta",
+        "sync-niid",
+        "alpha-niid",
+        "local",
+    ]
+
+
+def test_launcher_reports_on_unknown_algorithm(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"solo-niid": SOLO})
+    options = argparse.Namespace(target_accuracy=None)
+    read = read_figures(LaunchPlan(processes=(), options=options, mode_folder=folder / "solo-niid"))
+    assert read is not None
+    assert read.mode.label == "Solo SGD non-i.i.d."
+    assert (folder / "solo-niid" / "Solo-Non-IID.json").is_file()
+
+
+def test_run_json_that_names_code_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "trap.py").write_text("open('sprung', 'w').close()\nclass Trap: ...\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    sources = {"a": "trap:Trap", "b": "trap.py:Trap", "c": str(tmp_path / "trap.py:Trap")}
+    write(tmp_path, {name: SOLO | {"name": source, "source": source} for name, source in sources.items()})
+    tools(tmp_path)
+    assert not (tmp_path / "sprung").exists()
+    assert "trap" not in sys.modules
+
+
+def test_unknown_folder_without_facts_is_named_after_the_folder(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"esync-lr0.1": None, "my runs": None, "…": None, "x" * 200: None})
+    runs = {run.mode.name: run.mode.method for run in loaded(tmp_path)}
+    assert runs == {"esync-lr0.1": "esync-lr0.1", "my runs": "my runs", "…": "…", "x" * 200: f"{'x' * 59}…"}
+    assert (folder / "esync-lr0.1" / "esync-lr0.1.json").is_file()
+    assert (folder / "my runs" / "my-runs.json").is_file()
+    assert (folder / "…" / "summary.json").is_file()
+    assert (folder / ("x" * 200) / f"{'x' * 64}.json").is_file()
+    assert mode_of("my runs").style in SPARE_STYLES
+
+
+def test_published_summary_names_stay_whatever_run_json_says(tmp_path: Path) -> None:
+    folder = write(tmp_path, {"esync": SOLO})
+    drawn = tools(tmp_path)
+    assert {path.name for path in (folder / "esync").glob("*.json")} == {"ESync.json"}
+    assert drawn["runs"]["ESync"]["method"] == "Solo SGD"
+
+
+def test_baseline_of_speedups_is_known_by_its_name(tmp_path: Path) -> None:
+    """Neither the label nor the summary name of another algorithm makes it the baseline."""
+    write(tmp_path, {"esync": None, "other": SOLO | {"name": "sync", "label": "SSGD", "summary": "Sync"}})
+    runs = tools(tmp_path)["runs"].values()
+    assert [(run["method"], run["speedup_missing_because"]) for run in runs] == [
+        ("ESync", "no SSGD run"),
+        ("SSGD (other)", "no SSGD run"),
+    ]
+
+    write(tmp_path, {"sync": None, "local": None, "another": SOLO | {"label": "Standalone", "summary": "Standalone"}})
+    drawn = tools(tmp_path)
+    assert list(drawn["runs"]) == ["ESync", "Sync", "Standalone", "Sync (other)", "Standalone (local)"]
+    assert [run["method"] for run in drawn["runs"].values()] == [
+        "ESync",
+        "SSGD",
+        "Standalone (another)",
+        "SSGD (other)",
+        "Standalone",
+    ]
+    assert drawn["runs"]["Sync"]["speedup"] == 1.0
+    assert drawn["runs"]["Sync (other)"]["speedup"] is not None
+
+
+def test_run_json_that_differs_between_devices_is_reported_and_the_first_used(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path, {"solo": SOLO})
+    path = folder / "solo" / "cloud1" / "gpu0" / "run.json"  # the second; cpu is before it
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"algorithm": SOLO | {"label": "Duo", "summary": "Duo"}}))
+    drawn = tools(tmp_path)
+    assert drawn["runs"]["Solo"]["method"] == "Solo SGD"
+    warning = "cloud1/gpu0/run.json: differs about the algorithm from cloud1/cpu/run.json, which is used"
+    assert drawn["problems"] == [f"{folder}/solo/Solo.json: {warning}"]
+    assert f"solo: {warning}" in capsys.readouterr().err
+
+    taken, problems = facts(SOLO, SOLO | {"label": "Duo"}, SOLO, SOLO | {"style": {}}, SOLO | {"source": "elsewhere"})
+    assert taken.label == "Solo SGD"
+    assert problems == ["h/gpu1/run.json and 1 more: differs about the algorithm from h/gpu0/run.json, which is used"]
+
+
+@pytest.mark.parametrize(
+    ("said", "problem"),
+    [
+        ("solo", " is 'solo', but should be an object"),
+        ([], " is [], but should be an object"),
+        (None, " is None, but should be an object"),
+        ({"label": 3}, " → label is 3, but should be one line of up to 60 printable characters"),
+        ({"label": ""}, " → label is ''"),
+        ({"label": " "}, " → label is ' '"),
+        ({"label": " x"}, " → label is ' x'"),
+        ({"label": "x" * 61}, " → label is 'xxx"),
+        ({"label": "a\nb"}, r" → label is 'a\nb'"),
+        ({"label": "\x1b[31mred"}, r" → label is '\x1b[31mred'"),
+        ({"summary": "../../x"}, " → summary is '../../x', but should be a file's name"),
+        ({"summary": "/etc/x"}, " → summary is '/etc/x'"),
+        ({"summary": ".hidden"}, " → summary is '.hidden'"),
+        ({"summary": "run"}, " → summary is 'run'"),
+        ({"summary": "Speedup"}, " → summary is 'Speedup'"),
+        ({"summary": "x" * 300}, " → summary is 'xxx"),
+        ({"summary": "a\x00b"}, r" → summary is 'a\x00b'"),
+        ({"summary": "a\n"}, r" → summary is 'a\n'"),
+        ({"summary": ["x"]}, " → summary is ['x']"),
+        ({"style": "red"}, " → style is 'red', but should be an object with color, line and marker"),
+    ],
+)
+def test_algorithm_facts_with_wrong_type_are_left_out_and_named(said: Any, problem: str) -> None:
+    found, problems = facts(said)
+    assert (found.label, found.summary, dict(found.style)) == (None, None, {})
+    assert len(problems) == 1
+    assert problems[0].startswith(f"h/gpu0/run.json: algorithm{problem}")
+    assert len(problems[0]) < 250
+    assert problems[0].isprintable()
+
+
+def test_algorithm_facts_beside_a_wrong_one_are_used() -> None:
+    found, problems = facts(SOLO | {"summary": "../x"})
+    assert (found.label, found.summary, len(problems)) == ("Solo SGD", None, 1)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        *(
+            ("color", value)
+            for value in ("", "none", "None", "bluish", "#12", "white", "#fffffe", 3, None.__class__, [1])
+        ),
+        *(
+            ("line", value)
+            for value in ("", " ", "None", "~", 3, [], [0], [0, []], [0, [1]], [0, [0, 5]], [0, [1, -1]])
+        ),
+        *(("line", value) for value in ([0, [1e-300, 1e-300]], [0, [1e308, 1]], [1e308, [1, 1]], ["0", [1, 1]])),
+        *(("line", value) for value in ([0, [True, 1]], [0, "11"], [0, [1] * 17], [0, [float("nan"), 1]])),
+        *(("marker", value) for value in ("", " ", "none", "$\\frac$", "oo", 3, ["o"], "x" * 99)),
+    ],
+)
+def test_style_that_cannot_be_drawn_is_left_out_and_named(key: str, value: Any) -> None:
+    checked, problems = checked_style({"color": "#123456", "line": ":", "marker": "v"} | {key: value}, SPARE_STYLES[0])
+    assert getattr(checked, key) == getattr(SPARE_STYLES[0], key)
+    assert len(problems) == 1
+    assert problems[0].startswith(f"style → {key} is ")
+    assert [getattr(checked, other) for other in ("color", "line", "marker") if other != key] == [
+        right for other, right in (("color", "#123456"), ("line", ":"), ("marker", "v")) if other != key
+    ]
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(max_size=80),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=8,
+)
+TEXT = st.sampled_from(["Solo", "../x", "o", "--", "C0", "red", "0.3", "$x$", "a|b", "_x", "-", ".", "none"]) | JSON
+STYLES = st.fixed_dictionaries({}, optional={"color": TEXT, "line": TEXT, "marker": TEXT}) | JSON
+SAID = st.fixed_dictionaries({}, optional={"label": TEXT, "summary": TEXT, "style": STYLES}) | JSON
+
+
+@given(SAID, st.sampled_from(["solo", "solo-niid", "esync", "-niid", "figures2", "a b"]))
+def test_mode_of_any_facts_can_be_stored_and_drawn(said: Any, folder: str) -> None:
+    found, _ = facts(said)
+    mode = mode_of(folder, found)
+    assert is_stem(mode.summary.removesuffix("-Non-IID"))
+    assert mode.method.isprintable()
+    assert 0 < len(mode.method) <= 64
+    style, _ = checked_style(found.style, mode.style)
+    to_rgb(style.color)
+    Line2D([0], [0], color=style.color, linestyle=style.line, marker=style.marker)
+    assert distinguishable([mode]) != []
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcdefghijklmnopqrst"), st.booleans(), st.sampled_from("XxY")), max_size=20))
+def test_distinguishable_modes_have_different_labels_and_styles(said: list[tuple[str, bool, str]]) -> None:
+    modes = [mode_of("esync"), mode_of("sync")]
+    modes += [mode_of(name + "-niid" * niid, AlgorithmInfo(label=label)) for name, niid, label in said]
+    apart = distinguishable(modes)
+    assert [mode.folder for mode in apart] == [mode.folder for mode in modes]
+    labels = {mode.name: mode.method for mode in apart}
+    styles = {mode.name: mode.style for mode in apart}
+    assert len({label.casefold() for label in labels.values()}) == len(labels) == len(set(styles.values()))
+    assert all(mode.method == labels[mode.name] and mode.style == styles[mode.name] for mode in apart)
+
+
+def test_style_that_is_taken_is_replaced_by_a_spare_one(tmp_path: Path) -> None:
+    esync = mode_of("esync").style
+    copy = {"color": esync.color, "line": esync.line, "marker": esync.marker}
+    grey = {"color": INVALID}
+    modes = {"a": {"style": copy}, "b": {"style": copy | {"marker": "x"}}, "c": {"style": grey}, "esync-niid": None}
+    write(tmp_path, modes)
+    styles = {run.mode.name: run.mode.style for run in loaded(tmp_path)}
+    assert same_color(styles["esync"].color, esync.color)  # its own, though it comes last
+    colours = [style.color for style in styles.values()] + [INVALID]
+    assert not any(same_color(one, other) for i, one in enumerate(colours) for other in colours[:i])
+    assert {styles[name].color.upper() for name in "abc"} <= {style.color.upper() for style in SPARE_STYLES}
+
+
+@pytest.mark.filterwarnings("error")
+def test_labels_are_drawn_and_printed_literally(tmp_path: Path) -> None:
+    labels = {"a": r"\$x^", "b": "$\\frac{$", "c": "_hidden", "d": "a|b", "e": "[red]:star:[/x]", "f": "x" * 60}
+    folder = write(tmp_path, {name: {"label": label} for name, label in labels.items()})
+    drawn = tools(tmp_path)
+    assert [run["method"] for run in drawn["runs"].values()] == list(labels.values())
+    table = (folder / "figures" / "speedup.txt").read_text()
+    for cell in (r"\$x^", "$\\frac{$", "_hidden", r"a\|b", "[red]:star:[/x]", "x" * 60):
+        assert f"| {cell} " in table
+    runs, _ = load_runs(folder, 0.8)
+    figure = figures.accuracy("lenet", runs, None, 0.8)
+    figure.canvas.draw()
+    shown = [text.get_text().replace("\n", "").strip() for text in figure.legends[0].get_texts()]
+    assert shown == [*labels.values(), "target 0.8"]
+    assert not any(text.get_parse_math() for text in figure.legends[0].get_texts())
+
+
+def test_tools_with_hostile_facts_write_only_below_the_mode_folders(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Both tools name what is wrong together with its file."""
+    deep: Any = []
+    for _ in range(150):
+        deep = [deep]
+    hostile: dict[str, Any] = {
+        "up": {"summary": "../../up", "label": "../../up", "name": "../../up", "folder": "/"},
+        "dot": {"summary": ".hidden"},
+        "run": {"summary": "run"},
+        "long": {"summary": "x" * 300, "label": "y" * 300},
+        "control": {"summary": "a\x1b", "label": "\x1b]0;mine\x07"},
+        "styled": {"style": {"color": "javascript:", "line": [0, [1e-9, 1e-9]], "marker": "$\\frac$"}},
+        "deep": {"label": deep, "style": {"line": deep}},
+        "huge": {"label": 10**400, "style": {"line": [10**400, [10**400, 1]]}},
+        "list": [1, 2],
+    }
+    folder = write(tmp_path, hostile)
+    before = {path for path in tmp_path.rglob("*") if path.is_file()}
+    drawn = tools(tmp_path)
+    assert len(drawn["runs"]) == len(hostile)
+    new = {path for path in tmp_path.rglob("*") if path.is_file()} - before - {tmp_path / "plot.json"}
+    summaries = {path for path in new if folder / "figures" not in path.parents}
+    files = {name: folder / name / (f"{name}.json" if name != "run" else "summary.json") for name in hostile}
+    assert summaries == set(files.values())
+    told = capsys.readouterr().err
+    assert told.replace("\n", "").isprintable()
+    for name in set(hostile) - {"styled"}:
+        assert f"{name}: cloud1/cpu/run.json: algorithm" in told
+        assert f"{files[name]}: cloud1/cpu/run.json: algorithm" in told
+    assert told.count(f"{folder}/styled/styled.json: style → ") == 3
+
+
+@pytest.mark.parametrize(
+    "text", ['{"algorithm": NaN}', '{"algorithm": 1e999}', '{"algorithm": ' + "[" * 10**5, '{"algorithm": "\\ud800"}']
+)
+def test_run_json_with_malformed_json_is_ignored(tmp_path: Path, text: str) -> None:
+    folder = write(tmp_path, {"solo": None})
+    for path in folder.glob("solo/*/*/run.json"):
+        path.write_text(text)
+    assert [run.mode.method for run in loaded(tmp_path)] == ["solo"]
+
+
+def test_summarize_mode_flag_accepts_every_existing_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path, {"solo-niid": SOLO, "other": None})
+    (tmp_path / "outside").mkdir()
+    assert summarize.main(["-b", str(tmp_path), "-n", "lenet", "-m", "solo-niid"]) == 0
+    assert {path.name for path in folder.glob("*/*.json")} == {"Solo-Non-IID.json"}
+    for name in ("solo", ".", "..", "../outside", "solo-niid/cloud1", "", "figures", str(folder / "other")):
+        with pytest.raises(SystemExit) as caught:
+            summarize.main(["-b", str(tmp_path), "-n", "lenet", "-m", name])
+        assert caught.value.code == 2
+        told = capsys.readouterr().err
+        assert f"unknown mode {name!r}: choose one of esync, " in told
+        assert told.strip().endswith("local, other, solo-niid")
+
+
+def test_folders_without_rounds_are_no_modes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = write(tmp_path, {"solo": SOLO})
+    write_round(folder / "notes" / "h" / "gpu0.old", 1, esync_round(1, 1.0))
+    write_round(folder / ".trash" / "h" / "gpu0", 1, esync_round(1, 1.0))
+    (folder / "empty").mkdir()
+    os.symlink("loop", folder / "loop")
+    assert plot(["-b", str(tmp_path), "-n", "lenet"]) == 1  # not summarized yet
+    assert f"solo left out: {folder}/solo/solo.json is missing; run summarize -m solo first" in capsys.readouterr().err
+    plot_folder = folder / "mine"
+    tools(tmp_path)
+    assert plot(["-b", str(tmp_path), "-n", "lenet", "--out", str(plot_folder)]) == 0
+    capsys.readouterr()
+    assert list(tools(tmp_path)["runs"]) == ["Solo"]
+    assert capsys.readouterr().err == ""
+
+
+def test_folder_that_cannot_be_listed_is_named_and_the_others_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write(tmp_path, {"solo": SOLO})
+    (folder / "lost+found").mkdir()
+    listdir = os.listdir
+
+    def guarded(path: Any) -> list[str]:
+        if Path(path).name == "lost+found":
+            raise PermissionError(13, "Permission denied", str(path))
+        return listdir(path)
+
+    monkeypatch.setattr(os, "listdir", guarded)
+    assert list(tools(tmp_path)["runs"]) == ["Solo"]
+    assert capsys.readouterr().err.splitlines() == [f"{folder}/lost+found left out: Permission denied"] * 2
+
+
+def test_plot_with_unreadable_summary_of_unknown_algorithm_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = write(tmp_path, {"solo": SOLO, "other": None})
+    tools(tmp_path)
+    (folder / "other" / "other.json").write_text("{")
+    (folder / "solo" / "notes.json").write_text("{}")
+    (folder / "solo" / "Aaa.json").write_text(
+        (folder / "solo" / "Solo.json").read_text()
+    )  # before it, but not its name
+    capsys.readouterr()
+    assert plot(["-b", str(tmp_path), "-n", "lenet", "--json", str(tmp_path / "plot.json")]) == 0
+    told = capsys.readouterr().err
+    assert f"other left out: {folder}/other/other.json is not a summary" in told
+    assert f"{folder}/solo/Aaa.json left out: {folder}/solo/Solo.json is there, too" in told
+    assert "notes.json" not in told
+    assert list(json.loads((tmp_path / "plot.json").read_text())["runs"]) == ["Solo"]
+
+
+def test_summary_keeps_todays_run_json(tmp_path: Path) -> None:
+    """Plot needs the summaries only, including options and versions."""
+    folder = write(tmp_path, {"solo": SOLO})
+    more = {"options": {"--staleness": 2, "--x": [1, None]}, "versions": {"python": "3.11.7"}}
+    for path in folder.glob("solo/*/*/run.json"):
+        path.write_text(json.dumps(json.loads(path.read_text()) | more))
+    loaded(tmp_path)
+    run = json.loads((folder / "solo" / "Solo.json").read_text())["cloud1"]["gpu0"]["run"]
+    assert (run["options"], run["versions"], run["algorithm"]) == (more["options"], more["versions"], SOLO)
+    again = load_run_info(folder / "solo" / "cloud1" / "gpu0" / "run.json")
+    assert again is not None
+    assert algorithm_info_of({"h": {"cpu": columns(again)}})[0] == AlgorithmInfo("Solo SGD", "Solo", SOLO["style"])
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS.values(), ids=str)
+def test_algorithm_facts_of_built_in_algorithms_equal_what_the_tools_know(algorithm: type[Algorithm]) -> None:
+    found, problems = facts(algorithm_facts(algorithm))
+    mode = mode_of(algorithm.name, found)
+    assert problems == []
+    assert (mode, mode.summary) == (mode_of(algorithm.name), found.summary)
+    assert checked_style(found.style, SPARE_STYLES[0]) == (plain(algorithm.style), [])
+
+
+def test_mode_of_a_run_is_the_same_with_and_without_its_class() -> None:
+    """The launcher has loaded the class when it reads the logs; summarize has not."""
+
+    class Kind(ASGD):
+        pass
+
+    for name, label in (("solo", None), ("run", None), ("a", "Dr. Ä & B"), ("b", "_x_"), ("c", "…")):
+        register(name, label=label)(Kind)
+        try:
+            known = mode_of(name, facts(algorithm_facts(Kind))[0])
+        finally:
+            del ALGORITHMS[name]
+        unknown = mode_of(name, facts(algorithm_facts(Kind))[0])
+        assert known == unknown
+        assert is_stem(known.summary)

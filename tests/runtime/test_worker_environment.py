@@ -1,0 +1,99 @@
+"""What launch tells a worker's program by variables, and what the program reads."""
+
+import dataclasses
+import math
+import re
+from pathlib import Path
+
+import pytest
+
+from esync.runtime.environment import EnvironmentProblemError
+from esync.runtime.straggler_injection import StragglerEvent
+from esync.runtime.worker_environment import WorkerEnvironment, is_alone
+
+#: The names of all variables.
+NAMES = tuple(each.metadata["name"] for each in dataclasses.fields(WorkerEnvironment))
+
+EVERYTHING = WorkerEnvironment(
+    algorithm="ssp",
+    rank=2,
+    seed=3,
+    device="gpu1",
+    step_time=0.25,
+    straggler_events=(StragglerEvent("network", 0.03, 60.0, 100.0), StragglerEvent("compute", 1.5, 2.0, 3.0)),
+    state_server="10.1.1.34:10010",
+    job="mine",
+    collective="ring",
+    start_timeout=12.0,
+    round_timeout=34.5,
+    lease=7.0,
+    wait_for_replacement=0.5,
+    log_dir="logs/train/esync/cloud1",
+    tensorboard="events/train/esync/cloud1",
+    device_folder="gpu1-2",
+    checkpoint_dir="kept",
+    checkpoint_every=5,
+    keep_checkpoints=2,
+    resume=True,
+    overwrite=True,
+    measure=True,
+)
+
+
+def test_worker_environment_read_equals_what_was_written():
+    variables = EVERYTHING.variables()
+    assert set(variables) == set(NAMES)
+    assert all(getattr(EVERYTHING, name) != getattr(WorkerEnvironment(), name) for name in vars(EVERYTHING))
+    assert WorkerEnvironment.read(variables) == EVERYTHING
+
+
+def test_worker_environment_home_directory_is_that_of_the_reading_machine(monkeypatch):
+    monkeypatch.setenv("HOME", "/home/me")
+    variables = WorkerEnvironment(log_dir="~/logs/train").variables()
+    assert variables == {"ESYNC_LOG_DIR": "~/logs/train"}
+    assert WorkerEnvironment.read(variables).log_dir == "/home/me/logs/train"
+
+
+def test_worker_environment_without_variables_has_defaults():
+    assert WorkerEnvironment().variables() == {}
+    assert WorkerEnvironment.read({"ESYNC_STEP_TIME": " ", "ESYNC_SLOT": ""}) == WorkerEnvironment()
+    assert WorkerEnvironment.read({}).lease == math.inf
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "expected"),
+    [
+        ("ESYNC_DEVICE", "gpu", "cpu, gpu0, gpu1, …"),
+        ("ESYNC_STEP_TIME", "0", "a number of seconds above 0"),
+        ("ESYNC_STEP_TIME", "nan", "a number of seconds above 0"),
+        ("ESYNC_LEASE", "inf", "a number of seconds above 0"),
+        ("ESYNC_WAIT_FOR_REPLACEMENT", "-1", "a number of seconds, 0 or more"),
+        ("ESYNC_CHECKPOINT_EVERY", "0", "a whole number of 1 or more"),
+        ("ESYNC_SLOT", "-1", "a whole number of 0 or more"),
+        ("ESYNC_RESUME", "yes", "0 or 1"),
+        ("ESYNC_STRAGGLE", "network:1@2", "events KIND:DELAY@AT+LASTING in seconds"),
+    ],
+)
+def test_worker_environment_with_wrong_variable_names_it_and_what_was_expected(name, text, expected):
+    with pytest.raises(EnvironmentProblemError, match=re.escape(f"{name} is {text!r}, but should be {expected}")):
+        WorkerEnvironment.read({name: text})
+
+
+@pytest.mark.parametrize(
+    ("environment", "alone"),
+    [
+        ({}, True),
+        ({"ESYNC_STATE_SERVER": "10.1.1.34:10010"}, True),
+        ({"ESYNC_COLLECTIVE": "ring"}, False),
+        ({"ESYNC_COLLECTIVE": "ps"}, True),
+        ({"DMLC_NUM_WORKER": "3"}, False),
+        ({"DMLC_PS_ROOT_URI": ""}, False),
+    ],
+)
+def test_is_alone_is_true_only_without_any_cluster_variable(environment, alone):
+    assert is_alone(environment) is alone
+
+
+def test_environment_page_names_every_variable():
+    page = (Path(__file__).parents[2] / "docs" / "environment.md").read_text()
+    assert [name for name in NAMES if f"`{name}`" not in page] == []

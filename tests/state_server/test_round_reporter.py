@@ -1,0 +1,197 @@
+"""A worker's reports to a real state server."""
+
+import logging
+import socket
+import time
+
+import pytest
+from calling import post, send
+
+from esync.coordination.round_reporter import RoundReport, RoundReporter, shares
+from esync.runtime.metric import Metric
+from esync.state_server import auth
+
+
+def entry(samples: int = 64, wait: float = 0.25) -> dict:
+    """A round of one second, as the log file has it."""
+    phases = {"0": {"get_batch": 0.1, "forward and backward": 0.4, "check ready": 0.05, "global update": 0.4}}
+    return {"num_samples": samples, "time": phases, "wait": wait, "bytes_sent": 10, "bytes_received": 20}
+
+
+def until(condition, limit: float = 15) -> None:
+    end = time.monotonic() + limit
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def newest(job: str, rank: int = 0) -> dict:
+    """The newest report of a worker that the server has."""
+    shown = send(job)[1]
+    return (shown["workers"][rank]["last_report"] if "workers" in shown else None) or {}
+
+
+@pytest.fixture
+def reports(url):
+    """Makes senders of reports to job `mine`; they end with the test."""
+    made = []
+
+    def make(rank: int = 0, port: int | None = None, **options) -> RoundReporter:
+        made.append(RoundReporter("127.0.0.1", port or int(url.rsplit(":", 1)[1]), "mine", rank, "gpu0", **options))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close("the test is over")
+
+
+def test_shares_divide_a_round_into_compute_wait_and_exchange():
+    phases = {"0": {"get_batch": 1.0, "forward and backward": 2.0}, "1": {"local update": 0.5, "global update": 2.0}}
+    assert shares(phases, wait=0.5) == {"compute": 3.5, "wait": 0.5, "exchange": 1.5}
+    assert shares(phases, wait=9.0) == {"compute": 3.5, "wait": 2.0, "exchange": 0.0}  # stamps of another clock
+    assert shares({}, wait=0.0) == {"compute": 0, "wait": 0, "exchange": 0}
+
+
+def test_reports_send_rounds_and_later_accuracies(mine, reports):
+    worker = reports(rank=1)
+    worker.round(1, entry(), local_iterations=5, seconds=1.0)
+    until(lambda: newest(mine, 1))
+    told = newest(mine, 1)
+    assert told["host"] == socket.gethostname()
+    assert {name: told[name] for name in ("device", "round", "local_iterations", "samples", "accuracy")} == {
+        "device": "gpu0", "round": 1, "local_iterations": 5, "samples": 64, "accuracy": None,
+    }  # fmt: skip
+    assert [told[name] for name in ("compute", "wait", "exchange", "bytes_sent", "bytes_received")] == pytest.approx(
+        [0.5, 0.25, 0.15, 10, 20]
+    )
+    worker.accuracy(1, 0.75)
+    until(lambda: newest(mine, 1)["accuracy"] == 0.75)
+    assert (newest(mine, 1)["accuracy_round"], newest(mine, 1)["samples"]) == (1, 64)
+    worker.round(2, entry(), local_iterations=5, seconds=1.0)
+    until(lambda: newest(mine, 1)["round"] == 2)
+    assert (newest(mine, 1)["accuracy"], newest(mine, 1)["samples"]) == (0.75, 64)
+
+
+def test_reports_of_another_metric_name_it(mine, reports):
+    worker = reports(metric=Metric("loss", "min"))
+    worker.round(1, entry(), local_iterations=5, seconds=1.0)
+    until(lambda: newest(mine))
+    assert (newest(mine)["accuracy"], newest(mine)["metric"], newest(mine)["goal"]) == (None, "loss", "min")
+    worker.accuracy(1, 12.5)
+    until(lambda: newest(mine)["accuracy"] == 12.5)
+    worker.accuracy(2, float("nan"))  # of weights that have diverged
+    worker.round(2, entry(), local_iterations=5, seconds=1.0)
+    until(lambda: newest(mine)["round"] == 2)
+    assert (newest(mine)["accuracy"], newest(mine)["accuracy_round"]) == (12.5, 1)
+
+
+def test_report_without_metric_has_the_published_fields():
+    """A state server of an earlier version takes no others."""
+    numbers = dict.fromkeys(("seconds", "compute", "wait", "exchange"), 1.0)
+    one = RoundReport(0, 1, "cpu", "host", 1, 64, **numbers, bytes_sent=1, bytes_received=1)
+    assert not {"metric", "goal"} & set(one.body())
+
+
+def test_reports_of_fast_rounds_are_added_up(mine, reports):
+    worker = reports(interval=1.0)
+    for number in range(1, 101):
+        worker.round(number, entry(samples=1), local_iterations=1, seconds=0.01)
+    worker.close("enough")
+    got = _history(mine, 100)
+    assert sum(row["samples"] for row in got) == sum(row["local_iterations"] for row in got) == 100
+    assert sum(row["seconds"] for row in got) == pytest.approx(1.0)
+    assert len(got) < 10
+    assert got[-1]["round"] == 100
+
+
+def test_reports_to_an_absent_server_block_nobody_and_arrive_later(url, jobs, reports, free_port_of_nobody, caplog):
+    caplog.set_level(logging.INFO)
+    lost = reports(port=free_port_of_nobody)
+    begun = time.monotonic()
+    for number in range(1, 2001):
+        lost.round(number, entry(), local_iterations=1, seconds=1.0)
+    assert time.monotonic() - begun < 5
+    until(lambda: "the dashboard lags behind" in caplog.text)
+    begun = time.monotonic()
+    lost.close("the state server never came")
+    assert time.monotonic() - begun < 5
+
+    waiting = reports()  # there is no such job yet: the server says when to try again
+    waiting.round(1, entry(), local_iterations=1, seconds=1.0)
+    time.sleep(0.3)
+    waiting.round(2, entry(), local_iterations=1, seconds=1.0)
+    waiting.round(3, entry(), local_iterations=1, seconds=1.0)
+    job = f"{url}/api/v1/jobs/mine"
+    assert post(job, {"num_workers": 1})[0] == 200
+    until(lambda: newest(job).get("round") == 3)
+    assert sum(row["samples"] for row in _history(job, 3)) == 3 * 64
+
+
+def test_reports_begin_and_end_the_job_where_no_algorithm_does(url, reports):
+    job = f"{url}/api/v1/jobs/mine"
+    first, second = reports(rank=0, begin=2, ends=True), reports(rank=1)
+    for worker in (second, first):
+        worker.round(1, entry(), local_iterations=1, seconds=1.0)
+    until(lambda: newest(job, 0) and newest(job, 1))
+    second.close("done")
+    assert send(job)[1]["ended"] is None
+    first.close("done after 1 rounds")
+    shown = send(job)[1]
+    assert (shown["state"], shown["reason"], shown["num_workers"]) == ("ended", "done after 1 rounds", 2)
+
+
+def test_reports_keep_a_job_from_being_replaced(url, reports):
+    """As in mode sync, where no worker queries the state server."""
+    job = f"{url}/api/v1/jobs/mine"
+    worker = reports(begin=1, ends=True)
+    worker.round(1, entry(), local_iterations=1, seconds=1.0)
+    until(lambda: newest(job))
+    key = send(job)[1]["id"]
+    other = reports(begin=2, ends=True)
+    worker.round(2, entry(), local_iterations=1, seconds=1.0)
+    other.round(1, entry(), local_iterations=1, seconds=1.0)
+    until(lambda: newest(job)["round"] == 2)
+    status, answer, headers = post(job, {"num_workers": 2})
+    assert (status, "--job" in answer["error"], 1 <= int(headers["Retry-After"]) <= 5) == (409, True, True)
+    assert send(job)[1]["id"] == key
+    worker.close("done")
+    until(lambda: send(job)[1]["id"] != key)  # the other one has waited for that
+    until(lambda: newest(job).get("round") == 1)
+
+
+def test_reports_send_the_token_and_warn_once_of_a_wrong_one(mine, reports, running, monkeypatch, caplog):
+    monkeypatch.setenv("ESYNC_TOKEN", "a-secret-token")
+    worker = reports()
+    monkeypatch.setenv("ESYNC_TOKEN", "another-token")
+    stranger = reports(rank=1, interval=0.01)
+    monkeypatch.setattr(running, "access", auth.AccessControl("a-secret-token"))
+    for number in (1, 2, 3):
+        worker.round(number, entry(), local_iterations=1, seconds=1.0)
+        stranger.round(number, entry(), local_iterations=1, seconds=1.0)
+        time.sleep(0.1)
+    worker.close("done")
+    stranger.close("done")
+    assert caplog.text.count("the dashboard lags behind") == 1
+    assert "401" in caplog.text
+    monkeypatch.setattr(running, "access", auth.AccessControl())
+    assert newest(mine, 0)["round"] == 3
+    assert newest(mine, 1) == {}
+
+
+@pytest.fixture
+def free_port_of_nobody() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _history(job: str, newest_round: int) -> list[dict]:
+    """The rounds in the history, as soon as that one is there."""
+    found: list[dict] = []
+
+    def complete() -> bool:
+        found[:] = send(f"{job}/rounds")[1].get("rounds", [])
+        return bool(found) and found[-1]["round"] == newest_round
+
+    until(complete)
+    return found

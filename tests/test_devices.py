@@ -1,0 +1,131 @@
+"""What touches the device itself does the same on a GPU as on the CPU.
+
+Without a GPU, the half of these tests that is for the CPU runs. `scripts/check_gpu.sh` runs the
+other half.
+"""
+
+import numpy as np
+import pytest
+
+import esync
+from esync.exchange.keystores.mxnet_server import DeviceMemory
+from esync.exchange.protocol.payload_staging import HostMemory
+from esync.gluon.replica import Replica
+from esync.models import export
+from esync.models.networks import build
+from esync.runtime.mxnet_import import mx
+
+from .support.devices import DEVICES, context_of
+from .support.small_net import OPTIMIZERS, batch, make_net
+
+pytestmark = pytest.mark.parametrize("device", DEVICES)
+
+
+def weights_of(net) -> np.ndarray:
+    """All weights and statistics, one after the other."""
+    parameters = [parameter for _, parameter in sorted(net.collect_params().items())]
+    return np.concatenate([parameter.data().asnumpy().reshape(-1) for parameter in parameters])
+
+
+def trained(context, optimizer: str, options: dict, folder=None, resume: bool = False, until: int = 6):
+    """Train the small network alone on a device, to its round `until`; return it."""
+    net = make_net()
+    net.collect_params().reset_ctx(context)
+    checkpoints = None if folder is None else esync.Checkpoints(folder, every=3, resume=resume)
+    trainer = esync.Trainer(net.collect_params(), optimizer, options, algorithm="local", checkpoints=checkpoints)
+    with trainer:
+        trainer.start()
+        for number in range(trainer.round, until):
+            data, label = (array.as_in_context(context) for array in batch(number))
+            with mx.autograd.record():
+                loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label)
+            loss.backward()
+            trainer.step(len(data))
+            if checkpoints is not None:
+                checkpoints.save_if_due()
+    return net
+
+
+def test_device_of_a_network_is_the_one_that_was_asked_for(device):
+    context = context_of(device)
+    net = build("lenet", 10, context, seed=0)
+    assert all(parameter.list_ctx() == [context] for parameter in net.collect_params().values())
+    assert net(mx.nd.ones((1, 1, 28, 28), ctx=context)).context == context
+
+
+@pytest.mark.parametrize("network", ["lenet", "resnet18-v1", "mobilenet-v1"])
+def test_device_has_the_initial_weights_of_the_cpu(device, network):
+    one, other = (build(network, 10, context, seed=1) for context in (context_of(device), mx.cpu()))
+    np.testing.assert_array_equal(weights_of(one), weights_of(other))
+
+
+@pytest.mark.parametrize("network", ["lenet", "resnet18-v1", "mobilenet-v1"])
+def test_device_computes_the_scores_of_the_cpu(device, network):
+    images = np.random.default_rng(0).random((8, 1, 28, 28), np.float32)
+    scores = []
+    for context in (context_of(device), mx.cpu()):
+        net = build(network, 10, context, seed=1)
+        scores.append(net(mx.nd.array(images, ctx=context)).asnumpy())
+    np.testing.assert_allclose(*scores, rtol=1e-3, atol=1e-3)
+
+
+def test_device_replica_reads_and_writes_weights_and_statistics(device):
+    net = make_net()
+    net.collect_params().reset_ctx(context_of(device))
+    parameters = [parameter for _, parameter in sorted(net.collect_params().items())]
+    replica = Replica(parameters, lambda batch_size: None)
+    for vector in (replica.weights, replica.statistics):
+        vector.open()
+        given, found = np.arange(vector.size, dtype=np.float32), np.zeros(vector.size, np.float32)
+        vector.write(0, given)
+        vector.close()
+        vector.open()
+        vector.read(0, vector.size, found)
+        vector.close()
+        np.testing.assert_array_equal(found, given)
+
+
+@pytest.mark.parametrize(("optimizer", "options"), OPTIMIZERS)
+def test_device_takes_the_steps_of_the_cpu(device, optimizer, options):
+    one, other = (trained(context, optimizer, dict(options)) for context in (context_of(device), mx.cpu()))
+    assert not np.allclose(weights_of(one), weights_of(make_net()), atol=1e-3)  # it has learnt something
+    np.testing.assert_allclose(weights_of(one), weights_of(other), rtol=1e-3, atol=1e-4)
+
+
+def test_device_resumes_from_a_checkpoint_with_its_optimizer_state(device, tmp_path):
+    context, adam = context_of(device), ("adam", {"learning_rate": 0.01})
+    whole = trained(context, *adam)
+    trained(context, *adam, folder=tmp_path, until=4)
+    resumed = trained(context, *adam, folder=tmp_path, resume=True)
+    np.testing.assert_allclose(weights_of(resumed), weights_of(whole), rtol=1e-4, atol=1e-5)
+
+
+def test_device_export_gives_the_same_scores_on_the_cpu(device, tmp_path):
+    context = context_of(device)
+    net = build("lenet", 10, context, seed=5)
+    images = np.random.default_rng(0).random((4, 1, 28, 28), np.float32)
+    expected = net(mx.nd.array(images, ctx=context)).asnumpy()
+    export.save(net, tmp_path, (1, 1, 28, 28), context, lambda message: None)
+    block = mx.gluon.SymbolBlock.imports(
+        str(tmp_path / "model-symbol.json"), ["data"], str(tmp_path / "model-0000.params"), ctx=mx.cpu()
+    )
+    np.testing.assert_allclose(block(mx.nd.array(images)).asnumpy(), expected, rtol=1e-3, atol=1e-4)
+
+
+def test_device_memory_of_a_server_does_what_host_memory_does(device):
+    rng = np.random.default_rng(0)
+    before, payload = rng.standard_normal((2, 1000)).astype(np.float32)
+    results = []
+    for memory in (DeviceMemory(context_of(device)), HostMemory()):
+        kept, values = before.copy(), payload.copy()
+        staged = memory.stage(values)
+        values.fill(9)  # the request's memory is not the server's
+        start = memory.work_on(kept)
+        new = start + staged * (staged > 0) * 1e-9 + staged * (staged < 0)
+        memory.undo_rounding(new, start, 1e-6)
+        results.append(memory.fetch(memory.assign(kept, new)).copy())
+        memory.release([staged])
+    np.testing.assert_allclose(*results, rtol=1e-6)
+    positive = payload > 0
+    np.testing.assert_array_equal(results[0][positive], before[positive])
+    assert not np.array_equal(results[0], before)

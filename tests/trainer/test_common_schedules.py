@@ -1,0 +1,326 @@
+"""esync.Trainer with learning rate schedules that count the progress of all workers."""
+
+import logging
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import esync
+from esync.algorithms import DyLU, ESync, LocalSGD, SyncSwitch
+from esync.algorithms.switch_schedule import Schedule
+from esync.exchange.protocol.round_state import Limits
+from esync.runtime.mxnet_import import mx
+
+from ..support.scripted_world import World
+from ..support.small_net import BATCH, OPTIMIZERS, backward, flat, local_trainer, make_net, values
+
+RATES = [0.4, 0.4, 0.2, 0.2, 0.1, 0.1, 0.05]
+
+
+def halved(every: int = 2, by: Any = "rounds") -> Any:
+    """Halves the rate again and again."""
+    return esync.CommonLRScheduler(mx.lr_scheduler.FactorScheduler(every, 0.5, base_lr=0.4), by)
+
+
+def scripted(net: Any, answers: int, exchanges: int = 0) -> World:
+    """A world in which every exchange is answered with the weights that the network has now."""
+    beginning = flat(net)
+    world = World(rank=1, answers=[(beginning, False, True)] * answers, ready=[True] * 100)
+    world.prepare = lambda exchange: vars(exchange).update(
+        beginning=beginning, exchanges=exchanges, replacement=exchanges > 0
+    )
+    return world
+
+
+def train(net: Any, trainer: Any, steps: int, first: int = 0) -> list[float]:
+    """The learning rate that each step has used."""
+    rates = []
+    for number in range(first, first + steps):
+        rates.append(trainer.learning_rate)
+        backward(net, number)
+        trainer.step(BATCH)
+    return rates
+
+
+@pytest.mark.parametrize(("optimizer", "options"), OPTIMIZERS)
+def test_schedule_by_rounds_of_local_equals_gluons_bit_for_bit(optimizer, options):
+    """So the counts of updates, for which Adam and Nadam correct their means, are as with Gluon."""
+    ours, theirs = make_net(), make_net()
+    plain = mx.lr_scheduler.FactorScheduler(2, 0.5, base_lr=0.4)
+    trainer = local_trainer(ours, optimizer, {**options, "lr_scheduler": halved()})
+    gluon = mx.gluon.Trainer(theirs.collect_params(), optimizer, {**options, "lr_scheduler": plain}, kvstore=None)
+    for number in range(7):
+        for each, net in ((trainer, ours), (gluon, theirs)):
+            backward(net, number)
+            each.step(BATCH)
+        assert values(ours) == values(theirs)
+    assert trainer.optimizer._index_update_count == gluon.optimizer._index_update_count
+
+
+def test_schedule_with_multi_precision_equals_gluons_bit_for_bit():
+    options = {"learning_rate": 0.4, "momentum": 0.9, "multi_precision": True}
+    weights = [mx.gluon.Parameter("weight", shape=(2,), dtype="float16", init=mx.init.One()) for _ in range(2)]
+    for weight in weights:
+        weight.initialize()
+    plain = mx.lr_scheduler.FactorScheduler(2, 0.5, base_lr=0.4)
+    trainers = [
+        esync.Trainer([weights[0]], "sgd", {**options, "lr_scheduler": halved()}, algorithm="local"),
+        mx.gluon.Trainer([weights[1]], "sgd", {**options, "lr_scheduler": plain}, kvstore=None),
+    ]
+    for number in range(6):
+        for weight, trainer in zip(weights, trainers, strict=True):
+            with mx.autograd.record():
+                loss = (weight.data() * mx.nd.array([number, 1.0], dtype="float16")).sum()
+            loss.backward()
+            trainer.step(1)
+        assert weights[0].data().asnumpy().tolist() == weights[1].data().asnumpy().tolist() != [1.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "options"),
+    [
+        (lambda: halved(2, "rounds"), {}),
+        (lambda: halved(2 * BATCH, "samples"), {}),
+        (lambda: halved(1, "epochs"), {"dataset_size": 2 * BATCH}),
+    ],
+)
+def test_trainer_local_follows_rounds_samples_and_epochs(schedule, options):
+    net = make_net()
+    trainer = local_trainer(net, "sgd", {"lr_scheduler": schedule()}, **options)
+    assert train(net, trainer, 7) == RATES
+    assert trainer.samples == 7 * BATCH
+
+
+def test_trainer_epoch_is_samples_of_all_workers_over_dataset_size():
+    net = make_net()
+    trainer = local_trainer(net, dataset_size=4 * BATCH)
+    assert (trainer.samples, trainer.epoch) == (0, 0.0)
+    train(net, trainer, 3)
+    assert (trainer.samples, trainer.epoch) == (3 * BATCH, 0.75)
+
+
+def test_trainer_without_dataset_size_has_no_epoch():
+    net = make_net()
+    with pytest.raises(ValueError, match=r"trainer\.epoch needs .* dataset_size=len\(dataset\)"):
+        _ = local_trainer(net).epoch
+    trainer = local_trainer(net, "sgd", {"lr_scheduler": halved(1, "epochs")})
+    backward(net, 0)
+    with pytest.raises(ValueError, match=r'by="epochs" needs .* dataset_size=len\(dataset\)'):
+        trainer.step(BATCH)
+    trainer.dataset_size = BATCH
+    backward(net, 0)
+    trainer.step(BATCH)
+    assert trainer.epoch == 1.0
+
+
+def test_dataset_size_that_is_set_late_holds_for_the_gradients_that_are_sent():
+    net = make_net()
+    world = scripted(net, 1)
+    options = {"lr_scheduler": halved(1, "epochs")}
+    trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm="sync", world=world)
+    trainer.start()
+    trainer.dataset_size = BATCH
+    backward(net, 0)
+    trainer.step(BATCH)
+    assert [sent.learning_rate for sent in world.made.sent] == [0.4]
+
+
+@pytest.mark.parametrize("size", [0, -5])
+def test_dataset_size_below_one_is_refused(size):
+    with pytest.raises(ValueError, match=f"dataset_size is {size}, but should be the number of samples"):
+        local_trainer(make_net(), dataset_size=size)
+
+
+def test_handshake_compares_dataset_sizes():
+    net = make_net()
+    world = scripted(net, 0)
+    esync.Trainer(net.collect_params(), "sgd", algorithm="sync", world=world, dataset_size=60_000).start()
+    assert world.made.log[0][-1]["dataset size"] == 60_000
+
+
+def test_rate_stays_the_same_during_all_local_iterations_of_a_round():
+    net = make_net()
+    options = {"learning_rate": 0.4, "lr_scheduler": halved(1)}
+    algorithm = LocalSGD(local_iterations=3)
+    trainer = esync.Trainer(net.collect_params(), "adam", options, algorithm=algorithm, world=scripted(net, 3))
+    assert train(net, trainer, 9) == [0.4] * 3 + [0.2] * 3 + [0.1] * 3
+    assert trainer.learning_rate == 0.05
+    assert set(trainer.optimizer._index_update_count.values()) == {9}  # Adam counts its own steps
+
+
+@pytest.mark.parametrize("algorithm", ["sync", "async", LocalSGD(local_iterations=1)])
+def test_replacement_begins_at_the_place_of_the_others(algorithm):
+    net = make_net()
+    world = scripted(net, 2, exchanges=5)
+    options = {"lr_scheduler": halved()}
+    trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world)
+    trainer.start()
+    assert trainer.learning_rate == RATES[5]
+    assert train(net, trainer, 2) == RATES[5:]
+    if algorithm in ("sync", "async"):
+        assert [sent.learning_rate for sent in world.made.sent] == RATES[5:]
+
+
+def test_step_that_is_left_out_after_an_overflow_changes_no_rate():
+    from mxnet.contrib import amp
+    from mxnet.contrib.amp.loss_scaler import LossScaler
+
+    net, rates = make_net(), []
+    trainer = esync.Trainer(
+        net.collect_params(),
+        "sgd",
+        {"lr_scheduler": halved(1)},
+        algorithm=LocalSGD(local_iterations=2),
+        world=scripted(net, 3),
+    )
+    trainer._amp_loss_scaler, trainer._amp_original_scale = LossScaler(), trainer._scale
+    for factor in (1.0, 1e38, 1.0, 1e38, 1.0, 1.0):
+        rates.append(trainer.learning_rate)
+        with mx.autograd.record():
+            loss = net(mx.nd.ones((BATCH, 5))).sum() * factor
+            with amp.scale_loss(loss, trainer) as larger:
+                larger.backward()
+        trainer.step(BATCH)
+    assert rates == [0.4, 0.4, 0.2, 0.2, 0.1, 0.1]
+    assert trainer.optimizer.num_update == 4
+
+
+@pytest.mark.parametrize("before", [0, 3])
+def test_trial_uses_the_rate_of_now_and_leaves_the_schedule_where_it_is(before):
+    net, untried = make_net(), make_net()
+    trainer, other = (local_trainer(each, "sgd", {"lr_scheduler": halved()}) for each in (net, untried))
+    train(net, trainer, before)
+    train(untried, other, before)
+    with trainer.trial():
+        backward(net, 100)
+        trainer.step(BATCH)
+        assert trainer.learning_rate == RATES[before]
+    assert train(net, trainer, 4, before) == train(untried, other, 4, before) == RATES[before : before + 4]
+    assert values(net) == values(untried)
+
+
+def test_saved_states_have_the_schedule_and_its_place(tmp_path):
+    net = make_net()
+    trainer = local_trainer(net, "adam", {"learning_rate": 0.4, "lr_scheduler": halved()})
+    train(net, trainer, 3)
+    trainer.save_states(str(tmp_path / "states"))
+    other = make_net()
+    resumed = local_trainer(other, "adam", {"learning_rate": 0.1})
+    resumed.load_states(str(tmp_path / "states"))
+    assert resumed.learning_rate == RATES[3]
+    backward(other, 0)
+    resumed.step(BATCH)  # a trainer of its own, which has taken one step
+    assert resumed.learning_rate == RATES[1]
+
+
+@pytest.mark.parametrize("by", ["rounds", "samples", "seconds"])
+def test_resumed_run_has_the_rates_of_one_that_was_not_interrupted(tmp_path, by):
+    schedule = lambda: esync.CommonLRScheduler(  # noqa: E731 - a new one for each trainer
+        mx.lr_scheduler.CosineScheduler(10 if by == "rounds" else 10 * BATCH, base_lr=0.4), by
+    )
+
+    def make(folder: str, resume: bool = False) -> tuple[Any, Any, Any]:
+        net, checkpoints = make_net(), esync.Checkpoints(tmp_path / folder, every=4, resume=resume)
+        options = {"learning_rate": 0.4, "lr_scheduler": schedule()}
+        return net, local_trainer(net, "adam", options, checkpoints=checkpoints), checkpoints
+
+    net, trainer, checkpoints = make("killed")
+    for number in range(4):
+        backward(net, number)
+        trainer.step(BATCH)
+        checkpoints.save_if_due()
+    rate, result = trainer.learning_rate, trainer.algorithm.result
+    assert rate < 0.4
+    checkpoints.release()  # as the end of its process does
+    resumed, again, _ = make("killed", resume=True)
+    again.start()
+    assert again.learning_rate == rate
+    assert (again.round, again.samples, again.elapsed) == (4, 4 * BATCH, result.elapsed)
+    if by != "seconds":
+        whole, uninterrupted, _ = make("whole")
+        train(whole, uninterrupted, 4)
+        assert train(resumed, again, 4, 4) == train(whole, uninterrupted, 4, 4)
+        assert values(resumed) == values(whole)
+
+
+def test_resumed_run_has_the_schedule_that_its_program_gives_now(tmp_path):
+    for resume, base in ((False, 0.4), (True, 0.8)):
+        net, checkpoints = make_net(), esync.Checkpoints(tmp_path, every=1, resume=resume)
+        schedule = esync.CommonLRScheduler(mx.lr_scheduler.FactorScheduler(2, 0.5, base_lr=base), "rounds")
+        trainer = local_trainer(net, "sgd", {"lr_scheduler": schedule}, checkpoints=checkpoints)
+        trainer.start()
+        if resume:
+            assert (trainer.round, trainer.learning_rate) == (2, base / 2)
+        else:
+            train(net, trainer, 2)
+            assert trainer.learning_rate == base / 2
+            checkpoints.save()
+        trainer.close()
+
+
+def test_set_learning_rate_works_without_schedule_and_is_refused_with_one():
+    net = make_net()
+    trainer = local_trainer(net, dataset_size=2 * BATCH)
+    for number in range(4):  # a schedule by hand, from what all workers have done
+        trainer.set_learning_rate(0.4 * 0.5 ** int(trainer.epoch))
+        assert train(net, trainer, 1, number) == [RATES[number]]
+    with pytest.raises(UserWarning, match="LRScheduler of the optimizer has already been"):
+        local_trainer(make_net(), "sgd", {"lr_scheduler": halved()}).set_learning_rate(0.1)
+
+
+PLAIN = {"lr_scheduler": mx.lr_scheduler.FactorScheduler(2, 0.5)}
+
+
+@pytest.mark.parametrize(
+    ("algorithm", "options", "warned"),
+    [
+        (ESync, PLAIN, True),
+        (DyLU, PLAIN, True),
+        ("async", PLAIN, True),
+        ("dgs", PLAIN, True),
+        (lambda: SyncSwitch(Schedule(train_steps=[100, 200])), PLAIN, True),
+        (lambda: ESync(local_iterations=2), PLAIN, False),
+        ("local-sgd", PLAIN, False),
+        ("sync", PLAIN, False),
+        (ESync, {"lr_scheduler": halved()}, False),
+        (ESync, {"learning_rate": 0.1}, False),
+    ],
+)
+def test_schedule_of_own_counts_warns_once_where_steps_are_unequal(caplog, algorithm, options, warned):
+    net = make_net()
+    chosen = algorithm if isinstance(algorithm, str) else algorithm()
+    world = scripted(net, 3)
+    caplog.set_level(logging.WARNING)
+    trainer = esync.Trainer(net.collect_params(), "sgd", dict(options), algorithm=chosen, world=world)
+    train(net, trainer, 3)
+    said = [record.getMessage() for record in caplog.records if "schedule" in record.getMessage()]
+    assert len(said) == warned
+    if warned:
+        assert re.search(rf"algorithm '{chosen if isinstance(chosen, str) else chosen.name}'", said[0])
+        assert "FactorScheduler" in said[0]
+        assert 'esync.CommonLRScheduler(schedule, by="samples")' in said[0]
+
+
+def test_worker_that_trains_alone_is_not_warned(caplog):
+    net = make_net()
+    train(net, local_trainer(net, "sgd", dict(PLAIN)), 2)
+    assert not caplog.records
+
+
+def test_rates_of_a_new_schedule_are_used_in_the_gradients_that_are_sent():
+    net = make_net()
+    world = scripted(net, 4)
+    options = {"lr_scheduler": halved(), "momentum": 0.9}
+    trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm="sync", world=world)
+    train(net, trainer, 4)
+    assert [sent.learning_rate for sent in world.made.sent] == RATES[:4]
+    assert np.isfinite(trainer.learning_rate)
+
+
+def test_trainer_limits_still_end_the_run():
+    net = make_net()
+    trainer = local_trainer(net, "sgd", {"lr_scheduler": halved()}, limits=Limits(samples=2 * BATCH))
+    train(net, trainer, 2)
+    assert trainer.finished

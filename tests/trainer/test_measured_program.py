@@ -1,0 +1,86 @@
+"""ESYNC_MEASURE: a program reports how long its iterations take, and leaves no trace."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from esync.runtime import progress
+
+pytestmark = pytest.mark.timeout(120)
+
+#: The training of a user: it keeps records, evaluates, keeps checkpoints, and would end after two rounds.
+PROGRAM = """
+import esync
+from esync import mx
+
+checkpoints = esync.Checkpoints("checkpoints", every=1)
+net = mx.gluon.nn.Dense(1, in_units=4)
+net.initialize()
+trainer = esync.Trainer(
+    net.collect_params(), "sgd", {{"learning_rate": 0.1}}, algorithm="sync", limits=esync.Limits(rounds=2),
+    run=esync.Run(evaluate=lambda: 0.5, net=net{keeps}), {own}
+)
+try:
+    for data in trainer.batches([mx.nd.ones((8, 4))] * 10):
+        with mx.autograd.record():
+            loss = net(data).sum()
+        loss.backward()
+        trainer.step(len(data))
+        {after}
+finally:
+    open("ended", "w").close()
+net.save_parameters("model")
+"""
+
+
+@pytest.mark.parametrize(
+    "choices",
+    [
+        {"keeps": ", checkpoints=checkpoints", "own": "", "after": ""},
+        {"keeps": "", "own": "checkpoints=checkpoints", "after": "checkpoints.save_if_due()"},
+    ],
+    ids=["checkpoints of the run", "checkpoints of the trainer"],
+)
+def test_measured_program_reports_its_iterations_and_leaves_no_trace(tmp_path: Path, choices: dict[str, str]) -> None:
+    told = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "ESYNC_"))}
+    told |= {"ESYNC_MEASURE": "1", "ESYNC_PROGRESS": "json", "ESYNC_STEP_TIME": "0.02", "ESYNC_DEVICE": "cpu"}
+    program = textwrap.dedent(PROGRAM.format(**choices))
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env=told,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert process.stdout is not None
+        measured = _until(lambda event: event["iterations"] > 20, process)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert process.returncode == 0, errors
+    assert measured["vectors"] == {"weights": 5, "statistics": 0}
+    assert measured["samples"] == 8 * measured["iterations"]
+    assert measured["seconds"] >= 0.02 * measured["iterations"]
+    assert measured["squares"] >= measured["seconds"] ** 2 / measured["iterations"] * (1 - 1e-9)
+    assert [path.name for path in tmp_path.iterdir()] == ["ended"]  # cleanly, without logs, checkpoints or a model
+
+
+def _until(enough: Callable[[dict], bool], process: "subprocess.Popen[str]") -> dict:  # type: ignore[type-arg]
+    """Return the first measurement of a process that is enough."""
+    assert process.stdout is not None
+    assert process.stderr is not None
+    for line in process.stdout:
+        event = progress.parse_event(line.strip())
+        if event is not None and event["kind"] == progress.MEASURED and enough(event):
+            return event
+    raise AssertionError(process.stderr.read())

@@ -1,0 +1,284 @@
+"""What a Trainer tells the other workers when its program ends or pauses."""
+
+import contextlib
+from typing import Any
+
+import pytest
+
+import esync
+from esync.exchange import JobAbortedError, SlotLostError
+from esync.runtime import progress
+from esync.runtime.environment import SUPERVISED_VARIABLE
+from esync.runtime.errors import ExpectedError
+from esync.runtime.phase_timer import PhaseTimer
+from esync.runtime.watchdog import InterruptedBySignalError
+from esync.trainer import TrainerCallback
+
+from ..runtime.test_device import FakeTime
+from ..support.scripted_world import World
+from ..support.small_net import BATCH, backward, flat, local_trainer, make_net
+
+
+def started(net, last: bool = False, **more: Any) -> esync.Trainer:
+    """Worker 1 of a run; `last`: it is finished with the first round."""
+    world = World(rank=1, answers=[(flat(net), last, True)])
+    world.prepare = lambda exchange: setattr(exchange, "beginning", flat(net))
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="sync", world=world, **more)
+    trainer.start()
+    return trainer
+
+
+def told(trainer: esync.Trainer) -> list[Any]:
+    """What the others have been told since the run has begun."""
+    return [call for call in trainer.world.made.log if call != "exchange"][2:]
+
+
+class Records(TrainerCallback):
+    """What a Run is told of the end."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+
+    def train_end(self, trainer: esync.Trainer) -> None:
+        self.told.append("end")
+
+    def train_failed(self, trainer: esync.Trainer, reason: str) -> None:
+        self.told.append(reason)
+
+    def close(self) -> None:
+        self.told.append("close")
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (ValueError("no such file"), [("abort", "worker 1: ValueError: no such file")]),
+        (KeyboardInterrupt(), [("abort", "worker 1: interrupted (SIGINT)")]),
+        (SystemExit(3), [("abort", "worker 1: exit code 3")]),
+        (SystemExit(0), ["stop"]),
+        (ExpectedError("the disk is full"), [("abort", "worker 1: the disk is full")]),
+        (JobAbortedError("worker 0: RuntimeError"), []),
+        (SlotLostError("worker 1 was not heard"), []),
+    ],
+)
+def test_trainer_left_by_an_error_tells_the_others_unless_they_know(error, said) -> None:
+    trainer = started(make_net())
+    with pytest.raises(type(error)), trainer:
+        raise error
+    assert told(trainer) == [*said, "close"]
+
+
+def test_trainer_left_before_the_run_is_finished_stops_it_and_says_so(caplog) -> None:
+    with started(make_net()) as trainer:
+        pass
+    assert told(trainer) == ["stop", "close"]
+    assert "worker 1 ends before the run is finished" in caplog.text
+
+
+@pytest.mark.parametrize("error", [None, ValueError()])
+def test_trainer_after_finished_run_tells_nobody_how_its_program_ends(error, caplog) -> None:
+    net = make_net()
+    trainer = started(net, last=True)
+    with contextlib.suppress(ValueError), trainer:
+        backward(net, 0)
+        trainer.step(BATCH)
+        if error:
+            raise error
+    assert (told(trainer), caplog.text) == (["close"], "")
+
+
+def test_trainer_after_close_tells_nothing() -> None:
+    trainer = started(make_net())
+    with contextlib.suppress(ValueError), trainer:
+        trainer.close()
+        trainer.close()
+        raise ValueError
+    assert told(trainer) == ["close"]
+
+
+def test_trainer_leaves_although_another_worker_has_failed_meanwhile() -> None:
+    def prepare(exchange) -> None:
+        def abort(reason: str) -> None:
+            raise JobAbortedError("worker 0: RuntimeError")
+
+        exchange.abort = abort
+
+    net = make_net()
+    world = World(rank=1, prepare=prepare)
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="sync", world=world)
+    with contextlib.suppress(ValueError), trainer:
+        with contextlib.suppress(ValueError):
+            trainer.start()  # the script's model does not fit
+        raise ValueError
+    assert world.made.log[-1] == "close"
+
+
+def test_trainer_that_has_not_started_or_works_alone_has_nobody_to_tell(caplog) -> None:
+    net = make_net()
+    with esync.Trainer(net.collect_params(), "sgd", algorithm="sync", world=World()):
+        pass
+    with local_trainer(net) as trainer:
+        backward(net, 0)
+        trainer.step(BATCH)
+    assert caplog.text == ""
+
+
+def test_step_raises_the_others_error_without_its_earlier_traceback() -> None:
+    def prepare(exchange) -> None:
+        def start(*_: Any) -> Any:
+            raise JobAbortedError("worker 0: RuntimeError: no memory")
+
+        exchange.start, exchange.beginning = start, flat(net)
+
+    net = make_net()
+    trainer = started(net)
+    prepare(trainer.world.made)
+    backward(net, 0)
+    with pytest.raises(JobAbortedError, match="worker 0: RuntimeError: no memory") as caught:
+        trainer.step(BATCH)
+    assert [entry.name for entry in caught.traceback][1:] == ["step"]
+
+
+def test_paused_is_no_part_of_an_iteration() -> None:
+    """Neither for the state server, which is asked after the second iteration, nor in the log."""
+    net = make_net()
+    world = World(ready=[False, True], answers=[(flat(net), True, True)])
+    world.prepare = lambda exchange: setattr(exchange, "beginning", flat(net))
+    world.device = device = FakeTime()
+    world.recorder = PhaseTimer(device.now)
+    options = {"learning_rate": 0.1}
+    trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm="esync", world=world, run=Records())
+    device.time += 50.0
+    trainer.start()
+    for _ in range(2):
+        backward(net, 0)
+        device.time += 2.0
+        with trainer.paused(), trainer.paused("a pause in a pause"):
+            device.time += 100.0
+        trainer.step(BATCH)
+    asked = [call for call in world.made.log if call[0] == "ask"]
+    assert asked == [("ask", 1, 0, 0.0), ("ask", 1, 1, 2.0), ("ask", 1, 2, 2.0)]
+    recorded = world.recorder.take()
+    assert recorded["iteration_times"] == [2.0, 2.0]
+    assert [recorded["time"][each]["forward and backward"] for each in ("0", "1")] == [2.0, 2.0]
+
+
+def test_paused_says_what_the_program_is_busy_with(monkeypatch) -> None:
+    said: list[str] = []
+
+    @contextlib.contextmanager
+    def busy(what: str):
+        said.append(what)
+        yield
+        said.append("over")
+
+    trainer = started(make_net())
+    trainer.world.device = FakeTime()
+    monkeypatch.setattr(trainer.world.made, "busy", busy)
+    with trainer.paused("validation"):
+        assert said == ["validation"]
+    assert said == ["validation", "over"]
+    trainer.close()
+    with trainer.paused():
+        assert said == ["validation", "over"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "reported"),
+    [
+        (ValueError("no such file"), [], {"kind": "failed", "reason": "ValueError: no such file", "round": 0}),
+        (KeyboardInterrupt(), [], None),
+        (InterruptedBySignalError("SIGTERM"), [], None),
+        (SlotLostError("worker 1 was not heard"), ["close"], None),
+        (
+            JobAbortedError("worker 0: RuntimeError"),
+            ["close"],
+            {"kind": "over", "reason": "worker 0: RuntimeError", "consequence": True},
+        ),
+        (
+            ExpectedError("the disk is full"),
+            [("abort", "worker 1: the disk is full"), "close"],
+            {"kind": "over", "reason": "the disk is full", "consequence": False},
+        ),
+        (
+            SystemExit(3),
+            [("abort", "worker 1: exit code 3"), "close"],
+            {"kind": "over", "reason": "exit code 3", "consequence": False},
+        ),
+        (SystemExit(0), ["stop", "close"], None),
+    ],
+)
+def test_supervised_trainer_lets_a_failure_but_no_end_on_purpose_be_replaced(
+    error, said, reported, monkeypatch, capsys
+) -> None:
+    monkeypatch.setenv(SUPERVISED_VARIABLE, "1")
+    monkeypatch.setenv(progress.VARIABLE, "json")
+    trainer = started(make_net())
+    with pytest.raises(type(error)), trainer:
+        raise error
+    events = [progress.parse_event(line) for line in capsys.readouterr().out.splitlines()]
+    assert told(trainer) == said
+    assert [event for event in events if event][2:] == [reported] * (reported is not None)
+
+
+@pytest.mark.parametrize(
+    ("error", "finished", "replaced", "said"),
+    [
+        (None, False, False, ["end"]),
+        (None, True, False, ["end"]),
+        (ValueError("no"), False, False, ["worker 1: ValueError: no", "end"]),
+        (ValueError("no"), True, False, ["ValueError: no", "end"]),
+        (JobAbortedError("worker 0: no"), False, False, ["worker 0: no", "end"]),
+        (ValueError("no"), False, True, ["close"]),
+    ],
+)
+def test_run_records_end_as_the_program_does(error, finished, replaced, said, monkeypatch) -> None:
+    if replaced:
+        monkeypatch.setenv(SUPERVISED_VARIABLE, "1")
+    net, run = make_net(), Records()
+    trainer = started(net, last=True, run=run)
+    with contextlib.suppress(ValueError, JobAbortedError), trainer:
+        if finished:
+            backward(net, 0)
+            trainer.step(BATCH)
+        if error:
+            raise error
+    assert run.told == said
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_trainer_without_records_reports_the_end_of_finished_run_only(finished, monkeypatch, capsys) -> None:
+    monkeypatch.setenv(progress.VARIABLE, "json")
+    net = make_net()
+    with started(net, last=True) as trainer:
+        if finished:
+            backward(net, 0)
+            trainer.step(BATCH)
+    events = [progress.parse_event(line) for line in capsys.readouterr().out.splitlines()]
+    assert [event["kind"] for event in events if event][2:] == [progress.FINISHED, progress.LEFT] * finished
+
+
+def test_close_leaves_although_the_records_cannot_be_ended() -> None:
+    class Full(Records):
+        def train_end(self, trainer: esync.Trainer) -> None:
+            super().train_end(trainer)
+            if len(self.told) == 1:
+                raise ExpectedError("the disk is full")
+
+    trainer = started(make_net(), run=Full())
+    with pytest.raises(ExpectedError):
+        trainer.close()
+    trainer.close()
+    assert told(trainer) == ["close"]
+
+
+def test_step_after_close_is_refused() -> None:
+    net = make_net()
+    trainer = local_trainer(net)
+    backward(net, 1)
+    trainer.step(BATCH)
+    trainer.close()
+    trainer.close()
+    backward(net, 2)
+    with pytest.raises(RuntimeError, match=r"the trainer is closed \(trainer\.close\(\)\)"):
+        trainer.step(BATCH)

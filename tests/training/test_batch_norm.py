@@ -1,0 +1,47 @@
+import numpy as np
+import pytest
+
+from esync.data import as_floats
+from esync.models.networks import build
+from esync.runtime.errors import ExpectedError
+from esync.runtime.mxnet_import import mx
+from esync.training.batch_norm import reestimate_statistics
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (150, 1, 28, 28), np.uint8)  # two whole batches and a part
+
+
+def small(momentum: float = 0.9, kind=mx.gluon.nn.BatchNorm):
+    net = mx.gluon.nn.HybridSequential()
+    net.add(mx.gluon.nn.Conv2D(8, 3), kind(momentum=momentum), mx.gluon.nn.Dense(10))
+    net.initialize()
+    net.hybridize(static_alloc=True, static_shape=True)
+    net(mx.nd.zeros((2, 1, 28, 28)))
+    return net
+
+
+@pytest.mark.parametrize("kind", [mx.gluon.nn.BatchNorm, mx.gluon.nn.BatchNormReLU])
+@pytest.mark.parametrize("momentum", [0.9, 0.99])
+def test_estimated_statistics_are_the_moments_of_all_images(momentum, kind):
+    net = small(momentum, kind)
+    inputs = net[0](mx.nd.array(as_floats(IMAGES))).asnumpy()
+    net[1].running_mean.set_data(mx.nd.full(8, 5.0))
+    reestimate_statistics(net, IMAGES, None, mx.cpu())
+    np.testing.assert_allclose(net[1].running_mean.data().asnumpy(), inputs.mean((0, 2, 3)), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(net[1].running_var.data().asnumpy(), inputs.var((0, 2, 3)), rtol=1e-3, atol=1e-4)
+
+
+def test_estimated_statistics_leave_the_weights_as_they_are():
+    net = build("resnet18-v1x0.25", 10, mx.cpu(), seed=0)
+    trained = [p for p in net.collect_params().values() if p.grad_req != "null"]
+    before = [p.data().asnumpy() for p in trained]
+    reestimate_statistics(net, IMAGES, 28, mx.cpu())
+    assert all(np.array_equal(p.data().asnumpy(), old) for p, old in zip(trained, before, strict=True))
+    with mx.autograd.train_mode():
+        trained_mode = net(mx.nd.array(as_floats(IMAGES))).asnumpy()
+    evaluated = net(mx.nd.array(as_floats(IMAGES))).asnumpy()
+    assert np.corrcoef(trained_mode.ravel(), evaluated.ravel())[0, 1] > 0.9
+
+
+def test_network_without_batch_norm_is_refused():
+    with pytest.raises(ExpectedError, match="no batch norm"):
+        reestimate_statistics(build("lenet", 10, mx.cpu(), seed=0), IMAGES, 28, mx.cpu())

@@ -1,0 +1,363 @@
+"""esync.Run in a loop of one's own, on one device.
+
+tests/cluster/test_own_programs.py has several workers.
+"""
+
+import json
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import esync
+from esync import config, mx
+from esync.reports.plot import main as plot
+from esync.reports.runs import load_run
+from esync.reports.summarize import main as summarize
+from esync.reports.summary_file import load_summary
+from esync.runtime import progress
+from esync.runtime.processes import EVALUATING
+from esync.training.evaluation_process import EvaluationError
+
+from ..support import child
+
+INPUTS = mx.nd.array(np.random.RandomState(0).normal(size=(8, 4)))
+LABELS = mx.nd.array(np.arange(8) % 2)
+
+
+def dense() -> mx.gluon.Block:
+    net = mx.gluon.nn.HybridSequential()
+    net.add(mx.gluon.nn.Dense(2, in_units=4))
+    net.initialize(mx.init.Constant(0.5))
+    net.hybridize()
+    return net
+
+
+def train(net, run, rounds: int = 4, **settings) -> esync.Trainer:
+    """Train as a user would, to the end of the run."""
+    limits = esync.Limits(rounds=rounds)
+    trainer = esync.Trainer(
+        net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="local", limits=limits, run=run, **settings
+    )
+    loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
+    try:
+        trainer.start()
+        while not trainer.finished:
+            with mx.autograd.record():
+                loss = loss_of(net(INPUTS), LABELS)
+            loss.backward()
+            trainer.step(8)
+    except BaseException as error:
+        run.train_failed(trainer, str(error))
+        raise
+    finally:
+        trainer.close()
+    return trainer
+
+
+def entries(folder: Path) -> dict[int, dict]:
+    files = {int(re.sub(r"\D", "", path.name)): path for path in folder.glob("iter-*.txt")}
+    return {number: json.loads(files[number].read_text()) for number in sorted(files)}
+
+
+def facts(folder: Path) -> dict:
+    return json.loads((folder / "run.json").read_text())
+
+
+def test_run_with_another_metric_is_summarized_and_plotted_by_it(tmp_path):
+    """Losses of a real training, through the log tools."""
+    net, loss_of = dense(), mx.gluon.loss.SoftmaxCrossEntropyLoss()
+
+    def evaluate() -> float:
+        return float(loss_of(net(INPUTS), LABELS).mean().asscalar())
+
+    folder = tmp_path / "own/sync/host"  # figures compare what is not local
+    train(net, esync.Run(folder, evaluate=evaluate, every=1, metric=("loss", "min"), target=0.0, quiet=True))
+    assert summarize(["-b", str(tmp_path), "-n", "own"]) == 0
+    summary = load_summary(tmp_path / "own/sync/Sync.json")["host"]["cpu"]
+    logged = {number: entry["loss"] for number, entry in entries(folder / "cpu").items() if "loss" in entry}
+    assert dict(zip(summary.accuracy_rounds, summary.accuracy_exact_list, strict=True)) == logged
+    assert logged[4] == pytest.approx(evaluate())  # of the final weights
+    assert plot(["-b", str(tmp_path), "-n", "own"]) == 0
+    (run,) = json.loads((tmp_path / "own/figures/speedup.json").read_text())["runs"].values()
+    assert (run["metric"], run["target"]) == ({"name": "loss", "goal": "min"}, 0.0)
+    assert (run["final_accuracy"], run["best_accuracy"]) == (logged[4], min(logged.values()))
+    assert run["time_to_target"] is None
+    assert (tmp_path / "own/figures/loss-iid.png").stat().st_size > 10_000
+
+
+def test_run_writes_rounds_facts_and_final_model(tmp_path, capsys):
+    net = dense()
+    run = esync.Run(tmp_path, net=net, input_shape=(4,), facts={"batch_size": 8})
+    train(net, run)
+    logged = entries(tmp_path / "cpu")
+    assert list(logged) == [1, 2, 3, 4]
+    assert all(entry["num_samples"] == 8 for entry in logged.values())
+    said = facts(tmp_path / "cpu")
+    assert (said["finished"], said["rounds"], said["mode"], said["batch_size"]) == (True, 4, "local", 8)
+    assert (said["optimizer"], said["learning_rate"]) == ("sgd", 0.1)
+    again = mx.gluon.SymbolBlock.imports(
+        str(tmp_path / "cpu/model/model-symbol.json"), ["data"], str(tmp_path / "cpu/model/model-0000.params")
+    )
+    assert np.array_equal(again(INPUTS).asnumpy(), net(INPUTS).asnumpy())
+    output = capsys.readouterr().out
+    assert output.startswith(f"worker 0 of 1 on cpu, logs in {tmp_path / 'cpu'}\n")
+    assert output.endswith(f"done after 4 rounds\nfinal model in {tmp_path / 'cpu/model'}\n")
+
+
+def test_run_reports_the_end_to_the_launcher_once_before_the_final_model(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv(progress.VARIABLE, "json")
+    net = dense()
+    train(net, esync.Run(tmp_path, net=net))
+    lines = capsys.readouterr().out.splitlines()
+    kinds = [event["kind"] if (event := progress.parse_event(line)) else line for line in lines]
+    model = f"final model in {tmp_path / 'cpu/model'}"
+    told = [kind for kind in kinds if kind in (progress.FINISHED, progress.LEFT, model)]
+    assert told == [progress.FINISHED, model, progress.LEFT]
+
+
+def test_run_with_input_shape_infers_the_networks_shapes(tmp_path):
+    net = mx.gluon.nn.HybridSequential()
+    net.add(mx.gluon.nn.Dense(2))
+    net.initialize()
+    train(net, esync.Run(tmp_path, net=net, input_shape=(4,), quiet=True))
+    assert net[0].weight.shape == (2, 4)
+
+
+def test_run_measures_computing_and_loading_of_a_loop_that_names_no_phases(tmp_path):
+    """Computing is what happens between two steps, but for what the loop names otherwise."""
+    net, loss_of = dense(), mx.gluon.loss.SoftmaxCrossEntropyLoss()
+    limits = esync.Limits(rounds=3)
+    trainer = esync.Trainer(
+        net.collect_params(), "sgd", algorithm="local", limits=limits, run=esync.Run(tmp_path, quiet=True)
+    )
+    trainer.start()
+    while not trainer.finished:
+        with trainer.world.recorder.phase("get_batch"):
+            time.sleep(0.05)
+        time.sleep(0.02)
+        with mx.autograd.record():
+            loss = loss_of(net(INPUTS), LABELS)
+        loss.backward()
+        trainer.step(8)
+    trainer.close()
+    for entry in entries(tmp_path / "cpu").values():
+        phases = entry["time"]["0"]
+        assert phases["get_batch"] >= 0.05
+        # Rounded to microseconds, and read off two clocks that start one after the other.
+        assert 0.02 <= phases["forward and backward"] <= entry["iteration_times"][0] - phases["get_batch"] + 0.001
+
+
+def test_run_evaluates_the_weights_of_the_round_in_another_process(tmp_path):
+    net = dense()
+    own = os.getpid()
+
+    def evaluate() -> float:
+        assert os.getpid() != own
+        assert os.getpriority(os.PRIO_PROCESS, 0) >= EVALUATING
+        return float(net[0].weight.data().abs().sum().asscalar()) / 100
+
+    run = esync.Run(tmp_path, evaluate=evaluate, every=100, quiet=True)
+    train(net, run)
+    logged = entries(tmp_path / "cpu")
+    assert "accuracy" not in logged[1]
+    assert logged[4]["accuracy"] == pytest.approx(float(net[0].weight.data().abs().sum().asscalar()) / 100)
+
+
+def test_run_with_another_metric_ends_at_its_target(tmp_path, capsys):
+    values = iter([3.0, 2.0, 1.0, 0.5] + [0.5] * 1000)
+    net = dense()
+    run = esync.Run(tmp_path, evaluate=lambda: next(values), metric=("perplexity", "min"), target=1.0)
+    trainer = train(net, run, rounds=100_000)
+    logged = entries(tmp_path / "cpu")
+    assert trainer.round < 100_000
+    found = [entry["perplexity"] for entry in logged.values() if "perplexity" in entry]
+    assert found[:3] == [3.0, 2.0, 1.0]
+    assert not any("accuracy" in entry for entry in logged.values())
+    assert facts(tmp_path / "cpu")["metric"] == {"name": "perplexity", "goal": "min"}
+    assert re.search(r"perplexity 1 of round \d+ reaches the target 1.0: stopping", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("evaluate", "message"),
+    [
+        (lambda: "good", "TypeError: evaluate should return a number, but <lambda> has returned 'good'"),
+        (lambda: None, "TypeError: evaluate should return a number, but <lambda> has returned None"),
+        (lambda: 1 / 0, "ZeroDivisionError"),
+        (lambda: 93.5, "ValueError: evaluate should return the accuracy, 0 to 1, but <lambda> has returned 93.5"),
+    ],
+)
+def test_run_whose_evaluation_fails_says_why_and_ends(tmp_path, capfd, evaluate, message):
+    with pytest.raises(EvaluationError, match=r"ended with exit code 1.* or without evaluation: leave evaluate out"):
+        train(dense(), esync.Run(tmp_path, evaluate=evaluate, quiet=True), rounds=100_000)
+    assert message in capfd.readouterr().err
+
+
+def test_run_restarts_an_evaluation_that_is_killed(tmp_path, caplog):
+    marker = tmp_path / "killed"
+
+    def evaluate() -> float:
+        if not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 0.25
+
+    train(dense(), esync.Run(tmp_path, evaluate=evaluate, quiet=True))
+    assert entries(tmp_path / "cpu")[4]["accuracy"] == 0.25
+    assert "was killed by SIGKILL; starting it again (1 of at most 3)" in caplog.text
+
+
+def test_run_restarts_killed_evaluation_whose_processes_keep_its_pipes_open(tmp_path):
+    net, marker = dense(), tmp_path / "killed"
+
+    def evaluate() -> float:
+        if not marker.exists():
+            held = os.fork()
+            if not held:
+                time.sleep(600)
+            marker.write_text(str(held))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 0.25
+
+    try:
+        train(net, esync.Run(tmp_path, evaluate=evaluate, quiet=True))
+    finally:
+        os.kill(int(marker.read_text()), signal.SIGKILL)
+    assert entries(tmp_path / "cpu")[4]["accuracy"] == 0.25
+
+
+#: A program of a user's own that trains alone; HOW it ends is put into it.
+ALONE = """
+import os, sys, esync
+from esync import mx
+net = mx.gluon.nn.Dense(1, in_units=4)
+net.initialize()
+checkpoints = esync.Checkpoints("kept", 2)
+run = esync.Run("logs", evaluate=lambda: 0.5, net=net, checkpoints=checkpoints)
+trainer = esync.Trainer(net.collect_params(), "sgd", limits=esync.Limits(rounds=4), run=run)
+while not trainer.finished:
+    with mx.autograd.record():
+        loss = net(mx.nd.ones((2, 4))).sum()
+    loss.backward()
+    trainer.step(2)
+    {how}
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "code", "rounds", "finished"),
+    [
+        ("pass", 0, 4, True),
+        ("if trainer.round == 3: raise ValueError('mine')", 1, 3, False),
+        ("if trainer.round == 3: sys.exit(5)", 5, 3, False),
+        ("if trainer.round == 3: break", 0, 3, True),
+        ("os.chdir('/')", 0, 4, True),
+    ],
+)
+def test_run_of_lone_program_without_close_records_how_it_ended(tmp_path, how, code, rounds, finished):
+    program = tmp_path / "train.py"
+    program.write_text(ALONE.format(how=how))
+    done = subprocess.run([sys.executable, program], cwd=tmp_path, env=child.environment(), timeout=120)
+    assert done.returncode == code
+    assert list(entries(tmp_path / "logs/cpu")) == list(range(1, rounds + 1))
+    assert facts(tmp_path / "logs/cpu")["finished"] == finished
+    assert (tmp_path / "kept/model/model.params").exists() == finished
+
+
+def test_run_of_another_trainer_is_refused(tmp_path):
+    run = esync.Run(tmp_path, quiet=True)
+    train(dense(), run)
+    trainer = esync.Trainer(dense().collect_params(), "sgd", algorithm="local", run=run)
+    with pytest.raises(RuntimeError, match="make a new one for each Trainer"):
+        trainer.start()
+    assert facts(tmp_path / "cpu")["finished"] is True
+
+
+def test_run_resumes_from_its_checkpoint(tmp_path):
+    def once(rounds: int, resume: bool) -> tuple[mx.gluon.Block, esync.Trainer]:
+        net = dense()
+        checkpoints = esync.Checkpoints(tmp_path / "kept", 2, resume=resume)
+        run = esync.Run(tmp_path / "logs", checkpoints=checkpoints, net=net, quiet=True)
+        return net, train(net, run, rounds)
+
+    once(4, False)
+    net, trainer = once(8, True)
+    assert trainer.round == 8
+    assert list(entries(tmp_path / "logs/cpu")) == list(range(1, 9))
+    assert facts(tmp_path / "logs/cpu")["resumed"] == 4
+    whole = dense()
+    train(whole, esync.Run(tmp_path / "whole", quiet=True), 8)
+    assert np.array_equal(net[0].weight.data().asnumpy(), whole[0].weight.data().asnumpy())
+    assert (tmp_path / "kept/model/model.params").exists()
+
+
+def test_run_takes_folders_from_the_environment(tmp_path, monkeypatch):
+    monkeypatch.setenv("ESYNC_LOG_DIR", str(tmp_path / "logs"))
+    monkeypatch.setenv("ESYNC_DEVICE_FOLDER", "cpu-7")
+    monkeypatch.setenv("ESYNC_CHECKPOINT_DIR", str(tmp_path / "kept"))
+    monkeypatch.setenv("ESYNC_CHECKPOINT_EVERY", "2")
+    run = esync.Run(quiet=True)
+    train(dense(), run)
+    assert run.folder == tmp_path / "logs/cpu-7"
+    assert run.checkpoints.newest.round == 4
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"every": 0}, "every=0"),
+        ({"target": 0.5}, "target=0.5 needs evaluate"),
+        ({"target": 90, "evaluate": float}, "target=90: accuracy should be 0 to 1"),
+        ({"target": float("nan"), "evaluate": float}, "target=nan: accuracy should be 0 to 1"),
+        ({"metric": ("accuracy", "high")}, r"metric \('accuracy', 'high'\)"),
+        ({"metric": ("", "max")}, r"metric \('', 'max'\)"),
+    ],
+)
+def test_run_with_unusable_argument_names_it(tmp_path, settings, message):
+    with pytest.raises(ValueError, match=message):
+        esync.Run(tmp_path, **settings)
+
+
+def test_trainer_with_checkpoints_of_its_own_and_of_its_run_is_refused(tmp_path):
+    run = esync.Run(tmp_path, checkpoints=esync.Checkpoints(tmp_path / "a"))
+    with pytest.raises(ValueError, match="give them to the run only"):
+        train(dense(), run, checkpoints=esync.Checkpoints(tmp_path / "b"))
+
+
+def test_run_whose_evaluation_is_suspended_kills_and_restarts_it(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(config, "EVALUATION_STILL", 1.0)
+    marker = tmp_path / "stopped"
+
+    def evaluate() -> float:
+        if not marker.exists():
+            marker.touch()
+            os.kill(os.getpid(), signal.SIGSTOP)
+        return 0.5
+
+    train(dense(), esync.Run(tmp_path, evaluate=evaluate, quiet=True))
+    assert entries(tmp_path / "cpu")[4]["accuracy"] == 0.5
+    assert "has not computed for 1 s: killing it" in caplog.text
+
+
+def test_a_named_run_has_a_folder_of_its_own(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["some/train.py"])
+    run = esync.Run(tmp_path, name="base")
+    train(dense(), run, rounds=2)
+    assert run.folder == tmp_path / "train" / "local@base" / socket.gethostname() / "cpu"
+    assert summarize(["-b", str(tmp_path), "-n", "train"]) == 0
+    assert load_run(tmp_path / "train" / "local@base").name == "base"
+
+
+def test_name_of_a_run_that_cannot_be_used_is_refused(tmp_path, monkeypatch):
+    with pytest.raises(ValueError, match="cannot name a run"):
+        esync.Run(tmp_path, name="a/b")
+    monkeypatch.setenv("ESYNC_LOG_DIR", str(tmp_path))
+    with pytest.raises(ValueError, match="give esync launch --name"):
+        esync.Run(name="base")
