@@ -103,7 +103,7 @@ def carry_out(chosen: Sequence[Run], given: argparse.Namespace, lacks: Callable[
     waiting = [run for run in chosen if run.name not in finished]
     done, failed = len(chosen) - len(waiting), 0
     cores = len(os.sched_getaffinity(0))
-    environment = {**os.environ, "OMP_NUM_THREADS": str(max(1, cores // given.jobs))}
+    environment = {"OMP_NUM_THREADS": str(max(1, cores // given.jobs)), **os.environ}
     under_way: dict[Run, subprocess.Popen[bytes]] = {}
     told = 0.0
     try:
