@@ -15,7 +15,7 @@ from esync.exchange.protocol.layout import STATISTICS, WEIGHTS, Layout
 from esync.exchange.protocol.parameter_server import ParameterServer
 from esync.exchange.protocol.payload_staging import HostMemory
 from esync.exchange.protocol.round_state import Limits, RoundState
-from esync.exchange.protocol.specification import Specification, weightings_of
+from esync.exchange.protocol.specification import Specification
 from esync.rules import Rule, replace_by_mean, sgd
 
 
@@ -93,7 +93,13 @@ class MemoryServers:
         rules = {WEIGHTS: rule, STATISTICS: replace_by_mean, **{name: at for name, (at, _) in (further or {}).items()}}
         self.layout = Layout({name: len(values) for name, values in vectors.items()}, servers, bucket_elements)
         self.elements = wire.message_elements(workers, self.scalars)
-        weightings = weightings_of(vectors, weighting, statistics_weighting)
+        counted = Specification(
+            "sgd",
+            synchronous,
+            weighting=weighting,
+            statistics_weighting=statistics_weighting,
+            vectors=dict.fromkeys(further or {}, "sgd"),
+        )
         self.nodes = []
         for shard in range(servers):
             round_state = RoundState(workers, synchronous, limits or Limits(), added=self.scalars)
@@ -101,7 +107,9 @@ class MemoryServers:
             if packed is not None:
                 up, down = codecs_of(packed, self.layout, workers)
                 ends = up.uplink(shard), down.downlink(shard)
-            server = ParameterServer(self.layout, round_state, *ends, rules, self.clock, HostMemory(), weightings)
+            server = ParameterServer(
+                self.layout, round_state, *ends, rules, self.clock, HostMemory(), counted.weightings()
+            )
             self.nodes.append(Node(server))
         for shard in range(servers):
             self.deliver(Push(shard, self.layout.status_key(shard), np.zeros(self.elements, np.float32)))

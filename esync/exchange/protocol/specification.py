@@ -1,7 +1,7 @@
 """The specification of an exchange, by which servers or ranks of a collective treat payloads."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -87,23 +87,15 @@ class Specification:
         Raises:
             ValueError: there is no such weighting.
         """
-        return weightings_of(self.vectors, self.weighting, self.statistics_weighting)
+        others = unnormalized(check(self.weighting))
+        statistics = others if self.statistics_weighting == AS_UPDATES else self.statistics_weighting
+        if statistics not in STATISTICS_WEIGHTINGS:
+            raise ValueError(
+                f"statistics weighting is {statistics!r}, but should be one of {', '.join(STATISTICS_WEIGHTINGS)}"
+            )
+        own = {WEIGHTS: self.weighting, STATISTICS: statistics}
+        return {name: own.get(name, others) for name in self.vectors}
 
     def channel(self, vector: str, rank: int) -> int:
         """Return the channel (see `layout`) in which worker `rank` sends and gets a vector."""
         return rank + 1 if self.private and vector == WEIGHTS else 0
-
-
-def weightings_of(vectors: Iterable[str], weighting: str, statistics: str = AS_UPDATES) -> dict[str, str]:
-    """Return the weighting of each vector's mean, given those of the weights and the statistics.
-
-    Raises:
-        ValueError: there is no such weighting.
-    """
-    others = unnormalized(check(weighting))
-    if statistics not in STATISTICS_WEIGHTINGS:
-        raise ValueError(
-            f"statistics weighting is {statistics!r}, but should be one of {', '.join(STATISTICS_WEIGHTINGS)}"
-        )
-    own = {WEIGHTS: weighting, STATISTICS: others if statistics == AS_UPDATES else statistics}
-    return {name: own.get(name, others) for name in vectors}
