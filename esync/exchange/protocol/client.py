@@ -22,6 +22,7 @@ from ..base import NO_OFFERS, Exchange, JobAbortedError, ModelSink, Payload, Res
 from ..codecs.base import KeepsCommon, WorkerCodec
 from ..codecs.factory import worker_codec
 from ..codecs.uncompressed import UncompressedDecoder, uncompressed_codec
+from ..host_group import HostGroup
 from . import wire
 from .handshake import Handshake, Resumed
 from .layout import WEIGHTS, Layout
@@ -48,9 +49,11 @@ class ParameterServerExchange(Exchange):
         store: carries the messages.
         make_codec: makes the codec of the weights from the specification, the layout, the number of
             workers and the rank.
+        host_group: the memory that the workers of this host share; None: every worker exchanges for
+            itself.
 
     Attributes:
-        specification: as given.
+        specification: as given, but for what the host group says.
         store: as given.
         sequence: number of the exchange under way, from 1.
         layout: how the model is cut into buckets (known after `join`).
@@ -61,8 +64,11 @@ class ParameterServerExchange(Exchange):
         specification: Specification,
         store: Store,
         make_codec: Callable[[Specification, Layout, int, int], WorkerCodec] = worker_codec,
+        host_group: HostGroup | None = None,
     ) -> None:
-        self.specification, self.store = specification, store
+        if host_group is not None:
+            specification = replace(specification, per_host=host_group.most)
+        self.specification, self.store, self._host_group = specification, store, host_group
         self.rank, self.workers = store.rank, store.workers
         self.exchanges = self.sequence = 0
         self.replacement = False

@@ -47,6 +47,8 @@ class Specification:
             replaced by their mean, come by themselves.
         scalars: name of each scalar that payloads have beside the built-in ones → how the servers
             combine those of a round, in scalars.WAYS.
+        per_host: the most workers on one host that exchange as one (`host_group`), 1: each for
+            itself. Given by the host group, not by algorithms.
     """
 
     rule: str
@@ -63,6 +65,7 @@ class Specification:
     overlap: bool = False
     vectors: Mapping[str, str] = field(default_factory=dict)
     scalars: Mapping[str, str] = field(default_factory=dict)
+    per_host: int = 1
 
     def __post_init__(self) -> None:
         others = {name: rule for name, rule in self.vectors.items() if name != WEIGHTS}
