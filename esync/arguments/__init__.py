@@ -15,7 +15,7 @@ from ..algorithms import Algorithm
 from ..algorithms.registry import names, options_of
 from ..runtime.files import expanded
 from ..version import __version__
-from . import mode
+from . import mode, presets
 from .cluster import CLUSTER, COLLECTIVE, STATE_SERVER
 from .flag_types import count
 from .mode import algorithm_of, choose_algorithm, effective, given_state_server, modes_with
@@ -141,7 +141,7 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> a
         for group in GROUPS:
             group.check(options, typed)
     except ValueError as error:
-        parser.error(str(error))
+        parser.error(f"{error}{presets.remark(options.preset)}")
     return options
 
 
@@ -155,7 +155,7 @@ def read(
 
     See `build_parser` and `parse`.
     """
-    typed = sys.argv[1:] if words is None else words
+    typed = presets.expanded(sys.argv[1:] if words is None else words, kind, program)
     return parse(build_parser(program, description, typed, kind), typed)
 
 

@@ -15,6 +15,7 @@ from .. import config
 from ..algorithms import ALGORITHMS, Algorithm, find
 from ..algorithms.loading import FORMS, entry_point_names
 from ..algorithms.registry import all_flags, flags_of, names, options_of
+from . import presets
 from .flag_types import argparse_type
 
 #: Destination of the published flag for DC-ASGD.
@@ -83,6 +84,7 @@ def add_to(parser: ArgumentParser, algorithm: type[Algorithm] | None) -> None:
     """
     mode = parser.add_argument_group("algorithm")
     _add_mode(mode.add_argument)
+    presets.add_to(mode.add_argument)
     if algorithm is not None:
         options = flags_of(algorithm).values()
         own = {flag for each in options for flag in each.flags}

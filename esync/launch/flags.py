@@ -13,6 +13,7 @@ from typing import Any, NoReturn
 from .. import arguments, config
 from ..algorithms import ALGORITHMS, Algorithm
 from ..algorithms.registry import flags_of
+from ..arguments import presets
 from ..arguments.mode import USE_DCASGD, WITH_DCASGD, parse_mode, typed_text
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
@@ -130,11 +131,14 @@ def merge(described: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
 
     A description may hold settings of several modes; those of other modes than the one that is run
     are left out. Typed flags are kept as they are, so that the worker's parser can refuse those
-    that make no sense.
+    that make no sense. A preset of the description ranks behind its other settings, a typed one
+    behind the typed ones.
     """
     for name in typed:
         if name in CHOSEN_BY_LAUNCH:
             raise FlagError(f"{flag(name)}: launch chooses it by itself: {CHOSEN_BY_LAUNCH[name]} says it")
+    preset = {} if "preset" in typed else presets.settings_of(described.get("preset"))
+    described, typed = {**preset, **described}, {**presets.settings_of(typed.get("preset")), **typed}
     replaced = set().union(*(REPLACES.get(name, set()) for name in typed))
     settings = {name: value for name, value in described.items() if name not in replaced} | dict(typed)
     algorithm = algorithm_of(settings)
