@@ -27,6 +27,7 @@ from esync import arguments  # noqa: E402 - of this checkout, whatever is instal
 from esync.algorithms import Algorithm, ModelView  # noqa: E402
 from esync.algorithms.options import OptionInfo, expected_values, option  # noqa: E402
 from esync.algorithms.registry import ALGORITHMS, flags_of, options_of, register  # noqa: E402
+from esync.arguments.presets import PRESETS  # noqa: E402
 from esync.gluon.optimizer_to_rule import KNOWN, RULES_OF_RMSPROP, options_of_rule  # noqa: E402
 from esync.rules import RULES, STATE_VECTORS, make_rule  # noqa: E402
 from esync.simulate.roundwise import simulation as roundwise  # noqa: E402
@@ -176,6 +177,14 @@ def combinations(page: Path) -> str:
             ]
             for name, each in built_in().items()
         ),
+    )
+
+
+def presets(page: Path) -> str:
+    """Return the table of the presets."""
+    return table(
+        ["`--preset`", "for", "flags"],
+        ([f"`{name}`", each.purpose, f"`{' '.join(each.words)}`"] for name, each in PRESETS.items()),
     )
 
 
@@ -380,6 +389,7 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "names": names,
     "exchanges": exchanges,
     "combinations": combinations,
+    "presets": presets,
     "precision": precision,
     "register": section(register, "Args", "argument"),
     "option": section(option, "Args", "argument"),

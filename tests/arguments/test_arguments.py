@@ -4,6 +4,8 @@ import pytest
 
 from esync import config
 from esync.arguments import choose_algorithm, read
+from esync.arguments.presets import PRESETS
+from esync.launch.flags import merge, understood
 
 #: What `--flag value` gives when nothing is typed: name → where its default comes from.
 DEFAULTS = {
@@ -29,6 +31,7 @@ DEFAULTS = {
     "split_by_class": 0,
     "data_dir": None,
     "gpu": None,
+    "preset": None,
     "step_time": None,
     "rounds": None,
     "epochs": None,
@@ -380,3 +383,37 @@ def test_dcasgd_mode_with_use_dcasgd_0_is_refused(capsys):
         options("-m", "dcasgd", "-dcasgd", "0")
     assert "--mode dcasgd is DC-ASGD, --use-dcasgd 0 asks to do without" in capsys.readouterr().err
     assert options("-m", "dcasgd", "-dcasgd", "1").algorithm.name == "dcasgd"
+
+
+def test_preset_stands_for_its_flags():
+    for name, preset in PRESETS.items():
+        options = vars(read("w", "", ["-n", "resnet18-v1", "--preset", name]))
+        spelt_out = vars(read("w", "", ["-n", "resnet18-v1", *preset.words]))
+        assert options == {**spelt_out, "preset": name, "given": spelt_out["given"] | {"preset"}}
+
+
+def test_preset_with_a_flag_that_is_typed_leaves_it_as_typed():
+    options = read("w", "", ["-m", "sync", "-n", "resnet18-v1", "--preset=skewed-data"])
+    assert (options.mode, options.network) == ("sync", "resnet18-v1-groupnorm")
+
+
+def test_preset_in_an_error_about_flags_is_spelt_out(capsys):
+    with pytest.raises(SystemExit):
+        read("w", "", ["--preset", "skewed-data", "-n", "lenet"])
+    error = capsys.readouterr().err
+    assert "lenet has no batch norm" in error
+    assert "(--preset skewed-data stands for --mode esync" in error
+
+
+@pytest.mark.parametrize(
+    ("described", "typed", "mode", "network"),
+    [
+        ({"preset": "skewed-data", "mode": "sync"}, {}, "sync", "resnet18-v1-groupnorm"),
+        ({"mode": "sync"}, {"preset": "skewed-data"}, "esync", "resnet18-v1-groupnorm"),
+        ({"mode": "sync"}, {"preset": "skewed-data", "mode": "local-sgd"}, "local-sgd", "resnet18-v1-groupnorm"),
+        ({"preset": "skewed-data"}, {"normalization": "batch"}, "esync", "resnet18-v1"),
+    ],
+)
+def test_preset_of_a_description_ranks_behind_all_others_and_a_typed_one_before(described, typed, mode, network):
+    options = understood(merge({"network": "resnet18-v1", **described}, typed))
+    assert (options.mode, options.network, options.preset) == (mode, network, "skewed-data")
