@@ -6,7 +6,8 @@ Each part is a simulation (`python -m esync.simulate DESCRIPTION FLAGS`) of a sh
 begins with the model that the part before has left, and draws batches of its own. All else begins
 anew: a worker's momentum, and what was under way between two rounds. So this suits synchronous
 modes with plain SGD, which have a common model and nothing else after a round. The result of all
-parts is written as one. A part that is done is not done again.
+parts is written as one. A part that is done is not done again. With `--first N` only the first N
+parts are carried out and make the result; they stay on disk, to be continued.
 """
 
 import json
@@ -24,7 +25,9 @@ from esync.reports import metrics
 from esync.runtime.errors import ExpectedError
 
 
-def carry_out(words: Sequence[str], parts: int, seconds: float, seed: int, file: Path) -> None:
+def carry_out(
+    words: Sequence[str], parts: int, seconds: float, seed: int, file: Path, first: int | None = None
+) -> None:
     """Carry out the parts that are not done yet, and write the result of all.
 
     Args:
@@ -34,6 +37,7 @@ def carry_out(words: Sequence[str], parts: int, seconds: float, seed: int, file:
         seed: of the model and the first part's batches; each further part has the next one for its
             batches.
         file: file of the result; that of real times has `.real` in its name.
+        first: number of parts to carry out; all if None.
 
     Raises:
         ExpectedError: there are parts of another simulation.
@@ -48,7 +52,7 @@ def carry_out(words: Sequence[str], parts: int, seconds: float, seed: int, file:
         )
     write_figures(command_file, told)
     results, times, models = [], [], []
-    for part in range(parts):
+    for part in range(parts if first is None else min(first, parts)):
         result, model = _part(file, part), _part(file, part).with_suffix(".params")
         models.append(model)
         real = result.with_suffix(".real.json")
@@ -61,6 +65,8 @@ def carry_out(words: Sequence[str], parts: int, seconds: float, seed: int, file:
         times.append(json.loads(real.read_text()))
     write_figures(file, merged(results))
     write_figures(file.with_suffix(".real.json"), {key: sum(each.get(key, 0) for each in times) for key in times[0]})
+    if len(results) < parts:
+        return
     for done in file.parent.glob(f"{file.stem}.part-*"):
         done.unlink()
 
@@ -110,11 +116,12 @@ def main() -> None:
     """Parse the command line and carry out the parts."""
     parser = program.parser(__doc__)
     parser.add_argument("--parts", type=count, required=True)
+    parser.add_argument("--first", type=count, help="carry out this many parts only (default: all)")
     parser.add_argument("--max-time", type=float, required=True, help="virtual seconds of all parts together")
     parser.add_argument("--seed", type=int, default=0)
     options, words = parser.parse_known_args()
     try:
-        carry_out(words, options.parts, options.max_time, options.seed, options.json)
+        carry_out(words, options.parts, options.max_time, options.seed, options.json, options.first)
     except subprocess.CalledProcessError as error:
         sys.exit(error.returncode)  # the simulation has said why
 

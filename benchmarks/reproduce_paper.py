@@ -20,7 +20,9 @@ samples that ESync had.
 time with a narrow ResNet-18 whose devices and messages are those of the full one, and sequential
 SGD on the fastest device alone at several learning rates, which is what a user would do otherwise.
 Its figures are drawn raw and through the published filter, with the published results in them, and
-its table has mean accuracies of the last hour (`--last-share` of the time). `--list` prints what
+its table has mean accuracies of the last hour (`--last-share` of the time). ESync and sequential
+SGD, which take hours, are done in parts: with `--first-parts N` only the first N of these, which a
+later call without it continues. `--list` prints what
 each run is planned to cost and has cost; `--budget` leaves out the end of the list where it costs
 more than that.
 
@@ -33,7 +35,7 @@ import math
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -41,10 +43,10 @@ from typing import Any
 from harness import budget, program
 from harness.figures import interval, mean_of_last
 from harness.paper_runs import BATCH_SIZE, HORIZON_NETWORKS, PARTS, Run, horizon_runs, planned, runs
-from harness.simulations import TARGET, carry_out, results, spent
+from harness.simulations import TARGET, carry_out, forget, results, spent
 
 from esync.reports.modes import STANDALONE, mode_of
-from esync.reports.published_results import END, TABLE_1, published_runs
+from esync.reports.published_results import TABLE_1, published_runs
 from esync.reports.summary_file import DeviceSummary, RunInfo, save_summary
 from esync.runtime.files import write_atomically
 
@@ -71,6 +73,11 @@ def to_continue(out: Path, chosen: Iterable[Run]) -> list[Run]:
     finished = results(out)
     found = [(run.continued, finished.get(run.name)) for run in chosen]
     return [longer for longer, result in found if longer and result and time_to_target(result) == math.inf]
+
+
+def too_short(run: Run, finished: Mapping[str, Mapping[str, Any]], given: argparse.Namespace) -> bool:
+    """Return whether a run over the horizon is finished, but with fewer parts than are wanted now."""
+    return run.name in finished and finished[run.name]["seconds"] < 0.99 * run.seconds(given)
 
 
 # --- the table ------------------------------------------------------------------------------------
@@ -131,11 +138,10 @@ def horizon_table(out: Path, given: argparse.Namespace) -> str:
     found = {run: finished[run.name] for run in horizon_runs() if run.name in finished}
     if not found:
         return ""
-    minutes = f"{given.last_share * END / 60:g} min"
     lines = [
-        f"| over the whole horizon | mean of the last {minutes} | published, final | to {TARGET} | "
-        "published, smoothed | ÷ SSGD | ÷ sequential | core-hours planned | spent |",
-        "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+        f"| over the whole horizon | minutes | mean of the last {given.last_share:.0%} | published, final | "
+        f"to {TARGET} | published, smoothed | ÷ SSGD | ÷ sequential | core-hours planned | spent |",
+        "| --- | --- | --- | --- | --- | --- | --- | --- | --- | --- |",
     ]
     for run, result in found.items():
         published = published_runs(run.network).get(run.mode_folder)
@@ -145,6 +151,7 @@ def horizon_table(out: Path, given: argparse.Namespace) -> str:
         sequential = min(map(time_to_target, alone), default=None) if run.seed == 0 else None
         cells = (
             run.name,
+            f"{result['seconds'] / 60:.0f}",
             f"{mean_of_last(result, given.last_share):.3f}",
             f"{published.final_accuracy:g}" if published else "–",
             f"{reached:.0f} s" if reached < math.inf else "–",
@@ -311,6 +318,9 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         default=0.5,
         help="of a run's time, over which the final accuracy of --horizon is taken (default: %(default)s)",
     )
+    parser.add_argument(
+        "--first-parts", type=int, metavar="N", help="of --horizon: only so many parts of the runs that take hours"
+    )
     budget.add_arguments(parser)
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="of an earlier version's results, to be drawn")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="PNG file that --before draws")
@@ -335,6 +345,8 @@ def main(words: Sequence[str] | None = None) -> int:
         everything_chosen = [*chosen, *to_continue(given.out, chosen)]
         print(budget.listed(costs(everything_chosen, given), spent(given.out), given.budget))
         return 0
+    finished = results(given.out)
+    forget(given.out, [each.name for each in chosen if each.horizon and too_short(each, finished, given)])
     wanted, chosen = chosen, within_budget(chosen, given)
     if len(chosen) < len(wanted):
         print(budget.left_out(costs(wanted, given), [run.name for run in chosen]), flush=True)

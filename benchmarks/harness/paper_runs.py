@@ -106,6 +106,11 @@ class Run:
         compared = self.data == "iid" and self.factor == 1 and not special
         return replace(self, longer=True) if compared else None
 
+    def seconds(self, given: argparse.Namespace) -> float:
+        """Return the virtual seconds of a run over the horizon, or of its first parts."""
+        parts = PARTS.get(self.algorithm)
+        return END if parts is None else END * min(given.first_parts or parts, parts) / parts
+
     def words(self, given: argparse.Namespace) -> list[str]:
         """Return the command line."""
         out, epochs = given.out, given.most_epochs if self.longer else given.epochs
@@ -128,7 +133,7 @@ class Run:
             words += [f"--max-time={END:g}", f"--eval-duration={HORIZON_EVALUATE_EVERY[self.algorithm]}"]
             words.append(f"--test-images={given.test_images}")
             if parts is not None:
-                return words
+                return [*words, *([f"--first={given.first_parts}"] if given.first_parts else ())]
             logged = self.seed == 0  # figures show that one
             return [*words, f"--log-dir={out / 'logs'}" if logged else "--no-logs"]
         kind = "logs" if self.factor == 1 else f"logs-x{self.factor}"
@@ -174,7 +179,7 @@ def planned(run: Run, given: argparse.Namespace) -> float:
     if run.free:
         return 0.0
     if run.horizon:
-        samples = THROUGHPUT[run.algorithm] * END
+        samples = THROUGHPUT[run.algorithm] * run.seconds(given)
     else:
         samples = TRAINING_IMAGES * (given.most_epochs if run.longer else given.epochs)
     evaluated = float(TEST_IMAGES)

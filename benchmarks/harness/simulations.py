@@ -9,7 +9,7 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Protocol
@@ -84,6 +84,14 @@ def gather(folder: Path, runs: Iterable[Run]) -> None:
             write_figures(folder / RUNS, dict(sorted(kept.items())))
         for file in files:
             file.unlink()
+
+
+def forget(folder: Path, names: Collection[str]) -> None:
+    """Remove runs from the file of all runs, so that they are carried out again."""
+    with _locked(folder):
+        kept = read_figures(folder / RUNS)
+        if not kept.keys().isdisjoint(names):
+            write_figures(folder / RUNS, {name: run for name, run in kept.items() if name not in names})
 
 
 def carry_out(chosen: Sequence[Run], given: argparse.Namespace, lacks: Callable[[Any], str] = lambda run: "") -> bool:
