@@ -147,7 +147,13 @@ class VirtualStore(Store):
             for key, _ in part:
                 self._show(node, key, self._buffers.pop(key))
 
-    def send(self, server: int, places: Iterable[Place], message: Mapping[str, Any] | None = None) -> None:
+    def send(
+        self,
+        server: int,
+        places: Iterable[Place],
+        message: Mapping[str, Any] | None = None,
+        others: Sequence[Any] = (),
+    ) -> None:
         """See `Store.send`; everything leaves with the message, as one transfer."""
         queue = self._queued[server]
         queue.extend(places)
@@ -171,7 +177,7 @@ class VirtualStore(Store):
 
         def handle() -> None:
             node.take(pushes)
-            node.endpoint.server.receive(message)
+            node.endpoint.server.receive(message, others)
             side.changed(self.rank, node.time)
             self._under_way -= 1
             if self._flushed is not None and not self._under_way:
@@ -284,7 +290,10 @@ class VirtualStore(Store):
         node.take([(key, array), (key, array)])
 
     def _snapshots(self) -> list[Status]:
-        return [Status.of_round_state(node.round_state, self.rank, self.side.everyone) for node in self.side.nodes]
+        return [
+            Status.of_round_state(node.round_state, self.rank, self.side.everyone, server)
+            for server, node in enumerate(self.side.nodes)
+        ]
 
     def _looked_at(self, look: Callable[[Status], None]) -> list[Status]:
         statuses = self._snapshots()

@@ -180,10 +180,15 @@ class Worker(Held):
         It gets the server, the arrays without headers, and the message.
         """
 
-        def send(server: int, places: Iterable[Place], message: Mapping[str, Any] | None = None) -> None:
+        def send(
+            server: int,
+            places: Iterable[Place],
+            message: Mapping[str, Any] | None = None,
+            others: Sequence[Any] = (),
+        ) -> None:
             places = list(places)
             look(server, [self.store.buffer(*place)[wire.HEADER_ELEMENTS :] for place in places], message)
-            MemoryStore.send(self.store, server, places, message)
+            MemoryStore.send(self.store, server, places, message, others)
 
         self.store.send = send  # type: ignore[method-assign]
 

@@ -68,7 +68,8 @@ class KeyedStore(Store):
         self.command(handshake)
         if not self._handshake_sent:
             self._scalars = handshake.specification.scalars
-            self._message_elements = wire.message_elements(self.workers, self._scalars)
+            per_host = handshake.specification.per_host
+            self._message_elements = wire.message_elements(self.workers, self._scalars, per_host)
             self._status_type = wire.status_type(self.workers, self._scalars)
             # MXNet puts a key equal to the shard's number on that server, see
             # `layout.Layout.status_key`.
@@ -100,7 +101,13 @@ class KeyedStore(Store):
         self.flush()
         self._known.update(keys)
 
-    def send(self, server: int, places: Iterable[Place], message: Mapping[str, Any] | None = None) -> None:
+    def send(
+        self,
+        server: int,
+        places: Iterable[Place],
+        message: Mapping[str, Any] | None = None,
+        others: Sequence[Any] = (),
+    ) -> None:
         """See `Store.send`."""
         for key, _ in places:
             if key not in self._known:
@@ -109,7 +116,8 @@ class KeyedStore(Store):
                 self._doubled.add(key)
             self._push(key)
         if message is not None:
-            self._say(server, wire.pack(wire.message(scalars=self._scalars, **message), self._message_elements))
+            record = wire.message(scalars=self._scalars, **message)
+            self._say(server, wire.pack(record, self._message_elements, others))
 
     def fetch(self, server: int, places: Sequence[Place]) -> Iterator[np.ndarray]:
         """See `Store.fetch`."""
@@ -152,7 +160,7 @@ class KeyedStore(Store):
         with self.waiting("the status of"):
             self._pull(server)
             packed = self._pulled(server)
-        return Status.of_record(wire.unpack(packed, self._status_type), self.rank)
+        return Status.of_record(wire.unpack(packed, self._status_type), self.rank, server)
 
 
 def _keys(places: Sequence[Sequence[Place]]) -> list[int]:

@@ -16,10 +16,10 @@ their mean: batch-norm statistics, which are small.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -61,6 +61,23 @@ class BucketState:
     state: Any = None
     restored: np.ndarray | None = None
     latest: LatestValues | None = None
+
+
+class Commit(NamedTuple):
+    """What a message commits: one worker's payload, or that of several workers of a host.
+
+    Attributes:
+        message: of the worker that has sent it (wire.MESSAGE); the arrays have its name.
+        others: of the workers whose payloads are in these arrays, too.
+    """
+
+    message: Any
+    others: Sequence[Any] = ()
+
+    @property
+    def all(self) -> list[Any]:
+        """The messages of all its workers, in rank order."""
+        return sorted([self.message, *self.others], key=lambda message: int(message["rank"]))
 
 
 class ParameterServer:
@@ -112,7 +129,7 @@ class ParameterServer:
         self._complain = RateLimitedLog(log.warning)
         self._staging = PayloadStaging(self.memory)
         self._sum = RankOrderedSum(self.memory)
-        self._arriving: dict[int, Any] = {}  # commits whose payload is not complete yet
+        self._arriving: dict[int, Commit] = {}  # commits whose payload is not complete yet
         self._bucket_states: dict[int, BucketState] = {}
         self._status: np.ndarray | None = None
         self.heard: dict[int, float] = {}  # when each worker's present holder was last heard
@@ -183,7 +200,7 @@ class ParameterServer:
         """
         if key < self.layout.servers:
             self._status = stored
-            self.receive(wire.unpack(received, self._message_type))
+            self.receive(*wire.unpack_message(received, self._message_type))
             return
         if key < 2 * self.layout.servers:
             self._mailbox = stored
@@ -230,7 +247,8 @@ class ParameterServer:
     def _stage(self, header: Any, place: int, received: np.ndarray) -> None:
         """Keep one array of a payload, which may complete it where its commit has overtaken it."""
         rank, sequence = int(header["rank"]), int(header["sequence"])
-        self._staging.put(rank, int(header["nonce"]), sequence, place, received[wire.HEADER_ELEMENTS :])
+        values, attempt = received[wire.HEADER_ELEMENTS :], int(header["place"])
+        self._staging.put(rank, int(header["nonce"]), sequence, place, values, attempt)
         if rank in self._arriving:
             self._on_commit(self._arriving[rank])
 
@@ -297,13 +315,16 @@ class ParameterServer:
     def _is_current(self, rank: int, nonce: int) -> bool:
         return 0 <= rank < self.round_state.slots and self.round_state.nonce[rank] == nonce
 
-    def receive(self, message: Any) -> None:
-        """Take a worker's message (wire.MESSAGE)."""
+    def receive(self, message: Any, others: Sequence[Any] = ()) -> None:
+        """Take a worker's message (wire.MESSAGE).
+
+        With a commit may come those of `others` of its host, whose payloads are in the same arrays.
+        """
         kind, rank = int(message["kind"]), int(message["rank"])
         if self._is_current(rank, int(message["nonce"])):
             self.heard[rank] = self._clock()
             if kind == wire.COMMIT:
-                self._on_commit(message)
+                self._on_commit(Commit(message, others))
             elif kind in (wire.LEAVE, wire.DONE):
                 if kind == wire.LEAVE:
                     self._forget_latest(rank)
@@ -320,15 +341,19 @@ class ParameterServer:
                 self._give_state(int(message["buckets"]), int(message["place"]))
         self._publish_status()
 
-    def _on_commit(self, message: Any) -> None:
+    def _on_commit(self, commit: Commit) -> None:
+        message = commit.message
         rank, nonce, sequence = int(message["rank"]), int(message["nonce"]), int(message["sequence"])
         if sequence <= self.round_state.acknowledged[rank]:
             self._staging.discard(rank, up_to=sequence)
             return  # a repeated commit
-        self._arriving[rank] = message
-        if not self._staging.complete(rank, nonce, sequence, int(message["buckets"])):
+        self._arriving[rank] = commit
+        if not self._staging.complete(rank, nonce, sequence, int(message["buckets"]), int(message["place"])):
             return
         del self._arriving[rank]
+        if commit.others:
+            self._on_group(commit)
+            return
         if rank in self.round_state.pending:  # a worker that died after its commit: its payload is in the sum already
             self._staging.discard(rank)
             return
@@ -340,9 +365,39 @@ class ParameterServer:
             self._staging.discard(rank)
         elif self.round_state.together(message):
             with self._refusing():
-                self._add(message)
+                self._add(commit)
         self._apply(due)
         self._publish_status()
+
+    def _on_group(self, commit: Commit) -> None:
+        """Count the workers of a host, whose payloads are one, all of them or none.
+
+        They are none where one of them is not a member any more, has committed by itself, or has
+        been replaced. The others find that in the status, and send their payloads themselves.
+        """
+        owner, messages, state = int(commit.message["rank"]), commit.all, self.round_state
+        alike = len({(int(message["round"]), int(message["use"])) for message in messages}) == 1
+        distinct = len({int(message["rank"]) for message in messages}) == len(messages)
+        together = alike and distinct and state.together(commit.message)
+        if not (together and all(map(self._may_commit, messages))):
+            self._staging.discard(owner)
+            return
+        due: list[int] = []
+        for message in messages:
+            due = state.commit(message, self._clock())
+        if owner in state.pending and not state.failure:
+            with self._refusing():
+                self._add(commit)
+        else:  # all of them are too late, or their commits do not fit
+            self._staging.discard(owner)
+        self._apply(due)
+        self._publish_status()
+
+    def _may_commit(self, message: Any) -> bool:
+        """Return whether a worker takes part, and has not committed in this exchange yet."""
+        rank, state = int(message["rank"]), self.round_state
+        current = self._is_current(rank, int(message["nonce"])) and state.member[rank]
+        return bool(current and rank not in state.pending and message["sequence"] > state.acknowledged[rank])
 
     def _apply(self, ranks: list[int]) -> None:
         """Apply the commits of these ranks to the weights."""
@@ -369,21 +424,31 @@ class ParameterServer:
                 self._update({**payload, **unpacked}, messages[rank], [rank])
                 self.memory.release([*payload.values(), *packed.values()])
 
-    def _add(self, message: Any) -> None:
-        """Add a payload to the sum of its round, times its worker's factor in the mean."""
-        rank, samples = int(message["rank"]), int(message["samples"])
-        factors = {name: factor(weighting, samples) for name, weighting in self._weightings.items()}
-        payload, packed = _take_apart(self._staging.take(rank))
-        for index, values in payload.items():
+    def _add(self, commit: Commit) -> None:
+        """Add a payload to the sum of its round, times its worker's factor in the mean.
+
+        The payload of a host is a sum with these factors already, but for packed weights, which are
+        a mean (see `host_exchange`). It takes the turn of the host's smallest rank.
+        """
+        owner, messages = int(commit.message["rank"]), commit.all
+        factors = {
+            name: sum(factor(weighting, int(message["samples"])) for message in messages)
+            for name, weighting in self._weightings.items()
+        }
+        payload, packed = _take_apart(self._staging.take(owner))
+        for index, values in payload.items() if not commit.others else ():
             if (own := factors[self.layout.buckets[index].vector]) != 1:
                 values *= own
 
         def unpack(get_sum: GetSum) -> None:
-            with _of_worker(rank):
+            with _of_worker(owner):
                 self.uplink.add(packed, get_sum, factors[WEIGHTS])
             self.memory.release(packed.values())
 
-        self._sum.put(rank, payload, self.round_state.counted, unpack)
+        first, *others = (int(message["rank"]) for message in messages)
+        self._sum.put(first, payload, self.round_state.counted, unpack)
+        for rank in others:
+            self._sum.put(rank, {}, self.round_state.counted)
 
     def _update(self, values: dict[int, Array], message: Any, ranks: list[int]) -> None:
         """Run the rules on all buckets, and put the results where they are pulled from."""

@@ -93,32 +93,40 @@ class HostMemory:
 
 
 class PayloadStaging:
-    """Payloads that are arriving, at most one per rank."""
+    """Payloads that are arriving, at most one per rank.
+
+    A worker may have to send the payload of an exchange again, with other values. Attempts are
+    numbered, from 0, and arrays of an earlier one are ignored.
+    """
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self._staged: dict[int, tuple[int, int, dict[int, Array]]] = {}  # rank → nonce, sequence, bucket → values
+        # Rank → nonce, sequence and attempt, and bucket → values.
+        self._staged: dict[int, tuple[tuple[int, int, int], dict[int, Array]]] = {}
 
-    def put(self, rank: int, nonce: int, sequence: int, bucket: int, values: np.ndarray) -> None:
+    def put(self, rank: int, nonce: int, sequence: int, bucket: int, values: np.ndarray, attempt: int = 0) -> None:
         """Copy one bucket aside.
 
         What the same rank (a dead worker, say) had begun earlier is discarded.
         """
-        staged = self._staged.get(rank)
-        if staged is None or staged[:2] != (nonce, sequence):
+        staged, whose = self._staged.get(rank), (nonce, sequence, attempt)
+        if staged is not None and staged[0][:2] == whose[:2] and attempt < staged[0][2]:
+            return
+        if staged is None or staged[0] != whose:
             self.discard(rank)
-            staged = self._staged[rank] = (nonce, sequence, {})
-        if bucket not in staged[2]:
-            staged[2][bucket] = self._memory.stage(values)
+            staged = self._staged[rank] = (whose, {})
+        if bucket not in staged[1]:
+            staged[1][bucket] = self._memory.stage(values)
 
-    def complete(self, rank: int, nonce: int, sequence: int, buckets: int) -> bool:
+    def complete(self, rank: int, nonce: int, sequence: int, buckets: int, attempt: int = 0) -> bool:
         """Return whether all buckets of that payload are here."""
         staged = self._staged.get(rank)
-        return buckets == 0 or (staged is not None and staged[:2] == (nonce, sequence) and len(staged[2]) >= buckets)
+        here = staged is not None and staged[0] == (nonce, sequence, attempt) and len(staged[1]) >= buckets
+        return here or buckets == 0
 
     def take(self, rank: int) -> dict[int, Array]:
         """Return a payload (bucket index → values); the caller releases the arrays."""
-        return self._staged.pop(rank, (0, 0, {}))[2]
+        return self._staged.pop(rank, ((0, 0, 0), {}))[1]
 
     def discard(self, rank: int, up_to: int | None = None) -> None:
         """Discard what a rank has pushed so far.
@@ -126,7 +134,7 @@ class PayloadStaging:
         With `up_to`, discard only what belongs to that sequence number or an earlier one.
         """
         staged = self._staged.get(rank)
-        if staged is not None and (up_to is None or staged[1] <= up_to):
+        if staged is not None and (up_to is None or staged[0][1] <= up_to):
             self._memory.release(self.take(rank).values())
 
 

@@ -1,13 +1,29 @@
 """The status of a server, as one worker reads it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from . import wire
 from .round_state import RoundState
+
+
+class Slot(NamedTuple):
+    """What a server knows of one slot.
+
+    Attributes:
+        nonce: of the process that holds it.
+        member: whether it takes part in the rounds.
+        acknowledged: number of its last exchange that was dealt with.
+        committed: whether a later one waits for the others.
+    """
+
+    nonce: int
+    member: bool
+    acknowledged: int
+    committed: bool
 
 
 @dataclass(slots=True)  # not frozen, which takes three times as long to make
@@ -28,6 +44,8 @@ class Status:
         excluded: ranks that are there, but that rounds do not wait for.
         needed: ranks whose parts a checkpoint of now needs.
         late: ranks whose commits the round under way waits for.
+        server: number of the server.
+        source: what it was made from: a record, or the state of a server that may have gone on.
     """
 
     round: int
@@ -58,9 +76,20 @@ class Status:
     excluded: tuple[int, ...]
     needed: tuple[int, ...]
     late: tuple[int, ...] = ()
+    server: int = 0
+    source: Any = field(default=None, compare=False, repr=False)
+
+    def slot(self, rank: int) -> Slot:
+        """Return what is known of a slot."""
+        source = self.source
+        if isinstance(source, RoundState):
+            nonce, member, acknowledged = source.nonce[rank], source.member[rank], source.acknowledged[rank]
+            return Slot(int(nonce), bool(member), int(acknowledged), rank in source.pending)
+        nonce, member, acknowledged = source["nonce"][rank], source["member"][rank], source["acknowledged"][rank]
+        return Slot(int(nonce), bool(member), int(acknowledged), bool(source["committed"][rank]))
 
     @classmethod
-    def of_record(cls, record: Any, rank: int) -> "Status":
+    def of_record(cls, record: Any, rank: int, server: int = 0) -> "Status":
         """Return the status in a record (`wire.status_type`) for the worker of that rank."""
         member, excluded, committed = record["member"] != 0, record["excluded"] != 0, record["committed"] != 0
         text = bytes(record["text"]).decode()
@@ -95,10 +124,12 @@ class Status:
             excluded=_ranks(excluded),
             needed=_ranks(record["needed"] != 0),
             late=_ranks(member & ~excluded & ~committed),
+            server=server,
+            source=record,
         )
 
     @classmethod
-    def of_round_state(cls, round_state: RoundState, rank: int, everyone: tuple[int, ...]) -> "Status":
+    def of_round_state(cls, round_state: RoundState, rank: int, everyone: tuple[int, ...], server: int = 0) -> "Status":
         """Return the present status of a server's round state.
 
         `everyone` is the tuple of all ranks.
@@ -134,6 +165,8 @@ class Status:
             if np.count_nonzero(round_state.excluded)
             else (),
             needed=(),  # like `whole`, for checkpoints only, which users of this method do not write
+            server=server,
+            source=round_state,
         )
 
 

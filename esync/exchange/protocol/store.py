@@ -171,12 +171,18 @@ class Store(Protocol):
     def open(self, places: Sequence[Sequence[Place]]) -> None:
         """Set up keys of this worker's own on the servers, with the arrays in their buffers."""
 
-    def send(self, server: int, places: Iterable[Place], message: Mapping[str, Any] | None = None) -> None:
+    def send(
+        self,
+        server: int,
+        places: Iterable[Place],
+        message: Mapping[str, Any] | None = None,
+        others: Sequence[Any] = (),
+    ) -> None:
         """Send the arrays in the buffers of these keys, and a message behind them; does not wait.
 
         It may be called several times for one payload: with arrays alone, and at last with the
         message, whose fields are those of `wire.MESSAGE`. A key that is not set up is set up on the
-        way.
+        way. With a commit go those of `others` of the same host (records of `wire.message_type`).
         """
 
     def fetch(self, server: int, places: Sequence[Place]) -> Iterable[np.ndarray]:

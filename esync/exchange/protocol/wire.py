@@ -16,7 +16,7 @@ import numpy as np
 from .scalars import BUILT_IN
 
 #: Changes whenever a worker and a server of different versions would misunderstand each other.
-PROTOCOL = 14
+PROTOCOL = 15
 
 #: float32 values that the header takes in front of every bucket.
 HEADER_ELEMENTS = 8
@@ -36,6 +36,7 @@ FETCH = 7  # put the rule's state for one bucket into the mailbox, or the weight
 STATE = 8  # in the mailbox: the same, on its way to a checkpoint or back from one
 DONE = 9  # the run is over and this worker will not be heard again: its statistics stay in the final mean
 FOLLOW = 10  # which workers the round of that number does not wait for, as the first server has decided
+MEMBER = 11  # behind a COMMIT, in one message: that of another worker of its host, whose payload is in the COMMIT's
 
 #: In FETCH and STATE, stands for the weights that the rule works on, in place of the number of a
 #: vector of its state.
@@ -48,7 +49,14 @@ AT_ONCE = 2  # alone, as soon as it is complete
 DISCARD = 3  # not at all, only acknowledged: its worker is one that the rounds do not wait for
 
 HEADER = np.dtype(
-    [("kind", "<i4"), ("rank", "<i4"), ("nonce", "<i8"), ("sequence", "<i8"), ("bucket", "<i4"), ("place", "<i4")]
+    [
+        ("kind", "<i4"),
+        ("rank", "<i4"),
+        ("nonce", "<i8"),
+        ("sequence", "<i8"),
+        ("bucket", "<i4"),
+        ("place", "<i4"),  # STATE: as in MESSAGE; PAYLOAD: which attempt to send this exchange's payload, from 0
+    ]
 )
 
 MESSAGE = np.dtype(
@@ -60,7 +68,9 @@ MESSAGE = np.dtype(
         *((name, "<f8") for name in BUILT_IN),
         ("samples", "<i8"),  # that went into this payload
         ("buckets", "<i4"),  # of this payload on this server; FETCH: the index of the bucket
-        ("place", "<i4"),  # FETCH: number of a vector of the rule's state, from 0, or SERVER_WEIGHTS
+        # FETCH: number of a vector of the rule's state, from 0, or SERVER_WEIGHTS; COMMIT: the
+        # attempt whose arrays count.
+        ("place", "<i4"),
         ("round", "<i8"),  # used together: number of the round that it is part of, from 1; 0: the one under way
         ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE, DISCARD
         ("part", "<i8"),  # round of the newest part of a checkpoint of this run on this worker's disk; 0: none
@@ -129,10 +139,13 @@ def _status_type(slots: int, scalars: tuple[str, ...]) -> np.dtype:
     )
 
 
-def message_elements(slots: int, scalars: Iterable[str] = ()) -> int:
-    """Return the float32 size of the key that carries messages one way and the status the other."""
+def message_elements(slots: int, scalars: Iterable[str] = (), per_host: int = 1) -> int:
+    """Return the float32 size of the key that carries messages one way and the status the other.
+
+    The commits of `per_host` workers fit into one message.
+    """
     names = tuple(scalars)
-    return -(-max(message_type(names).itemsize, status_type(slots, names).itemsize) // 4)
+    return -(-max(per_host * message_type(names).itemsize, status_type(slots, names).itemsize) // 4)
 
 
 def scalars_of(status: Any) -> dict[str, float]:
@@ -146,10 +159,17 @@ def scalars_of(status: Any) -> dict[str, float]:
     return {name: float(told[name]) for name in told.dtype.names if not math.isnan(told[name])}
 
 
-def pack(record: np.ndarray, elements: int) -> np.ndarray:
-    """Return one record as a float32 array of `elements` values with the same bytes, then zeros."""
+def pack(record: np.ndarray, elements: int, behind: Sequence[np.ndarray] = ()) -> np.ndarray:
+    """Return records as a float32 array of `elements` values with the same bytes, then zeros.
+
+    Args:
+        record: the first one.
+        elements: of the array.
+        behind: further ones, of the same type.
+    """
     packed = np.zeros(elements, np.float32)
-    packed.view(np.uint8)[: record.dtype.itemsize] = np.frombuffer(record.tobytes(), np.uint8)
+    content = b"".join([record.tobytes(), *(each.tobytes() for each in behind)])
+    packed.view(np.uint8)[: len(content)] = np.frombuffer(content, np.uint8)
     return packed
 
 
@@ -161,16 +181,30 @@ def unpack(packed: np.ndarray, dtype: np.dtype) -> np.ndarray:
     return np.frombuffer(packed.tobytes(), dtype, count=1)[0].copy()
 
 
+def unpack_message(packed: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, list[np.ndarray]]:
+    """Return the message at the front of a float32 array, and the MEMBERs behind a COMMIT."""
+    first = unpack(packed, dtype)
+    members: list[np.ndarray] = []
+    if first["kind"] == COMMIT:
+        content = packed.view(np.uint8)
+        for end in range(2 * dtype.itemsize, content.size + 1, dtype.itemsize):
+            record = np.frombuffer(content[end - dtype.itemsize : end].tobytes(), dtype)[0]
+            if record["kind"] != MEMBER:
+                break
+            members.append(record.copy())
+    return first, members
+
+
 def header_of(bucket: np.ndarray) -> np.ndarray:
     """Return the header at the front of a bucket (float32), as a record that writes through."""
     return bucket[:HEADER_ELEMENTS].view(HEADER)[0]
 
 
-def stamp(bucket: np.ndarray, kind: int, rank: int, nonce: int, sequence: int, index: int) -> None:
+def stamp(bucket: np.ndarray, kind: int, rank: int, nonce: int, sequence: int, index: int, place: int = 0) -> None:
     """Write the header of bucket number `index` in front of its values (float32)."""
     header = header_of(bucket)
     header["kind"], header["rank"], header["nonce"] = kind, rank, nonce
-    header["sequence"], header["bucket"] = sequence, index
+    header["sequence"], header["bucket"], header["place"] = sequence, index, place
 
 
 def blank_message(scalars: Iterable[str] = ()) -> dict[str, Any]:
