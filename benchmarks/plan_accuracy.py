@@ -18,7 +18,7 @@ iterations are those of ResNet-18 (44.7 MB) on devices of 0.3 to 3 s, and the pe
 computing is short enough for two cores, if they have nothing else to do.
 
 On each cluster `esync plan` measures and foretells. Then plain sync and esync, and the first ones
-of each class, run for real. Printed are the foretold samples per second by the measured ones, both
+of each class, run for real. Printed are the predicted samples per second by the measured ones, both
 without the start, and whether the first of each class is within 5 % of the best one of its class
 that has run. For the cluster of 100 Mbit/s the plan also foretells what 1 Gbit/s would bring, which
 the second cluster has shown. Exits with 1 where a forecast is further than 10 % from its run.
@@ -71,7 +71,7 @@ class Case:
     Attributes:
         steps: seconds of an iteration of each worker.
         megabits: of every host's port; None: nothing limits it.
-        what_if: a change that is foretold, and the cluster that has it.
+        what_if: a change that is predicted, and the cluster that has it.
     """
 
     steps: Sequence[float]
@@ -197,16 +197,16 @@ def measure(case: Case, seconds: float) -> dict[str, Any]:
                 rate = cluster.rate(row, seconds)
             except (RuntimeError, subprocess.TimeoutExpired) as error:
                 print(f"  {row['method']}: failed: {str(error)[-500:]}", flush=True)
-                rows.append({**shown, "foretold": row["throughput"], "error": str(error)})
+                rows.append({**shown, "predicted": row["throughput"], "error": str(error)})
                 continue
-            rows.append({**shown, "foretold": row["throughput"], "measured": rate})
+            rows.append({**shown, "predicted": row["throughput"], "measured": rate})
             print(
-                f"  {row['class']:12} {row['method']:45} foretold {row['throughput']:7.1f} samples/s, measured "
+                f"  {row['class']:12} {row['method']:45} predicted {row['throughput']:7.1f} samples/s, measured "
                 f"{rate:7.1f} ({row['throughput'] / rate:.3f})",
                 flush=True,
             )
         what_ifs = [
-            {"change": each["change"], "method": row["method"], "foretold": row["throughput"]}
+            {"change": each["change"], "method": row["method"], "predicted": row["throughput"]}
             for each in plan["what_if"]
             for members in each["classes"].values()
             for row in members
@@ -231,7 +231,7 @@ def verdicts(results: Mapping[str, Mapping[str, Any]]) -> bool:
     """Print what holds of all clusters measured so far; return whether every forecast does."""
     holds = True
     for name, found in results.items():
-        ratios = {row["method"]: row["foretold"] / row["measured"] for row in found["rows"] if "measured" in row}
+        ratios = {row["method"]: row["predicted"] / row["measured"] for row in found["rows"] if "measured" in row}
         wrong = [f"{method} {ratio:.3f}" for method, ratio in ratios.items() if abs(ratio - 1) > RATE]
         holds &= not wrong
         print(f"{name}: forecasts within {RATE:.0%}: {program.verdict(not wrong)} {', '.join(wrong)}")
@@ -245,10 +245,10 @@ def verdicts(results: Mapping[str, Mapping[str, Any]]) -> bool:
             there = {row["method"]: row.get("measured") for row in results[what_if[1]]["rows"]}
             for each in found["what_if"]:
                 if rate := there.get(each["method"]):
-                    ratio = each["foretold"] / rate
+                    ratio = each["predicted"] / rate
                     holds &= abs(ratio - 1) <= RATE
                     print(
-                        f"{name}, {each['change']}: {each['method']}: foretold {each['foretold']:.1f} samples/s, "
+                        f"{name}, {each['change']}: {each['method']}: predicted {each['predicted']:.1f} samples/s, "
                         f"measured {rate:.1f} ({ratio:.3f})"
                     )
     return holds
