@@ -173,10 +173,11 @@ def _launch_once(
     with Ports() as ports:
         cores = None if "OMP_NUM_THREADS" in os.environ else len(os.sched_getaffinity(0))
         here = HostResources(ports.free(ports_needed(description)), cores)
+        token = secrets.token_hex(8)
 
         def job_on(there: dict[str, HostResources]) -> LaunchPlan:
             try:
-                return plan(description, hosts, typed, here, there, program, seed)
+                return plan(description, hosts, typed, here, there, program, seed, token)
             except DescriptionError as error:
                 raise DescriptionError(f"{options.file}: {error}") from None
 

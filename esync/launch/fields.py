@@ -10,7 +10,7 @@ from pydantic_core import PydanticCustomError
 
 from ..runtime.errors import suggestion
 from ..runtime.progress import VARIABLE as PROGRESS_VARIABLE
-from ..runtime.worker_environment import FOLDER_VARIABLE
+from ..runtime.worker_environment import FOLDER_VARIABLE, HOST_GROUP_VARIABLE, PER_HOST_VARIABLE
 from .folders import PROCESSES
 from .yaml_text import shown
 
@@ -29,6 +29,8 @@ SET_BY_LAUNCH = {
     "PORT",
     PROGRESS_VARIABLE,
     FOLDER_VARIABLE,
+    PER_HOST_VARIABLE,
+    HOST_GROUP_VARIABLE,
 }
 #: Unit → bits per second.
 BANDWIDTHS = {"bit": 1.0, "kbit": 1e3, "Mbit": 1e6, "Gbit": 1e9}

@@ -8,18 +8,19 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from .. import config
+from ..algorithms.registry import names
 from ..arguments import choose_algorithm
 from ..data.partitions import PartitionError, check_workers
 from ..exchange.collectives.process_manager import READY
 from ..runtime.environment import SLOT_VARIABLE
 from ..runtime.files import expanded
 from ..runtime.progress import VARIABLE as PROGRESS_VARIABLE
-from ..runtime.worker_environment import FOLDER_VARIABLE, WorkerEnvironment
+from ..runtime.worker_environment import FOLDER_VARIABLE, HostGroupName, WorkerEnvironment
 from ..training.run_folder import mode_folder, run_folder, same_below
 from . import flags, user_program
 from .description import Description, DescriptionError, SchedulerEntry, StateServerEntry, WorkerEntry
@@ -56,6 +57,7 @@ def plan(
     there: Mapping[str, HostResources] | None = None,
     program: Sequence[str] = (),
     seed: int | None = None,
+    token: str = "job",
 ) -> LaunchPlan:
     """Return the plan of a job: the processes to start, and what they have in common.
 
@@ -68,6 +70,8 @@ def plan(
             the ports that the description leaves open are the defaults, or chosen by ps-lite.
         program: words of the user's program that every worker runs; it overrides the description's.
         seed: what that program is told of its seed; None tells it nothing.
+        token: of this job only, up to 40 letters and digits; the workers of a host find each other
+            by it.
 
     Raises:
         DescriptionError: the description and the flags do not make a job; the message says why.
@@ -126,16 +130,25 @@ def plan(
     folders: flags.Settings = {"log_dir": folder}
     if options.tensorboard is not None:
         folders["tensorboard"] = same_below(options.tensorboard, folder, options.log_dir)
-    job = _WorkerJob(cluster, {**settings, **folders}, own, _told(options, settings, seed))
+    groups = _host_groups(workers, token) if _exchange_per_host(description, options, exchanges, free) else {}
+    per_host = max((len(group.ranks) for group in groups.values()), default=1)
+    if groups:
+        remarks.append(
+            f"the workers of a host exchange as one: {len(_by_host(workers))} instead of {len(workers)} in a round"
+        )
+    elif description.per_host:
+        remarks.append("per_host changes nothing: no host has two workers")
+    job = _WorkerJob(cluster, {**settings, **folders}, own, _told(options, settings, seed), per_host, groups)
     specs = _workers(dict(enumerate(workers)), resources, job)
     spares: dict[str, dict[str, ProcessSpec]] = {}
     if description.spare_hosts and exchanges and options.collective == "ps":
+        alone = replace(job, groups={})
         for spare in description.spare_hosts:
             spares[spare] = {}
             for group in _by_host(workers).values():
                 resources = JobResources(hosts, here, there or {}, [spare] * len(group))
                 moved = {number: each.model_copy(update={"host": spare}) for number, each in group.items()}
-                spares[spare] |= {spec.name: spec for spec in _workers(moved, resources, job)}
+                spares[spare] |= {spec.name: spec for spec in _workers(moved, resources, alone)}
         remarks.append(f"spare hosts, for the workers of hosts that do not answer: {', '.join(spares)}")
     elif description.spare_hosts:
         remarks.append("spare hosts are not used: without parameter servers nobody can take a worker's place")
@@ -301,12 +314,16 @@ class _WorkerJob:
             that corresponds to it.
         program: the user's, in the place of the built-in worker.
         told: what the environment of that program says on all devices.
+        per_host: the most workers of one host that exchange as one.
+        groups: number of a worker that does so → the workers of its host.
     """
 
     cluster: Mapping[str, str]
     settings: flags.Settings
     program: UserProgram | None
     told: WorkerEnvironment
+    per_host: int = 1
+    groups: Mapping[int, HostGroupName] = field(default_factory=dict)
 
 
 def _told(options: argparse.Namespace, settings: flags.Settings, seed: int | None = None) -> WorkerEnvironment:
@@ -344,6 +361,7 @@ def _workers(workers: Mapping[int, WorkerEntry], resources: JobResources, job: _
             own = {**resources.interface(worker.host), **resources.port_variable(worker.host)}
             chosen |= {"DMLC_ROLE": "worker", **job.cluster, **own, SLOT_VARIABLE: str(number)}
         chosen |= {**resources.threads(worker.host, worker.threads), PROGRESS_VARIABLE: "json", FOLDER_VARIABLE: device}
+        chosen |= WorkerEnvironment(per_host=job.per_host, host_group=job.groups.get(number)).variables()
         if job.program is None:
             command = _built_in(worker, number, resources, job.settings)
         else:
@@ -391,6 +409,46 @@ def _by_host(workers: Sequence[WorkerEntry]) -> dict[str, dict[int, WorkerEntry]
     groups: dict[str, dict[int, WorkerEntry]] = {}
     for number, worker in enumerate(workers):
         groups.setdefault(worker.host, {})[number] = worker
+    return groups
+
+
+def _exchange_per_host(description: Description, options: argparse.Namespace, exchanges: bool, free: bool) -> bool:
+    """Return whether the workers of a host exchange as one, where it has several.
+
+    Args:
+        description: of the cluster.
+        options: the workers'.
+        exchanges: whether the workers exchange anything.
+        free: whether the program chooses the mode, which its Trainer then checks.
+
+    Raises:
+        DescriptionError: the description wants it, but what is trained does not work so.
+    """
+    if not description.per_host:
+        return False
+    algorithm = options.algorithm
+    if options.collective != "ps":
+        raise DescriptionError(
+            f"per_host: with the collective {options.collective} every worker exchanges by itself; leave per_host out, "
+            "or choose collective: ps"
+        )
+    if not free and algorithm.sends == "nothing":
+        raise DescriptionError(f"per_host: mode {algorithm.name} exchanges nothing; leave per_host out")
+    if not free and not algorithm.synchronous:
+        rounds = ", ".join(names(lambda each: each.synchronous and each.sends != "nothing"))
+        raise DescriptionError(
+            f"per_host: mode {algorithm.name} uses what each worker sends at once, and only rounds can be exchanged by "
+            f"host; leave per_host out, or choose a mode with rounds: {rounds}"
+        )
+    return exchanges
+
+
+def _host_groups(workers: Sequence[WorkerEntry], token: str) -> dict[int, HostGroupName]:
+    """Return number of a worker → the workers of its host, where they are several."""
+    groups: dict[int, HostGroupName] = {}
+    for index, group in enumerate(_by_host(workers).values()):
+        if len(group) > 1:
+            groups |= dict.fromkeys(group, HostGroupName(f"{token}-{index}", tuple(group)))
     return groups
 
 

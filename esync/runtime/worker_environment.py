@@ -25,6 +25,34 @@ FOLDER_VARIABLE = "ESYNC_DEVICE_FOLDER"
 ALGORITHM_VARIABLE = "ESYNC_ALGORITHM"
 DEVICE_VARIABLE = "ESYNC_DEVICE"
 DEVICE = re.compile(r"cpu|gpu(0|[1-9][0-9]*)")
+PER_HOST_VARIABLE = "ESYNC_PER_HOST"
+HOST_GROUP_VARIABLE = "ESYNC_HOST_GROUP"
+_HOST_GROUP = re.compile(r"([A-Za-z0-9_-]{1,64}):((?:0|[1-9][0-9]*)(?:,[1-9][0-9]*)*)")
+
+
+@dataclass(frozen=True)
+class HostGroupName:
+    """The workers of one host that exchange as one.
+
+    Attributes:
+        token: by which they find each other: no other job and no other host has the same.
+        ranks: of them, in ascending order.
+    """
+
+    token: str
+    ranks: tuple[int, ...]
+
+    @classmethod
+    def parse(cls, text: str) -> "HostGroupName":
+        """Read what `str` returns; ValueError where it is something else."""
+        found = _HOST_GROUP.fullmatch(text)
+        ranks = tuple(map(int, found[2].split(","))) if found else ()
+        if not found or list(ranks) != sorted(set(ranks)):
+            raise ValueError(text)
+        return cls(found[1], ranks)
+
+    def __str__(self) -> str:
+        return f"{self.token}:{','.join(map(str, self.ranks))}"
 
 
 @dataclass(frozen=True)
@@ -81,6 +109,7 @@ NON_NEGATIVE_SECONDS = _Kind(_number(0), "a number of seconds, 0 or more")
 COUNT = _Kind(_whole(1), "a whole number of 1 or more")
 INDEX = _Kind(_whole(0), "a whole number of 0 or more")
 SWITCH = _Kind({"0": False, "1": True}.__getitem__, "0 or 1", lambda value: str(int(value)))
+GROUP = _Kind(HostGroupName.parse, "a name and ascending ranks, 5f3a0c:0,1,2 for instance")
 DEVICE_NAME = _Kind(_matching(DEVICE), "cpu, gpu0, gpu1, …")
 EVENTS = _Kind(
     _events,
@@ -124,6 +153,8 @@ class WorkerEnvironment:
         overwrite: whether an earlier run's logs and checkpoints are deleted.
         measure: whether the Trainer reports how long iterations take, in the place of all records,
             until the program is told to end (`esync plan`).
+        per_host: the most workers of one host that exchange as one; 1: each does so by itself.
+        host_group: those of this host; None: this worker exchanges by itself.
     """
 
     algorithm: str | None = _variable(ALGORITHM_VARIABLE, TEXT)
@@ -150,6 +181,8 @@ class WorkerEnvironment:
     resume: bool = _variable("ESYNC_RESUME", SWITCH, False)
     overwrite: bool = _variable("ESYNC_OVERWRITE", SWITCH, False)
     measure: bool = _variable("ESYNC_MEASURE", SWITCH, False)
+    per_host: int = _variable(PER_HOST_VARIABLE, COUNT, 1)
+    host_group: HostGroupName | None = _variable(HOST_GROUP_VARIABLE, GROUP)  # noqa: RUF009
 
     @classmethod
     def read(cls, environment: Mapping[str, str] = os.environ) -> "WorkerEnvironment":

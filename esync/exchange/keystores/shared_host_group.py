@@ -1,0 +1,206 @@
+"""The memory that worker processes of one host share; see `host_group`.
+
+The first of them makes it, and hands it to the others by its descriptor
+(`runtime.descriptor_service`). The memory has no name, and is freed with the last process that has
+it, however that ends. Each worker holds a lock for as long as it lives, by which the others know
+that it does. Linux only.
+
+The memory begins with the number of changes of the table, followed by two copies of the table. The
+parity of the number says which copy counts. A change is written into the other copy, and counts as
+soon as the number is one higher: a worker that is killed on the way has changed nothing.
+"""
+
+import hashlib
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from ... import config
+from ...runtime.descriptor_service import DescriptorService, DescriptorServiceError, OtherTermsError
+from ...runtime.memory_file import MemoryFile, SharedMemoryError
+from ..base import ExchangeError
+from ..host_group import HostGroup, HostMemoryPlan
+
+log = logging.getLogger(__name__)
+
+#: Changes whenever processes of different versions would misunderstand each other.
+VERSION = 1
+#: Bytes to a multiple of which the tables begin, and the arrays.
+_LINE, _PAGE = 64, 4096
+#: The locks: the table's, and that of the first worker of the host; those of the others follow.
+_TABLE, _ALIVE = 0, 1
+#: Seconds after which a line says that another process holds the table.
+_SAY_AFTER = 10.0
+#: Seconds between two looks whether the table has changed: the first pause, its growth, the longest.
+_FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.0002, 1.5, 0.002
+
+
+class SharedHostGroup(HostGroup):
+    """What a worker process has in common with the others of its host.
+
+    Args:
+        token: by which they find each other: of this job and this host only.
+        rank: of this worker.
+        ranks: of all workers of this host, in ascending order.
+        most: the most workers on any host of the job.
+        patience: seconds to wait for a process that holds the table and does not give it back,
+            because it was stopped in that moment.
+    """
+
+    def __init__(
+        self, token: str, rank: int, ranks: Sequence[int], most: int, patience: float = config.ROUND_TIMEOUT
+    ) -> None:
+        if rank not in ranks:
+            raise ValueError(f"worker {rank} is not among those of its host: {', '.join(map(str, ranks))}")
+        self.rank, self.ranks, self.most = rank, tuple(ranks), most
+        self._token, self._patience = token, patience
+        self._file: MemoryFile | None = None
+        self._service: DescriptorService | None = None
+        self._arrays: dict[tuple[Any, ...], np.ndarray] = {}
+        self._tables: list[np.ndarray] = []
+        self._seen = 0  # changes of the table when it was last looked at
+
+    def join(self, plan: HostMemoryPlan) -> bool:
+        """See `HostGroup.join`."""
+        places, size = _layout(plan, self.ranks)
+        terms = hashlib.sha256(repr((VERSION, self.ranks, self.most, plan.table.descr, places)).encode()).digest()
+        service = DescriptorService(f"esync-{self._token}", terms)
+        made: list[MemoryFile] = []
+
+        def make() -> int:
+            made.append(MemoryFile.create("esync-host", size))
+            return made[0].descriptor
+
+        try:
+            descriptor = service.get_or_make(make)
+            file = made[0] if made else MemoryFile(descriptor, size)
+        except OtherTermsError as error:
+            service.close()
+            raise ExchangeError(f"{error}: the workers of this host do not exchange the same vectors") from None
+        except DescriptorServiceError as error:
+            service.close()
+            log.warning("%s; worker %d exchanges by itself", error, self.rank)
+            return False
+        except SharedMemoryError as error:
+            service.close()
+            raise ExchangeError(
+                f"{error}; the {len(self.ranks)} workers of this host need that much in common to exchange as one: "
+                "leave per_host out of the description, or place fewer workers on this host"
+            ) from None
+        if not file.hold(self._lock_of(self.rank)):
+            place = file.holder(self._lock_of(self.rank)), self.rank
+            log.warning("process %d is worker %d of this host, and hangs perhaps; this one exchanges by itself", *place)
+            service.close()
+            file.close()
+            return False
+        self._service, self._file = service, file
+        self._changes = np.ndarray((1,), np.int64, file.memory)
+        self._tables = [
+            np.ndarray((plan.table.itemsize,), np.uint8, file.memory, places["table", which][0]) for which in (0, 1)
+        ]
+        self._type = plan.table
+        self._arrays = {
+            name: np.ndarray((elements,), np.float32, file.memory, start)
+            for name, (start, elements) in places.items()
+            if name[0] != "table"
+        }
+        return True
+
+    @contextmanager
+    def locked(self) -> Iterator[np.ndarray]:
+        """See `HostGroup.locked`."""
+        begun, told = time.monotonic(), False
+
+        def check(holder: int) -> None:
+            nonlocal told
+            seconds = time.monotonic() - begun
+            if seconds > self._patience:
+                raise ExchangeError(
+                    f"process {holder} of this host has kept what the workers share for {seconds:.0f} s, as if it had "
+                    "been stopped: end it, or let it go on"
+                )
+            if seconds > _SAY_AFTER and not told:
+                told = True
+                log.warning("waiting for process %d of this host, which has what the workers share", holder)
+
+        file = self._joined()
+        with file.locked(_TABLE, check):
+            changes = int(self._changes[0])
+            before = self._tables[changes % 2].tobytes()
+            table = np.ndarray((), self._type, bytearray(before))
+            yield table
+            if (after := table.tobytes()) != before:
+                changes += 1
+                self._tables[changes % 2][:] = np.frombuffer(after, np.uint8)
+                self._changes[0] = changes
+            self._seen = changes
+
+    def alive(self, rank: int) -> bool:
+        """See `HostGroup.alive`."""
+        return rank == self.rank or self._joined().holder(self._lock_of(rank)) != 0
+
+    def contribution(self, rank: int, vector: str) -> np.ndarray:
+        """See `HostGroup.contribution`."""
+        return self._arrays["contribution", rank, vector]
+
+    def residual(self, which: int) -> np.ndarray:
+        """See `HostGroup.residual`."""
+        return self._arrays["residual", which]
+
+    def answer(self, server: int) -> np.ndarray:
+        """See `HostGroup.answer`."""
+        return self._arrays["answer", server]
+
+    def wait(self, seconds: float) -> None:
+        """See `HostGroup.wait`."""
+        limit, pause = time.monotonic() + seconds, _FIRST_PAUSE
+        while self._changes[0] == self._seen and (left := limit - time.monotonic()) > 0:
+            time.sleep(min(pause, left))
+            pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
+
+    def moved(self, elements: int) -> None:
+        """See `HostGroup.moved`; real time passes by itself."""
+
+    def leave(self) -> None:
+        """See `HostGroup.leave`."""
+        if self._service is not None and self._file is not None:
+            self._service.close()
+            self._file.close()
+            self._service = self._file = None
+            self._arrays, self._tables = {}, []
+            del self._changes
+
+    def _joined(self) -> MemoryFile:
+        if self._file is None:
+            raise RuntimeError("this worker does not take part in what its host shares")
+        return self._file
+
+    def _lock_of(self, rank: int) -> int:
+        return _ALIVE + self.ranks.index(rank)
+
+
+def _layout(plan: HostMemoryPlan, ranks: Sequence[int]) -> tuple[Mapping[tuple[Any, ...], tuple[int, int]], int]:
+    """Return what each part of the memory is, with its first byte and its elements, and the size."""
+    places: dict[tuple[Any, ...], tuple[int, int]] = {}
+    size = _LINE
+    for which in (0, 1):
+        places["table", which] = size, plan.table.itemsize
+        size = _rounded(size + plan.table.itemsize, _LINE)
+    arrays: dict[tuple[Any, ...], int] = {
+        ("contribution", rank, name): elements for rank in ranks for name, elements in plan.contributions.items()
+    }
+    arrays |= {("residual", which): plan.residual for which in (0, 1)}
+    arrays |= {("answer", server): elements for server, elements in enumerate(plan.answers)}
+    for name, elements in arrays.items():
+        size = _rounded(size, _PAGE)
+        places[name] = size, elements
+        size += 4 * elements
+    return places, _rounded(size, _PAGE)
+
+
+def _rounded(size: int, unit: int) -> int:
+    return -(-size // unit) * unit

@@ -1,0 +1,296 @@
+"""Processes of one machine that find one another by a name, and share a file by its descriptor.
+
+The name is that of an abstract Unix socket, which belongs to a network namespace and vanishes with
+the process that has it: there is no file that could be left behind. Whoever comes first makes the
+shared file and serves its descriptor; whoever comes later gets it from there. When the process that
+serves has ended, another one takes its place. Processes of other users are refused.
+"""
+
+import array
+import contextlib
+import errno
+import logging
+import os
+import selectors
+import socket
+import struct
+import threading
+import time
+import weakref
+from collections.abc import Callable
+
+from .errors import ExpectedError
+
+log = logging.getLogger(__name__)
+
+#: Seconds to wait for the process that serves a name.
+PATIENCE = 10.0
+#: Seconds between two tries to serve a name, or to reach the process that does.
+_PAUSE = 0.01
+_CREDENTIALS = struct.Struct("3i")  # process, user, group
+#: First byte of a question: the file is wanted; the file is here, is it the same?
+_WANTED, _SAME = b"w", b"s"
+#: First byte of an answer: here it is, or it is the same; it is another one.
+_YES, _NO = b"y", b"n"
+_LONGEST = 256  # bytes of a message
+
+
+class DescriptorServiceError(ExpectedError):
+    """Raised when a file cannot be shared under a name; the message says why."""
+
+
+class OtherTermsError(DescriptorServiceError):
+    """Raised when the file of that name was made on other terms."""
+
+
+class _NotThereError(Exception):
+    """Nobody serves the name, or no longer."""
+
+
+class DescriptorService:
+    """A file that is shared under a name, as one of the processes that have it.
+
+    Args:
+        name: of the socket; a random one, so that nobody else has it.
+        terms: what all have to agree on, at most 200 bytes.
+
+    Attributes:
+        descriptor: of the file, as it was got; the caller's. −1 before `get_or_make`.
+    """
+
+    def __init__(self, name: str, terms: bytes) -> None:
+        self._address, self._terms = f"\0{name}", terms
+        self._process = os.getpid()
+        self._wake, self._woken = socket.socketpair()
+        self._listener: socket.socket | None = None
+        self._upstream: socket.socket | None = None  # to the process that serves
+        self._clients: set[socket.socket] = set()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self.descriptor = -1
+        self._identity = b""
+        _services.add(self)
+
+    def get_or_make(self, make: Callable[[], int]) -> int:
+        """Return the descriptor of the shared file, which belongs to the caller.
+
+        Args:
+            make: makes the file where there is none yet, and returns its descriptor.
+
+        Raises:
+            OtherTermsError: the file was made on other terms.
+            DescriptorServiceError: somebody has the name who does not share the file.
+        """
+        limit = time.monotonic() + PATIENCE
+        while self.descriptor < 0:
+            try:
+                self.descriptor = make() if self._bind() else self._ask(limit)
+            except _NotThereError:
+                if time.monotonic() > limit:
+                    raise DescriptorServiceError(f"the process that shares {self._shown} does not answer") from None
+                time.sleep(_PAUSE)
+        found = os.fstat(self.descriptor)
+        self._identity = struct.pack("2Q", found.st_dev, found.st_ino)
+        self._thread = threading.Thread(target=self._run, name="descriptor service", daemon=True)
+        self._thread.start()
+        return self.descriptor
+
+    def close(self) -> None:
+        """Serve no longer; another process does."""
+        if self._process != os.getpid():
+            return
+        self._closed = True
+        self._wake.close()
+        if self._thread is not None:
+            self._thread.join()
+        self._close_sockets()
+
+    # --- as the one who serves --------------------------------------------------------------------
+
+    def _bind(self) -> bool:
+        """Try to become the process that serves the name; return whether this one does now."""
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            listener.bind(self._address)
+            listener.listen(socket.SOMAXCONN)
+        except OSError as error:
+            listener.close()
+            if error.errno != errno.EADDRINUSE:
+                raise DescriptorServiceError(f"cannot share {self._shown}: {error.strerror}") from None
+            return False
+        listener.setblocking(False)
+        self._listener = listener
+        return True
+
+    def _accept(self, selector: selectors.BaseSelector) -> None:
+        assert self._listener is not None
+        with contextlib.suppress(OSError):  # it has gone again
+            client, _ = self._listener.accept()
+            if _user(client) != os.geteuid():
+                log.warning("a process of user %d wanted %s; it is refused", _user(client), self._shown)
+                client.close()
+                return
+            client.setblocking(False)
+            self._clients.add(client)
+            selector.register(client, selectors.EVENT_READ)
+
+    def _answer(self, client: socket.socket) -> bool:
+        """Answer a question; return whether the client is still there."""
+        try:
+            question = client.recv(_LONGEST)
+            if question == _WANTED + self._terms:
+                _send_descriptor(client, self.descriptor)
+            elif question:
+                client.send(_YES if question == _SAME + self._identity else _NO)
+        except OSError:
+            return False
+        return bool(question)
+
+    # --- as one of the others ---------------------------------------------------------------------
+
+    def _connect(self, limit: float) -> socket.socket:
+        """Connect to the process that serves.
+
+        Raises:
+            _NotThereError: it is gone, or has only begun.
+            DescriptorServiceError: it is another user's.
+        """
+        upstream = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        try:
+            upstream.settimeout(max(_PAUSE, limit - time.monotonic()))
+            upstream.connect(self._address)
+            if (user := _user(upstream)) != os.geteuid():
+                raise DescriptorServiceError(f"{self._shown} is taken by a process of user {user}")
+        except OSError:
+            upstream.close()
+            raise _NotThereError from None
+        except DescriptorServiceError:
+            upstream.close()
+            raise
+        return upstream
+
+    def _ask(self, limit: float) -> int:
+        """Return the file's descriptor from the process that serves it; raises as `_connect`."""
+        upstream = self._connect(limit)
+        try:
+            upstream.send(_WANTED + self._terms)
+            answer, descriptor = _receive_descriptor(upstream)
+        except OSError:
+            upstream.close()
+            raise _NotThereError from None
+        if answer != _YES or descriptor < 0:
+            upstream.close()
+            if not answer:
+                raise _NotThereError
+            raise OtherTermsError(f"{self._shown} was made on other terms")
+        upstream.settimeout(None)
+        self._upstream = upstream
+        return descriptor
+
+    def _succeed(self) -> None:
+        """Take the place of the process that has served, or find the one that has taken it.
+
+        It takes no descriptor: closing another one of the same file would release its locks.
+        """
+        limit = time.monotonic() + PATIENCE
+        while not self._closed and time.monotonic() < limit:
+            if self._bind():
+                return
+            try:
+                upstream = self._connect(time.monotonic() + 1)
+                upstream.send(_SAME + self._identity)
+                answer = upstream.recv(_LONGEST)
+            except (_NotThereError, OSError):
+                time.sleep(_PAUSE)
+                continue
+            if answer == _YES:
+                upstream.settimeout(None)
+                self._upstream = upstream
+                return
+            upstream.close()
+            if answer:
+                break
+        if not self._closed:
+            log.warning("%s is shared by other processes now, and this one keeps what it has", self._shown)
+
+    # --- beside the program -----------------------------------------------------------------------
+
+    def _run(self) -> None:
+        """Serve while this process is the one that does; watch over that one otherwise."""
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._woken, selectors.EVENT_READ)
+            if self._listener is not None:
+                selector.register(self._listener, selectors.EVENT_READ)
+            if self._upstream is not None:
+                selector.register(self._upstream, selectors.EVENT_READ)
+            while not self._closed:
+                for key, _ in selector.select():
+                    ready = key.fileobj
+                    if ready is self._listener:
+                        self._accept(selector)
+                    elif ready is self._upstream:
+                        self._follow(selector)
+                    elif ready in self._clients:
+                        assert isinstance(ready, socket.socket)
+                        if not self._answer(ready):
+                            selector.unregister(ready)
+                            self._clients.discard(ready)
+                            ready.close()
+
+    def _follow(self, selector: selectors.BaseSelector) -> None:
+        """See what the process that serves does: it says nothing more, so it has ended."""
+        assert self._upstream is not None
+        with contextlib.suppress(OSError):
+            if self._upstream.recv(_LONGEST):
+                return
+        selector.unregister(self._upstream)
+        self._upstream.close()
+        self._upstream = None
+        with contextlib.suppress(DescriptorServiceError):
+            self._succeed()
+        for found in (self._listener, self._upstream):
+            if found is not None:
+                selector.register(found, selectors.EVENT_READ)
+
+    @property
+    def _shown(self) -> str:
+        return f"the memory {self._address[1:]}"
+
+    def _close_sockets(self) -> None:
+        for each in (self._wake, self._woken, self._listener, self._upstream, *self._clients):
+            if each is not None:
+                each.close()
+
+
+def _user(peer: socket.socket) -> int:
+    """Return the user of the process at the other end of a socket."""
+    found = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(found)[1])
+
+
+def _send_descriptor(client: socket.socket, descriptor: int) -> None:
+    client.sendmsg([_YES], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [descriptor]))])
+
+
+def _receive_descriptor(upstream: socket.socket) -> tuple[bytes, int]:
+    """Return an answer, and the descriptor that has come with it; −1: none has."""
+    size = array.array("i").itemsize
+    answer, extra, _, _ = upstream.recvmsg(_LONGEST, socket.CMSG_SPACE(size), socket.MSG_CMSG_CLOEXEC)
+    for level, kind, data in extra:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            (descriptor,) = struct.unpack("i", data[:size])
+            return answer, descriptor
+    return answer, -1
+
+
+#: Services of this process.
+_services: "weakref.WeakSet[DescriptorService]" = weakref.WeakSet()
+
+
+def _leave_to_the_parent() -> None:
+    """Let go of the sockets in a process that was forked: they end with the one that has them."""
+    for service in list(_services):
+        service._close_sockets()
+
+
+os.register_at_fork(after_in_child=_leave_to_the_parent)

@@ -1,0 +1,145 @@
+"""Memory that several processes of a machine share, without a name in any file system (Linux).
+
+It is a file of `memfd_create`, which exists as long as some process has it open or mapped: however
+processes end, nothing of it stays. Its bytes can be locked. The locks belong to a process: the
+kernel releases them when the process ends, also by SIGKILL, and forked processes do not inherit
+them. Beware: they are released, too, when the process closes any descriptor of the file.
+"""
+
+import contextlib
+import errno
+import fcntl
+import mmap
+import os
+import struct
+import threading
+import time
+from collections.abc import Callable, Iterator
+
+from .errors import ExpectedError
+
+#: struct flock: type, origin, start, length, and the process that holds a conflicting lock.
+_FLOCK = struct.Struct("hhqqi4x")
+#: Of memory that neither shrinks nor grows: no process can take pages away from another one.
+_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL if hasattr(fcntl, "F_SEAL_SEAL") else 0
+#: Seconds between two tries to get a lock: the first pause, its growth, the longest.
+_FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.00005, 1.5, 0.002
+
+
+class SharedMemoryError(ExpectedError):
+    """Raised when memory cannot be shared; the message says why."""
+
+
+class MemoryFile:
+    """Shared memory of a fixed size, and locks on single bytes of it.
+
+    Args:
+        descriptor: of the file; it belongs to this object from now on.
+        size: number of bytes that it has to have.
+
+    Attributes:
+        descriptor: as given; −1 after `close`.
+        size: as given.
+        memory: the bytes.
+
+    Raises:
+        SharedMemoryError: the file is something else.
+    """
+
+    def __init__(self, descriptor: int, size: int) -> None:
+        self.descriptor, self.size = descriptor, size
+        self._process = os.getpid()
+        self._lock = threading.Lock()  # the kernel's locks do not tell threads apart
+        try:
+            found = os.fstat(descriptor)
+            if found.st_size != size or fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
+                raise SharedMemoryError(f"expected sealed memory of {size} bytes, got a file of {found.st_size}")
+            self.memory = mmap.mmap(descriptor, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
+        except OSError as error:
+            os.close(descriptor)
+            raise SharedMemoryError(f"{size / 1e6:.1f} MB of shared memory cannot be used: {error.strerror}") from None
+        except SharedMemoryError:
+            os.close(descriptor)
+            raise
+        self.identity = found.st_dev, found.st_ino
+
+    @classmethod
+    def create(cls, name: str, size: int) -> "MemoryFile":
+        """Make shared memory, all zero; it is there, not only promised.
+
+        Args:
+            name: shown by the kernel, where it lists what a process has mapped.
+            size: number of bytes.
+
+        Raises:
+            SharedMemoryError: there is not so much memory, or no such files on this system.
+        """
+        if not hasattr(os, "memfd_create"):
+            raise SharedMemoryError("shared memory needs Linux (memfd_create)")
+        descriptor = -1
+        try:
+            descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            os.posix_fallocate(descriptor, 0, size)
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
+        except OSError as error:
+            if descriptor >= 0:
+                os.close(descriptor)
+            raise SharedMemoryError(
+                f"{size / 1e6:.1f} MB of shared memory are not to be had: {error.strerror}"
+            ) from None
+        return cls(descriptor, size)
+
+    # --- locks ------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def locked(self, byte: int, check: Callable[[int], None]) -> Iterator[None]:
+        """Have exclusive access, among all threads of all processes, in a with statement.
+
+        Args:
+            byte: the lock's number.
+            check: called again and again while another process has the lock, with its id; may
+                raise.
+        """
+        with self._lock:
+            pause = _FIRST_PAUSE
+            while not self.hold(byte):
+                check(self.holder(byte))
+                time.sleep(pause)
+                pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
+            try:
+                yield
+            finally:
+                self.release(byte)
+
+    def hold(self, byte: int) -> bool:
+        """Take a lock until `release`, or the end of this process; return whether it was free."""
+        try:
+            fcntl.lockf(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
+        except OSError as error:
+            if error.errno not in (errno.EAGAIN, errno.EACCES):
+                raise
+            return False
+        return True
+
+    def release(self, byte: int) -> None:
+        """Give a lock back."""
+        fcntl.lockf(self.descriptor, fcntl.LOCK_UN, 1, byte)
+
+    def holder(self, byte: int) -> int:
+        """Return the id of the other process that has a lock; 0: no other one has it.
+
+        Where that process is in a namespace of its own, another number than 0 stands for its id.
+        """
+        wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+        kind, _, _, _, process = _FLOCK.unpack(fcntl.fcntl(self.descriptor, fcntl.F_GETLK, wanted))
+        return 0 if kind == fcntl.F_UNLCK else process or -1
+
+    def close(self) -> None:
+        """Give all locks back and forget the memory; it is freed with the last array in it.
+
+        A process that was forked from the one that has made this object leaves the locks alone.
+        """
+        if self.descriptor >= 0:
+            os.close(self.descriptor)
+            self.descriptor = -1
+            del self.memory

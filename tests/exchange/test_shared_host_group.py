@@ -1,0 +1,338 @@
+"""The shared memory of a host's workers, with real processes, which are killed."""
+
+import contextlib
+import os
+import resource
+import secrets
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from esync.exchange.host_group import HostMemoryPlan, table_type
+from esync.exchange.keystores.shared_host_group import SharedHostGroup
+from esync.exchange.protocol import wire
+from tests.support.process_members import ChildError, ChildProcess
+
+SECONDS = 20
+RANKS = (1, 3, 4)
+
+
+def plan_of(weights: int = 1000, servers: int = 2) -> HostMemoryPlan:
+    sizes = {"weights": weights, "statistics": 0, "control": 7}
+    return HostMemoryPlan(sizes, 5, [weights + 8] * servers, table_type(len(RANKS), servers, wire.message_type()))
+
+
+# --- what the processes do --------------------------------------------------------------------------
+
+
+def joined(token: str, rank: int, patience: float = 600.0) -> SharedHostGroup:
+    group = SharedHostGroup(token, rank, RANKS, 3, patience)
+    assert group.join(plan_of())
+    return group
+
+
+def not_joined(token: str, rank: int) -> SharedHostGroup:
+    return SharedHostGroup(token, rank, RANKS, 3)
+
+
+def join(group: SharedHostGroup, weights: int = 1000) -> bool:
+    return group.join(plan_of(weights))
+
+
+def leave(group: SharedHostGroup) -> None:
+    group.leave()
+
+
+def add(group: SharedHostGroup, times: int) -> None:
+    """Count up, in a field that other processes count up in, too."""
+    for _ in range(times):
+        with group.locked() as table:
+            table["round"] += 1
+
+
+def counted(group: SharedHostGroup) -> int:
+    with group.locked() as table:
+        return int(table["round"])
+
+
+def die_inside(group: SharedHostGroup) -> None:
+    """Be killed when half of a change is made."""
+    with group.locked() as table:
+        table["round"] += 1000
+        table["workers"]["nonce"][:] = 5
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def stop_inside(group: SharedHostGroup) -> int:
+    with group.locked():
+        os.kill(os.getpid(), signal.SIGSTOP)
+    return os.getpid()
+
+
+def fill(group: SharedHostGroup, rank: int, value: float) -> None:
+    group.contribution(rank, "weights")[:] = value
+
+
+def all_of(group: SharedHostGroup, rank: int) -> set[float]:
+    return set(group.contribution(rank, "weights").tolist())
+
+
+def alive(group: SharedHostGroup, rank: int) -> bool:
+    return group.alive(rank)
+
+
+def wait_for_change(group: SharedHostGroup, seconds: float) -> float:
+    counted(group)
+    begun = time.monotonic()
+    group.wait(seconds)
+    return time.monotonic() - begun
+
+
+def add_in_threads(group: SharedHostGroup, threads: int, times: int) -> None:
+    each = [threading.Thread(target=add, args=(group, times)) for _ in range(threads)]
+    for thread in each:
+        thread.start()
+    for thread in each:
+        thread.join()
+
+
+def fork_child(group: SharedHostGroup) -> int:
+    """Fork a process that lives on, as that of a DataLoader does."""
+    child = os.fork()
+    if child == 0:
+        time.sleep(SECONDS)
+        os._exit(0)
+    return child
+
+
+def descriptors_of_subprocess(group: SharedHostGroup) -> str:
+    """Return what a program has open that a worker starts, even where nothing is closed for it."""
+    return subprocess.run(["ls", "-l", "/proc/self/fd"], capture_output=True, text=True, close_fds=False).stdout
+
+
+def be_stranger(token: str, rank: int) -> SharedHostGroup:
+    os.setuid(65534)
+    return SharedHostGroup(token, rank, RANKS, 3)
+
+
+def limit_files(group: SharedHostGroup, most: int) -> None:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+
+
+# --- the tests --------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def token() -> str:
+    return f"test-{secrets.token_hex(8)}"
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., ChildProcess]]:
+    with ExitStack() as stack:
+        yield lambda *words: stack.enter_context(ChildProcess(*words))
+
+
+def until(condition: Callable[[], Any]) -> None:
+    limit = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < limit, "it has not come true"
+        time.sleep(0.01)
+
+
+def names_in_use(token: str) -> int:
+    return Path("/proc/net/unix").read_text().count(token)
+
+
+def test_shared_host_group_of_three_processes_is_one_memory(token, start):
+    one, two, three = (start(joined, token, rank) for rank in RANKS)
+    for process, rank in zip((one, two, three), RANKS, strict=True):
+        process.call(fill, rank, float(rank))
+    assert [one.call(all_of, rank) for rank in RANKS] == [{1.0}, {3.0}, {4.0}]
+    assert three.call(all_of, 1) == {1.0}
+    assert all(process.call(alive, rank) for process in (one, two, three) for rank in RANKS)
+
+
+def test_shared_host_group_processes_that_begin_at_once_find_each_other(token, start):
+    processes = [start(not_joined, token, rank) for rank in RANKS]
+    for process in processes:
+        process.begin(join)
+    assert all(process.end() for process in processes)
+    for process in processes:
+        process.call(add, 10)
+    assert [process.call(counted) for process in processes] == [30] * 3
+
+
+def test_shared_host_group_lock_excludes_threads_and_processes(token, start):
+    processes = [start(joined, token, rank) for rank in RANKS]
+    for process in processes:
+        process.begin(add_in_threads, 3, 40)
+    for process in processes:
+        process.end()
+    assert processes[0].call(counted) == 3 * 3 * 40
+
+
+def test_shared_host_group_error_under_the_lock_changes_nothing(token):
+    group = joined(token, 1)
+    with contextlib.suppress(KeyError), group.locked() as table:
+        table["round"] = 7
+        raise KeyError
+    assert counted(group) == 0
+    group.leave()
+
+
+def test_shared_host_group_killed_under_the_lock_has_changed_nothing(token, start):
+    one, two, three = (start(joined, token, rank) for rank in RANKS)
+    one.call(add, 2)
+    two.begin(die_inside)
+    assert three.call(counted) == 2
+    one.call(add, 1)
+    assert three.call(counted) == 3
+    until(lambda: not one.call(alive, 3))
+    assert one.call(alive, 4)
+
+
+def test_shared_host_group_killed_member_is_gone_at_once_and_its_replacement_there(token, start):
+    one, two = start(joined, token, 1), start(joined, token, 3)
+    two.call(fill, 3, 8.0)
+    two.kill()
+    assert not one.call(alive, 3)
+    again = start(joined, token, 3)
+    assert one.call(alive, 3)
+    assert again.call(all_of, 3) == {8.0}
+
+
+def test_shared_host_group_maker_killed_others_share_it_with_newcomers(token, start):
+    one, two, three = (start(joined, token, rank) for rank in RANKS)
+    two.call(add, 5)
+    one.kill()
+    again = start(not_joined, token, 1)
+    until(lambda: names_in_use(token))  # one of the others shares it now
+    assert again.call(join)
+    assert again.call(counted) == 5
+    two.kill()
+    three.kill()
+    until(lambda: names_in_use(token))
+    assert start(joined, token, 3).call(counted) == 5
+
+
+def test_shared_host_group_that_all_have_left_is_made_anew(token, start):
+    one, two = start(joined, token, 1), start(joined, token, 3)
+    one.call(add, 5)
+    one.call(leave)
+    one.call(leave)
+    assert not two.call(alive, 1)
+    two.call(leave)
+    assert names_in_use(token) == 0
+    assert one.call(join)
+    assert one.call(counted) == 0
+
+
+def test_shared_host_group_all_killed_leave_nothing(token, start):
+    before = set(os.listdir("/dev/shm"))
+    processes = [start(joined, token, rank) for rank in RANKS]
+    for process in processes:
+        assert "memfd:esync-host" in Path(f"/proc/{process.number}/maps").read_text()
+    for process in processes:
+        process.kill()
+    assert names_in_use(token) == 0
+    assert set(os.listdir("/dev/shm")) == before
+    held = [link for link in Path("/proc").glob("[0-9]*/map_files/*") if _target(link).startswith("/memfd:esync-host")]
+    assert held == []
+
+
+def _target(link: Path) -> str:
+    try:
+        return os.readlink(link)
+    except OSError:  # the process has ended
+        return ""
+
+
+def test_shared_host_group_forked_process_neither_holds_locks_nor_serves(token, start):
+    one, two = start(joined, token, 1), start(joined, token, 3)
+    child = one.call(fork_child)
+    try:
+        one.kill()
+        assert not two.call(alive, 1)
+        until(lambda: names_in_use(token))
+        assert start(joined, token, 1).call(alive, 3)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_shared_host_group_subprocess_inherits_nothing(token, start):
+    found = start(joined, token, 1).call(descriptors_of_subprocess)
+    assert "pipe:" in found
+    assert "memfd" not in found
+
+
+def test_shared_host_group_with_place_taken_exchanges_alone(token, start):
+    one, two = start(joined, token, 1), start(joined, token, 3)
+    os.kill(two.number, signal.SIGSTOP)
+    other = start(not_joined, token, 3)
+    assert not other.call(join)
+    other.call(leave)
+    assert one.call(alive, 3)
+    os.kill(two.number, signal.SIGCONT)
+    two.call(add, 1)
+    assert one.call(counted) == 1
+
+
+def test_shared_host_group_with_stopped_holder_of_the_lock_ends_with_its_number(token, start, caplog):
+    one, two = start(joined, token, 1, 1.0), start(joined, token, 3)
+    two.begin(stop_inside)
+    until(lambda: Path(f"/proc/{two.number}/stat").read_text().split()[2] == "T")
+    with pytest.raises(ChildError, match=f"process {two.number} of this host has kept what the workers share for 1 s"):
+        one.call(add, 1)
+    os.kill(two.number, signal.SIGCONT)
+    two.end()
+    one.call(add, 1)
+    assert two.call(counted) == 1
+
+
+def test_shared_host_group_with_other_sizes_is_refused(token, start):
+    start(joined, token, 1)
+    with pytest.raises(ChildError, match=r"ExchangeError: .* do not exchange the same vectors"):
+        start(not_joined, token, 3).call(join, 999)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+def test_shared_host_group_refuses_other_users(token, start):
+    mine = start(joined, token, 1)
+    stranger = start(be_stranger, token, 3)
+    assert not stranger.call(join)
+    assert not mine.call(alive, 3)
+    mine.kill()
+    assert stranger.call(join)
+    with_stranger = start(not_joined, token, 4)
+    assert not with_stranger.call(join)
+
+
+def test_shared_host_group_without_memory_says_how_much_is_needed(token, start):
+    process = start(not_joined, token, 1)
+    process.call(limit_files, 1_000_000)
+    needed = r"ExchangeError: \d+\.\d MB of shared memory are not to be had: .*; the 3 workers .* leave per_host out"
+    with pytest.raises(ChildError, match=needed):
+        process.call(join, 1_000_000)
+    assert names_in_use(token) == 0
+
+
+def test_shared_host_group_wait_ends_with_a_change(token, start):
+    one, two = start(joined, token, 1), start(joined, token, 3)
+    one.begin(wait_for_change, float(SECONDS))
+    time.sleep(0.2)
+    two.call(add, 1)
+    assert one.end() < SECONDS
+    assert one.call(wait_for_change, 0.05) >= 0.05
+
+
+def test_shared_host_group_rank_of_another_host_is_an_error(token):
+    with pytest.raises(ValueError, match="worker 2 is not among those of its host: 1, 3, 4"):
+        SharedHostGroup(token, 2, RANKS, 3)
