@@ -18,6 +18,7 @@ from .arguments import choose_algorithm, expand_paths, given_state_server, read
 from .runtime import output, processes, program, progress, tensorboard
 from .runtime.environment import ROLES, Cluster, state_server_address
 from .runtime.watchdog import Watchdog
+from .runtime.worker_environment import HOST_GROUP_VARIABLE, PER_HOST_VARIABLE, WorkerEnvironment
 from .training.run_folder import mode_folder, same_below
 from .training.worker_setup import choose_checkpoints, choose_device, flag_facts, make_trainer
 
@@ -82,6 +83,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     estimated = options.reestimate_statistics
     if estimated is not None:
         layers_with_statistics(net)  # a user's network without any is told before it trains
+    told = WorkerEnvironment.read({name: os.environ.get(name, "") for name in (PER_HOST_VARIABLE, HOST_GROUP_VARIABLE)})
     world = RealWorld(
         options.step_time,
         watchdog,
@@ -91,6 +93,8 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         options.straggle,
         options.collective,
         options.wait_for_replacement,
+        per_host=told.per_host,
+        host_group=told.host_group,
     )
     evaluation = NamedEvaluation(options.network, options.dataset, options.data_dir, options.test_images, estimated)
 

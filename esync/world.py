@@ -1,6 +1,7 @@
 """The real world: real servers, a state server over HTTP, and this machine's clock."""
 
 import functools
+import logging
 import math
 from collections.abc import Sequence
 
@@ -8,6 +9,7 @@ from . import config
 from .coordination import Coordination
 from .exchange import Exchange, Specification
 from .exchange.collectives import COLLECTIVES
+from .exchange.host_group import HostGroup
 from .runtime.device import Device, RealDevice
 from .runtime.environment import (
     Cluster,
@@ -20,7 +22,9 @@ from .runtime.phase_timer import PhaseTimer
 from .runtime.processes import niceness_of_emulated, set_niceness
 from .runtime.straggler_injection import NETWORK, StragglerEvent
 from .runtime.watchdog import Watchdog
-from .runtime.worker_environment import WorkerEnvironment
+from .runtime.worker_environment import HostGroupName, WorkerEnvironment
+
+log = logging.getLogger(__name__)
 
 
 class RealWorld:
@@ -40,6 +44,8 @@ class RealWorld:
         replacement: seconds that the others wait for another worker in the place of this one,
             should it die; they wait for ever where the launcher has promised one.
         job: name of the training on the state server, where the algorithm names none.
+        per_host: the most workers of one host that exchange as one; 1: each does so by itself.
+        host_group: those of this host; None: this worker exchanges by itself.
     """
 
     device: Device
@@ -55,6 +61,8 @@ class RealWorld:
         collective: str = config.COLLECTIVE,
         replacement: float = config.WAIT_FOR_REPLACEMENT,
         job: str = config.JOB,
+        per_host: int = 1,
+        host_group: HostGroupName | None = None,
     ) -> None:
         device = RealDevice(step_time, straggler_events)
         self.device, self._straggler = device, device.straggler
@@ -64,6 +72,7 @@ class RealWorld:
         self._round_timeout = round_timeout
         self._lease, self._replacement = lease, replacement
         self._collective, self._job = collective, job
+        self._per_host, self._host_group = per_host, host_group
 
     @classmethod
     def from_environment(cls) -> "RealWorld":
@@ -89,10 +98,17 @@ class RealWorld:
             collective=told.collective,
             replacement=told.wait_for_replacement,
             job=told.job,
+            per_host=told.per_host,
+            host_group=told.host_group,
         )
 
     def exchange(self, specification: Specification) -> Exchange:
-        """Connect to MXNet's parameter servers (see DMLC_*), or to the other ranks of MPI."""
+        """Connect to MXNet's parameter servers (see DMLC_*), or to the other ranks of MPI.
+
+        Raises:
+            EnvironmentProblemError: the workers of a host cannot exchange as one in this way.
+        """
+        self._check_per_host(specification)
         if self._collective != "ps":
             from .exchange.collectives.worker_exchange import over_mpi
 
@@ -106,7 +122,34 @@ class RealWorld:
         timeouts = self._start_timeout, self._round_timeout
         replacement = math.inf if replacement_promised() else self._replacement
         store = MXNetStore(cluster, self.watchdog, *timeouts, self._lease, replacement, self._inject_delay)
-        return ParameterServerExchange(specification, store)
+        return ParameterServerExchange(specification, store, host_group=self._group_of(store.rank))
+
+    def _check_per_host(self, specification: Specification) -> None:
+        if self._per_host == 1:
+            return
+        if self._collective != "ps":
+            raise EnvironmentProblemError(
+                f"with the collective {self._collective} every worker exchanges by itself; leave per_host out of the "
+                "cluster's description"
+            )
+        if not specification.synchronous or specification.private or specification.sparse:
+            raise EnvironmentProblemError(
+                "only rounds can be exchanged by host, and this mode uses what each worker sends at once: leave "
+                "per_host out of the cluster's description, or choose a mode with rounds"
+            )
+
+    def _group_of(self, rank: int) -> HostGroup | None:
+        """Return the workers with which the worker of this rank exchanges as one."""
+        from .exchange.keystores.shared_host_group import SharedHostGroup
+
+        if self._per_host == 1:
+            return None
+        group = self._host_group
+        if group is not None and rank not in group.ranks:
+            log.warning("worker %d is not among those of this host (%s): it exchanges by itself", rank, group)
+            group = None
+        token, ranks = ("", (rank,)) if group is None else (group.token, group.ranks)
+        return SharedHostGroup(token, rank, ranks, self._per_host, self._round_timeout)
 
     def _inject_delay(self) -> None:
         """Delay what this worker is about to send to the others while it is a straggler."""

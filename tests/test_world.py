@@ -50,6 +50,19 @@ def test_exchange_without_cluster_variables_is_refused(world):
         world.exchange(Specification("sgd", synchronous=True))
 
 
+@pytest.mark.parametrize(
+    ("specification", "collective", "message"),
+    [
+        (Specification("sgd", synchronous=False), "ps", "only rounds can be exchanged by host"),
+        (Specification("sgd", synchronous=True, private=True), "ps", "only rounds can be exchanged by host"),
+        (Specification("sgd", synchronous=True), "ring", "with the collective ring every worker exchanges by itself"),
+    ],
+)
+def test_exchange_per_host_without_rounds_over_servers_is_refused(specification, collective, message):
+    with pytest.raises(EnvironmentProblemError, match=f"{message}.* leave per_host out"):
+        RealWorld(collective=collective, per_host=2).exchange(specification)
+
+
 def test_exchange_in_another_role_is_refused(world, monkeypatch):
     monkeypatch.setenv("DMLC_ROLE", "server")
     with pytest.raises(EnvironmentProblemError, match="DMLC_ROLE is 'server'"):

@@ -55,11 +55,12 @@ class DescriptorService:
         terms: what all have to agree on, at most 200 bytes.
 
     Attributes:
+        name: as given.
         descriptor: of the file, as it was got; the caller's. −1 before `get_or_make`.
     """
 
     def __init__(self, name: str, terms: bytes) -> None:
-        self._address, self._terms = f"\0{name}", terms
+        self.name, self._terms = name, terms
         self._process = os.getpid()
         self._wake, self._woken = socket.socketpair()
         self._listener: socket.socket | None = None
@@ -111,7 +112,7 @@ class DescriptorService:
         """Try to become the process that serves the name; return whether this one does now."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
-            listener.bind(self._address)
+            listener.bind(f"\0{self.name}")
             listener.listen(socket.SOMAXCONN)
         except OSError as error:
             listener.close()
@@ -158,7 +159,7 @@ class DescriptorService:
         upstream = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             upstream.settimeout(max(_PAUSE, limit - time.monotonic()))
-            upstream.connect(self._address)
+            upstream.connect(f"\0{self.name}")
             if (user := _user(upstream)) != os.geteuid():
                 raise DescriptorServiceError(f"{self._shown} is taken by a process of user {user}")
         except OSError:
@@ -254,7 +255,7 @@ class DescriptorService:
 
     @property
     def _shown(self) -> str:
-        return f"the memory {self._address[1:]}"
+        return f"the memory {self.name}"
 
     def _close_sockets(self) -> None:
         for each in (self._wake, self._woken, self._listener, self._upstream, *self._clients):

@@ -336,6 +336,59 @@ def test_plan_with_collective_uses_no_spare_hosts():
     assert job.remarks[-1] == "spare hosts are not used: without parameter servers nobody can take a worker's place"
 
 
+def per_host(hosts: list[str], **train: Any) -> dict[str, Any]:
+    return {**launching.description([0.1] * 4, hosts, **train), "per_host": True}
+
+
+def groups_of(specs: list[ProcessSpec]) -> list[tuple[str | None, str | None]]:
+    return [(spec.environment.get("ESYNC_PER_HOST"), spec.environment.get("ESYNC_HOST_GROUP")) for spec in specs]
+
+
+def test_plan_per_host_tells_workers_who_shares_their_host():
+    job = make(per_host(["left", "right", "left"], mode="sync"))
+    assert groups_of(job.workers) == [("3", "job-0:0,2,3"), ("3", None), ("3", "job-0:0,2,3"), ("3", "job-0:0,2,3")]
+    assert "the workers of a host exchange as one: 2 instead of 4 in a round" in job.remarks
+    assert groups_of(make({**per_host(["left"]), "per_host": False}).workers) == [(None, None)] * 4
+
+
+def test_plan_per_host_tells_a_users_program_the_same():
+    content = {**per_host(["left", "right"]), "program": "python train.py", "train": {}}
+    job = make(content)
+    assert groups_of(job.workers) == [("2", "job-0:0,2"), ("2", "job-1:1,3")] * 2
+
+
+def test_plan_per_host_with_one_worker_on_each_changes_nothing():
+    content = launching.description([0.1] * 2, mode="sync")
+    flat, job = make(content), make({**content, "per_host": True})
+    assert job.processes == flat.processes
+    assert job.remarks == (*flat.remarks, "per_host changes nothing: no host has two workers")
+
+
+def test_plan_per_host_workers_on_spare_hosts_exchange_by_themselves():
+    content = {**several_machines(), "spare_hosts": ["spare"], "per_host": True}
+    content["hosts"]["spare"] = {"address": "10.0.0.7"}
+    job = make(content)
+    assert groups_of(job.workers) == [("2", "job-0:0,2"), ("2", None), ("2", "job-0:0,2")]
+    assert groups_of(list(job.spares["spare"].values())) == [("2", None)] * 3
+
+
+@pytest.mark.parametrize(
+    ("train", "message"),
+    [
+        ({"mode": "async"}, "mode async uses what each worker sends at once, .* mode with rounds: .*esync"),
+        ({"mode": "ssp"}, "mode ssp uses"),
+        ({"mode": "dylu"}, "mode dylu uses"),
+        ({"mode": "async", "use_dcasgd": 1}, "mode dcasgd uses"),
+        ({"mode": "dgs"}, "mode dgs uses"),
+        ({"mode": "local"}, "mode local exchanges nothing; leave per_host out"),
+        ({"mode": "sync", "collective": "ring"}, "with the collective ring every worker exchanges by itself; leave"),
+    ],
+)
+def test_plan_per_host_with_what_has_no_rounds_is_refused_by_name(train, message):
+    with pytest.raises(DescriptionError, match=f"per_host: {message}"):
+        make(per_host(["left"], **train))
+
+
 def test_plan_with_tilde_paths_leaves_them_to_each_host(monkeypatch, tmp_path):
     monkeypatch.setenv("HOME", str(tmp_path))
     content = several_machines()

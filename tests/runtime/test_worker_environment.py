@@ -9,7 +9,7 @@ import pytest
 
 from esync.runtime.environment import EnvironmentProblemError
 from esync.runtime.straggler_injection import StragglerEvent
-from esync.runtime.worker_environment import WorkerEnvironment, is_alone
+from esync.runtime.worker_environment import HostGroupName, WorkerEnvironment, is_alone
 
 #: The names of all variables.
 NAMES = tuple(each.metadata["name"] for each in dataclasses.fields(WorkerEnvironment))
@@ -37,6 +37,8 @@ EVERYTHING = WorkerEnvironment(
     resume=True,
     overwrite=True,
     measure=True,
+    per_host=3,
+    host_group=HostGroupName("5f3a-0", (0, 2, 10)),
 )
 
 
@@ -71,6 +73,10 @@ def test_worker_environment_without_variables_has_defaults():
         ("ESYNC_CHECKPOINT_EVERY", "0", "a whole number of 1 or more"),
         ("ESYNC_SLOT", "-1", "a whole number of 0 or more"),
         ("ESYNC_RESUME", "yes", "0 or 1"),
+        ("ESYNC_PER_HOST", "0", "a whole number of 1 or more"),
+        ("ESYNC_HOST_GROUP", "0,1", "a name and ascending ranks, 5f3a0c:0,1,2 for instance"),
+        ("ESYNC_HOST_GROUP", "5f3a:1,0", "a name and ascending ranks, 5f3a0c:0,1,2 for instance"),
+        ("ESYNC_HOST_GROUP", "5f3a:1,1", "a name and ascending ranks, 5f3a0c:0,1,2 for instance"),
         ("ESYNC_STRAGGLE", "network:1@2", "events KIND:DELAY@AT+LASTING in seconds"),
     ],
 )

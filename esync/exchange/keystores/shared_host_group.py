@@ -72,7 +72,7 @@ class SharedHostGroup(HostGroup):
         made: list[MemoryFile] = []
 
         def make() -> int:
-            made.append(MemoryFile.create("esync-host", size))
+            made.append(MemoryFile.create(service.name, size))
             return made[0].descriptor
 
         try:
@@ -98,7 +98,7 @@ class SharedHostGroup(HostGroup):
             file.close()
             return False
         self._service, self._file = service, file
-        self._changes = np.ndarray((1,), np.int64, file.memory)
+        self._changes: np.ndarray = np.ndarray((1,), np.int64, file.memory)
         self._tables = [
             np.ndarray((plan.table.itemsize,), np.uint8, file.memory, places["table", which][0]) for which in (0, 1)
         ]
@@ -131,7 +131,7 @@ class SharedHostGroup(HostGroup):
         with file.locked(_TABLE, check):
             changes = int(self._changes[0])
             before = self._tables[changes % 2].tobytes()
-            table = np.ndarray((), self._type, bytearray(before))
+            table: np.ndarray = np.ndarray((), self._type, bytearray(before))
             yield table
             if (after := table.tobytes()) != before:
                 changes += 1
