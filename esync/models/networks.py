@@ -47,6 +47,34 @@ def _from_gluoncv(name: str) -> Callable[..., Any]:
     return build
 
 
+def _scaled_from_gluoncv(name: str) -> Callable[..., Any]:
+    """Return what builds a network of gluoncv, and multiplies its channels by a width."""
+
+    def build(classes: int, width: float, **options: Any) -> Any:
+        net = _from_gluoncv(name)(classes, **options)
+        if width != 1:
+            for child in (each for each in net._children.values() if each is not net.output):
+                child.apply(lambda layer: _scale(layer, width))
+        return net
+
+    return build
+
+
+def _scale(layer: Any, width: float) -> None:
+    """Multiply the outputs of a layer that is not initialized, and whose inputs are not known.
+
+    Gluon infers the numbers of inputs, those of normalization layers too, from the first batch.
+    """
+    if isinstance(layer, mx.gluon.nn.Dense):
+        outputs = layer._units = max(1, round(layer._units * width))
+    elif isinstance(layer, mx.gluon.nn.Conv2D):
+        outputs = layer._channels = layer._kwargs["num_filter"] = max(1, round(layer._channels * width))
+    else:
+        return
+    for parameter in layer._reg_params.values():
+        parameter._shape = (outputs, *parameter.shape[1:])
+
+
 def _resnet(version: int, layers: int) -> Callable[..., Any]:
     """Return what builds a ResNet of gluoncv, whose channels can be multiplied by a width."""
 
@@ -113,13 +141,13 @@ def _cifar_resnet32(classes: int, **options: Any) -> Any:
 
 #: Name on the command line, without width and normalization → the network.
 MODELS: dict[str, NetworkEntry] = {
-    "alexnet": NetworkEntry(_from_gluoncv("alexnet"), 224),
+    "alexnet": NetworkEntry(_scaled_from_gluoncv("alexnet"), 224),
     "resnet18-v1": NetworkEntry(_resnet(1, 18)),
     "resnet50-v1": NetworkEntry(_resnet(1, 50)),
     "resnet50-v2": NetworkEntry(_resnet(2, 50)),
     "mobilenet-v1": NetworkEntry(_mobilenet(1)),
     "mobilenet-v2": NetworkEntry(_mobilenet(2)),
-    "inception-v3": NetworkEntry(_from_gluoncv("inceptionv3"), 299),
+    "inception-v3": NetworkEntry(_scaled_from_gluoncv("inceptionv3"), 299),
     "lenet": NetworkEntry(_lenet),
     "mlp": NetworkEntry(_mlp),
     "cifar-resnet20-v1": NetworkEntry(_from_gluoncv("cifar_resnet20_v1"), 32),

@@ -1,9 +1,10 @@
 import re
 
+import numpy as np
 import pytest
 
 from esync.models.names import NETWORKS, NetworkName, has_batch_norm, is_network, parse_network
-from esync.models.networks import build
+from esync.models.networks import MODELS, build
 from esync.runtime.mxnet_import import mx
 
 
@@ -31,7 +32,8 @@ def test_name_of_a_network_is_taken_apart_and_put_together(text, name):
         ("resnet18-v1x1", "network 'resnet18-v1x1' is written 'resnet18-v1'"),
         ("resnet18-v1x0", "a width should be from 0.0625 to 4"),
         ("resnet18-v1x5", "a width should be from 0.0625 to 4"),
-        ("alexnetx0.5", "alexnet has one width"),
+        ("lenetx0.5", "lenet has one width"),
+        ("alexnetx0.5-groupnorm", "network alexnet has no batch norm"),
         ("lenet-groupnorm", "network lenet has no batch norm"),
     ],
 )
@@ -46,13 +48,44 @@ def test_name_without_more_is_that_of_a_network(name):
     assert is_network(name)
 
 
-def test_width_multiplies_the_channels():
-    def channels(name: str) -> list[int]:
-        net = build(name, 10, mx.cpu(), seed=0)
-        return [each.shape[0] for each in net.collect_params(".*conv.*weight").values()]
+def shapes(net: mx.gluon.Block) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of a network's parameters by their names, without the network's own prefix."""
+    return {name.removeprefix(net.prefix): each.shape for name, each in net.collect_params().items()}
 
-    for base in ("resnet18-v1", "mobilenet-v1"):
-        assert channels(f"{base}x0.25") == [each // 4 for each in channels(base)]
+
+@pytest.mark.parametrize("base", ["resnet18-v1", "mobilenet-v1", "alexnet", "inception-v3"])
+@pytest.mark.parametrize("width", [0.25, 0.0625])
+def test_width_multiplies_the_channels_of_all_layers_but_the_last(base, width):
+    def outputs(name: str) -> list[int]:
+        net = build(name, 10, mx.cpu(), seed=0)
+        return [shape[0] for name, shape in shapes(net).items() if name.endswith("weight")]
+
+    full = outputs(base)
+    assert outputs(f"{base}x{width}") == [*(max(1, round(each * width)) for each in full[:-1]), 10]
+
+
+@pytest.mark.parametrize(("name", "published"), [("alexnet", "alexnet"), ("inception-v3", "inceptionv3")])
+def test_network_without_width_has_the_parameters_of_the_published_one(name, published):
+    from gluoncv.model_zoo import get_model  # needs what `mxnet_import` gives NumPy
+
+    net = build(name, 10, mx.cpu(), seed=0, shape=(3, 28, 28))
+    wanted = get_model(published, classes=10, pretrained=False)
+    wanted.initialize()
+    wanted(mx.nd.zeros((1, 3, MODELS[name].size, MODELS[name].size)))
+    assert shapes(net) == shapes(wanted)
+
+
+@pytest.mark.parametrize("name", ["alexnetx0.0625", "inception-v3x0.0625-groupnorm"])
+def test_gradients_of_a_narrow_network_reach_every_trained_parameter(name):
+    net = build(name, 10, mx.cpu(), seed=0)
+    size = MODELS[parse_network(name).base].size
+    with mx.autograd.record():
+        scores = net(mx.nd.random.normal(shape=(2, 1, size, size)))
+        loss = scores.square().sum()
+    loss.backward()
+    assert scores.shape == (2, 10)
+    trained = [each for each in net.collect_params().values() if each.grad_req != "null"]
+    assert all(np.abs(each.grad().asnumpy()).max() > 0 for each in trained)
 
 
 def test_networks_with_batch_norm_are_known():
