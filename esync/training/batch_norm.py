@@ -5,6 +5,8 @@ weights are others, and in ESync's first rounds the mean of the workers' running
 fit them: a model that classifies well seems to be at chance.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -19,12 +21,13 @@ from ..runtime.mxnet_import import mx
 def reestimate_statistics(net: Any, images: np.ndarray, size: int | None, context: Any) -> None:
     """Replace the running statistics of batch norm by the moments of these images.
 
-    Each layer gets mean and variance of its inputs over all images, computed in batches of the
-    default size with the weights as they are. The variance is that of the pooled images: the mean of
-    the second moments minus the square of the mean.
+    Each layer gets mean and variance of all values that it is given for these images, computed in
+    batches of the default size with the weights as they are; of a layer that is used several times,
+    the values of all uses count together. The variance is that of the pooled values: the mean of the
+    second moments minus the square of the mean. A layer that is not used keeps what it has.
 
     Args:
-        net: the network, whose gradients are overwritten.
+        net: the network.
         images: training images as in `data.Dataset`.
         size: height and width of the network's input; None stands for those of the images.
         context: the MXNet device.
@@ -32,29 +35,67 @@ def reestimate_statistics(net: Any, images: np.ndarray, size: int | None, contex
     Raises:
         ExpectedError: the network has no batch norm with running statistics.
     """
-    layers = layers_with_statistics(net)
-    sums = [[0.0, 0.0] for _ in layers]
-    for start in range(0, len(images), config.BATCH_SIZE):
-        batch = images[start : start + config.BATCH_SIZE]
-        for layer in layers:
-            for running in (layer.running_mean, layer.running_var):
-                running.set_data(mx.nd.zeros(running.shape))
-        # MXNet 1.9.1 updates running statistics in the backward pass only.
-        with mx.autograd.record():
-            outputs = net(resize(mx.nd.array(as_floats(batch), ctx=context), size))
-        mx.autograd.backward(list(outputs) if isinstance(outputs, list | tuple) else [outputs])
-        mx.nd.waitall()  # a compiled network's backward pass does not tell that it writes running statistics
-        for layer, total in zip(layers, sums, strict=True):
-            # Beginning with zeros, the running value is the batch's, times 1 − momentum.
-            share = 1.0 - layer._kwargs["momentum"]
-            mean = layer.running_mean.data().asnumpy().astype(np.float64) / share
-            variance = layer.running_var.data().asnumpy().astype(np.float64) / share
-            total[0] = total[0] + len(batch) * mean
-            total[1] = total[1] + len(batch) * (variance + mean**2)
-    for layer, (first, second) in zip(layers, sums, strict=True):
-        mean = first / len(images)
-        layer.running_mean.set_data(mx.nd.array(mean))
-        layer.running_var.set_data(mx.nd.array(np.maximum(second / len(images) - mean**2, 0.0)))
+    moments = [_Moments(layer) for layer in layers_with_statistics(net)]
+    hooks = [each.layer.register_forward_pre_hook(each.take) for each in moments]
+    try:
+        with _interpreted(net), mx.autograd.train_mode():
+            for start in range(0, len(images), config.BATCH_SIZE):
+                batch = mx.nd.array(as_floats(images[start : start + config.BATCH_SIZE]), ctx=context)
+                net(resize(batch, size))
+                for each in moments:
+                    each.add()
+    finally:
+        for hook in hooks:
+            hook.detach()
+    for each in moments:
+        each.store()
+
+
+class _Moments:
+    """Sums up the first two moments of what a batch norm layer is given."""
+
+    def __init__(self, layer: Any) -> None:
+        self.layer = layer
+        self._taken: list[tuple[int, Any, Any]] = []  # of each use: number of values, mean, variance
+        self._sums: np.ndarray | None = None  # number of values, sum of these and of their squares
+
+    def take(self, layer: Any, inputs: tuple[Any, ...]) -> None:
+        """Have the moments of an input computed; a hook of the layer."""
+        values = inputs[0].astype(np.float32)
+        mean = values.mean(axis=layer._kwargs["axis"], exclude=True, keepdims=True)
+        variance = mx.nd.square(mx.nd.broadcast_sub(values, mean)).mean(axis=layer._kwargs["axis"], exclude=True)
+        self._taken.append((values.size // variance.size, mean.reshape(-1), variance))
+
+    def add(self) -> None:
+        """Add what was taken to the sums."""
+        for count, *computed in self._taken:
+            mean, variance = (each.asnumpy().astype(np.float64) for each in computed)
+            sums = count * np.array([np.ones_like(mean), mean, variance + mean**2])
+            self._sums = sums if self._sums is None else self._sums + sums
+        self._taken = []
+
+    def store(self) -> None:
+        """Give the layer mean and variance of all values."""
+        if self._sums is None:
+            return
+        count, first, second = self._sums
+        mean = first / count
+        self.layer.running_mean.set_data(mx.nd.array(mean))
+        self.layer.running_var.set_data(mx.nd.array(np.maximum(second / count - mean**2, 0.0)))
+
+
+@contextmanager
+def _interpreted(net: Any) -> Iterator[None]:
+    """Have blocks called one by one, so that hooks see arrays; compiled graphs are kept for later."""
+    active: list[Any] = []
+    net.apply(lambda block: active.append(block) if getattr(block, "_active", False) else None)
+    for block in active:
+        block._active = False
+    try:
+        yield
+    finally:
+        for block in active:
+            block._active = True
 
 
 def layers_with_statistics(net: Any) -> list[Any]:

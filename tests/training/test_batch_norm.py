@@ -30,6 +30,64 @@ def test_estimated_statistics_are_the_moments_of_all_images(momentum, kind):
     np.testing.assert_allclose(net[1].running_var.data().asnumpy(), inputs.var((0, 2, 3)), rtol=1e-3, atol=1e-4)
 
 
+class Twice(mx.gluon.HybridBlock):
+    """Uses one batch norm layer for two inputs of different sizes and moments."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm, self.dense = mx.gluon.nn.BatchNorm(), mx.gluon.nn.Dense(10)
+
+    def hybrid_forward(self, F, x):  # noqa: N803 - Gluon's name
+        small = F.Pooling(3 * x + 2, kernel=(2, 2), stride=(2, 2), pool_type="max")
+        return self.dense(F.concat(F.flatten(self.norm(x)), F.flatten(self.norm(small)), dim=1))
+
+
+@pytest.mark.parametrize("compiled", [True, False])
+def test_estimated_statistics_of_a_layer_used_twice_are_the_moments_of_both_inputs(compiled):
+    net = Twice()
+    net.initialize()
+    net.hybridize(compiled)
+    net(mx.nd.zeros((2, 1, 28, 28)))
+    reestimate_statistics(net, IMAGES, None, mx.cpu())
+    inputs = mx.nd.array(as_floats(IMAGES))
+    small = mx.nd.Pooling(3 * inputs + 2, kernel=(2, 2), stride=(2, 2), pool_type="max")
+    values = np.concatenate([inputs.asnumpy().ravel(), small.asnumpy().ravel()]).astype(np.float64)
+    assert net.norm.running_mean.data().asscalar() == pytest.approx(values.mean(), rel=1e-4)
+    assert net.norm.running_var.data().asscalar() == pytest.approx(values.var(), rel=1e-4)
+
+
+class Unused(Twice):
+    """Has a batch norm layer that it does not use."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unused = mx.gluon.nn.BatchNorm(in_channels=2)
+
+
+def test_batch_norm_layer_that_is_not_used_keeps_its_statistics():
+    net = Unused()
+    net.initialize()
+    net(mx.nd.zeros((2, 1, 28, 28)))
+    net.unused.running_mean.set_data(mx.nd.array([1, 2]))
+    reestimate_statistics(net, IMAGES, None, mx.cpu())
+    assert list(net.unused.running_mean.data().asnumpy()) == [1, 2]
+
+
+def test_estimation_leaves_gradients_hooks_and_compiled_graphs_as_they_are():
+    net = small()
+    with mx.autograd.record():
+        net(mx.nd.ones((2, 1, 28, 28))).backward()
+    graph, gradient = net._cached_op, net[0].weight.grad().asnumpy()
+    reestimate_statistics(net, IMAGES, None, mx.cpu())
+    assert net._active
+    assert net._cached_op is graph
+    assert np.array_equal(net[0].weight.grad().asnumpy(), gradient)
+    mean = net[1].running_mean.data().asnumpy()
+    net(mx.nd.ones((2, 1, 28, 28)))
+    assert not net[1]._forward_pre_hooks
+    assert np.array_equal(net[1].running_mean.data().asnumpy(), mean)
+
+
 def test_estimated_statistics_leave_the_weights_as_they_are():
     net = build("resnet18-v1x0.25", 10, mx.cpu(), seed=0)
     trained = [p for p in net.collect_params().values() if p.grad_req != "null"]
