@@ -166,6 +166,8 @@ WAIT_FOR_REPLACEMENT = 0.0  # seconds that a dead worker's place stays free befo
 KEEP_ALIVE = (5, 2, 5)  # TCP keep-alive: seconds of silence before the first probe, seconds between probes, probes
 BUCKET_ELEMENTS = 999_992  # float32 values in one push or pull; just under 4 MB
 
+RULE_BLOCK = 65_536  # values that a rule works on at a time on a CPU: they stay in the cache
+
 # --- collectives ----------------------------------------------------------------------------------
 COLLECTIVE = "ps"  # ps, ring, butterfly, binary-blocks, mpi, auto
 COLLECTIVE_BUCKET = 2_097_152  # bytes of the part that each rank sums up of a bucket …

@@ -126,8 +126,9 @@ class SharedCollectiveState:
             run_round_robin(
                 [allreduce(schedule, part, network.transports[rank], 0, buffers) for rank, part in enumerate(parts)]
             )
-            mean = parts[0] / np.float32(divisor(weighting, samples))
-            self.common.update(bucket, mean, terms, self.round_state.step)
+            total, turn = divisor(weighting, samples), self.round_state.step
+            for _ in self.common.update(bucket, parts[0], total, terms, turn):
+                pass
 
     def _travel(self, round_: dict[int, "PendingSum"]) -> None:
         """Send the messages of all ranks over the network."""

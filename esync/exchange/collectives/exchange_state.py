@@ -2,13 +2,15 @@
 
 import threading
 from collections.abc import Callable, Collection
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from ...runtime.watchdog import Watchdog
-from ..base import Result
+from ..base import Flat, Payload, Result
 from ..protocol.round_state import RoundState
+from .allreduce import ReceiveBuffers
 from .control_messages import ControlChannel
 from .engine import CollectiveEngine
 from .replicated_model import CommonModel, result_of
@@ -37,6 +39,7 @@ class CollectiveState:
             two.
         weightings: name of each vector → how much each worker counts in its mean.
         model: the common one.
+        buffers: for the buckets of payloads that are summed up.
     """
 
     round_state: RoundState
@@ -58,18 +61,20 @@ class CollectiveState:
         self.sequence = self.part = 0
         self.control = ControlChannel(engine.transport, nonce, scalars)
         self.turn = threading.RLock()
-        self._scratch: np.ndarray | None = None
+        self._copy: np.ndarray | None = None
+        self.buffers = ReceiveBuffers()
         self._taken = self._counted = (0, 0)
 
     def report(self, wait: float, transfer: float, used: bool) -> Result:
         """Return the present state of the run as a result."""
         return result_of(self.round_state, wait, transfer, used)
 
-    def scratch(self) -> np.ndarray:
-        """Return memory for a payload; there is one exchange at a time."""
-        if self._scratch is None:
-            self._scratch = np.zeros_like(self.model.values)
-        return self._scratch
+    def copy(self, payload: Payload) -> Payload:
+        """Return a payload with copies of its vectors; there is one exchange at a time."""
+        if self._copy is None:
+            self._copy = np.zeros_like(self.model.values)
+        self.model.fill(self._copy, payload.vectors)
+        return replace(payload, vectors={name: Flat(self.model.vector(self._copy, name)) for name in payload.vectors})
 
     def patience(self, what: str, hint: str = "is every worker still running?") -> Any:
         """Return a context manager that watches over a wait for the others."""

@@ -17,16 +17,20 @@ from .transport import Backoff, Coroutine, CoroutinePool
 
 
 class PendingCollective:
-    """The handle of an exchange, which advances a little with every call."""
+    """The handle of an exchange, which advances a little with every call.
+
+    Each bucket of the payload is read when its turn has come, and each bucket of the model is
+    written as soon as it is there, so that no copy of the model is needed in between.
+    """
+
+    _writes_at_once = True
 
     def __init__(self, exchange: CollectiveState, payload: Payload, model: ModelSink) -> None:
         self._exchange, self._model = exchange, model
         self._sequence = exchange.sequence
-        self._sent, self._returned = set(payload.vectors), payload.returned
+        self._vectors, self._returned = payload.vectors, set(payload.returned)
         self._begun = self._ended = time.perf_counter()
         self._waited = 0.0
-        self._sums = exchange.scratch()
-        exchange.model.fill(self._sums, payload.vectors)
         exchange.inject_delay()
         self._committed = time.perf_counter()
         exchange.control.broadcast(
@@ -53,7 +57,8 @@ class PendingCollective:
                 raise NotDoneError("the other workers have not sent everything yet")
             exchange = self._exchange
             exchange.count()
-            exchange.model.write(self._model, self._returned)
+            written = self._vectors.keys() if self._used and self._writes_at_once else set()
+            exchange.model.write(self._model, self._returned - written)
             transfer = max(0.0, self._ended - self._begun - self._waited)
             self._result = exchange.report(self._waited, transfer, self._used)
         return self._result
@@ -131,7 +136,8 @@ class PendingCollective:
         if not self._coroutines.over:
             return happened
         exchange.round_state.applied(sorted(self._commits.messages), self._commits.clock)
-        exchange.engine.took(self._sums.nbytes, time.perf_counter() - self._travelling)
+        summed = 4 * sum(exchange.model.layout.sizes[name] for name in self._vectors)
+        exchange.engine.took(summed, time.perf_counter() - self._travelling)
         self._used = self._over = True
         return None
 
@@ -139,8 +145,7 @@ class PendingCollective:
         def maker(bucket: Bucket) -> Callable[[], Coroutine]:
             return lambda: self._sum(bucket)
 
-        buckets = self._exchange.model.layout.buckets
-        return [maker(each) for each in buckets if each.vector in self._sent]
+        return [maker(each) for each in self._exchange.model.layout.buckets if each.vector in self._vectors]
 
     def _sum(self, bucket: Bucket) -> Coroutine:
         """Return the coroutine of one bucket: the sum over the ranks, the mean, the rule."""
@@ -148,12 +153,15 @@ class PendingCollective:
         assert commits is not None
         weighting = exchange.weightings[bucket.vector]
         samples = {rank: int(message["samples"]) for rank, message in commits.messages.items()}
-        values = exchange.model.part(self._sums, bucket)
-        if (own := factor(weighting, samples[exchange.rank])) != 1:
-            values *= np.float32(own)
+        size = bucket.stop - bucket.start
+        buffer = exchange.buffers.acquire(4 * size)
+        values = buffer[: 4 * size].view(np.float32)
+        exchange.model.read(bucket, self._vectors[bucket.vector], factor(weighting, samples[exchange.rank]), values)
         yield from exchange.engine.allreduce(values, bucket.index)
-        values /= np.float32(divisor(weighting, list(samples.values())))
-        exchange.model.update(bucket, values, self._terms, exchange.round_state.step)
+        total, turn = divisor(weighting, list(samples.values())), exchange.round_state.step
+        at_once = self._model if self._writes_at_once and bucket.vector in self._returned else None
+        yield from exchange.model.update(bucket, values, total, self._terms, turn, at_once)
+        exchange.buffers.release(buffer)
 
     def _awaited(self) -> str:
         """Return a description of what is waited for."""
@@ -165,12 +173,14 @@ class PendingCollective:
 class OverlappedCollective(PendingCollective):
     """The handle of an exchange during which the worker goes on; done when the sum is there.
 
-    `result` then only has to write the model. A thread lets the values travel, and adds them up; it
-    takes turns with the main thread where both talk to the others.
+    The payload is copied at the beginning, and `result` writes the model. A thread lets the values
+    travel, and adds them up; it takes turns with the main thread where both talk to the others.
     """
 
+    _writes_at_once = False
+
     def __init__(self, exchange: CollectiveState, payload: Payload, model: ModelSink) -> None:
-        super().__init__(exchange, payload, model)
+        super().__init__(exchange, exchange.copy(payload), model)
         self._task = BackgroundTask(self.travel, super().cancel)
 
     def done(self) -> bool:

@@ -7,11 +7,13 @@ import numpy as np
 
 from ...rules import STATE_VECTORS, Step, put_together, replace_by_mean, take_apart
 from ..base import ModelSink, Result, Source
+from ..blockwise import BlockwiseRule, places
 from ..protocol.layout import WEIGHTS, Bucket, Layout
 from ..protocol.payload_staging import undo_rounding
 from ..protocol.round_state import RoundState
 from ..protocol.specification import Specification
 from ..weighting import rounding_error
+from .transport import Coroutine
 
 
 class CommonModel:
@@ -34,38 +36,63 @@ class CommonModel:
 
     def part(self, values: np.ndarray, bucket: Bucket) -> np.ndarray:
         """Return a bucket's values in an array like `values`."""
-        return self._vector(values, bucket.vector)[bucket.start : bucket.stop]
+        return self.vector(values, bucket.vector)[bucket.start : bucket.stop]
 
     def fill(self, values: np.ndarray, vectors: Mapping[str, Source]) -> None:
         """Read vectors into an array like `values`."""
         for name, source in vectors.items():
             if size := self.layout.sizes[name]:
-                source.read(0, size, self._vector(values, name))
+                source.read(0, size, self.vector(values, name))
 
-    def update(self, bucket: Bucket, mean: np.ndarray, message: Any, turn: int) -> None:
-        """Run the rule on a bucket.
+    def read(self, bucket: Bucket, source: Source, factor: float, out: np.ndarray) -> None:
+        """Read a bucket's values of a vector, times a factor, into `out`."""
+        for place in places(bucket.start, bucket.stop):
+            part = out[place.start - bucket.start : place.stop - bucket.start]
+            source.read(place.start, place.stop, part)
+            if factor != 1:
+                part *= np.float32(factor)
+
+    def update(
+        self, bucket: Bucket, sums: np.ndarray, divisor: float, message: Any, turn: int, model: ModelSink | None = None
+    ) -> Coroutine:
+        """Return a coroutine that runs the rule on a bucket.
+
+        Mean, rule and writing take one block after the other, so that its values are read from
+        memory and written to memory once, and are in the cache in between.
 
         Args:
             bucket: to update.
-            mean: of the values that the workers have sent for it.
+            sums: of the values that the workers have sent for it; changed.
+            divisor: of the sums, which makes them the mean.
             message: the terms of the round (wire.MESSAGE).
             turn: rounds before this one; see `rules.Step`.
+            model: takes the new values; None: `write` hands them over later.
         """
-        weights = self.part(self.values, bucket)
+        weights, rule = self.part(self.values, bucket), self._rules[bucket.vector]
         step = Step.of(message, turn=turn, workers=self._workers, count=self._workers, added=self._scalars)
-        rule = self._rules[bucket.vector]
-        if rule is replace_by_mean:
-            undo_rounding(mean, weights, rounding_error(self._workers))  # else frozen layers would drift
-        new, self._states[bucket.index] = rule(weights, mean, self._states.get(bucket.index), step)
-        np.copyto(weights, new)
+        blockwise = BlockwiseRule(self._preserving if rule is replace_by_mean else rule, self._states.get(bucket.index))
+        for place in blockwise.blocks(weights, sums, step, divisor):
+            if model is not None:
+                model.write(bucket.vector, bucket.start + place.start, weights[place])
+            yield True
+        self._states[bucket.index] = blockwise.state
+
+    def _preserving(self, weights: np.ndarray, mean: np.ndarray, state: None, step: Step) -> Any:
+        """Replace values by their mean, but preserve those that all workers have alike.
+
+        Frozen layers would drift otherwise.
+        """
+        undo_rounding(mean, weights, rounding_error(self._workers))
+        return replace_by_mean(weights, mean, state, step)
 
     def write(self, model: ModelSink, vectors: Collection[str]) -> None:
         """Write the values of these vectors to a model."""
         for name, size in self.layout.sizes.items():
             if size and name in vectors:
-                model.write(name, 0, self._vector(self.values, name))
+                model.write(name, 0, self.vector(self.values, name))
 
-    def _vector(self, values: np.ndarray, name: str) -> np.ndarray:
+    def vector(self, values: np.ndarray, name: str) -> np.ndarray:
+        """Return a vector's values in an array like `values`."""
         end = self._ends[name]
         return values[end - self.layout.sizes[name] : end]
 
