@@ -13,6 +13,7 @@ from esync.exchange.protocol.payload_staging import HostMemory
 from esync.gluon.replica import Replica
 from esync.models import export
 from esync.models.networks import build
+from esync.rules import Step, sgd
 from esync.runtime.mxnet_import import mx
 
 from .support.devices import DEVICES, context_of
@@ -115,7 +116,7 @@ def test_device_export_gives_the_same_scores_on_the_cpu(device, tmp_path):
 def test_device_memory_of_a_server_does_what_host_memory_does(device):
     rng = np.random.default_rng(0)
     before, payload = rng.standard_normal((2, 1000)).astype(np.float32)
-    results = []
+    results, steps = [], []
     for memory in (DeviceMemory(context_of(device)), HostMemory()):
         kept, values = before.copy(), payload.copy()
         staged = memory.stage(values)
@@ -123,9 +124,14 @@ def test_device_memory_of_a_server_does_what_host_memory_does(device):
         start = memory.work_on(kept)
         new = start + staged * (staged > 0) * 1e-9 + staged * (staged < 0)
         memory.undo_rounding(new, start, 1e-6)
-        results.append(memory.fetch(memory.assign(kept, new)).copy())
+        results.append(memory.fetch(new).copy())
+        total = memory.stage(values)
+        memory.add(total, memory.stage(payload), 2.0)
+        weights, state = memory.update(sgd, new, total, None, Step(0.1, momentum=0.9), 4)
+        steps.append([memory.fetch(weights).copy(), memory.fetch(state).copy()])
         memory.release([staged])
     np.testing.assert_allclose(*results, rtol=1e-6)
+    np.testing.assert_allclose(*steps, rtol=1e-5, atol=1e-6)
     positive = payload > 0
     np.testing.assert_array_equal(results[0][positive], before[positive])
     assert not np.array_equal(results[0], before)

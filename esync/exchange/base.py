@@ -287,7 +287,11 @@ class Exchange(Protocol):
         ...
 
     def start(self, payload: Payload, model: ModelSink) -> Handle[Result]:
-        """Send a payload; the handle is done when the new model has been written into `model`."""
+        """Send a payload; the handle's `result` and `wait` write the new model into `model`.
+
+        Unless the specification says that exchanges are overlapped, the payload's vectors must stay
+        as they are until then.
+        """
         ...
 
     def heartbeat(self) -> None:

@@ -51,7 +51,7 @@ class BlockwiseRule:
             here = step if step.sent is None else replace(step, sent=step.sent[place])
             replaced, after = self._rule(old, own, before, here)
             # Before anything is replaced, because a rule may remember its own input.
-            parts = [each.copy() if _is_view(each) else each for each in take_apart(after)]
+            parts = [_own(each) for each in take_apart(after)]
             np.copyto(old, replaced)
             if not new:
                 known = vectors if vectors is not None and len(vectors) == len(parts) else [None] * len(parts)
@@ -76,8 +76,9 @@ def _part(vector: Any, place: slice) -> Any:
     return vector[place] if isinstance(vector, np.ndarray) else vector
 
 
-def _is_view(part: Any) -> bool:
-    return isinstance(part, np.ndarray) and part.base is not None
+def _own(part: Any) -> Any:
+    """Return a part of the state that shares no memory with anything else."""
+    return part.copy() if isinstance(part, np.ndarray) and part.base is not None else part
 
 
 def _put(whole: Any, part: Any, place: slice, size: int) -> Any:

@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esync.exchange.protocol.payload_staging import HostMemory, PayloadStaging, RankOrderedSum
+from esync.rules import Step, sgd
 
 from .memory_servers import floats
 
@@ -51,8 +52,21 @@ def test_host_memory_reuses_released_arrays(memory):
 
 def test_host_memory_assigns_pulled_values_in_place(memory):
     kept = ones()
-    assert memory.assign(memory.work_on(kept), ones(value=5.0)) is kept
-    assert np.array_equal(memory.fetch(kept), ones(value=5.0))
+    weights, state = memory.update(sgd, memory.work_on(kept), ones(value=6.0), None, Step(0.5, momentum=0.9), 3)
+    assert weights is kept
+    assert np.array_equal(memory.fetch(kept), ones(value=0.0))
+    assert np.array_equal(state, ones(value=-1.0))
+
+
+def test_rank_ordered_sum_multiplies_every_payload_by_its_factor(memory):
+    sums, member = RankOrderedSum(memory), np.ones(3, bool)
+    for rank in (2, 0, 1):
+        staged = {0: memory.stage(ones(value=0.1)), 1: memory.stage(ones(value=0.7))}
+        sums.put(rank, staged, member, factor=lambda bucket, rank=rank: rank + 2 if bucket else 1.0)
+    total = sums.finish()
+    tenth, part = np.float32(0.1), np.float32(0.7)
+    assert np.array_equal(total[0], ones(value=tenth + tenth + tenth))
+    assert np.array_equal(total[1], sum(np.float32(rank + 2) * ones(value=part) for rank in range(3)))
 
 
 # --- staging --------------------------------------------------------------------------------------

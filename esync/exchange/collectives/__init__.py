@@ -4,8 +4,8 @@
 what it does with what it receives. A `transport` carries contiguous arrays from rank to rank:
 `mpi`, or `memory`. `allreduce` walks a schedule over a transport; the model of `cost` and the
 simulator walk the same schedules without one. `worker_exchange` is the exchange that algorithms
-see; `autotuner` chooses the fastest collective. May import `base`, `codecs`, `protocol` and
-`weighting`.
+see; `autotuner` chooses the fastest collective. May import `base`, `blockwise`, `codecs`,
+`protocol` and `weighting`.
 """
 
 from .schedules import Move, Schedule, ScheduleStep, binary_blocks, butterfly, ring

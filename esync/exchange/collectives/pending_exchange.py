@@ -19,11 +19,10 @@ from .transport import Backoff, Coroutine, CoroutinePool
 class PendingCollective:
     """The handle of an exchange, which advances a little with every call.
 
-    Each bucket of the payload is read when its turn has come, and each bucket of the model is
-    written as soon as it is there, so that no copy of the model is needed in between.
+    Each bucket of the payload is read when its turn has come, so the payload's vectors must stay as
+    they are until then. With `wait`, each bucket of the model is written as soon as it is there; else
+    `result` writes the model.
     """
-
-    _writes_at_once = True
 
     def __init__(self, exchange: CollectiveState, payload: Payload, model: ModelSink) -> None:
         self._exchange, self._model = exchange, model
@@ -39,7 +38,7 @@ class PendingCollective:
         self._commits: Commits | None = None
         self._coroutines: CoroutinePool | None = None
         self._missing: list[int] = []
-        self._used = self._over = self._cancelled = False
+        self._used = self._over = self._cancelled = self._writes_at_once = False
         self._result: Result | None = None
 
     def done(self) -> bool:
@@ -64,7 +63,8 @@ class PendingCollective:
         return self._result
 
     def wait(self) -> Result:
-        """Wait for the sum, then write the model and return the result."""
+        """Wait for the sum, write the model, and return the result."""
+        self._writes_at_once = self._coroutines is None
         self.travel()
         return self.result()
 
@@ -176,8 +176,6 @@ class OverlappedCollective(PendingCollective):
     The payload is copied at the beginning, and `result` writes the model. A thread lets the values
     travel, and adds them up; it takes turns with the main thread where both talk to the others.
     """
-
-    _writes_at_once = False
 
     def __init__(self, exchange: CollectiveState, payload: Payload, model: ModelSink) -> None:
         super().__init__(exchange, exchange.copy(payload), model)

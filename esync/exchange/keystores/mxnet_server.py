@@ -21,6 +21,7 @@ from ...membership.peers import OutgoingConnections, Peers
 from ...membership.rendezvous import directory, messages
 from ...membership.rendezvous.directory import StartMonitor
 from ...membership.rendezvous.node_registry import server_id
+from ...rules import Rule, Step
 from ...runtime import progress
 from ...runtime.mxnet_arrays import host_view
 from ...runtime.mxnet_import import mx
@@ -59,9 +60,17 @@ class DeviceMemory:
         """Return a copy on the GPU."""
         return self.stage(values)
 
-    def assign(self, kept: Any, new: Any) -> Any:
+    def add(self, total: Any, values: Any, factor: float) -> None:
+        """Multiply and add on the GPU."""
+        if factor != 1:
+            values *= factor
+        total += values
+
+    def update(self, rule: Rule, weights: Any, value: Any, state: Any, step: Step, divisor: float) -> tuple[Any, Any]:
         """Return the rule's result as it is."""
-        return new
+        if divisor != 1:
+            value /= divisor
+        return rule(weights, value, state, step)
 
     def undo_rounding(self, new: Any, before: Any, tolerance: float) -> None:
         """See `protocol.payload_staging.Memory.undo_rounding`."""

@@ -412,9 +412,7 @@ class ParameterServer:
             total = self._sum.finish()
             samples = [int(message["samples"]) for message in messages.values()]
             divisors = {name: divisor(weighting, samples) for name, weighting in self._weightings.items()}
-            for index in total:
-                total[index] /= divisors[self.layout.buckets[index].vector]
-            self._update(total, self.round_state.scalars.terms(list(messages.values())), ranks)
+            self._update(total, self.round_state.scalars.terms(list(messages.values())), ranks, divisors)
             self._sum.clear()
         else:
             for rank in ranks:
@@ -436,9 +434,9 @@ class ParameterServer:
             for name, weighting in self._weightings.items()
         }
         payload, packed = _take_apart(self._staging.take(owner))
-        for index, values in payload.items() if not commit.others else ():
-            if (own := factors[self.layout.buckets[index].vector]) != 1:
-                values *= own
+
+        def own(index: int) -> float:
+            return 1.0 if commit.others else factors[self.layout.buckets[index].vector]
 
         def unpack(get_sum: GetSum) -> None:
             with _of_worker(owner):
@@ -446,35 +444,43 @@ class ParameterServer:
             self.memory.release(packed.values())
 
         first, *others = (int(message["rank"]) for message in messages)
-        self._sum.put(first, payload, self.round_state.counted, unpack)
+        self._sum.put(first, payload, self.round_state.counted, unpack, own)
         for rank in others:
             self._sum.put(rank, {}, self.round_state.counted)
 
-    def _update(self, values: dict[int, Array], message: Any, ranks: list[int]) -> None:
-        """Run the rules on all buckets, and put the results where they are pulled from."""
-        updated = self._updated(values, message, ranks)
+    def _update(
+        self, values: dict[int, Array], message: Any, ranks: list[int], divisors: Mapping[str, float] | None = None
+    ) -> None:
+        """Run the rules on all buckets, and put the results where they are pulled from.
+
+        The values of each vector are divided by its divisor first; none: they are not.
+        """
+        updated = self._updated(values, message, ranks, divisors or dict.fromkeys(self._weightings, 1))
         # The round under way is only counted when all of it has been done.
         self.downlink.publish(updated, ranks, self.round_state.step + 1, self.round_state.answer)
 
-    def _updated(self, values: dict[int, Array], message: Any, ranks: list[int]) -> Iterator[UpdatedBucket]:
+    def _updated(
+        self, values: dict[int, Array], message: Any, ranks: list[int], divisors: Mapping[str, float]
+    ) -> Iterator[UpdatedBucket]:
         """Run the rule on one bucket after the other, and yield those of the weights."""
         for index, value in values.items():
-            self._update_bucket(index, value, message, ranks)
+            self._update_bucket(index, value, message, ranks, divisors[self.layout.buckets[index].vector])
             if self.layout.buckets[index].vector == WEIGHTS:
                 kept = self._bucket_states[index]
                 yield UpdatedBucket(index, kept.weights, kept.published[wire.HEADER_ELEMENTS :], value)
 
-    def _update_bucket(self, index: int, value: Array, message: Any, ranks: list[int]) -> None:
+    def _update_bucket(self, index: int, value: Array, message: Any, ranks: list[int], denominator: float) -> None:
         kept, vector = self._bucket_states[index], self.layout.buckets[index].vector
         private = self.downlink.private and vector == WEIGHTS
         sent = self.memory.work_on(kept.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if private else None
         step = Step.of(message, sent, self.round_state.step, self.round_state.slots, len(ranks), self.round_state.added)
         rule = self._rules[vector]
         if rule is replace_by_mean:
+            if denominator != 1:
+                value /= denominator
+                denominator = 1
             value = self._mean_of_latest(kept, value, message, self._weightings[vector])
-        weights, kept.state = rule(kept.weights, value, kept.state, step)
-        # The exact weights, which nobody pulls, need not stay where they are.
-        kept.weights = weights if kept.exact else self.memory.assign(kept.weights, weights)
+        kept.weights, kept.state = self.memory.update(rule, kept.weights, value, kept.state, step, denominator)
         host = self.memory.fetch(kept.weights)
         targets = [kept.replies[rank] for rank in ranks] if private else []
         if host is not kept.weights:  # else the rule has worked on the published values themselves

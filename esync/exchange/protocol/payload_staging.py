@@ -10,6 +10,9 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ...rules import Rule, Step
+from ..blockwise import BlockwiseRule, places
+
 #: An array in the memory where the server works: NumPy, or MXNet on a GPU.
 Array = Any
 
@@ -23,8 +26,17 @@ class Memory(Protocol):
     def work_on(self, values: np.ndarray) -> Array:
         """Return the values where rules can work on them: themselves on a host, a copy on a GPU."""
 
-    def assign(self, kept: Array, new: Array) -> Array:
-        """Replace the values of a kept array; return the array to keep from now on."""
+    def add(self, total: Array, values: Array, factor: float) -> None:
+        """Add values times a factor to a sum; the values may be changed."""
+
+    def update(
+        self, rule: Rule, weights: Array, value: Array, state: Any, step: Step, divisor: float
+    ) -> tuple[Array, Any]:
+        """Run a rule on a value divided by `divisor`; the value may be changed.
+
+        Returns:
+            The arrays of the weights and of the rule's state to keep from now on.
+        """
 
     def undo_rounding(self, new: Array, before: Array, tolerance: float) -> None:
         """Restore the earlier values in `new` where they differ by a small share of their size.
@@ -71,11 +83,23 @@ class HostMemory:
         """Return the values themselves."""
         return values
 
-    def assign(self, kept: np.ndarray, new: np.ndarray) -> np.ndarray:
-        """Write the values in place, because the workers pull from there."""
-        if new is not kept:  # a rule for sparse steps has written there itself
-            np.copyto(kept, new)
-        return kept
+    def add(self, total: np.ndarray, values: np.ndarray, factor: float) -> None:
+        """Multiply and add block by block."""
+        for place in places(0, values.size):
+            part = values[place]
+            if factor != 1:
+                part *= np.float32(factor)
+            total[place] += part
+
+    def update(
+        self, rule: Rule, weights: np.ndarray, value: Any, state: Any, step: Step, divisor: float
+    ) -> tuple[np.ndarray, Any]:
+        """Replace the weights in place, because the workers pull from there."""
+        if not isinstance(value, np.ndarray):  # a rule for sparse steps writes there itself
+            return rule(weights, value, state, step)
+        blockwise = BlockwiseRule(rule, state)
+        blockwise.run(weights, value, step, divisor)
+        return weights, blockwise.state
 
     def undo_rounding(self, new: np.ndarray, before: np.ndarray, tolerance: float) -> None:
         """See `Memory.undo_rounding`."""
@@ -140,6 +164,8 @@ class PayloadStaging:
 
 #: Adds the content of packed arrays to sums; see `codecs.base.GetSum`.
 Unpack = Callable[[Callable[[int, int], tuple[np.ndarray, bool]]], None]
+#: Returns the factor of a bucket's values in the sum, given its index.
+Factor = Callable[[int], float]
 
 
 class RankOrderedSum:
@@ -151,7 +177,7 @@ class RankOrderedSum:
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
-        self._waiting: dict[int, tuple[dict[int, Array], Unpack]] = {}
+        self._waiting: dict[int, tuple[dict[int, Array], Unpack, Factor]] = {}
         self._added: set[int] = set()
         self._next = 0  # every rank below it has been added, or need not be waited for
         self._unpacked: dict[int, np.ndarray] = {}  # arrays for sums of packed values, kept for the next round
@@ -161,7 +187,12 @@ class RankOrderedSum:
         return len(self._added) + len(self._waiting)
 
     def put(
-        self, rank: int, payload: dict[int, Array], member: np.ndarray, unpack: Unpack = lambda get_sum: None
+        self,
+        rank: int,
+        payload: dict[int, Array],
+        member: np.ndarray,
+        unpack: Unpack = lambda get_sum: None,
+        factor: Factor = lambda bucket: 1.0,
     ) -> None:
         """Take a payload (and the duty to release it), then add what no smaller rank holds back.
 
@@ -171,8 +202,9 @@ class RankOrderedSum:
             member: rank → whether the round waits for it.
             unpack: adds the packed part of the payload to the sums that it asks for, when its turn
                 has come.
+            factor: by which the values of a bucket are multiplied.
         """
-        self._waiting[rank] = payload, unpack
+        self._waiting[rank] = payload, unpack, factor
         while self._next < len(member):
             if self._next in self._waiting:
                 self._add(self._next)
@@ -195,14 +227,16 @@ class RankOrderedSum:
         self.total, self._added, self._next = {}, set(), 0
 
     def _add(self, rank: int) -> None:
-        payload, unpack = self._waiting.pop(rank)
+        payload, unpack, factor = self._waiting.pop(rank)
         self._added.add(rank)
         for bucket, values in payload.items():
             if bucket in self.total:
-                self.total[bucket] += values
+                self._memory.add(self.total[bucket], values, factor(bucket))
                 self._memory.release([values])
-            else:
-                self.total[bucket] = values
+                continue
+            if (own := factor(bucket)) != 1:
+                values *= own
+            self.total[bucket] = values
         unpack(self._of)
 
     def _of(self, bucket: int, size: int) -> tuple[np.ndarray, bool]:

@@ -1,0 +1,72 @@
+"""Rules that take one block of a long array after the other."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from esync import config
+from esync.exchange.blockwise import BlockwiseRule, places
+from esync.rules import RESET_MOMENTUM, RULES, Step, make_rule, take_apart
+
+SIZE = 23
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(config, "RULE_BLOCK", 7)
+
+
+def noise(*seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).standard_normal(SIZE).astype(np.float32)
+
+
+def step(turn: int) -> Step:
+    return Step(0.1, 0.9, 0.01, noise(turn, 1), turn, workers=2, scalars={RESET_MOMENTUM: float(turn == 2)})
+
+
+def test_places_cover_the_values_once_in_blocks() -> None:
+    assert list(places(3, 20)) == [slice(3, 10), slice(10, 17), slice(17, 20)]
+    assert list(places(3, 3)) == []
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_blockwise_rule_gives_the_same_bits_as_the_rule_on_the_whole(name: str) -> None:
+    rule = make_rule(name, {})
+    expected, state = noise(0), None
+    weights, kept = noise(0), None
+    for turn in range(5):
+        sums = noise(turn, 2) * 3
+        expected, state = rule(expected, sums / np.float32(3), state, step(turn))
+        blockwise = BlockwiseRule(rule, kept)
+        blockwise.run(weights, sums, step(turn), divisor=3)
+        kept = blockwise.state
+        assert weights.tobytes() == expected.tobytes()
+        assert len(take_apart(kept)) == len(take_apart(state))
+        for own, other in zip(take_apart(kept), take_apart(state), strict=True):
+            assert (own is None) == (other is None)
+            assert own is None or own.tobytes() == other.tobytes()
+
+
+def test_blockwise_rule_yields_blocks_whose_weights_are_replaced() -> None:
+    weights = np.zeros(SIZE, np.float32)
+    for place in BlockwiseRule(make_rule("add_mean_update", {})).blocks(weights, noise(1), Step(1.0)):
+        assert weights[: place.stop].tobytes() == noise(1)[: place.stop].tobytes()
+        assert not weights[place.stop :].any()
+
+
+def test_blockwise_rule_keeps_state_that_is_an_input_or_no_array() -> None:
+    def remembering(weights: np.ndarray, value: np.ndarray, state: Any, step: Step) -> Any:
+        """Swap two vectors, remember its own weights, and count."""
+        first, second, _, count = state if state is not None else (value, 2 * value, None, 0)
+        return weights + value, (second, first, weights, count + 1)
+
+    weights, blockwise = noise(0), BlockwiseRule(remembering)
+    expected, state = noise(0), None
+    for turn in range(3):
+        blockwise.run(weights, noise(turn, 1), Step(1.0))
+        expected, state = remembering(expected, noise(turn, 1), state, Step(1.0))
+        for own, other in zip(blockwise.state, state, strict=True):
+            assert np.array_equal(own, other)
+        assert np.array_equal(weights, expected)
+    assert blockwise.state[3] == 3
