@@ -9,8 +9,8 @@ iteration, and an evaluation takes no virtual time. Each algorithm has several m
 published learning rate; those that count are the published one and that with the best mean time.
 
 ESync's settings: the published one; the same with batch norm's statistics weighted by samples, or
-estimated anew from 4,000 training images; overlapped exchanges in float16 with all weighted by
-samples. Sequential SGD trains on the fastest device alone, with all data.
+estimated anew from 4,000 training images; exchanges in float16 with all weighted by samples, with
+overlap, without it, and without it and with statistics estimated anew. Sequential SGD trains on the fastest device alone, with all data.
 
 A run that is done is not done again; `--out` has runs.json and table.md.
 """
@@ -47,6 +47,13 @@ SETTINGS: dict[str, tuple[tuple[str, ...], tuple[int, ...], float, int]] = {
         (1, 4),
         200,
         2800,
+    ),
+    "esync-fp16-samples": (("--mode=esync", "--compression=fp16", "--weighting=samples"), (1, 2, 4), 200, 2000),
+    "esync-fp16-samples-reestimated": (
+        ("--mode=esync", "--compression=fp16", "--weighting=samples", "--reestimate-statistics=4000"),
+        (1, 2, 4),
+        200,
+        2000,
     ),
     "sync": (("--mode=sync",), (1, 2, 4, 8), 3600, 500),
     "local": (("--mode=local", "--eval-duration=5"), (1, 2, 4, 8), 600, 300),
