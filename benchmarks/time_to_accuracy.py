@@ -10,7 +10,8 @@ published learning rate; those that count are the published one and that with th
 
 ESync's settings: the published one; the same with batch norm's statistics weighted by samples, or
 estimated anew from 4,000 training images; exchanges in float16 with all weighted by samples, with
-overlap, without it, and without it and with statistics estimated anew. Sequential SGD trains on the fastest device alone, with all data.
+overlap, without it, and without it and with statistics estimated anew. Sequential SGD trains on the
+fastest device alone, with all data.
 
 A run that is done is not done again; `--out` has runs.json and table.md.
 """
