@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from .runtime.mxnet_device import context
     from .runtime.mxnet_import import mx
     from .trainer import Trainer
+    from .trainer_callbacks import TrainerCallback
     from .training.estimator_handler import EstimatorHandler
     from .training.run import Run
 
@@ -42,6 +43,7 @@ __all__ = [
     "Limits",
     "Run",
     "Trainer",
+    "TrainerCallback",
     "__version__",
     "algorithms",
     "compare",
@@ -62,6 +64,7 @@ _MODULES = {
     "Limits": "exchange.protocol.round_state",
     "Run": "training.run",
     "Trainer": "trainer",
+    "TrainerCallback": "trainer_callbacks",
     "compare": "reports.comparison",
     "context": "runtime.mxnet_device",
     "mx": "runtime.mxnet_import",

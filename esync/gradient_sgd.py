@@ -26,7 +26,8 @@ from .algorithms import Algorithm, World, find
 from .checkpoints.checkpoints import Checkpoints
 from .exchange.protocol.round_state import Limits
 from .runtime.errors import ExpectedError
-from .trainer import Trainer, TrainerCallback
+from .trainer import Trainer
+from .trainer_callbacks import TrainerCallback
 
 #: The published names of the modes, and this project's.
 MODES = {"gradient_sgd": "dgs", "aji": "gd-async", "dgc": "dgc-async", "asgd": "async", "sgd": "local"}

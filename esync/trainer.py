@@ -6,12 +6,8 @@ import json
 import logging
 import math
 import os
-import signal
-import sys
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
-from dataclasses import asdict
 from types import TracebackType
 from typing import Any
 
@@ -20,7 +16,7 @@ import numpy as np
 from .algorithms import Algorithm, AlgorithmContext, Hyper, NoCheckpoints, World, make
 from .algorithms.loading import agreed_source, is_at_fault
 from .checkpoints.checkpoints import Checkpoints
-from .exchange import STATISTICS, WEIGHTS, JobAbortedError, SlotLostError, values_of
+from .exchange import JobAbortedError, SlotLostError, values_of
 from .exchange.protocol.round_state import Limits
 from .gluon.common_lr_scheduler import CommonLRScheduler, own_counts_warning
 from .gluon.loader_batches import Batch, LoaderBatches
@@ -34,10 +30,9 @@ from .runtime import progress
 from .runtime.environment import SUPERVISED_VARIABLE, EnvironmentProblemError
 from .runtime.errors import ExpectedError
 from .runtime.exit_hooks import ExitHooks, failure
-from .runtime.iteration_statistics import IterationStatistics
 from .runtime.mxnet_import import mx
-from .runtime.phase_timer import ITERATION_TIMES
 from .runtime.worker_environment import ALGORITHM_VARIABLE, WorkerEnvironment, is_alone
+from .trainer_callbacks import IterationReport, TrainerCallback
 from .trainer_status import TrainerStatus
 from .world import RealWorld
 
@@ -52,73 +47,8 @@ STATE_IS_THE_MODEL = (mx.optimizer.Ftrl, mx.optimizer.FTML)
 #: Optimizers whose weight decay has no part in the gradient, so that it does not grow with it.
 DECOUPLED_DECAY = (mx.optimizer.AdaGrad, mx.optimizer.AdaDelta, AdamW)
 
-#: Iterations of a program that is measured that do not count: MXNet builds the graph in the first one.
-WARM_UP_ITERATIONS = 2
-#: Seconds from one report of a program that is measured to the next.
-REPORT_EVERY = 0.25
-
 #: A loss scale below this is no remedy for overflows any more: float16's smallest number.
 SMALLEST_LOSS_SCALE = 2.0**-24
-
-
-class TrainerCallback:
-    """Is told what happens to a trainer; this one keeps no records, `training.run.Run` does.
-
-    Attributes:
-        checkpoints: the checkpoints of the run; None leaves them to the trainer.
-    """
-
-    checkpoints: Checkpoints | None = None
-
-    def setup(self, trainer: "Trainer") -> None:
-        """Prepare for a start: the trainer is about to look for the other workers."""
-
-    def train_begin(self, trainer: "Trainer") -> None:
-        """Take that the trainer has found the other workers."""
-
-    def batch_end(self, trainer: "Trainer") -> None:
-        """Take a step that has been done; what this takes is not counted as computing."""
-
-    def train_end(self, trainer: "Trainer") -> None:
-        """Tell the launcher that the run is finished, if it is: this worker is about to leave."""
-        if trainer.finished:
-            progress.report_event(progress.FINISHED)
-
-    def train_failed(self, trainer: "Trainer", reason: str) -> None:
-        """Take that the run has failed."""
-
-    def close(self) -> None:
-        """Take that this worker has failed, and may be replaced."""
-
-
-class _IterationReport(TrainerCallback):
-    """Reports how long iterations take, in the place of all records (ESYNC_MEASURE=1).
-
-    The launcher that measures them ends the program by SIGTERM, which ends it as `sys.exit()` does.
-    """
-
-    def __init__(self) -> None:
-        self._left_out = WARM_UP_ITERATIONS
-        self._statistics = IterationStatistics()
-        self._reported = -math.inf
-
-    def train_begin(self, trainer: "Trainer") -> None:
-        """Let SIGTERM end the program cleanly, unless it does something else with it."""
-        main_thread = threading.current_thread() is threading.main_thread()
-        if main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
-            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
-
-    def batch_end(self, trainer: "Trainer") -> None:
-        """Count an iteration, and report all so far now and then."""
-        taken = trainer.world.recorder.take()
-        if self._left_out:
-            self._left_out -= 1
-            return
-        self._statistics += IterationStatistics.of(taken.get(ITERATION_TIMES, []), taken["num_samples"])
-        if trainer.world.device.now() - self._reported >= REPORT_EVERY:
-            self._reported = trainer.world.device.now()
-            vectors = {WEIGHTS: trainer.replica.weights.size, STATISTICS: trainer.replica.statistics.size}
-            progress.report_event(progress.MEASURED, vectors=vectors, **asdict(self._statistics))
 
 
 class Trainer(TrainerStatus, GluonTrainer):
@@ -243,7 +173,7 @@ class Trainer(TrainerStatus, GluonTrainer):
         self._run = run or TrainerCallback()
         measures = (world is None or isinstance(world, RealWorld)) and WorkerEnvironment.read().measure
         if measures:  # without end, and without a trace
-            self._run, checkpoints, limits = _IterationReport(), None, None
+            self._run, checkpoints, limits = IterationReport(), None, None
         if self._run.checkpoints is not None:
             if checkpoints not in (None, self._run.checkpoints):
                 raise ValueError("checkpoints are given to the trainer and to its run: give them to the run only")

@@ -27,7 +27,8 @@ from ..runtime.progress import ProgressReporter
 from ..runtime.run_names import run_name
 from ..runtime.tensorboard import EventFile, require
 from ..runtime.worker_environment import WorkerEnvironment
-from ..trainer import Trainer, TrainerCallback
+from ..trainer import Trainer
+from ..trainer_callbacks import TrainerCallback
 from .callbacks import make_callbacks
 from .evaluation_process import EvaluationProcess, EvaluationProgram, ForkedEvaluation
 from .loop import DIVERGED

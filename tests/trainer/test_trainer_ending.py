@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 import esync
+from esync import TrainerCallback
 from esync.exchange import JobAbortedError, SlotLostError
 from esync.runtime import progress
 from esync.runtime.environment import SUPERVISED_VARIABLE
 from esync.runtime.errors import ExpectedError
 from esync.runtime.phase_timer import PhaseTimer
 from esync.runtime.watchdog import InterruptedBySignalError
-from esync.trainer import TrainerCallback
 
 from ..runtime.test_device import FakeTime
 from ..support.scripted_world import World

@@ -1,0 +1,79 @@
+"""What is told of a trainer's steps: `TrainerCallback`, and the report of a program that is measured."""
+
+import math
+import signal
+import sys
+import threading
+from dataclasses import asdict
+from typing import Any
+
+from .checkpoints.checkpoints import Checkpoints
+from .exchange import STATISTICS, WEIGHTS
+from .runtime import progress
+from .runtime.iteration_statistics import IterationStatistics
+from .runtime.phase_timer import ITERATION_TIMES
+
+#: Iterations of a program that is measured that do not count: MXNet builds the graph in the first one.
+WARM_UP_ITERATIONS = 2
+#: Seconds from one report of a program that is measured to the next.
+REPORT_EVERY = 0.25
+
+
+class TrainerCallback:
+    """Is told what happens to a trainer; this one keeps no records, `training.run.Run` does.
+
+    Attributes:
+        checkpoints: the checkpoints of the run; None leaves them to the trainer.
+    """
+
+    checkpoints: Checkpoints | None = None
+
+    def setup(self, trainer: Any) -> None:
+        """Prepare for a start: the trainer is about to look for the other workers."""
+
+    def train_begin(self, trainer: Any) -> None:
+        """Take that the trainer has found the other workers."""
+
+    def batch_end(self, trainer: Any) -> None:
+        """Take a step that has been done; what this takes is not counted as computing."""
+
+    def train_end(self, trainer: Any) -> None:
+        """Tell the launcher that the run is finished, if it is: this worker is about to leave."""
+        if trainer.finished:
+            progress.report_event(progress.FINISHED)
+
+    def train_failed(self, trainer: Any, reason: str) -> None:
+        """Take that the run has failed."""
+
+    def close(self) -> None:
+        """Take that this worker has failed, and may be replaced."""
+
+
+class IterationReport(TrainerCallback):
+    """Reports how long iterations take, in the place of all records (ESYNC_MEASURE=1).
+
+    The launcher that measures them ends the program by SIGTERM, which ends it as `sys.exit()` does.
+    """
+
+    def __init__(self) -> None:
+        self._left_out = WARM_UP_ITERATIONS
+        self._statistics = IterationStatistics()
+        self._reported = -math.inf
+
+    def train_begin(self, trainer: Any) -> None:
+        """Let SIGTERM end the program cleanly, unless it does something else with it."""
+        main_thread = threading.current_thread() is threading.main_thread()
+        if main_thread and signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:
+            signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+
+    def batch_end(self, trainer: Any) -> None:
+        """Count an iteration, and report all so far now and then."""
+        taken = trainer.world.recorder.take()
+        if self._left_out:
+            self._left_out -= 1
+            return
+        self._statistics += IterationStatistics.of(taken.get(ITERATION_TIMES, []), taken["num_samples"])
+        if trainer.world.device.now() - self._reported >= REPORT_EVERY:
+            self._reported = trainer.world.device.now()
+            vectors = {WEIGHTS: trainer.replica.weights.size, STATISTICS: trainer.replica.statistics.size}
+            progress.report_event(progress.MEASURED, vectors=vectors, **asdict(self._statistics))
