@@ -47,6 +47,9 @@ STATE_IS_THE_MODEL = (mx.optimizer.Ftrl, mx.optimizer.FTML)
 #: Optimizers whose weight decay has no part in the gradient, so that it does not grow with it.
 DECOUPLED_DECAY = (mx.optimizer.AdaGrad, mx.optimizer.AdaDelta, AdamW)
 
+#: Iterations whose phases are kept where no run takes them.
+NEWEST_ITERATIONS = 1000
+
 #: A loss scale below this is no remedy for overflows any more: float16's smallest number.
 SMALLEST_LOSS_SCALE = 2.0**-24
 
@@ -119,7 +122,8 @@ class Trainer(TrainerStatus, GluonTrainer):
         checkpoints: as given, or those of the run.
         gradient_scale: as given.
         steps: calls of `step` so far in this process, trials not counted.
-        world: the interfaces to the cluster, with the phases of the round in `world.recorder`.
+        world: the interfaces to the cluster, with the phases of the round in `world.recorder`;
+            of its newest 1,000 iterations, unless the run takes them (`TrainerCallback.takes_phases`).
 
     Raises:
         ValueError: an argument, a parameter or an option of the optimizer cannot be used; named in
@@ -183,6 +187,8 @@ class Trainer(TrainerStatus, GluonTrainer):
             self._become_local()
         self._masters = MasterWeights(self._updaters[0])
         self.world: World = RealWorld.from_environment() if world is None else world
+        if not self._run.takes_phases:
+            self.world.recorder.keep_newest(NEWEST_ITERATIONS)
         self.checkpoints = checkpoints
         self._updates_before = self._optimizer.num_update
         self._limits = limits or Limits()

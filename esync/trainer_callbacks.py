@@ -24,9 +24,12 @@ class TrainerCallback:
 
     Attributes:
         checkpoints: the checkpoints of the run; None leaves them to the trainer.
+        takes_phases: whether it calls `trainer.world.recorder.take()` after every round; else the
+            trainer keeps the phases of the newest iterations only.
     """
 
     checkpoints: Checkpoints | None = None
+    takes_phases = False
 
     def setup(self, trainer: Any) -> None:
         """Prepare for a start: the trainer is about to look for the other workers."""
@@ -54,6 +57,8 @@ class IterationReport(TrainerCallback):
 
     The launcher that measures them ends the program by SIGTERM, which ends it as `sys.exit()` does.
     """
+
+    takes_phases = True
 
     def __init__(self) -> None:
         self._left_out = WARM_UP_ITERATIONS

@@ -1,5 +1,6 @@
 """Time the phases of every iteration, by the names in the log files; all in seconds."""
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
@@ -52,11 +53,21 @@ class PhaseTimer:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._iterations: list[dict[str, float]] = [{}]
-        self._times: list[float] = []
+        self._most: int | None = None
+        self._iterations: deque[dict[str, float]] = deque([{}])
+        self._times: deque[float] = deque()
         self.samples = 0
         self.loss: float | None = None
         self._begun = now()
+
+    def keep_newest(self, iterations: int) -> None:
+        """Keep no more than these iterations: nobody may ever `take` them.
+
+        The numbers in what is taken begin with 0 for the oldest that is kept.
+        """
+        self._most = iterations
+        self._iterations = deque(self._iterations, iterations)
+        self._times = deque(self._times, iterations)
 
     def begin_iteration(self) -> None:
         """Note that the next iteration begins now."""
@@ -115,5 +126,5 @@ class PhaseTimer:
         taken: dict[str, Any] = {"time": entries, "num_samples": self.samples}
         if self._times:
             taken[ITERATION_TIMES] = [round(seconds, 6) for seconds in self._times]
-        self._iterations, self._times, self.samples = [{}], [], 0
+        self._iterations, self._times, self.samples = deque([{}], self._most), deque(maxlen=self._most), 0
         return taken

@@ -4,6 +4,6 @@
 `worker_setup` builds from its flags; `round_callbacks` calls the callbacks after each round;
 `evaluation_process` evaluates in the background, `checkpoint_evaluator` from outside;
 `estimator_handler` is for Gluon's Estimator. May import `algorithms`, `arguments`, `checkpoints`,
-`config`, `coordination`, `data`, `exchange`, `gluon`, `membership`, `models`, `runtime`, `trainer`, `trainer_callbacks`
-and `version`.
+`config`, `coordination`, `data`, `exchange`, `gluon`, `membership`, `models`, `runtime`,
+`trainer`, `trainer_callbacks` and `version`.
 """

@@ -92,6 +92,8 @@ class Run(TrainerCallback):
         ValueError: an argument cannot be used; the message names it.
     """
 
+    takes_phases = True
+
     def __init__(
         self,
         log_dir: str | Path | None = None,

@@ -133,3 +133,34 @@ def test_trainer_load_states_reads_states_saved_by_earlier_versions(tmp_path, mo
     resumed = local_trainer(make_net(), optimizer, {"learning_rate": 0.5})
     resumed.load_states(str(tmp_path / "states"))
     assert resumed.learning_rate == 0.25
+
+
+def recorded(trainer: esync.Trainer) -> tuple[int, int]:
+    """Take the phases of a trainer: the number of iterations, and of their times."""
+    taken = trainer.world.recorder.take()
+    return len(taken["time"]), len(taken["iteration_times"])
+
+
+@pytest.mark.parametrize("algorithm", ["local", "local-sgd"])
+def test_phases_that_nobody_takes_are_those_of_the_newest_iterations(monkeypatch, algorithm):
+    monkeypatch.setattr("esync.trainer.NEWEST_ITERATIONS", 5)
+    net = make_net()
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm)
+    for _ in range(2):
+        for number in range(12):
+            backward(net, number)
+            trainer.step(BATCH)
+        assert max(recorded(trainer)) == 5
+
+
+def test_phases_that_a_run_takes_are_all_kept(monkeypatch):
+    class Takes(esync.TrainerCallback):
+        takes_phases = True
+
+    monkeypatch.setattr("esync.trainer.NEWEST_ITERATIONS", 5)
+    net = make_net()
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="local", run=Takes())
+    for number in range(12):
+        backward(net, number)
+        trainer.step(BATCH)
+    assert recorded(trainer)[1] == 12
