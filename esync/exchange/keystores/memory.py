@@ -33,6 +33,7 @@ from ..protocol.status import Status, awaited
 from ..protocol.store import CancelledError, heartbeat_interval
 from ..worker_monitor import WorkerMonitor
 from .keyed import KeyedStore
+from .memory_host_group import MemoryHost, MemoryHostGroup
 
 #: Given the number of events that can happen next, returns which one does, from 0;
 #: `random.Random(seed).randrange`, for instance.
@@ -60,6 +61,7 @@ class MemoryCluster:
         most: events after which the run counts as one that never ends.
         haste: one in that many choices lets time pass, a second at most, although something could
             happen; 0: none.
+        hosts: the ranks on each host whose workers exchange as one.
 
     Attributes:
         nodes: the servers.
@@ -81,6 +83,7 @@ class MemoryCluster:
         patience: float = math.inf,
         most: int = 100_000,
         haste: int = 0,
+        hosts: Sequence[Sequence[int]] = (),
     ) -> None:
         self.workers, self.bucket_elements, self.lease, self.patience = workers, bucket_elements, lease, patience
         self.nodes = [MemoryServer(shard, self) for shard in range(servers)]
@@ -97,6 +100,8 @@ class MemoryCluster:
         self._planned: dict[int, list[Callable[[], object]]] = {}
         self._queues: dict[tuple[int, int], deque[Transmission]] = {}  # nonce, key → in this order
         self._processes = 0
+        most = max(map(len, hosts), default=1)
+        self.hosts = [MemoryHost(tuple(sorted(ranks)), most, self._note_arrival) for ranks in hosts]
         self.hub = greenlet.getcurrent()  # the greenlet that makes the cluster runs it
 
     # --- what a test says -------------------------------------------------------------------------
@@ -115,6 +120,17 @@ class MemoryCluster:
         self.spawn(name, store.nonce, lambda: work(store), fatal=True)
         return store
 
+    def host_group(self, store: "MemoryStore") -> MemoryHostGroup | None:
+        """Return what a worker process shares with the others of its host; None: nothing."""
+
+        def wait(ready: Callable[[], bool], seconds: float) -> None:
+            self.wait(ready, self.now + seconds)
+
+        for host in self.hosts:
+            if store.rank in host.ranks:
+                return MemoryHostGroup(host, store.rank, store.nonce, self.pause, wait)
+        return None
+
     def kill(self, rank: int) -> None:
         """End the worker process that holds a slot; see `kill_process`."""
         self.kill_process(self.holders[rank])
@@ -129,6 +145,8 @@ class MemoryCluster:
             if task.owner == nonce:
                 self._switch(task, KilledError())
         self.connected.pop(nonce, None)
+        for host in self.hosts:
+            host.end(nonce)
         for place, queue in list(self._queues.items()):
             if place[0] == nonce:
                 arriving = self._choose(len(queue) + 1)
@@ -222,6 +240,10 @@ class MemoryCluster:
         return any(owner == nonce for nonce, _ in self._queues)
 
     # --- helpers ----------------------------------------------------------------------------------
+
+    def _note_arrival(self) -> None:
+        """Have workers that wait for an acknowledgement look again."""
+        self.arrivals += 1
 
     def _next(self) -> bool:
         """Let one event happen; return whether there was any."""

@@ -25,13 +25,14 @@ from ..codecs.uncompressed import UncompressedDecoder, uncompressed_codec
 from ..host_group import HostGroup
 from . import wire
 from .handshake import Handshake, Resumed
+from .host_exchange import HostExchange
 from .layout import WEIGHTS, Layout
 from .mailbox import Mailboxes
 from .pending import OverlappedExchange, PendingExchange, ReceivedModel
 from .replacement_recovery import completed_exchanges, round_has_commit, starting_status
 from .resume_negotiation import Offers, ResumeState
 from .round_state import Limits
-from .specification import Specification
+from .specification import PER_HOST_ADVICE, PerHostError, Specification
 from .status import Status
 from .store import LONGEST_PAUSE, Place, Store, heartbeat_interval
 
@@ -69,6 +70,7 @@ class ParameterServerExchange(Exchange):
         if host_group is not None:
             specification = replace(specification, per_host=host_group.most)
         self.specification, self.store, self._host_group = specification, store, host_group
+        self._host: HostExchange | None = None  # where this worker shares its host with others
         self.rank, self.workers = store.rank, store.workers
         self.exchanges = self.sequence = 0
         self.replacement = False
@@ -133,6 +135,7 @@ class ParameterServerExchange(Exchange):
             acknowledged, rounds, starting_status(statuses).synchronous
         )
         self.job, self.resume_at = statuses[0].job, statuses[0].resume_at
+        self._join_host(statuses)
 
     def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> Result:
         """See `Exchange.begin`."""
@@ -175,24 +178,28 @@ class ParameterServerExchange(Exchange):
         vectors: dict[str, Any] = dict(payload.vectors)
         if payload.step is not None:
             vectors[WEIGHTS] = payload.step
-        if store.carries_values:
-            for server, place in self._write(self._codecs, vectors, wire.PAYLOAD):
-                store.send(server, (place,))
-                sent[server] += 1
+        own = {"round": self._round, "part": self.part, **payload.terms}
+        if self._host is not None and self._is_for_host(payload):
+            self._inform()
+            self._host.start(vectors, self._message(wire.COMMIT, **own))
         else:
-            for server, places in enumerate(self._sizes(vectors, answers=False)):
-                store.send(server, places)
-        for server in self._uninformed:
-            self.say_to(server, wire.FOLLOW, round=self._round, text=wire.encode_ranks(self._excluded))
-        for server in range(store.servers):
-            own = {"buckets": sent[server], "round": self._round, "part": self.part}
-            self.say_to(server, wire.COMMIT, **own, **payload.terms)
+            if store.carries_values:
+                for server, place in self._write(self._codecs, vectors, wire.PAYLOAD):
+                    store.send(server, (place,))
+                    sent[server] += 1
+            else:
+                for server, places in enumerate(self._sizes(vectors, answers=False)):
+                    store.send(server, places)
+            self._inform()
+            for server in range(store.servers):
+                self.say_to(server, wire.COMMIT, buckets=sent[server], **own)
+        look = self.look if self._host is None else self._look_for_host
         if not self.specification.overlap:
             finish = partial(self._finish, model, payload.returned, begun)
-            return PendingExchange(store, self.sequence, self.look, finish)
+            return PendingExchange(store, self.sequence, look, finish)
         finish = partial(self._finish, self._received, payload.returned, begun)
         deliver = partial(self._received.deliver, model, payload.returned)
-        self._overlapped = OverlappedExchange(store, self.sequence, self.look, finish, deliver)
+        self._overlapped = OverlappedExchange(store, self.sequence, look, finish, deliver)
         return self._overlapped
 
     def heartbeat(self) -> None:
@@ -230,6 +237,8 @@ class ParameterServerExchange(Exchange):
         if not self._closed:
             self._closed = True
             self._cancel()
+            if self._host is not None:
+                self._host.leave()
             self.store.close(None if self._lost else self._message(wire.DONE if self.store.finished else wire.LEAVE))
 
     # --- checkpoints ------------------------------------------------------------------------------
@@ -253,12 +262,22 @@ class ParameterServerExchange(Exchange):
     def unsent(self) -> dict[str, Any]:
         """See `Exchange.unsent`; the states are by the name of the vector."""
         states = {name: codec.encoder.state() for name, codec in self._codecs.items()}
+        if self._host is not None:
+            states[WEIGHTS] = self._host.unsent()
         return {name: state for name, state in states.items() if state}
 
     def restore_unsent(self, state: dict[str, Any]) -> None:
         """See `Exchange.restore_unsent`."""
         for name, each in state.items():
-            self._codecs[name].encoder.restore(each)
+            if self._host is not None and name == WEIGHTS:
+                self._host.restore_unsent(each)
+            elif "host" in each:
+                raise ValueError(
+                    "it has values that the workers of a host had not sent yet, and this worker exchanges by itself: "
+                    "go on with the per_host that it was written with"
+                )
+            else:
+                self._codecs[name].encoder.restore(each)
 
     def version(self) -> int:
         """See `Exchange.version`."""
@@ -275,6 +294,8 @@ class ParameterServerExchange(Exchange):
         """
         store = self.store
         self._looked = store.now()
+        if self._host is not None:
+            self._host.note(status)
         if status.failure:
             raise JobAbortedError(status.failure)
         taken, dropped = status.nonce != store.nonce, store.lease < math.inf and self.rank not in status.members
@@ -316,6 +337,8 @@ class ParameterServerExchange(Exchange):
             for server, each in enumerate(statuses)
             if each.excluded != first.excluded and each.rounds_together == first.rounds_together
         ]
+        if self._host is not None:
+            self._host.ready(self._round)
         return Result(
             round=status.round,
             version=status.version,
@@ -374,7 +397,14 @@ class ParameterServerExchange(Exchange):
         with store.waiting("the model from"):
             if store.carries_values:
                 codecs = {name: codec for name, codec in self._codecs.items() if name in wanted}
-                self._fetch(codecs, model, [status.answer for status in statuses])
+                lengths, own = [status.answer for status in statuses], None
+                if self._host is not None:
+                    own = self._host.fetch(codecs, model, lengths)
+                self._fetch(codecs, model, lengths, own)
+            elif self._host is not None:
+                codecs = {name: codec for name, codec in self._codecs.items() if name in wanted}
+                if self._host.fetch(codecs, model, [0] * store.servers):
+                    self._fetch_sizes(self._sizes(wanted, answers=True))
             else:
                 self._fetch_sizes(self._sizes(wanted, answers=True))
         wait = max(status.wait for status in statuses)
@@ -412,8 +442,48 @@ class ParameterServerExchange(Exchange):
                 wait.check()
         return statuses
 
+    def _join_host(self, statuses: Sequence[Status]) -> None:
+        """Take this worker's place among those of its host, if there are others."""
+        if self._host_group is None or len(self._host_group.ranks) == 1:
+            return
+
+        def write(vectors: Mapping[str, Any], attempt: int) -> Iterator[tuple[int, Place]]:
+            return self._write(self._codecs, vectors, wire.PAYLOAD, attempt)
+
+        host = HostExchange(
+            self._host_group, self.store, self.specification, self.layout, self._codecs, write, self._sizes, self._beat
+        )
+        for status in statuses:
+            host.note(status)
+        if host.join(self.replacement):
+            self._host = host
+
+    def _is_for_host(self, payload: Payload) -> bool:
+        """Return whether a payload goes with those of this host's other workers.
+
+        Raises:
+            PerHostError: this mode has no rounds.
+        """
+        assert self._host is not None
+        if payload.discard:
+            self._host.abstain()
+        elif payload.together is None and not self.specification.synchronous:
+            raise PerHostError(f"payloads that are used at once: {PER_HOST_ADVICE}")
+        return not payload.discard and payload.together is not False
+
+    def _look_for_host(self, status: Status) -> None:
+        """Check a status (see `look`), and do what it asks for among the workers of this host."""
+        self.look(status)
+        if self._host is not None:
+            self._host.look(status)
+
+    def _inform(self) -> None:
+        """Tell servers which workers the round does not wait for, where they do not know it."""
+        for server in self._uninformed:
+            self.say_to(server, wire.FOLLOW, round=self._round, text=wire.encode_ranks(self._excluded))
+
     def _write(
-        self, codecs: Mapping[str, WorkerCodec], vectors: Mapping[str, Any], kind: int
+        self, codecs: Mapping[str, WorkerCodec], vectors: Mapping[str, Any], kind: int, attempt: int = 0
     ) -> Iterator[tuple[int, Place]]:
         """Put vectors where they are sent from; yield the server and the place of each array."""
         store, buffers = self.store, dict[int, np.ndarray]()
@@ -426,7 +496,7 @@ class ParameterServerExchange(Exchange):
             if name in vectors:
                 for server, key, place in codec.encoder.write(vectors[name], buffer):
                     array = buffers.pop(key)
-                    wire.stamp(array, kind, self.rank, store.nonce, self.sequence, place)
+                    wire.stamp(array, kind, self.rank, store.nonce, self.sequence, place, attempt)
                     yield server, (key, array.size)
 
     def _by_server(self, places: Iterable[tuple[int, Place]]) -> list[list[Place]]:
@@ -435,20 +505,28 @@ class ParameterServerExchange(Exchange):
             by_server[server].append(place)
         return by_server
 
-    def _fetch(self, codecs: Mapping[str, WorkerCodec], model: ModelSink, lengths: Sequence[int]) -> None:
-        """Fetch vectors from all servers, and write them to the model as they come.
+    def _fetch(
+        self,
+        codecs: Mapping[str, WorkerCodec],
+        model: ModelSink,
+        lengths: Sequence[int],
+        servers: Collection[int] | None = None,
+    ) -> None:
+        """Fetch vectors from servers, and write them to the model as they come.
 
         Args:
             codecs: of the vectors.
             model: takes the vectors.
             lengths: bytes of each server's answer, where its codec has to know.
+            servers: their numbers; None: all.
         """
         store, under_way = self.store, []
         for server, length in enumerate(lengths):
-            places = [_with_headers(codec.decoder.wanted(server, length)) for codec in codecs.values()]
-            arrays = store.fetch(server, list(chain.from_iterable(places)))
-            under_way.append((places, self._beating(arrays)))
-        for server, (places, arrays) in enumerate(under_way):
+            if servers is None or server in servers:
+                places = [_with_headers(codec.decoder.wanted(server, length)) for codec in codecs.values()]
+                arrays = store.fetch(server, list(chain.from_iterable(places)))
+                under_way.append((server, places, self._beating(arrays)))
+        for server, places, arrays in under_way:
             for codec, part in zip(codecs.values(), places, strict=True):
                 codec.decoder.read(server, islice(arrays, len(part)), lengths[server], model)
 

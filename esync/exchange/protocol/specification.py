@@ -7,11 +7,22 @@ from typing import Any
 
 from ... import config
 from ...rules import MEAN, Rule, make_rule
+from ...runtime.errors import ExpectedError
 from ..codecs.quantization import NONE
 from ..weighting import AS_UPDATES, STATISTICS_WEIGHTINGS, check, unnormalized
 from . import wire
 from .layout import STATISTICS, WEIGHTS
 from .scalars import check_added
+
+#: What the user can do where workers of one host cannot exchange as one.
+PER_HOST_ADVICE = (
+    "per_host adds up what the workers of a host exchange in rounds, which this mode does not do: remove per_host from "
+    "the description, or choose a synchronous mode"
+)
+
+
+class PerHostError(ExpectedError):
+    """The workers of a host cannot exchange as one in this mode."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +82,22 @@ class Specification:
         others = {name: rule for name, rule in self.vectors.items() if name != WEIGHTS}
         check_added(self.scalars, wire.MESSAGE.names or ())
         object.__setattr__(self, "vectors", {WEIGHTS: self.rule, STATISTICS: MEAN, **others})
+        if self.per_host > 1:
+            self._check_per_host()
+
+    def _check_per_host(self) -> None:
+        """Refuse what the workers of a host cannot exchange as one.
+
+        Raises:
+            PerHostError: the message names it.
+        """
+        unfit = {
+            "sparse messages (modes gd-async, dgc-async and dgs)": self.sparse,
+            "weights of its own for each worker (mode dcasgd)": self.private,
+            "a limit to staleness (mode ssp)": self.staleness < math.inf,
+        }
+        if found := next((what for what, here in unfit.items() if here), None):
+            raise PerHostError(f"{found}: {PER_HOST_ADVICE}")
 
     def rules(self) -> dict[str, Rule]:
         """Make the rule of every vector; where messages are sparse, of all but the weights.

@@ -1,0 +1,140 @@
+"""Host groups in the memory of one process: for tests, and for workers in virtual time.
+
+See `host_group`. What is shared is a `MemoryHost`; every worker process has a `MemoryHostGroup`.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+
+from ..base import ExchangeError
+from ..host_group import HostGroup, HostMemoryPlan
+
+
+class MemoryHost:
+    """What the workers of one host share. It vanishes with the last of them.
+
+    Args:
+        ranks: of the workers that the description places here.
+        most: the most workers on any host.
+        changed: called when the table has changed, or when a worker is gone.
+
+    Attributes:
+        living: rank → number of the process that has it.
+        changes: how often the table has changed so far.
+    """
+
+    def __init__(self, ranks: tuple[int, ...], most: int, changed: Callable[[], object] = lambda: None) -> None:
+        self.ranks, self.most = ranks, most
+        self.living: dict[int, int] = {}
+        self.changes = 0
+        self.plan: HostMemoryPlan | None = None
+        self._changed = changed
+
+    def open(self, plan: HostMemoryPlan) -> None:
+        """Make the memory, unless it is there.
+
+        Raises:
+            ExchangeError: it is there with other sizes.
+        """
+        if self.living and self.plan != plan:
+            raise ExchangeError("the workers of this host do not share memory of the same sizes")
+        if not self.living:
+            self.plan = plan
+            self.table = np.zeros((), plan.table)
+            self.residuals = [np.zeros(plan.residual, np.float32) for _ in range(2)]
+            self.answers = [np.zeros(size, np.float32) for size in plan.answers]
+            self.contributions = {
+                (rank, name): np.zeros(size, np.float32)
+                for rank in self.ranks
+                for name, size in plan.contributions.items()
+            }
+
+    def change(self, table: np.ndarray) -> None:
+        """Replace the table."""
+        if table.tobytes() != self.table.tobytes():
+            self.table[...] = table
+            self._note_change()
+
+    def end(self, process: int) -> None:
+        """Note that a process is gone."""
+        for rank in [rank for rank, each in self.living.items() if each == process]:
+            del self.living[rank]
+            self._note_change()
+
+    def _note_change(self) -> None:
+        self.changes += 1
+        self._changed()
+
+
+class MemoryHostGroup(HostGroup):
+    """A worker's part of a `MemoryHost`.
+
+    Args:
+        host: where it runs.
+        rank: its slot.
+        process: its number, the same for no other process.
+        pause: called before and after each access to the table, so that others can go first.
+        wait: lets time pass until a function returns True, or for that many seconds.
+        moved: see `HostGroup.moved`.
+    """
+
+    def __init__(
+        self,
+        host: MemoryHost,
+        rank: int,
+        process: int,
+        pause: Callable[[], object] = lambda: None,
+        wait: Callable[[Callable[[], bool], float], object] = lambda ready, seconds: None,
+        moved: Callable[[int], object] = lambda elements: None,
+    ) -> None:
+        self.rank, self.ranks, self.most = rank, host.ranks, host.most
+        self._host, self._process = host, process
+        self._pause, self._wait, self._moved = pause, wait, moved
+
+    def join(self, plan: HostMemoryPlan) -> bool:
+        """See `HostGroup.join`; a process that has this rank and is there keeps it."""
+        if self.rank in self._host.living:
+            return False
+        self._host.open(plan)
+        self._host.living[self.rank] = self._process
+        return True
+
+    @contextmanager
+    def locked(self) -> Iterator[np.ndarray]:
+        """See `HostGroup.locked`."""
+        self._pause()
+        table = self._host.table.copy()
+        yield table
+        self._host.change(table)
+        self._pause()
+
+    def alive(self, rank: int) -> bool:
+        """See `HostGroup.alive`."""
+        return rank in self._host.living
+
+    def contribution(self, rank: int, vector: str) -> np.ndarray:
+        """See `HostGroup.contribution`."""
+        return self._host.contributions[rank, vector]
+
+    def residual(self, which: int) -> np.ndarray:
+        """See `HostGroup.residual`."""
+        return self._host.residuals[which]
+
+    def answer(self, server: int) -> np.ndarray:
+        """See `HostGroup.answer`."""
+        return self._host.answers[server]
+
+    def wait(self, seconds: float) -> None:
+        """See `HostGroup.wait`."""
+        before = self._host.changes
+        self._wait(lambda: self._host.changes != before, seconds)
+
+    def moved(self, elements: int) -> None:
+        """See `HostGroup.moved`."""
+        self._moved(elements)
+
+    def leave(self) -> None:
+        """See `HostGroup.leave`."""
+        self._host.end(self._process)

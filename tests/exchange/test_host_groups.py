@@ -1,0 +1,210 @@
+"""Workers that share a host exchange as one: what servers get, and what every worker then holds."""
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from esync.exchange import STATISTICS, WEIGHTS, Flat, Payload, Specification
+from esync.exchange.codecs.base import Encoder
+from esync.exchange.codecs.factory import codecs_of
+from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
+from esync.exchange.protocol import wire
+from esync.exchange.protocol.client import ParameterServerExchange
+from esync.exchange.protocol.layout import Layout
+from esync.exchange.protocol.round_state import Limits
+from esync.exchange.protocol.specification import PerHostError
+from esync.exchange.weighting import STATISTICS_WEIGHTINGS, WEIGHTINGS, divisor, factor
+
+from .store_checks import BUCKET, SERVERS
+from .vectors import SIZES, TENSORS, Held, sources, values
+
+WORKERS, ROUNDS, RATE = 6, 3, 0.25
+#: The workers of a host need not be neighbours.
+HOSTS = ((0, 2, 5), (1, 4), (3,))
+FLAT = tuple((rank,) for rank in range(WORKERS))
+SPECIFICATION = Specification("add_mean_update", True)
+CODECS: dict[str, dict[str, Any]] = {
+    "none": {},
+    "fp16": {"compression": "fp16", "tensors": TENSORS},
+    "2bit": {"compression": "2bit", "tensors": TENSORS},
+    "topk": {"compression": "topk:0.1", "tensors": TENSORS},
+}
+
+
+def samples_of(rank: int) -> int:
+    return 1 + 3 * rank
+
+
+def update(number: int, rank: int) -> dict[str, np.ndarray]:
+    """What a worker sends in an exchange, counted from 1."""
+    return values(number, rank, 7)
+
+
+class Run:
+    """A training; `models` and `nodes` are as they are at its end.
+
+    Args:
+        asked: what the servers are asked for.
+        hosts: the ranks on each host; none: nobody exchanges with others.
+        seed: of the order in which things happen.
+    """
+
+    def __init__(self, asked: Specification, hosts: Sequence[Sequence[int]], seed: int = 0) -> None:
+        self.asked, self.models = asked, dict[int, Held]()
+        self.pushed = dict.fromkeys(range(WORKERS), 0)  # bytes of payloads, by the worker that has sent them
+        self.cluster = MemoryCluster(
+            WORKERS, random.Random(seed).randrange, SERVERS, bucket_elements=BUCKET, hosts=hosts
+        )
+        for rank in range(WORKERS):
+            self.cluster.start(rank, self._train)
+        self.cluster.run()
+        self.nodes = self.cluster.nodes
+
+    def _train(self, store: MemoryStore) -> None:
+        push = store._push
+
+        def count(key: int) -> None:
+            array = store._buffers[key]
+            self.pushed[store.rank] += array.nbytes * int(wire.header_of(array)["kind"] == wire.PAYLOAD)
+            push(key)
+
+        store._push = count  # type: ignore[method-assign]
+        group = self.cluster.host_group(store)
+        exchange, model = ParameterServerExchange(self.asked, store, host_group=group), Held()
+        exchange.join(SIZES, Limits(rounds=ROUNDS), {})
+        self.layout = exchange.layout
+        result = exchange.begin(sources(values(0)), model)
+        while not result.finished:
+            sent = sources(update(exchange.sequence + 1, exchange.rank))
+            result = exchange.start(Payload(sent, samples_of(exchange.rank), RATE), model).wait()
+        self.models[store.rank] = model
+        exchange.close()
+
+    def held(self, name: str) -> np.ndarray:
+        """What the rules of the servers have worked on, of a vector."""
+        states = {}
+        for node in self.nodes:
+            states |= node.endpoint.server._bucket_states
+        return np.concatenate([states[bucket.index].weights for bucket in self.layout.of(name)])
+
+    def everything(self) -> list[bytes]:
+        """All that servers and workers hold."""
+        models = [model.vectors[name].tobytes() for _, model in sorted(self.models.items()) for name in SIZES]
+        return [*models, *(self.held(name).tobytes() for name in SIZES)]
+
+
+class Reference:
+    """The documented order of additions, written out: in a host by rank, then by first ranks."""
+
+    def __init__(self, asked: Specification, hosts: Sequence[Sequence[int]]) -> None:
+        self.asked, self.hosts = asked, sorted(sorted(ranks) for ranks in hosts)
+        self.layout = Layout(SIZES, SERVERS, BUCKET)
+        up, _ = codecs_of(asked, self.layout, WORKERS)
+        self.encoders = [up.encoder(ranks[0]) for ranks in self.hosts]
+        self.uplinks = [up.uplink(server) for server in range(SERVERS)]
+        self.packs = asked.compression != "none"
+        self.vectors = {name: each.copy() for name, each in values(0).items()}
+        for number in range(1, ROUNDS + 1):
+            self.round(number)
+
+    def round(self, number: int) -> None:
+        for name, weighting in self.asked.weightings().items():
+            parts = [self.part(host, number, name, weighting) for host in range(len(self.hosts))]
+            total = parts[0]
+            for part in parts[1:]:
+                total = total + part
+            mean = total / np.float32(divisor(weighting, [samples_of(rank) for rank in range(WORKERS)]))
+            self.vectors[name] = self.vectors[name] + np.float32(RATE) * mean if name == WEIGHTS else mean
+
+    def part(self, host: int, number: int, name: str, weighting: str) -> np.ndarray:
+        """What a host adds to the sum of a round."""
+        ranks, vectors = self.hosts[host], [update(number, rank)[name] for rank in self.hosts[host]]
+        factors = [factor(weighting, samples_of(rank)) for rank in ranks]
+        total = np.float32(factors[0]) * vectors[0]
+        for each, vector in zip(factors[1:], vectors[1:], strict=True):
+            total = total + np.float32(each) * vector
+        if name != WEIGHTS or not self.packs:
+            return total
+        mean = vectors[0] if len(ranks) == 1 else total / np.float32(sum(factors))
+        return np.float32(sum(factors)) * self.unpacked(self.encoders[host], mean)
+
+    def unpacked(self, encoder: Encoder, values: np.ndarray) -> np.ndarray:
+        """What arrives of values that a codec packs."""
+        buffers: dict[int, np.ndarray] = {}
+
+        def buffer(key: int, elements: int) -> np.ndarray:
+            buffers[key] = np.zeros(elements, np.float32)
+            return buffers[key]
+
+        packed: list[dict[int, np.ndarray]] = [{} for _ in range(SERVERS)]
+        for server, key, place in encoder.write(Flat(values), buffer):
+            packed[server][place] = buffers[key]
+        found = np.zeros(SIZES[WEIGHTS], np.float32)
+        for server, uplink in enumerate(self.uplinks):
+            for index, part in uplink.read(packed[server]).items():
+                bucket = self.layout.buckets[index]
+                found[bucket.start : bucket.stop] = part
+        return found
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("weighting", WEIGHTINGS)
+@pytest.mark.parametrize("codec", CODECS)
+@pytest.mark.parametrize("hosts", [HOSTS, FLAT], ids=["hosts", "flat"])
+def test_hosts_sum_of_a_round_is_added_by_rank_and_then_by_first_ranks(
+    hosts: Sequence[Sequence[int]], codec: str, weighting: str, overlap: bool
+) -> None:
+    asked = replace(SPECIFICATION, weighting=weighting, overlap=overlap, **CODECS[codec])
+    run, reference = Run(asked, hosts), Reference(asked, hosts)
+    for name in SIZES:
+        assert run.held(name).tobytes() == reference.vectors[name].tobytes()
+    assert len({model.weights.tobytes() for model in run.models.values()}) == 1
+
+
+@pytest.mark.parametrize("statistics_weighting", STATISTICS_WEIGHTINGS)
+def test_hosts_statistics_have_a_weighting_of_their_own(statistics_weighting: str) -> None:
+    asked = replace(SPECIFICATION, statistics_weighting=statistics_weighting)
+    assert Run(asked, HOSTS).held(STATISTICS).tobytes() == Reference(asked, HOSTS).vectors[STATISTICS].tobytes()
+
+
+def test_hosts_of_one_worker_exchange_bit_for_bit_as_without_hosts() -> None:
+    alone, without = Run(SPECIFICATION, FLAT), Run(SPECIFICATION, ())
+    assert alone.everything() == without.everything()
+    assert (alone.pushed, alone.cluster.history) == (without.pushed, without.cluster.history)
+
+
+@pytest.mark.parametrize(("codec", "tolerance"), [("none", 1e-6), ("fp16", 1e-2)])
+def test_hosts_weights_differ_from_those_of_single_workers_by_rounding(codec: str, tolerance: float) -> None:
+    asked = replace(SPECIFICATION, **CODECS[codec])
+    np.testing.assert_allclose(
+        Run(asked, HOSTS).held(WEIGHTS), Run(asked, ()).held(WEIGHTS), rtol=tolerance, atol=tolerance
+    )
+
+
+def test_hosts_send_one_payload_each() -> None:
+    once = Run(SPECIFICATION, ()).pushed[0]
+    together = Run(SPECIFICATION, HOSTS)
+    assert [sum(together.pushed[rank] for rank in ranks) for ranks in HOSTS] == [once] * len(HOSTS)
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_hosts_round_does_not_depend_on_the_order_of_events(seed: int) -> None:
+    assert Run(SPECIFICATION, HOSTS, seed).everything() == Run(SPECIFICATION, HOSTS, 99).everything()
+
+
+@pytest.mark.parametrize(
+    ("terms", "said"),
+    [({"staleness": 2.0}, "mode ssp"), ({"private": True}, "mode dcasgd"), ({"sparse": True}, "sparse messages")],
+)
+def test_hosts_with_exchanges_without_rounds_are_refused_by_name(terms: dict[str, Any], said: str) -> None:
+    with pytest.raises(PerHostError, match=said):
+        Specification("sgd", False, per_host=2, **terms)
+
+
+def test_hosts_with_payloads_used_at_once_are_refused_by_name() -> None:
+    with pytest.raises(PerHostError, match="used at once"):
+        Run(Specification("sgd", False), HOSTS)
