@@ -42,7 +42,7 @@ from typing import Any
 
 from harness import budget, program
 from harness.figures import interval, mean_of_last
-from harness.paper_runs import BATCH_SIZE, HORIZON_NETWORKS, PARTS, Run, horizon_runs, planned, runs
+from harness.paper_runs import BATCH_SIZE, HORIZON_NETWORKS, MEASURED_ON, PARTS, Run, horizon_runs, planned, runs
 from harness.simulations import TARGET, carry_out, forget, results, spent
 
 from esync.reports.modes import STANDALONE, mode_of
@@ -344,6 +344,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.list:
         everything_chosen = [*chosen, *to_continue(given.out, chosen)]
         print(budget.listed(costs(everything_chosen, given), spent(given.out), given.budget))
+        print(f"planned with gradients measured on {MEASURED_ON} (benchmarks/gradient_costs.py)")
         return 0
     finished = results(given.out)
     forget(given.out, [each.name for each in chosen if each.horizon and too_short(each, finished, given)])

@@ -8,6 +8,8 @@ from pathlib import Path
 from esync.reports.modes import STANDALONE
 from esync.reports.published_results import END
 
+from .figures import read_figures
+from .program import RESULTS
 from .simulations import PARTITIONS, RATE, TARGET, result_file, results
 
 #: The program that carries out a simulation in parts.
@@ -39,10 +41,11 @@ PARTS = {"esync": 8, "local": 4}
 #: Factors of the published learning rate with which sequential SGD looks for its best one.
 LOCAL_FACTORS = (1, 2, 4, 8)
 
-#: Core-seconds of a gradient of BATCH_SIZE images, measured on an idle core.
-GRADIENT = {NARROW: 0.017, NARROW_GROUP_NORM: 0.031, "resnet18-v1": 0.27, "mobilenet-v1": 0.19}
-#: For the others: that of ResNet-18 times the ratio of multiplications.
-GRADIENT |= {"resnet50-v1": 0.60, "resnet50-v2": 0.64, "inception-v3": 5.4, "alexnet": 47.0}
+#: The figures of benchmarks/gradient_costs.py.
+GRADIENT_COSTS = RESULTS / "gradient_costs.json"
+#: Network → core-seconds of a gradient of BATCH_SIZE images, where they were measured (`MEASURED_ON`).
+GRADIENT: dict[str, float] = read_figures(GRADIENT_COSTS).get("seconds", {})
+MEASURED_ON = f"one core of {read_figures(GRADIENT_COSTS).get('processor', 'an unknown processor')}"
 EVALUATION = 0.25  # cost of evaluating BATCH_SIZE images, in gradients
 OVERHEAD = 1.1  # cost of a simulation ÷ that of its gradients and evaluations
 #: Samples per second, and samples of all workers in a round of the worker that evaluates, in

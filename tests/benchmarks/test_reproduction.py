@@ -111,7 +111,7 @@ def test_reproduction_runs_over_the_horizon_have_curves_of_100_to_200_points_tha
 
 def test_reproduction_plans_the_costs_of_runs():
     given = reproduce.parse_arguments(["--epochs", "2", "--most-epochs", "20"])
-    cost = 1.1 * 0.27  # core-seconds of a gradient of ResNet-18 with what comes on top
+    cost = 1.1 * paper_runs.GRADIENT["resnet18-v1"]  # core-seconds of a gradient of ResNet-18 with what comes on top
     # 1,875 gradients of 64 images; a round of SSGD has 384 images, every tenth is evaluated on
     # 2,500, the last on all; evaluating an image costs a quarter of its gradient.
     images = 2500 * 120_000 / 384 / 10 + 10_000
@@ -142,7 +142,8 @@ def test_reproduction_lists_costs_and_leaves_out_the_end_that_is_over_the_budget
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[:5]] == ["done", "–", "done", "over", "over"]
     assert [line.split()[-1] for line in lines[:4]] == ["3000", "–", "600", "–"]
-    assert lines[-1] == "core-hours: planned 1.5, spent 1.0"
+    assert lines[-2] == "core-hours: planned 1.5, spent 1.0"
+    assert lines[-1].startswith("planned with gradients measured on one core of ")
     assert not begun
     assert reproduce.main(words) == 0
     assert begun == [second]
