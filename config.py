@@ -213,6 +213,7 @@ SIMULATE_MPI_EAGER = 16_384  # bytes of the largest message that MPI copies, so 
 SIMULATE_ADDING = 2e-10  # seconds of a worker per byte that a collective adds up
 SIMULATE_CALL_BYTES = (240, 170)  # of a worker's call to the state server, and of its answer
 SIMULATE_ANSWER_TIME = 2e-4  # seconds of the state server for every call
+SIMULATE_MEMORY_BANDWIDTH = 1e10  # bytes of a payload that a worker copies or adds up in a second
 SIMULATE_EVALUATION_TIME = 10.0  # virtual seconds that evaluating a model once takes
 SIMULATE_TIMES_TO = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.92)  # accuracies whose time of reaching the result tells
 SIMULATE_LOGGED_WORKERS = 100  # clusters of more than that many write no round files unless told to

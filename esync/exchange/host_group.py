@@ -156,6 +156,7 @@ def _table_type(ranks: int, servers: int, message: np.dtype) -> np.dtype:
         ("carrier_nonce", "<i8"),
         ("members", "<i8", (ranks,)),  # nonce of each member, in the order of `HostGroup.ranks`; 0: is none
         ("sequences", "<i8", (ranks,)),  # sequence number of each member's commit
+        ("gathered", "<f8"),  # when the last of them had contributed; seconds of the host's monotonic clock
     ]
     return np.dtype(
         [

@@ -426,21 +426,34 @@ def _exchange_per_host(description: Description, options: argparse.Namespace, ex
     """
     if not description.per_host:
         return False
+    check_per_host(options, any_mode=free)
+    return exchanges
+
+
+def check_per_host(options: argparse.Namespace, any_mode: bool = False) -> None:
+    """Check that the workers of a host can exchange as one.
+
+    Args:
+        options: the workers'.
+        any_mode: whether the mode among them is not that of the program, which says it later.
+
+    Raises:
+        DescriptionError: what is trained does not work so.
+    """
     algorithm = options.algorithm
     if options.collective != "ps":
         raise DescriptionError(
             f"per_host: with the collective {options.collective} every worker exchanges by itself; leave per_host out, "
             "or choose collective: ps"
         )
-    if not free and algorithm.sends == "nothing":
+    if not any_mode and algorithm.sends == "nothing":
         raise DescriptionError(f"per_host: mode {algorithm.name} exchanges nothing; leave per_host out")
-    if not free and not algorithm.synchronous:
+    if not any_mode and not algorithm.synchronous:
         rounds = ", ".join(names(lambda each: each.synchronous and each.sends != "nothing"))
         raise DescriptionError(
             f"per_host: mode {algorithm.name} uses what each worker sends at once, and only rounds can be exchanged by "
             f"host; leave per_host out, or choose a mode with rounds: {rounds}"
         )
-    return exchanges
 
 
 def _host_groups(workers: Sequence[WorkerEntry], token: str) -> dict[int, HostGroupName]:

@@ -107,6 +107,8 @@ class SimulationSection(Section):
     """Costs of everything else in a simulation."""
 
     evaluation_time: float = Field(default=config.SIMULATE_EVALUATION_TIME, gt=0)  # seconds of one evaluation
+    # bytes per second that a worker copies or adds up where the workers of a host exchange as one
+    memory_bandwidth: Annotated[float, quantity(SPEEDS, "10GB", positive=True)] = config.SIMULATE_MEMORY_BANDWIDTH
     messages_of: str | None = None  # network whose messages are modelled, where a smaller one stands in for it
     # bytes of the exchanged values as float32, instead of those of the network
     model_bytes: Annotated[float | None, quantity(SIZES, "44.7MB", positive=True)] = None

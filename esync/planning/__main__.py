@@ -20,6 +20,7 @@ from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded, write_atomically
 from ..runtime.terminal import STATUS, run_command
 from . import report
+from .calibration import set_per_host
 from .measured_description import write_measured
 from .ranking import Plan, plan
 
@@ -57,8 +58,8 @@ def parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="also predict a changed cluster: network=10Gbit, latency=5ms, without=HOST, add=gpu:0.03x2, servers=2; "
-        "several together with commas; may be given several times",
+        help="also predict a changed cluster: network=10Gbit, latency=5ms, without=HOST, add=gpu:0.03x2, servers=2, "
+        "per-host; several together with commas; may be given several times",
     )
     add("--modes", type=_modes, default=(), metavar="A,B,C", help="only these modes (default: all)")
     add(
@@ -128,6 +129,9 @@ def _plan(options: argparse.Namespace, file: str) -> int:
             options.file, _tell, write=options.write, from_logs=options.from_logs, program=options.program
         )
     made = predict(calibrated, options)
+    if not options.no_measure and made.ranking.recommended.candidate.per_host and not made.description.per_host:
+        set_per_host(calibrated)
+        _tell(f"added per_host: true to {calibrated}, as it is recommended")
     notes = (*made.notes, *(f"not measured: {line}" for line in missing))
     show(replace(made, program=options.program, notes=notes), file, options)
     return 0

@@ -98,8 +98,22 @@ def write_calibrated(path: Path, file: Path, content: Mapping[str, Any], measure
     check_path(path)
     lines = [f"{MARK} on the hosts of {file.name}; the next measurement replaces this file."]
     lines += [f"# Not measured: {line}" for text in measurement.missing for line in text.splitlines()]
+    _write(path, lines, content)
+
+
+def set_per_host(path: Path) -> None:
+    """Have the workers of a host exchange as one in a calibrated description.
+
+    Raises:
+        OSError: it cannot be written; it stays as it was.
+    """
+    lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    _write(path, lines, {**load_content(path), "per_host": True})
+
+
+def _write(path: Path, comments: Sequence[str], content: Mapping[str, Any]) -> None:
     text = yaml.safe_dump(dict(content), sort_keys=False, allow_unicode=True, default_flow_style=None, width=100)
-    write_atomically(path, ("\n".join(lines) + "\n" + text).encode())
+    write_atomically(path, ("\n".join(comments) + "\n" + text).encode())
 
 
 def calibrated(

@@ -7,7 +7,7 @@ together, and what they send.
 import enum
 from argparse import Namespace
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import config
@@ -56,10 +56,12 @@ class Candidate:
     Attributes:
         flags: flags of the worker, by their names with underscores; the mode first.
         ranks: workers that take part, by their places in the description; None: all of them.
+        per_host: whether the workers of a host exchange as one (`per_host` of the description).
     """
 
     flags: Mapping[str, Any]
     ranks: tuple[int, ...] | None = None
+    per_host: bool = False
 
     @property
     def mode(self) -> str:
@@ -73,8 +75,8 @@ class Candidate:
 
     @property
     def demands(self) -> tuple[bool, bool, int]:
-        """A key for sorting: whether it needs MPI, and changes what is sent, and how many flags it has."""
-        return self.collective, "compression" in self.flags, len(self.flags)
+        """A key for sorting: whether it needs MPI, and changes what is sent, and how many settings it has."""
+        return self.collective, "compression" in self.flags, len(self.flags) + self.per_host
 
     @property
     def variation(self) -> dict[str, Any]:
@@ -134,14 +136,39 @@ def _timing(algorithm: type[Algorithm]) -> tuple[Any, ...]:
     )
 
 
-def candidates(description: Description, cluster: ClusterModel, modes: Sequence[str] = ()) -> list[Candidate]:
+def candidates(
+    description: Description, cluster: ClusterModel, modes: Sequence[str] = (), per_host: bool | None = None
+) -> list[Candidate]:
     """Return what is tried on a cluster.
 
     Args:
         description: the cluster; values in its section `train` of flags that are varied are tried, too.
         cluster: its model.
         modes: names of the modes to try; empty: all of them.
+        per_host: whether the workers of a host exchange as one, where the mode allows it; what does
+            not allow it is left out then. None: both ways are tried.
     """
+    flat = _by_worker(description, cluster, modes)
+    together = [replace(each, per_host=_shares_a_host(each, cluster)) for each in flat if has_exchanges_per_host(each)]
+    if per_host is None:
+        return [*flat, *(each for each in together if each.per_host)]
+    return together if per_host else flat
+
+
+def has_exchanges_per_host(candidate: Candidate) -> bool:
+    """Return whether the workers of a host can exchange as one: there are rounds, and servers."""
+    algorithm = ALGORITHMS[candidate.mode]
+    return algorithm.synchronous and algorithm.sends != "nothing" and not candidate.collective
+
+
+def _shares_a_host(candidate: Candidate, cluster: ClusterModel) -> bool:
+    """Return whether two workers of a candidate are on one host."""
+    ranks = range(len(cluster.workers)) if candidate.ranks is None else candidate.ranks
+    return len({cluster.workers[rank].host for rank in ranks}) < len(ranks)
+
+
+def _by_worker(description: Description, cluster: ClusterModel, modes: Sequence[str]) -> list[Candidate]:
+    """Return what is tried where every worker exchanges by itself."""
     unusable = excluded(modes).keys() | twins(modes).keys()
     found: list[Candidate] = []
     for name in modes or ALGORITHMS:

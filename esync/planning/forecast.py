@@ -74,7 +74,7 @@ def prepared(description: Description) -> tuple[Description, list[str]]:
         if name not in ENDS | NOT_MODELLED | STRIPPED and name not in ("mode", "use_dcasgd")
     }
     left_out = sorted(name for name in NOT_MODELLED & description.train.keys() if description.train[name])
-    return description.model_copy(update={"train": train}), left_out
+    return description.model_copy(update={"train": train, "per_host": False}), left_out
 
 
 def with_workers(description: Description, ranks: Collection[int]) -> Description:
@@ -101,6 +101,7 @@ def forecast(task: Task) -> Forecast:
     candidate, description = task.candidate, task.description
     if candidate.ranks is not None:
         description = with_workers(description, candidate.ranks)
+    description = description.model_copy(update={"per_host": candidate.per_host})
     job = SimulationJob(task.file, "none", candidate.flags, description=description, logs=False, quiet=True)
     result = steady(job, len(description.workers))
     asked = (description.state_server or description.scheduler).host

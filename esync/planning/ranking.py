@@ -13,7 +13,7 @@ from ..simulate.cluster import model
 from ..simulate.parallel import Failed, outcomes, pool
 from .candidates import Candidate, PlanClass, candidates, excluded, twins
 from .forecast import Forecast, Task, forecast, limit_of, prepared
-from .what_if import Change, changed
+from .what_if import Change, WhatIfError, changed
 
 #: Called with the number of candidates that are done, and of all.
 Progress = Callable[[int, int], None]
@@ -121,7 +121,14 @@ def plan(
     changes = [Change.parse(text) for text in what_ifs]
     clusters = [description, *(changed(description, change) for change in changes)]
     notes += _network_notes(changes, clusters)
-    tasks = [_tasks(cluster, path, modes) for cluster in clusters]
+    tasks = [_tasks(description, path, modes)]
+    for change, cluster in zip(changes, clusters[1:], strict=True):
+        tasks.append(_tasks(cluster, path, modes, change.per_host))
+        if not tasks[-1]:
+            raise WhatIfError(
+                f"--what-if {change.text}: only rounds over parameter servers can be exchanged by host, and "
+                f"none of the modes that are tried has any: {', '.join(modes)}"
+            )
     total = sum(map(len, tasks))
     done = 0
 
@@ -163,14 +170,14 @@ def _network_notes(changes: Sequence[Change], clusters: Sequence[Description]) -
     return notes
 
 
-def _tasks(description: Description, path: Path, modes: Sequence[str]) -> list[Task]:
-    """Return what is to be simulated on one cluster."""
+def _tasks(description: Description, path: Path, modes: Sequence[str], per_host: bool | None = None) -> list[Task]:
+    """Return what is to be simulated on one cluster; see `candidates`."""
     limit = limit_of(description, path)
     try:
         cluster = model(description, path.parent)
     except DescriptionError as error:
         raise DescriptionError(f"{path}: {error}") from None
-    return [Task(each, description, path, limit) for each in candidates(description, cluster, modes)]
+    return [Task(each, description, path, limit) for each in candidates(description, cluster, modes, per_host)]
 
 
 def _ranked(
@@ -203,20 +210,24 @@ def rank(forecasts: Sequence[Forecast], failed: Sequence[tuple[Candidate, str]],
     them, and only the fastest of such groups is kept.
     """
     whole = {
-        each.candidate.mode: each for each in forecasts if not each.candidate.variation and each.candidate.ranks is None
+        (each.candidate.mode, each.candidate.per_host): each
+        for each in forecasts
+        if not each.candidate.variation and each.candidate.ranks is None
     }
     groups = [
         each
         for each in forecasts
-        if each.candidate.mode in whole
+        if (on_all := whole.get((each.candidate.mode, each.candidate.per_host))) is not None
         and each.plan_class is PlanClass.FAST
-        and each.throughput > whole[each.candidate.mode].throughput
+        and each.throughput > on_all.throughput
     ]
     best_group = max(groups, key=lambda each: each.throughput, default=None)
     kept = [
         each
         for each in forecasts
-        if each.plan_class is not PlanClass.FAST or each is best_group or each.candidate.mode not in whole
+        if each.plan_class is not PlanClass.FAST
+        or each is best_group
+        or (each.candidate.mode, each.candidate.per_host) not in whole
     ]
     classes = {
         plan_class: _in_order([each for each in kept if each.plan_class is plan_class]) for plan_class in PlanClass

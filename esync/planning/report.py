@@ -26,12 +26,16 @@ _METHOD_WIDTH, _FIGURES_WIDTH = 24, 76
 
 def method(plan: Plan, candidate: Candidate) -> str:
     """Return what a candidate is called: its mode with its flags, or the devices that take part."""
-    words = [candidate.mode, *_words(candidate)]
     if candidate.ranks is None:
-        return " ".join(words)
+        return _settings(candidate)
     if len(candidate.ranks) == 1:
-        return f"{' '.join(words)} on {_devices(plan, candidate.ranks)[0]}"
-    return f"{' '.join(words)}, {len(candidate.ranks)} fastest devices"
+        return f"{_settings(candidate)} on {_devices(plan, candidate.ranks)[0]}"
+    return f"{_settings(candidate)}, {len(candidate.ranks)} fastest devices"
+
+
+def _settings(candidate: Candidate) -> str:
+    """Return the mode of a candidate with its flags, and whether the workers of a host exchange as one."""
+    return " ".join([candidate.mode, *_words(candidate)]) + (", per host" if candidate.per_host else "")
 
 
 def _words(candidate: Candidate) -> list[str]:
@@ -143,6 +147,8 @@ def command(plan: Plan, candidate: Candidate, file: str) -> list[str]:
             lines.append(f"# in a copy of {file} with {kept} among its workers:")
     if described.state_server is None and ALGORITHMS[candidate.mode].instead_of_state_server:
         lines.append("# with a section state_server: {host: …}")
+    if candidate.per_host != described.per_host:
+        lines.append(f"# {'with per_host: true' if candidate.per_host else 'without per_host'} in {file}:")
     if COLLECTIVE in candidate.flags:
         lines.append("# needs MPICH and mpi4py on every host (docs/collectives.md)")
     given = dict(candidate.flags)
@@ -219,7 +225,7 @@ def what_if_table(plan: Plan) -> TerminalTable:
     for each in plan.what_ifs:
         best = each.ranking.best(base.plan_class)
         then = each.ranking.recommended
-        name = " ".join([then.candidate.mode, *_words(then.candidate)])
+        name = _settings(then.candidate)
         also = "" if then is best else f", {rate(then.throughput)} samples/s"
         columns.add(
             each.text,
@@ -275,6 +281,7 @@ def _row(plan: Plan, each: Forecast) -> dict[str, Any]:
         "class": each.plan_class.name.lower(),
         "flags": dict(each.candidate.flags),
         "workers": None if each.candidate.ranks is None else list(each.candidate.ranks),
+        "per_host": each.candidate.per_host,
         "throughput": each.throughput,
         "efficiency": each.efficiency,
         "round_time": each.round_time,

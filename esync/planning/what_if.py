@@ -18,11 +18,13 @@ from ..runtime.errors import suggestion
 from ..simulate.cluster import NUMBERED, links
 from .forecast import with_known_hosts
 
-FORMS = "network=10Gbit, latency=5ms, without=HOST, without=HOST/DEVICE, add=gpu:0.03x2 or servers=2"
+FORMS = "network=10Gbit, latency=5ms, without=HOST, without=HOST/DEVICE, add=gpu:0.03x2, servers=2 or per-host"
 #: Changes that may be of one host only.
 _LINKS = ("network", "latency")
 #: Devices to be added: kind, seconds of an iteration, number of them.
 _ADDED = re.compile(r"([a-z]+[0-9]*):([0-9.eE+-]+?)(?:x([0-9]{1,9}))?")
+#: The change that is one without a value, too: the workers of a host exchange as one.
+PER_HOST = "per-host"
 _WORKER = re.compile(r"worker-([0-9]{1,9})")
 
 
@@ -47,6 +49,11 @@ class Change:
         """Whether it changes a bandwidth or a latency."""
         return any(key.partition(".")[0] in _LINKS for key, _ in self.parts)
 
+    @property
+    def per_host(self) -> bool | None:
+        """Whether the workers of a host are to exchange as one; None: it does not say."""
+        return dict(self.parts)[PER_HOST] == "true" if PER_HOST in dict(self.parts) else None
+
     @classmethod
     def parse(cls, text: str) -> "Change":
         """Read KEY=VALUE, or several with commas in between.
@@ -56,7 +63,9 @@ class Change:
         """
         parts = []
         for part in text.split(","):
-            key, _, value = map(str.strip, part.partition("="))
+            key, given, value = map(str.strip, part.partition("="))
+            if key == PER_HOST and not given:
+                value = "true"
             if not key or not value:
                 raise WhatIfError(f"--what-if {text}: expected KEY=VALUE, one of {FORMS}")
             kind, dot, host = key.partition(".")
@@ -81,6 +90,8 @@ def changed(description: Description, change: Change) -> Description:
             links(description)  # refuses links that cannot be
         except DescriptionError as error:
             raise WhatIfError(f"--what-if {change.text}: {error}") from None
+    if change.per_host and len({worker.host for worker in description.workers}) == len(description.workers):
+        raise WhatIfError(f"--what-if {change.text}: no host has two workers, so it changes nothing")
     return description
 
 
@@ -167,12 +178,20 @@ def _servers(description: Description, value: str, _: str) -> Description:
     return with_known_hosts(description.model_copy(update={"servers": [*servers[:wanted], *new]}))
 
 
+def _per_host(description: Description, value: str, _: str) -> Description:
+    """Return the description as it is: whether workers exchange as one is up to what is tried on it."""
+    if value not in ("true", "false"):
+        raise WhatIfError(f"{PER_HOST}={value}: expected {PER_HOST}, {PER_HOST}=true or {PER_HOST}=false")
+    return description
+
+
 _CHANGES: dict[str, Callable[[Description, str, str], Description]] = {
     "network": _network,
     "latency": _latency,
     "without": _without,
     "add": _add,
     "servers": _servers,
+    PER_HOST: _per_host,
 }
 
 

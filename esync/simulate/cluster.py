@@ -36,6 +36,8 @@ class ClusterModel:
         link: returns a host's link to the network.
         evaluation_time: seconds of one evaluation.
         message_scale: bytes that each byte of a message stands for.
+        per_host: whether the workers of a host exchange as one.
+        memory_bandwidth: bytes per second that a worker of such a host copies or adds up.
     """
 
     workers: tuple[WorkerModel, ...]
@@ -44,6 +46,20 @@ class ClusterModel:
     link: Callable[[str], Link]
     evaluation_time: float
     message_scale: float = 1.0
+    per_host: bool = False
+    memory_bandwidth: float = config.SIMULATE_MEMORY_BANDWIDTH
+
+    def host_groups(self) -> dict[str, tuple[int, ...]]:
+        """Return the ranks of the workers that exchange as one: host → two ranks or more, ascending."""
+        found: dict[str, list[int]] = {}
+        for worker in self.workers if self.per_host else ():
+            found.setdefault(worker.host, []).append(worker.rank)
+        return {host: tuple(ranks) for host, ranks in found.items() if len(ranks) > 1}
+
+    @property
+    def most_on_a_host(self) -> int:
+        """The most workers that exchange as one."""
+        return max(map(len, self.host_groups().values()), default=1)
 
 
 def model(description: Description, folder: Path, only_first: bool = False) -> ClusterModel:
@@ -75,7 +91,15 @@ def model(description: Description, folder: Path, only_first: bool = False) -> C
         state_server = StateServerModel(description.scheduler.host)
     else:
         state_server = StateServerModel(section.host, section.simulate.answer_time)
-    return ClusterModel(workers, servers, state_server, links(description), description.simulate.evaluation_time)
+    return ClusterModel(
+        workers,
+        servers,
+        state_server,
+        links(description),
+        description.simulate.evaluation_time,
+        per_host=description.per_host,
+        memory_bandwidth=description.simulate.memory_bandwidth,
+    )
 
 
 def relevant_parts(description: Description, folder: Path) -> tuple[Any, ...]:
@@ -90,6 +114,7 @@ def relevant_parts(description: Description, folder: Path) -> tuple[Any, ...]:
         models.servers,
         models.state_server,
         description.simulate,
+        models.host_groups(),
         ways,
         description.train,
     )

@@ -1,16 +1,27 @@
 """State that all workers of a modelled cluster share: servers, network, and who is there."""
 
-from collections.abc import Callable, Mapping
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Protocol
 
 from .. import config
 from ..exchange import Specification
+from ..exchange.host_group import HostGroup
 from ..exchange.protocol.client import ParameterServerExchange
 from ..exchange.protocol.store import Store
 from .engine import SimulationEngine
+from .host_group import VirtualHost, VirtualHostGroup
 from .network import Network
 from .servers import ServerNode, message_bytes
+
+#: Makes a worker's exchange from its specification, its store and its host group.
+MakeExchange = Callable[[Specification, Store, HostGroup | None], ParameterServerExchange]
+
+
+def _exchange(specification: Specification, store: Store, host_group: HostGroup | None) -> ParameterServerExchange:
+    return ParameterServerExchange(specification, store, host_group=host_group)
 
 
 class Waiting(Protocol):
@@ -21,6 +32,10 @@ class Waiting(Protocol):
 
         Called when a server has handled a message.
         """
+        ...
+
+    def poke(self) -> None:
+        """Have the worker look at the servers' statuses, although the event may not have come."""
         ...
 
 
@@ -36,12 +51,15 @@ class ClusterState:
         model: sizes of the vectors whose bytes are modelled, where no values go over the wire; None
             where values do.
         bucket_elements: largest number of values in one message.
-        exchange: makes a worker's exchange from its specification and its store.
+        exchange: makes a worker's exchange from its specification, its store and its host group.
+        memory_bandwidth: see `ClusterModel`.
 
     Attributes:
         here: ranks that are ready to begin.
         shared: keys that all workers share.
         waiting: rank → the exchange that it waits for.
+        hosts: rank → what it shares with the workers of its host; empty where each exchanges by
+            itself.
     """
 
     engine: SimulationEngine
@@ -53,19 +71,54 @@ class ClusterState:
     here: set[int] = field(default_factory=set)
     shared: set[int] = field(default_factory=set)
     nonces: int = 0
-    exchange: Callable[[Specification, Store], ParameterServerExchange] = ParameterServerExchange
+    exchange: MakeExchange = _exchange
+    memory_bandwidth: float = math.inf
 
     def __post_init__(self) -> None:
         self.everyone = tuple(range(self.slots))
         self.everyone_here = self.engine.event()
         self.waiting: dict[int, Waiting] = {}
+        self.hosts: dict[int, VirtualHost] = {}
         self.message_bytes = message_bytes(self.slots)
         self._seen: list[tuple[int, int, str]] = []
 
-    def changed(self, rank: int, time: float) -> None:
+    def share_hosts(self, hosts: Iterable[Sequence[int]]) -> None:
+        """Have the workers of each host exchange as one.
+
+        Args:
+            hosts: the ranks on each host.
+        """
+        hosts = list(hosts)
+        most = max(map(len, hosts))
+        for ranks in hosts:
+            shared = VirtualHost(self.engine, tuple(sorted(ranks)), most, partial(self.poke, ranks))
+            self.hosts |= dict.fromkeys(ranks, shared)
+
+    def host_group(self, rank: int, process: int) -> HostGroup | None:
+        """Return a worker's part of what its host's workers share; None: it exchanges by itself."""
+        if rank not in self.hosts:
+            return None
+        return VirtualHostGroup(
+            self.engine, self.hosts[rank], rank, process, 4 * self.network.scale / self.memory_bandwidth
+        )
+
+    def poke(self, ranks: Iterable[int] | None = None) -> None:
+        """Have workers that share their hosts, and wait, look at the servers' statuses.
+
+        Called when something may have happened that they have to act upon: others have come or
+        gone, or a server may have refused a message.
+
+        Args:
+            ranks: of the workers; None: all.
+        """
+        for rank in self.hosts if ranks is None else ranks:
+            if rank in self.waiting:
+                self.waiting[rank].poke()
+
+    def changed(self, senders: Sequence[int], time: float) -> None:
         """Wake the workers whose payloads have been used.
 
-        Called when a server has handled a message of this rank, at `time`.
+        Called when a server has handled a message of these ranks, at `time`.
         """
         round_states = [node.round_state for node in self.nodes]
         # Asynchronous commits are handled one by one. The end of a round lets all workers go on,
@@ -74,7 +127,7 @@ class ClusterState:
             (round_state.version if round_state.synchronous else -1, round_state.released, round_state.failure)
             for round_state in round_states
         ]
-        ranks = [rank] if state == self._seen else list(self.waiting)
+        ranks = senders if state == self._seen else list(self.waiting)
         self._seen = state
         for each in ranks:
             if each in self.waiting and self.waiting[each].look(time):

@@ -20,6 +20,7 @@ from ..arguments import choose_algorithm
 from ..exchange import WEIGHTS, ModelSink, Payload, Specification
 from ..exchange.codecs.quantization import NONE
 from ..exchange.codecs.sparse import Sparse
+from ..exchange.host_group import HostGroup
 from ..exchange.protocol import wire
 from ..exchange.protocol.client import ParameterServerExchange
 from ..exchange.protocol.pending import PendingExchange
@@ -210,9 +211,10 @@ class InvariantCheck:
         """Worker 0's exchange."""
         return self._exchanges[0]
 
-    def _connect(self, specification: Specification, store: Store) -> "WatchedExchange":
+    def _connect(self, specification: Specification, store: Store, host_group: HostGroup | None) -> "WatchedExchange":
         """Make a worker's exchange."""
-        exchange = self._exchanges[store.rank] = WatchedExchange(specification, store, self._committed)
+        exchange = WatchedExchange(specification, store, host_group, self._committed)
+        self._exchanges[store.rank] = exchange
         return exchange
 
     def _committed(self, exchange: ParameterServerExchange, payload: Payload) -> None:
@@ -327,13 +329,18 @@ class WatchedExchange(ParameterServerExchange):
     Args:
         specification: see `ParameterServerExchange`.
         store: see `ParameterServerExchange`.
+        host_group: see `ParameterServerExchange`.
         watch: called with this exchange and each payload.
     """
 
     def __init__(
-        self, specification: Specification, store: Store, watch: Callable[[ParameterServerExchange, Payload], None]
+        self,
+        specification: Specification,
+        store: Store,
+        host_group: HostGroup | None,
+        watch: Callable[[ParameterServerExchange, Payload], None],
     ) -> None:
-        super().__init__(specification, store)
+        super().__init__(specification, store, host_group=host_group)
         self._watch = watch
 
     def start(self, payload: Payload, model: ModelSink) -> PendingExchange:

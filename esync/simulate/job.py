@@ -14,6 +14,7 @@ from ..data import REGISTRY, Dataset, load
 from ..exchange import STATISTICS, WEIGHTS
 from ..launch import flags
 from ..launch.description import Description, DescriptionError, read
+from ..launch.plan import check_per_host
 from ..launch.simulation_schema import SimulationSection
 from ..launch.user_program import UserProgram, up_to_the_program
 from ..models.names import is_network
@@ -137,6 +138,11 @@ def run(job: SimulationJob) -> FinishedSimulation:
     ends.append(getattr(options, "train_steps", None))
     if not any(ends):
         raise DescriptionError(f"{job.file}: train: nothing ends this run; give --rounds, --epochs or --max-time")
+    if description.per_host:
+        try:
+            check_per_host(options)
+        except DescriptionError as error:
+            raise DescriptionError(f"{job.file}: {error}") from None
     try:
         if description.state_server is not None:  # as launch, whose workers know where the state server is
             options.state_server_ip = description.state_server.host

@@ -11,7 +11,7 @@ import shlex
 import zlib
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
@@ -32,6 +32,8 @@ from .world import WorkerModel
 BATCH = 8
 #: Probability that an option of the algorithm is drawn; otherwise it keeps its default.
 DRAWN = 0.4
+#: Probability that the workers of a host exchange as one, where there are rounds.
+PER_HOST = 0.5
 #: Largest distance of an integer from the smallest one allowed: a single value, one of a list.
 NEAR, NEAR_IN_LISTS = 3, 11
 #: Distances from the smallest number allowed, where there is no largest one.
@@ -138,6 +140,9 @@ def draw(mode: str, seed: int, crashes: bool = True, given: Sequence[str] = ()) 
     delay = 0.0 if steady else float(random.choice([0.0, 0.01, 0.2]))
     buckets, leases = int(random.integers(1, 4)), bool(random.random() < 0.7)
     drawn = _draw_options(options, random)
+    if choose_algorithm(options).synchronous or options.algorithm.switches_synchrony:
+        bandwidth = float(random.choice([1e3, 1e5, 1e10]))
+        cluster = replace(cluster, per_host=bool(random.random() < PER_HOST), memory_bandwidth=bandwidth)
     again = ["--mode", mode, "--seed", str(seed), *([] if crashes else ["--no-crashes"]), *given]
     return RandomSchedule(
         options=options,

@@ -117,14 +117,15 @@ class ServerNode:
         return copy
 
 
-def message_bytes(slots: int, scalars: Collection[str] = ()) -> float:
+def message_bytes(slots: int, scalars: Collection[str] = (), per_host: int = 1) -> float:
     """Return the bytes of a commit or another message; all are as large as the status.
 
     Args:
         slots: number of workers.
         scalars: names of the scalars that messages have beside the built-in ones.
+        per_host: the most workers on one host that exchange as one, whose commits are one message.
     """
-    return 4.0 * wire.message_elements(slots, scalars) + config.SIMULATE_MESSAGE_BYTES
+    return 4.0 * wire.message_elements(slots, scalars, per_host) + config.SIMULATE_MESSAGE_BYTES
 
 
 @dataclass(frozen=True)
@@ -142,14 +143,14 @@ class Sizes:
     question: float = config.SIMULATE_MESSAGE_BYTES
 
     @classmethod
-    def of(cls, layout: Layout, slots: int) -> "Sizes":
-        """Return the sizes for a layout and a number of workers."""
+    def of(cls, layout: Layout, slots: int, per_host: int = 1) -> "Sizes":
+        """Return the sizes for a layout and a number of workers; see `message_bytes`."""
         vectors = [dict.fromkeys(layout.sizes, (0.0, 0)) for _ in range(layout.servers)]
         for bucket in layout.buckets:
             size, messages = vectors[bucket.shard][bucket.vector]
             size += 4 * (wire.HEADER_ELEMENTS + bucket.stop - bucket.start) + config.SIMULATE_MESSAGE_BYTES
             vectors[bucket.shard][bucket.vector] = size, messages + 1
-        return cls(vectors, message_bytes(slots))
+        return cls(vectors, message_bytes(slots, per_host=per_host))
 
     def amount(self, shard: int, vectors: Collection[str] | None = None) -> tuple[float, int]:
         """Return bytes and messages of these vectors, or of all, to or from one server."""

@@ -162,6 +162,12 @@ class Simulation:
         self.side = ClusterState(
             self.engine, self.network, nodes, len(self.cluster.workers), self.numerics.wire, self.bucket_elements
         )
+        self.side.memory_bandwidth = self.cluster.memory_bandwidth
+        if self.cluster.host_groups():
+            ranks: dict[str, list[int]] = {}
+            for worker in self.cluster.workers:
+                ranks.setdefault(worker.host, []).append(worker.rank)
+            self.side.share_hosts(ranks.values())
         self.collective: SharedCollectiveState | None = None
         if self.options.collective != "ps":
             places = [worker.host for worker in self.cluster.workers]
@@ -247,6 +253,7 @@ class Simulation:
         for each in (task, *world.tasks):
             self.engine.crash(each)
         self.network.drop(world)
+        world.crash()
         self._spawn(sums, restart_after)
 
     def _live(self, sums: WorkerMetrics, world: SimulatedWorld) -> None:

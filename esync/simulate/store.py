@@ -110,8 +110,10 @@ class VirtualStore(Store):
 
     def send_handshake(self, handshake: Handshake) -> None:
         """See `Store.send_handshake`."""
-        self.side.message_bytes = message_bytes(self.workers, handshake.specification.scalars)
+        specification = handshake.specification
+        self.side.message_bytes = message_bytes(self.workers, specification.scalars, specification.per_host)
         self.command(handshake)
+        self.side.poke()  # perhaps another one has had this slot
 
     def command(self, command: Handshake | Resumed) -> None:
         """See `Store.command`; it takes no time."""
@@ -167,8 +169,7 @@ class VirtualStore(Store):
                 self._set_up(node, key, elements)
                 pushes.append((key, self._buffers.pop(key)))
         if message["kind"] == wire.COMMIT:
-            if self._awaited is None or self._awaited.sequence != message["sequence"]:
-                self._awaited = side.waiting[self.rank] = Awaited(self, message["sequence"], self._engine.now)
+            self._of(message["sequence"])
         else:
             self._engine.settle()
         total = bytes_of(queue) + side.message_bytes
@@ -178,7 +179,9 @@ class VirtualStore(Store):
         def handle() -> None:
             node.take(pushes)
             node.endpoint.server.receive(message, others)
-            side.changed(self.rank, node.time)
+            side.changed([self.rank, *(int(each["rank"]) for each in others)], node.time)
+            if others or message["kind"] != wire.COMMIT:  # it may have been refused, or a worker has left
+                side.poke()
             self._under_way -= 1
             if self._flushed is not None and not self._under_way:
                 wake, self._flushed = self._flushed, None
@@ -221,7 +224,11 @@ class VirtualStore(Store):
         """See `Store.acknowledged`."""
         self._engine.settle()
         awaited = self._of(sequence)
-        return self._looked_at(look) if self._engine.now >= awaited.noticed else None
+        if self._engine.now >= awaited.noticed:
+            return self._looked_at(look)
+        if self.rank in self.side.hosts:
+            self._looked_at(look)
+        return None
 
     def await_acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status]:
         """See `Store.await_acknowledged`.
@@ -230,14 +237,7 @@ class VirtualStore(Store):
         """
         engine, awaited = self._engine, self._of(sequence)
         if awaited.noticed == math.inf:
-            # No server can have used what reaches it later than now, so that the clock may stay
-            # ahead of the events.
-            if self._cancelled:
-                raise CancelledError
-            awaited.wake = engine.waker(f"the commits of the others (worker {self.rank})")
-            engine.pause()
-            if self._cancelled:
-                raise CancelledError
+            self._await(awaited, look)
         else:
             engine.pass_time(max(0.0, awaited.polled - engine.now))
             engine.settle()
@@ -302,9 +302,29 @@ class VirtualStore(Store):
         return statuses
 
     def _of(self, sequence: int) -> "Awaited":
+        """Return an exchange of this worker; it is new where another worker sends its payload."""
         if self._awaited is None or self._awaited.sequence != sequence:
-            raise RuntimeError(f"exchange {sequence} of worker {self.rank} is not under way")
+            self._awaited = Awaited(self, sequence, self._engine.now)
+            if not self._awaited.look(self._engine.now):
+                self.side.waiting[self.rank] = self._awaited
         return self._awaited
+
+    def _await(self, awaited: "Awaited", look: Callable[[Status], None]) -> None:
+        """Wait until the servers have dealt with an exchange.
+
+        No server can have used what reaches it later than now, so that the clock may stay ahead of
+        the events.
+        """
+        engine = self._engine
+        while awaited.noticed == math.inf:
+            if self._cancelled:
+                raise CancelledError
+            awaited.wake = engine.waker(f"the commits of the others (worker {self.rank})")
+            engine.pause()
+            if self._cancelled:
+                raise CancelledError
+            if awaited.noticed == math.inf:  # something has happened on its host
+                self._looked_at(look)
 
     def _cancel(self) -> None:
         """End the wait for an acknowledgement."""
@@ -334,6 +354,13 @@ class Awaited:
         self.polled = self.noticed = math.inf
         self.wake: Callable[[Any], None] | None = None
         self._store, self._sent = store, sent
+
+    def poke(self) -> None:
+        """See `cluster_state.Waiting.poke`."""
+        if self.wake is not None and self.noticed == math.inf:
+            wake, self.wake = self.wake, None
+            engine = self._store.side.engine
+            engine.call_at(engine.now, wake, None)
 
     def look(self, time: float) -> bool:
         """Return whether all servers have handled the payload by `time`, or the run has failed.

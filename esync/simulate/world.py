@@ -119,7 +119,14 @@ class SimulatedWorld:
             return line
         store = VirtualStore(self._side, self._worker.host, self._worker.rank, self, straggler)
         self.connections.append(store)
-        return self._side.exchange(specification, store)
+        return self._side.exchange(specification, store, self._side.host_group(store.rank, store.nonce))
+
+    def crash(self) -> None:
+        """Note that this worker's machine has crashed, for the others of its host."""
+        if (host := self._side.hosts.get(self._worker.rank)) is not None:
+            for store in self.connections:
+                if isinstance(store, VirtualStore):
+                    host.end(store.nonce)
 
     def coordination(
         self, address: str | None, rank: int, job: str = config.JOB, delayed: bool = False

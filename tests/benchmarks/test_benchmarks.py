@@ -82,6 +82,7 @@ def test_benchmarks_use_only_names_that_exist():
     "command",
     [
         "simulate_scale.py --workers 50 --rounds 3 --json runs.json",
+        "per_host_simulation.py --rounds 3 --accuracy-rounds 0 --json runs.json",
         "beyond_paper.py --network mlp --variants esync sync --only timing --here --out .",
         "beyond_paper.py --network mlp --minutes 1 --tune --variants sync --only=-iid --here --out .",
         "sparse_accuracy.py --seeds 1 --workers 2 --epochs 2 --batch-size 4 --methods ASGD DGS --json runs.json",

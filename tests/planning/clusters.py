@@ -20,10 +20,11 @@ def write(
     latency: str = "0.1ms",
     model_bytes: str = "4MB",
     train: str = "",
+    on_one_host: int = 1,
 ) -> Path:
-    """Write the description of a cluster whose workers have hosts of their own: w0, w1 …"""
+    """Write the description of a cluster with so many workers on each of the hosts w0, w1 …"""
     lines = [
-        f"  - {{host: w{rank}, device: cpu, simulate: {{step_time: {seconds}}}}}"
+        f"  - {{host: w{rank // on_one_host}, device: cpu, simulate: {{step_time: {seconds}}}}}"
         for rank, seconds in enumerate(step_times)
     ]
     path = folder / "cluster.yaml"

@@ -15,6 +15,7 @@ from esync.planning.calibration import (
     calibrated,
     calibrated_path,
     check_path,
+    set_per_host,
     write_calibrated,
 )
 from esync.planning.device_measurement import DeviceFigures
@@ -203,6 +204,19 @@ def test_flags_that_the_times_depend_on_are_written_down(tmp_path: Path) -> None
     typed = {"batch_size": 32, "mode": "sync", "rounds": 7}
     description = Case(tmp_path, cluster()).calibrate(Measurement({0: device(0.1), 1: device(0.1)}), typed=typed)
     assert description.train == {"network": "lenet", "batch_size": 32}
+
+
+def test_recommended_exchange_per_host_is_added_to_the_calibrated_file(tmp_path: Path) -> None:
+    path = tmp_path / "cluster.calibrated.yaml"
+    content = cluster(per_host=False)
+    write_calibrated(path, Path("cluster.yaml"), content, Measurement(missing=["the network"]))
+    before = path.read_text().splitlines()
+    set_per_host(path)
+    after = path.read_text().splitlines()
+    assert yaml.safe_load(path.read_text()) == {**content, "per_host": True}
+    assert after[:2] == before[:2]
+    assert before[1] == "# Not measured: the network"
+    check_path(path)  # it is known as a calibrated description
 
 
 def test_file_of_the_users_is_never_replaced(tmp_path: Path) -> None:

@@ -48,6 +48,38 @@ def test_collectives_of_very_many_workers_are_not_tried(tmp_path):
     assert not [each for each in tried(write(tmp_path, *[0.1] * 40)) if "collective" in each]
 
 
+def by_host(path, modes, per_host=None):
+    found = candidates(read(path), model(read(path), path.parent), modes, per_host)
+    return [(dict(each.flags), each.ranks) for each in found if each.per_host], found
+
+
+def test_rounds_of_workers_that_share_a_host_are_tried_as_one_exchange_of_each_host(tmp_path):
+    path = write(tmp_path, 0.1, 0.5, 0.1, 0.5, on_one_host=2)
+    found, every = by_host(path, ["sync", "esync", "async", "ssp", "local"])
+    assert ({"mode": "sync"}, None) in found
+    assert ({"mode": "esync", "overlap": True, "compression": "fp16"}, None) in found
+    assert not [flags for flags, _ in found if flags["mode"] not in ("sync", "esync") or "collective" in flags]
+    assert ({"mode": "sync"}, (0, 2)) not in found  # the fastest two have hosts of their own
+    together = [each for each in every if each.per_host]
+    assert len({(str(each.flags), each.ranks) for each in every}) == len(every) - len(
+        together
+    )  # each of them is tried flat, too
+
+
+@pytest.mark.parametrize("per_host", [None, True])
+def test_workers_with_hosts_of_their_own_are_not_tried_as_one_exchange_of_each_host(tmp_path, per_host):
+    assert not by_host(write(tmp_path, 0.1, 0.5), ["sync", "esync"], per_host)[0]
+
+
+def test_candidates_per_host_leave_out_what_cannot_be_exchanged_so(tmp_path):
+    path = write(tmp_path, 0.1, 0.5, 0.1, 0.5, on_one_host=2)
+    modes = ["sync", "async", "local"]
+    _, every = by_host(path, modes, True)
+    assert {each.mode for each in every} == {"sync"}
+    assert all(each.per_host or each.ranks == (0, 2) for each in every)
+    assert not by_host(path, modes, False)[0]
+
+
 @pytest.mark.parametrize(
     ("words", "expected"),
     [

@@ -122,6 +122,47 @@ def test_plan_prints_ranking_recommendation_and_command(tmp_path, capsys):
     assert found["classes"]["averaging"][0]["bottleneck"]["remedy"]
 
 
+def test_plan_of_hosts_with_several_workers_says_how_they_exchange_as_one(tmp_path, capsys):
+    path = write(tmp_path, *[0.1] * 6, bandwidth="8Gbit", on_one_host=3)
+    written = tmp_path / "plan.json"
+    words = [
+        "--no-measure",
+        "--modes=sync,async",
+        "--what-if=per-host",
+        "--what-if=per-host=false",
+        f"--json={written}",
+    ]
+    assert main([str(path), *words]) == 0
+    said = capsys.readouterr().out
+    assert "* sync, per host" in said
+    assert f"# with per_host: true in {path}:\n    esync launch {path} --mode sync\n" in said
+    found = json.loads(written.read_text())
+    assert found["recommended"]["per_host"]
+    by_host, flat = (
+        next(
+            each
+            for each in found["classes"]["exact"]
+            if each["flags"] == {"mode": "sync"} and each["per_host"] == wanted
+        )
+        for wanted in (True, False)
+    )
+    assert by_host["throughput"] > 1.1 * flat["throughput"]
+    assert by_host["traffic"] * by_host["round_time"] < 0.4 * flat["traffic"] * flat["round_time"]
+    asked = {each["change"]: each for each in found["what_if"]}
+    assert asked["per-host"]["gain"] == 1.0
+    assert asked["per-host=false"]["gain"] < 0.95
+    assert not any(each["per_host"] for each in asked["per-host=false"]["classes"]["exact"])
+    assert "asynchronous" not in asked["per-host"]["classes"]
+    assert "asynchronous" in found["classes"]
+
+
+def test_plan_of_a_description_with_per_host_says_where_to_leave_it_out(tmp_path, capsys):
+    path = write(tmp_path, 0.1, 0.1, bandwidth="100Mbit", on_one_host=2)
+    path.write_text("per_host: true\n" + path.read_text())
+    assert main([str(path), "--no-measure", "--modes=async"]) == 0
+    assert f"# without per_host in {path}:\n    esync launch {path} --mode async\n" in capsys.readouterr().out
+
+
 def test_command_undoes_what_the_description_says_of_the_flags_that_are_varied(tmp_path, capsys):
     path = write(tmp_path, 0.1, 0.1, train="compression: fp16, overlap: true")
     assert main([str(path), "--no-measure", "--modes=sync"]) == 0
@@ -149,6 +190,7 @@ def test_plan_of_a_program_says_what_to_change_in_it(tmp_path, capsys):
         (["--modes=dgs"], "dgs: its messages depend on gradients"),
         (["--what-if=servers"], "--what-if servers: expected KEY=VALUE"),
         (["--what-if=without=w7"], "no worker is called 'w7'"),
+        (["--what-if=per-host"], "--what-if per-host: no host has two workers"),
     ],
 )
 def test_mistakes_are_named_without_a_traceback(tmp_path, capsys, words, message):

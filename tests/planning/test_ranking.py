@@ -10,9 +10,9 @@ from esync.planning.ranking import PlanError, rank
 from esync.planning.report import reasons
 
 
-def forecast(plan_class, throughput, ranks=None, **flags):
+def forecast(plan_class, throughput, ranks=None, per_host=False, **flags):
     held = Bottleneck(Cause.DEVICES, "", 1.0)
-    return Forecast(Candidate(flags, ranks), plan_class, throughput, 1.0, 1.0, 0.0, 0.0, held)
+    return Forecast(Candidate(flags, ranks, per_host), plan_class, throughput, 1.0, 1.0, 0.0, 0.0, held)
 
 
 def ranked(alone, exact, averaging, asynchronous):
@@ -50,6 +50,24 @@ def test_methods_are_ordered_by_speed_and_the_simplest_of_nearly_equal_ones_lead
     mpi = forecast(PlanClass.AVERAGING, 100.5, mode="esync", collective="ring")
     slow = forecast(PlanClass.AVERAGING, 90, mode="esync")
     assert rank([slow, best, plain, mpi], [], 1.0).classes[PlanClass.AVERAGING] == [plain, mpi, best, slow]
+
+
+@pytest.mark.parametrize(("speed", "leads"), [(97, False), (95, True)])
+def test_per_host_leads_where_it_is_faster(speed, leads):
+    flat, by_host = (forecast(PlanClass.EXACT, s, per_host=p, mode="sync") for s, p in ((speed, False), (100, True)))
+    assert rank([flat, by_host], [], 1.0).recommended is (by_host if leads else flat)
+
+
+def test_per_host_leads_before_compression_that_is_as_fast():
+    by_host = forecast(PlanClass.AVERAGING, 100, per_host=True, mode="esync")
+    packed = forecast(PlanClass.AVERAGING, 101, mode="esync", compression="fp16")
+    assert rank([packed, by_host], [], 1.0).recommended is by_host
+
+
+def test_doing_without_slow_devices_is_compared_with_the_same_exchange():
+    group = forecast(PlanClass.FAST, 90, (0, 1), mode="sync")
+    flat, by_host = (forecast(PlanClass.EXACT, s, per_host=p, mode="sync") for s, p in ((80, False), (100, True)))
+    assert rank([group, flat, by_host], [], 1.0).classes[PlanClass.FAST] == [group]
 
 
 @pytest.mark.parametrize(("speed", "leads"), [(59, False), (61, True)])

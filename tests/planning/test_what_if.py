@@ -66,6 +66,14 @@ def test_servers_is_their_number_in_all(description):
     assert len(become(after, "servers=1").servers) == 1
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [("per-host", True), ("per-host=true,servers=2", True), ("servers=2,per-host=false", False), ("servers=2", None)],
+)
+def test_per_host_needs_no_value(text, wanted):
+    assert Change.parse(text).per_host is wanted
+
+
 def test_spaces_around_changes_mean_nothing(description):
     assert become(description, "network = 10Gbit, servers=2") == become(description, "network=10Gbit,servers=2")
 
@@ -93,6 +101,9 @@ def test_spaces_around_changes_mean_nothing(description):
         ("network.=1Gbit", "there is no 'network.'"),
         ("servers=none", "expected the number of servers in all"),
         ("servers.x=2", "there is no 'servers.x'"),
+        ("per-host=2", "per-host=2: expected per-host, per-host=true or per-host=false"),
+        ("per-host", "no host has two workers, so it changes nothing"),
+        ("per-hots", "expected KEY=VALUE, one of network=10Gbit"),
     ],
 )
 def test_change_that_makes_no_sense_is_refused_with_what_would_be_right(description, text, message):

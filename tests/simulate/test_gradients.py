@@ -1,5 +1,7 @@
 """Real gradients on a simulated cluster."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -49,6 +51,30 @@ def test_simulated_server_optimizer_with_one_worker_equals_the_local_optimizer(o
     for mode in ("sync", "async"):
         (weights,) = trained(cluster(0.1), f"--mode={mode}", *words)
         np.testing.assert_allclose(weights, local, rtol=1e-3, atol=1e-5)
+
+
+def sharing_hosts(modelled, several):
+    """The cluster with so many workers on each host, which exchange as one."""
+    workers = [replace(worker, host=f"w{worker.rank // several}") for worker in modelled.workers]
+    return replace(modelled, workers=tuple(workers), per_host=True)
+
+
+@pytest.mark.parametrize("words", [[], ["--overlap"], ["--compression=fp16"], ["--weighting=samples"]])
+def test_simulated_workers_that_exchange_per_host_train_as_those_that_do_not(words):
+    modelled = cluster(0.1, 0.3, 0.2, 0.1, 0.1)
+    rule = ["--mode=local-sgd", "--local-iterations=2"]
+    flat, by_host = (trained(each, *rule, *words) for each in (modelled, sharing_hosts(modelled, 2)))
+    close = {"rtol": 2e-3, "atol": 2e-4} if "--compression=fp16" in words else {"rtol": 1e-4, "atol": 1e-6}
+    for mine, theirs in zip(by_host, flat, strict=True):
+        np.testing.assert_allclose(mine, theirs, **close)
+        np.testing.assert_array_equal(mine, by_host[0])
+    assert any((mine != theirs).any() for mine, theirs in zip(by_host, flat, strict=True))  # added in another order
+
+
+def test_simulated_workers_alone_on_their_hosts_train_the_same_per_host():
+    modelled = cluster(0.1, 0.3, 0.2)
+    flat, by_host = (trained(each, "--mode=sync") for each in (modelled, sharing_hosts(modelled, 1)))
+    np.testing.assert_array_equal(by_host, flat)
 
 
 def test_simulated_servers_and_collectives_take_the_same_adam_steps():

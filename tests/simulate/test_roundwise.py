@@ -2,6 +2,7 @@
 
 import math
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -115,6 +116,41 @@ def test_roundwise_equals_event_by_event(chunk):
         assert differences(result(reference, ""), result(quick, "")) == [], f"seed {seed}"
         compared += 1
     assert compared > 0.8 * CHUNK
+
+
+def with_shared_hosts(draw, modelled):
+    """The cluster with two to four workers on each host, which exchange as one."""
+    several = draw.randint(2, 4)
+    workers = [
+        worker if worker.host == "s0" else replace(worker, host=f"w{worker.rank // several}")
+        for worker in modelled.workers
+    ]
+    return replace(modelled, workers=tuple(workers), per_host=True, memory_bandwidth=draw.choice([1e7, 1e9, 1e10]))
+
+
+@pytest.mark.parametrize("chunk", range(3))
+def test_roundwise_per_host_equals_event_by_event(chunk):
+    compared = 0
+    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+        draw = random.Random(seed)
+        modelled, chosen = with_shared_hosts(draw, random_cluster(draw)), random_options(draw, seed)
+        assert covers(modelled, chosen)
+        try:
+            quick = roundwise(modelled, chosen)
+        except OverlappingRoundsError:
+            continue
+        reference = Simulation(modelled, chosen, TimingNumerics(chosen, 60_000))
+        reference.run()
+        assert differences(result(reference, ""), result(quick, "")) == [], f"seed {seed}"
+        compared += bool(modelled.host_groups())
+    assert compared > 0.7 * CHUNK
+
+
+@pytest.mark.parametrize("mode", ["sync", "esync"])
+def test_roundwise_per_host_with_one_worker_on_each_host_changes_nothing(mode):
+    modelled, chosen = cluster(0.1, 0.25, 0.4, link=Link(1e6, 1e-3)), options(f"--mode={mode}", "--network=lenet")
+    flat, by_host = (roundwise(replace(modelled, per_host=each), chosen) for each in (False, True))
+    assert result(flat, "") == result(by_host, "")
 
 
 def test_roundwise_shares_a_port_as_event_by_event():

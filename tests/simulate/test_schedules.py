@@ -76,6 +76,14 @@ def test_random_schedules_draw_crashes_where_wanted(crashes):
     assert any(worker.crashes for each in drawn for worker in each.cluster.workers) == crashes
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_random_schedules_draw_hosts_that_exchange_as_one_where_there_are_rounds(mode):
+    drawn = [draw(mode, seed).cluster for seed in range(40)]
+    rounds = mode in ("sync", "esync", "local-sgd", "fedprox", "scaffold", "diloco", "sync-switch")
+    assert {each.per_host for each in drawn} == ({False, True} if rounds else {False})
+    assert any(each.host_groups() for each in drawn) == rounds
+
+
 # --- options --------------------------------------------------------------------------------------
 
 

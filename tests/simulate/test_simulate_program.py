@@ -328,6 +328,9 @@ def test_simulate_model_bytes_count_instead_of_those_of_the_network(described):
             "--elastic is not modelled",
         ),
         (DESCRIPTION, ["--elastic", "--redistribute"], "--elastic is not modelled"),
+        ("per_host: true" + DESCRIPTION, ["--mode=async"], "per_host: mode async uses what each worker sends at once"),
+        ("per_host: true" + DESCRIPTION, ["--mode=sync", "--collective=ring"], "per_host: with the collective ring"),
+        (DESCRIPTION.replace("simulate: {eval", "simulate: {memory_bandwidth: 10, eval"), [], "for instance 10GB"),
         (DESCRIPTION, ["--checkpoint-dir=c"], "--checkpoint-dir: a simulation writes and reads no checkpoints"),
         (
             DESCRIPTION.replace("mode: esync", "mode: esync, checkpoint_dir: c"),
@@ -354,6 +357,16 @@ def test_simulate_sweep_runs_every_combination(described, capsys):
     ]
     assert rows[0]["seconds"] > rows[2]["seconds"]
     assert "efficiency" in capsys.readouterr().out
+
+
+def test_simulate_sweep_of_per_host_shows_what_it_saves(described):
+    described.write_text(DESCRIPTION.replace("{host: near, device: cpu", "{host: far, device: cpu"))
+    path = described.parent / "out.json"
+    run(described, "--numerics=none", "--mode=sync", "--sweep=per_host=false,true", f"--json={path}")
+    flat, by_host = json.loads(path.read_text())
+    server = flat["servers"][0]
+    assert by_host["traffic"][server]["received"] < 0.6 * flat["traffic"][server]["received"]
+    assert by_host["seconds"] < flat["seconds"]
 
 
 def test_simulate_sweep_of_host_with_hyphen_in_its_name(described):

@@ -407,7 +407,7 @@ class ParameterServerExchange(Exchange):
                     self._fetch_sizes(self._sizes(wanted, answers=True))
             else:
                 self._fetch_sizes(self._sizes(wanted, answers=True))
-        wait = max(status.wait for status in statuses)
+        wait = max(status.wait for status in statuses) + (self._host.waited if self._host is not None else 0.0)
         return self.report(statuses, wait, max(0.0, store.now() - begun - wait))
 
     def _message(self, kind: int, **fields: Any) -> dict[str, Any]:

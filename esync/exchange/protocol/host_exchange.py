@@ -125,6 +125,10 @@ class HostExchange:
         sizes: returns the places of arrays by server, where only sizes travel, given the names of
             vectors and whether it is an answer.
         beat: sends the servers a heartbeat where one is due.
+
+    Attributes:
+        waited: seconds that this worker's newest payload has waited for those of its host, before
+            they were sent.
     """
 
     def __init__(
@@ -146,6 +150,7 @@ class HostExchange:
         self._place = group.ranks.index(group.rank)
         self._statuses: dict[int, Status] = {}  # server → the newest one
         self._contribution: Contribution | None = None
+        self.waited = 0.0
         self._owes = False  # whether this worker's own encoder keeps something
 
     # --- beginning and end ------------------------------------------------------------------------
@@ -204,10 +209,10 @@ class HostExchange:
             fields: of the commit.
         """
         names = tuple(name for name in self._names if name in vectors)
+        self._fill(vectors)
         self._contribution = mine = Contribution(
             names, fields, int(fields["round"]), int(fields["sequence"]), self._store.now()
         )
-        self._fill(vectors)
         record = wire.message(scalars=self._specification.scalars, **fields)
         with self._group.locked() as table:
             own = table["workers"][self._place]
@@ -274,9 +279,14 @@ class HostExchange:
         """
         mine = self._contribution
         everywhere = set(range(self._store.servers))
+        self.waited = 0.0
         if mine is None:
             return everywhere
         self._contribution = None
+        with self._group.locked() as table:
+            own_record = table["workers"][self._place]
+            if self._is_mine(own_record) and own_record["contributed"] == mine.round and own_record["begun"]:
+                self.waited = max(0.0, float(own_record["gathered"]) - mine.since)
         wanted = self._mask(codecs)
         places: list[list[Sequence[Place]]]
         if self._store.carries_values:
@@ -288,6 +298,7 @@ class HostExchange:
             places = [[part] for part in self._sizes(tuple(codecs), True)]
         own: set[int] = set()
         done: set[int] = set()
+        known = 0
         since = self._store.now()
         with self._store.waiting("the worker of this host that fetches the model from") as wait:
             while len(done) + len(own) < self._store.servers:
@@ -304,7 +315,8 @@ class HostExchange:
                         done.add(server)
                     elif state[server] == NO_ROOM:
                         own.add(server)
-                if len(done) + len(own) < self._store.servers:
+                before, known = known, len(done) + len(own)
+                if before == known < self._store.servers:
                     self._beat()
                     self._group.wait(LONGEST_PAUSE)
                     wait.check()
@@ -393,6 +405,7 @@ class HostExchange:
         for place in members:
             each = table["workers"][place]
             each["carrier"], each["carrier_nonce"] = self._group.rank, self._store.nonce
+            each["gathered"] = self._store.now()
         return [table["workers"][place].copy() for place in members]
 
     def _has_carrier(self, table: Any, own: Any, mine: Contribution) -> bool:

@@ -7,17 +7,18 @@ pass. Otherwise they are simulated event by event over the modelled network.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 
 from ..cluster import ClusterModel
 from ..engine import SimulationEngine
 from ..network import Link, Network
 from ..servers import ServerModel, Sizes
 from ..store import noticed_at
+from .host_group import HostGroup
 from .sharing import carry
 from .worker import RoundwiseWorker, Route
 
-_TIME = itemgetter(0)
+_TIME, _SENT = itemgetter(0), attrgetter("sent")
 #: Time at which something arrives, and the worker that it comes from or goes to.
 Arrival = tuple[float, RoundwiseWorker]
 
@@ -70,10 +71,15 @@ class _Server:
         """Take the goodbye of a worker."""
         self._occupy(arrived, self._leave_cost)
 
-    def busy(self, workers: int, rounds: int) -> float:
-        """Return the seconds that it spends on the messages of a whole run."""
-        once = self._pull_cost + self._leave_cost  # the initial model, and the goodbye
-        return workers * (rounds * (self._push_cost + self._pull_cost) + once)
+    def busy(self, workers: int, exchanges: int) -> float:
+        """Return the seconds that it spends on the messages of a whole run.
+
+        Args:
+            workers: number of workers, each of which fetches the initial model and says goodbye.
+            exchanges: number of payloads that it has taken, each of which a model has answered.
+        """
+        once = self._pull_cost + self._leave_cost
+        return exchanges * (self._push_cost + self._pull_cost) + workers * once
 
     def _occupy(self, arrived: float, cost: float) -> float:
         self.free = free = (arrived if arrived > self.free else self.free) + cost
@@ -112,6 +118,7 @@ class Exchanges:
             worker.host for worker, limit in zip(cluster.workers, self._limits, strict=True) if limit is not None
         )
         self._in_one_go = len(self.servers) == 1 and max(limited.values(), default=1) == 1
+        self._groups: dict[RoundwiseWorker, HostGroup] = {}
 
     def ways(self, host: str) -> list[Route]:
         """Return the routes from a host to the servers."""
@@ -121,6 +128,11 @@ class Exchanges:
             latency = network.latency(host, server)
             ways.append(Route(latency, 2 * latency + network.carrying(host, server, message)))
         return ways
+
+    def exchange_as_one(self, groups: Iterable[HostGroup]) -> None:
+        """Have the workers of each host that has a group exchange as one from now on."""
+        self._groups = {member: group for group in groups for member in group.members}
+        self._in_one_go = self._in_one_go or bool(self._groups and len(self.servers) == 1)
 
     def push(self, ready: Sequence[RoundwiseWorker]) -> float:
         """Send the payloads, each of which leaves when its worker's exchange begins.
@@ -141,19 +153,20 @@ class Exchanges:
         handled: list[list[float]] = [[0.0] * len(ready) for _ in servers]
         ended = [0.0] * len(servers)
         used = 0.0
-        for arrived, shard, worker in self._pushed(ready):
+        for arrived, shard, worker in self._pushed(self._carriers(ready)):
             used = ended[shard] = handled[shard][worker.rank] = servers[shard].push(arrived)
         for worker in ready:
             worker.wait = worker.noticed = 0.0
             for shard, server in enumerate(servers):
-                waited = ended[shard] - handled[shard][worker.rank]
+                waited = ended[shard] - handled[shard][worker.carrier.rank]
                 if waited > worker.wait:
                     worker.wait = waited
-                noticed, polls = noticed_at(worker.begun, used, worker.ways[shard].round_trip)
+                noticed, polls = noticed_at(worker.sent, used, worker.ways[shard].round_trip)
                 if noticed > worker.noticed:
                     worker.noticed = noticed
                 server.polls += polls
                 worker.polls += polls
+            worker.wait += worker.held
         return ended[0]
 
     def pull(self, noticed: Sequence[RoundwiseWorker], last: bool = False) -> list[Arrival]:
@@ -163,17 +176,52 @@ class Exchanges:
             noticed: all workers; those with equal times are served in this order.
             last: whether the workers leave when they have the model.
         """
+        fetching = self._fetchers(noticed)
         if not self._in_one_go:
-            return self._pull_by_events(noticed, last)
+            return self._pull_by_events(fetching, last)
         server = self.servers[0]
         free, entries = server.free, []
-        for asked, worker in sorted(((each.noticed + each.ways[0].latency, each) for each in noticed), key=_TIME):
+        for asked, worker in sorted(((each.noticed + each.ways[0].latency, each) for each in fetching), key=_TIME):
             entries.append((server.pull(asked) + worker.ways[0].latency, worker))
         arrivals = self._through(entries, server.model_size)
+        if self._groups:
+            handed_out = (each for arrived, worker in arrivals for each in self._handed_out([arrived], worker))
+            arrivals = sorted(handed_out, key=_TIME)
         if last and min(arrived + worker.ways[0].latency for arrived, worker in arrivals) <= server.last_request:
             server.free = free  # a goodbye may delay a request
-            return self._pull_by_events(noticed, last)
+            return self._pull_by_events(fetching, last)
         return arrivals
+
+    # --- groups -----------------------------------------------------------------------------------
+
+    def _carriers(self, ready: Sequence[RoundwiseWorker]) -> Sequence[RoundwiseWorker]:
+        """Return the workers that send payloads."""
+        alone = [worker for worker in ready if worker not in self._groups] if self._groups else ready
+        for worker in alone:
+            worker.sent = worker.begun
+            worker.carried += 1
+        groups = dict.fromkeys(self._groups.values())
+        return sorted([*alone, *(group.gather() for group in groups)], key=_SENT) if groups else alone
+
+    def _fetchers(self, noticed: Sequence[RoundwiseWorker]) -> Sequence[RoundwiseWorker]:
+        """Return the workers that fetch the model, in the order in which they are given."""
+        if self._groups:
+            groups = dict.fromkeys(self._groups.values())
+            chosen = {group.fetcher() for group in groups}
+            noticed = [worker for worker in noticed if worker not in self._groups or worker in chosen]
+        for worker in noticed:
+            worker.fetched += 1
+        return noticed
+
+    def _handed_out(self, arrived: Sequence[float], fetcher: RoundwiseWorker) -> Sequence[Arrival]:
+        """Return when the model that a worker has fetched is there for each one of its group.
+
+        Args:
+            arrived: when each server's part has reached the worker.
+            fetcher: the worker.
+        """
+        group = self._groups.get(fetcher)
+        return [(max(arrived), fetcher)] if group is None else group.hand_out(arrived)
 
     # --- in one go --------------------------------------------------------------------------------
 
@@ -196,51 +244,56 @@ class Exchanges:
 
     # --- by events --------------------------------------------------------------------------------
 
-    def _pushed(self, ready: Sequence[RoundwiseWorker]) -> list[tuple[float, int, RoundwiseWorker]]:
+    def _pushed(self, carriers: Sequence[RoundwiseWorker]) -> list[tuple[float, int, RoundwiseWorker]]:
         """Return when each payload arrives, at which server, and whose it is, in order of time."""
         if self._in_one_go:
-            entries = ((worker.begun + worker.ways[0].latency, worker) for worker in ready)
+            entries = ((worker.sent + worker.ways[0].latency, worker) for worker in carriers)
             return [(time, 0, worker) for time, worker in self._through(entries, self.servers[0].payload_size)]
         engine, network = self._event_by_event()
         arrivals: list[tuple[float, int, RoundwiseWorker]] = []
-        for worker in ready:
+        for worker in carriers:
             host = worker.sums.worker.host
             for shard, server in enumerate(self.servers):
 
                 def arrive(shard: int = shard, worker: RoundwiseWorker = worker) -> None:
                     arrivals.append((engine.time, shard, worker))
 
-                network.send(host, server.host, server.payload_size, arrive, at=worker.begun)
+                network.send(host, server.host, server.payload_size, arrive, at=worker.sent)
         self._run(engine)
         return arrivals
 
-    def _pull_by_events(self, noticed: Sequence[RoundwiseWorker], last: bool) -> list[Arrival]:
+    def _pull_by_events(self, fetching: Sequence[RoundwiseWorker], last: bool) -> list[Arrival]:
         engine, network = self._event_by_event()
         asked = [shard for shard, server in enumerate(self.servers) if server.model_size]  # the others hold nothing
-        missing = [len(asked)] * len(noticed)
+        arrived = {worker.rank: dict.fromkeys(asked, math.inf) for worker in fetching}
         arrivals: list[Arrival] = []
 
-        def hand_out(server: _Server, worker: RoundwiseWorker) -> None:
+        def hand_out(shard: int, worker: RoundwiseWorker) -> None:
+            server = self.servers[shard]
             host, at = worker.sums.worker.host, server.pull(engine.time)
-            network.send(server.host, host, server.model_size, lambda: arrive(worker), at=at)
+            network.send(server.host, host, server.model_size, lambda: arrive(shard, worker), at=at)
 
-        def arrive(worker: RoundwiseWorker) -> None:
-            missing[worker.rank] -= 1
-            if not missing[worker.rank]:
-                arrivals.append((engine.time, worker))
-                if last:
-                    leave(worker)
+        def arrive(shard: int, worker: RoundwiseWorker) -> None:
+            times = arrived[worker.rank]
+            times[shard] = engine.time
+            if math.inf not in times.values():
+                for here, each in self._handed_out(
+                    [times.get(shard, 0.0) for shard in range(len(self.servers))], worker
+                ):
+                    arrivals.append((here, each))
+                    if last:
+                        engine.call_at(here, leave, each)
 
         def leave(worker: RoundwiseWorker) -> None:
             for server in self.servers:
                 gone = lambda server=server: server.leave(engine.time)  # noqa: E731
                 network.send(worker.sums.worker.host, server.host, server.message, gone)
 
-        for worker in noticed:
+        for worker in fetching:
             for shard in asked:
-                engine.call_at(worker.noticed + worker.ways[shard].latency, hand_out, self.servers[shard], worker)
+                engine.call_at(worker.noticed + worker.ways[shard].latency, hand_out, shard, worker)
         self._run(engine)
-        return arrivals
+        return sorted(arrivals, key=_TIME)
 
     def _event_by_event(self) -> tuple[SimulationEngine, Network]:
         """Return a new engine and network for one step of one exchange, with nothing in transit."""

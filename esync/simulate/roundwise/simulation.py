@@ -11,6 +11,7 @@ from ... import config
 from ...algorithms import SCAFFOLD, SSGD, Algorithm, DiLoCo, ESync, FedProx, LocalSGD
 from ...algorithms.registry import all_flags, flags_of
 from ...arguments import choose_algorithm
+from ...exchange.protocol import wire
 from ...exchange.protocol.layout import Layout
 from ...exchange.protocol.round_state import RoundState
 from ...launch import flags
@@ -18,6 +19,7 @@ from ...training.worker_setup import make_limits
 from ..cluster import ClusterModel
 from ..servers import Sizes, modelled
 from .exchange import Arrival, Exchanges
+from .host_group import HostGroup
 from .state_server_queue import StateServerQueue
 from .worker import RoundwiseWorker, WorkerTotals
 
@@ -118,7 +120,9 @@ class RoundwiseSimulation:
         slots, servers = len(cluster.workers), len(cluster.servers)
         network = numerics.wire
         sizes = modelled(network, dict.fromkeys([*network, *options.algorithm.vectors], 0))
-        self._sizes = Sizes.of(Layout(sizes, servers, config.BUCKET_ELEMENTS), slots)
+        layout = Layout(sizes, servers, config.BUCKET_ELEMENTS)
+        self._sizes = Sizes.of(layout, slots, cluster.most_on_a_host)
+        self._layout = layout
         self._exchanges = Exchanges(cluster, self._sizes, link)
         self.state_server = StateServerQueue(cluster.state_server, leases)
         latency = self._exchanges.network.latency
@@ -156,7 +160,8 @@ class RoundwiseSimulation:
     @property
     def server_seconds(self) -> list[float]:
         """Seconds that each parameter server has spent on messages."""
-        return [server.busy(len(self._workers), self.rounds) for server in self._exchanges.servers]
+        exchanges = sum(worker.carried for worker in self._workers)
+        return [server.busy(len(self._workers), exchanges) for server in self._exchanges.servers]
 
     def run(self) -> None:
         """Run the simulation to its end.
@@ -174,6 +179,7 @@ class RoundwiseSimulation:
         round_state, exchanges = self._round_state, self._exchanges
         round_state.join(0, 1, 0.0)
         arrivals = self._begin()
+        self._group()
         while not round_state.finished:
             ready = self._compute(arrivals)
             ended = exchanges.push(ready)
@@ -203,6 +209,18 @@ class RoundwiseSimulation:
             worker.sums.began = arrived  # with a state server, a query comes before that
         return arrivals
 
+    def _group(self) -> None:
+        """Have the workers of a host exchange as one, if they are to."""
+        layout, value = self._layout, 4 / self.cluster.memory_bandwidth
+        models = [0.0] * layout.servers
+        for bucket in layout.buckets:
+            models[bucket.shard] += value * (wire.HEADER_ELEMENTS + bucket.stop - bucket.start)
+        payload = value * sum(layout.sizes.values())
+        self._exchanges.exchange_as_one(
+            HostGroup([self._workers[rank] for rank in ranks], payload, models)
+            for ranks in self.cluster.host_groups().values()
+        )
+
     def _compute(self, arrivals: list[Arrival]) -> list[RoundwiseWorker]:
         """Have all workers train in a round, from the arrival of the model on.
 
@@ -217,19 +235,20 @@ class RoundwiseSimulation:
 
     def _add_up(self) -> None:
         """Compute the bytes of all workers from the number of messages."""
-        sizes, rounds, slots = self._sizes, self.rounds, len(self._workers)
+        sizes, slots = self._sizes, len(self._workers)
+        exchanges = sum(worker.carried for worker in self._workers)
         amounts = [sizes.amount(shard) for shard in range(len(self._exchanges.servers))]
         pulled = sum(size for size, _ in amounts)
         requests = sizes.question * sum(messages for _, messages in amounts)
         leaving = len(amounts) * sizes.message
         pushed = pulled + leaving
         for worker in self._workers:
-            sent = rounds * pushed + (rounds + 1) * requests + leaving + worker.polls * sizes.question
-            received = (rounds + 1) * pulled + worker.polls * sizes.message
+            sent = worker.carried * pushed + worker.fetched * requests + leaving + worker.polls * sizes.question
+            received = worker.fetched * pulled + worker.polls * sizes.message
             worker.sums.worlds.append(WorkerTotals.of(worker, sent, received))
             self.network.count(worker.sums.worker.host, sent, received)
         for shard, server in enumerate(self._exchanges.servers):
-            pulls = slots * (rounds + 1)
-            taken = slots * rounds * server.payload_size + slots * sizes.message
+            pulls = slots + exchanges
+            taken = exchanges * server.payload_size + slots * sizes.message
             taken += (pulls * amounts[shard][1] + server.polls) * sizes.question
             self.network.count(server.host, pulls * server.model_size + server.polls * sizes.message, taken)

@@ -42,18 +42,27 @@ class RoundwiseWorker:
         waited: total time that it has waited for the state server.
         asked: number of queries and other calls to the state server so far.
         computing: total time of its iterations.
+        carrier: the worker that sends its payload: itself, or one of its host.
         begun: when its exchange began.
+        sent: when its payload has left, or is in memory for the carrier; it polls from then on.
+        held: time from its payload to the last one of those that its carrier adds up.
         wait: time from its commit to the last one of the round.
         noticed: when it learns that the servers have used its payload.
         polls: polls of the parameter servers' status so far.
+        carried: payloads that it has sent so far.
+        fetched: models that it has fetched from the servers so far.
     """
 
     __slots__ = (
         "asked",
         "begun",
         "called",
+        "carried",
+        "carrier",
         "computing",
+        "fetched",
         "free_until",
+        "held",
         "iterations",
         "latency",
         "mean",
@@ -61,6 +70,7 @@ class RoundwiseWorker:
         "polls",
         "rank",
         "round_trip",
+        "sent",
         "sums",
         "wait",
         "waited",
@@ -76,8 +86,9 @@ class RoundwiseWorker:
         self.mean = self.called = self.waited = self.computing = 0.0
         self.free_until = -math.inf
         self.round_trip: float | None = None
-        self.begun = self.wait = self.noticed = 0.0
-        self.asked = self.polls = 0
+        self.carrier = self
+        self.begun = self.sent = self.held = self.wait = self.noticed = 0.0
+        self.asked = self.polls = self.carried = self.fetched = 0
 
     def compute_until_question(self, now: float) -> float:
         """Do iterations until the next query is due, as `ESync.step` does; return when they end."""
