@@ -5,13 +5,15 @@
     python benchmarks/faults.py --sections esync --kills 3      # a first look
 
 Sections: esync, sync and async kill workers (rank 0 included; half of the kills are aimed at the
-end of a round, where exchanges are), which the launcher replaces; state-server kills the state
-server, which it starts again; server kills the parameter server, once with a launcher that is at
-work and once with one that is stopped; resume kills it, too, and compares the resumed job's
-accuracies with an undisturbed one's; elastic kills one worker of four for good; end kills workers
-in the last round, after it, and while the final model is written; checkpoint kills them while they
-write their parts, without-rank-0 kills rank 0 for good, and both kill the parameter server later
-and resume; machines kills all processes of an emulated host at once.
+end of a round, where exchanges are), which the launcher replaces; per-host does so where the two
+workers of each host exchange as one (`per_host: true`), and looks for what is left of the memory
+that they share; state-server kills the state server, which it starts again; server kills the
+parameter server, once with a launcher that is at work and once with one that is stopped; resume
+kills it, too, and compares the resumed job's accuracies with an undisturbed one's; elastic kills one
+worker of four for good; end kills workers in the last round, after it, and while the final model is
+written; checkpoint kills them while they write their parts, without-rank-0 kills rank 0 for good,
+and both kill the parameter server later and resume; machines kills all processes of an emulated host
+at once.
 """
 
 import itertools
@@ -38,6 +40,17 @@ KILLS: dict[str, tuple[int, int, dict[str, Any]]] = {
     "esync": (20, 120, {"mode": "esync", "local_lr": 0.004}),
     "sync": (5, 40, {"mode": "sync", "learning_rate": 0.01}),
     "async": (5, 100, {"mode": "async", "learning_rate": 0.004}),
+    "per-host": (
+        20,
+        120,
+        {
+            "mode": "sync",
+            "learning_rate": 0.01,
+            "hosts": ["h0", "h0", "h1", "h1"],
+            "per_host": True,
+            "steps": [0.2, 0.25, 0.2, 0.25],
+        },
+    ),
 }
 STATE_SERVER_KILLS = 10
 #: Parts of the time that a death costs: until the launcher notices it, until the replacement is
@@ -73,6 +86,7 @@ def kill_workers(section: str, folder: Path, kills: int, chance: random.Random) 
     ranks = [index % len(STEPS) for index in range(kills)]  # each of them equally often
     chance.shuffle(ranks)
     deaths: list[dict[str, Any]] = []
+    shared: set[str] = set()  # names of memory that workers of a host share
     with Job(folder, "--rounds", str(rounds), "--max-restarts", str(kills), **train) as job:
         for number, rank in enumerate(ranks):
             known = len(job.rounds(rank))
@@ -86,6 +100,7 @@ def kill_workers(section: str, folder: Path, kills: int, chance: random.Random) 
             else:
                 time.sleep(chance.uniform(0.0, 1.0))
             victim, last = job.worker(rank), max(job.rounds(rank), default=0)
+            shared |= job.host_memory()
             if victim is None:
                 break
             os.kill(victim, signal.SIGKILL)
@@ -114,11 +129,25 @@ def kill_workers(section: str, folder: Path, kills: int, chance: random.Random) 
         "exit_code": report["exit_code"],
         "rounds_wanted": rounds * (len(STEPS) if commits is not None else 1),
         "rounds_done": commits if commits is not None else done,
+        **({"shared_memory": len(shared), "left_of_it": sorted(filter(_exists, shared))} if shared else {}),
         "accuracy": (report.get("figures") or {}).get("final_accuracy") or accuracy,
         "seconds": report.get("seconds"),
         "median_round": statistics.median(gaps) if gaps else None,
         "deaths": deaths,
     }
+
+
+def _exists(name: str) -> bool:
+    """Return whether some process still has memory that workers of a host have shared."""
+    if name in Path("/proc/net/unix").read_text():
+        return True
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            if name in maps.read_text():
+                return True
+        except OSError:  # the process has ended
+            continue
+    return False
 
 
 def kill_state_server(folder: Path, kills: int, chance: random.Random) -> dict[str, Any]:

@@ -28,6 +28,7 @@ def describe(
     hosts: Sequence[str] | None = None,
     servers: Sequence[str] = ("h0",),
     threads: int | None = 1,
+    per_host: bool = False,
     **train: Any,
 ) -> dict[str, Any]:
     """Return the description of a cluster whose hosts all are this machine.
@@ -37,20 +38,26 @@ def describe(
         hosts: emulated host of each worker; None gives each its own, named h0, h1 …
         servers: emulated host of each parameter server.
         threads: number of threads of each worker; None leaves it to `launch`.
+        per_host: whether the workers of a host exchange as one.
         train: flags of the workers.
     """
-    hosts = hosts or [f"h{rank}" for rank in range(len(steps))]
+    hosts = hosts or _one_each(steps)
     more = {} if threads is None else {"threads": threads}
     return {
         "hosts": {host: {"address": "localhost"} for host in hosts},
         "scheduler": {"host": "h0"},
         "servers": [{"host": host} for host in servers],
         "state_server": {"host": "h0"},
+        **({"per_host": True} if per_host else {}),
         "workers": [
             {"host": host, "device": "cpu", "step_time": step, **more} for host, step in zip(hosts, steps, strict=True)
         ],
         "train": train,
     }
+
+
+def _one_each(steps: Sequence[float | None]) -> list[str]:
+    return [f"h{rank}" for rank in range(len(steps))]
 
 
 def launch(description: dict[str, Any] | Path, folder: Path, *flags: str) -> None:
@@ -92,7 +99,7 @@ class Job:
     Args:
         folder: folder of the job's files.
         flags: flags of the launcher.
-        steps, hosts, servers, train: see `describe`.
+        steps, hosts, servers, per_host, train: see `describe`.
     """
 
     def __init__(
@@ -102,11 +109,15 @@ class Job:
         steps: Sequence[float | None] = STEPS,
         hosts: Sequence[str] | None = None,
         servers: Sequence[str] = ("h0",),
+        per_host: bool = False,
         **train: Any,
     ) -> None:
+        hosts = hosts or _one_each(steps)
+        earlier = [list(hosts[:rank]).count(host) for rank, host in enumerate(hosts)]
+        self._places = [f"{host}/cpu-{n}" if n else f"{host}/cpu" for host, n in zip(hosts, earlier, strict=True)]
         self.mark, self.folder = uuid.uuid4().hex, folder
         flags_of_workers = {"network": "lenet", "batch_size": 32, "log_dir": str(folder / "logs"), **train}
-        content = describe(steps, hosts=hosts, servers=servers, **flags_of_workers)
+        content = describe(steps, hosts=hosts, servers=servers, per_host=per_host, **flags_of_workers)
         (folder / "cluster.yaml").write_text(yaml.safe_dump(content))
         self.report = folder / "job.json"
         self.output = folder / "launch.txt"
@@ -159,18 +170,32 @@ class Job:
 
     def worker(self, rank: int) -> int | None:
         """Return the process id of a worker, or None."""
-        return min(self.processes("esync.worker", f"/h{rank} "), default=None)
+        return self._workers("ESYNC_SLOT").get(str(rank))
+
+    def host_memory(self) -> set[str]:
+        """Return the names of the memory that workers of the same host share, while they run."""
+        return {each.partition(":")[0] for each in self._workers("ESYNC_HOST_GROUP")}
+
+    def _workers(self, variable: str) -> dict[str, int]:
+        """Return the workers that have a variable, by its value."""
+        found = {}
+        for number in sorted(self.processes("esync.worker"), reverse=True):
+            with contextlib.suppress(OSError):  # it has ended meanwhile
+                for each in Path("/proc", str(number), "environ").read_text().split("\0"):
+                    if each.startswith(f"{variable}="):
+                        found[each.partition("=")[2]] = number
+        return found
 
     def rounds(self, rank: int = 0) -> dict[int, float]:
         """Return the rounds that a worker has logged, with the times of their files (time.time)."""
         found = {}
-        for path in self.folder.glob(f"logs/*/*/h{rank}/cpu/iter-*.txt"):
+        for path in self.folder.glob(f"logs/*/*/{self._places[rank]}/iter-*.txt"):
             found[int(path.stem.removeprefix("iter-"))] = path.stat().st_mtime
         return found
 
     def device(self, rank: int) -> Path:
         """Return a worker's log folder, which exists as soon as the worker has begun."""
-        return next(self.folder.glob(f"logs/*/*/h{rank}/cpu"), self.folder / "logs")
+        return next(self.folder.glob(f"logs/*/*/{self._places[rank]}"), self.folder / "logs")
 
     def entries(self, rank: int) -> dict[int, dict[str, Any]]:
         """Return the content of a worker's round files by round."""
