@@ -49,9 +49,8 @@ def work(rank: int) -> None:
     from esync.runtime.mxnet_import import mx
 
     net = build("resnet18-v1", 10, mx.cpu(), seed=0)
-    trainer = esync.Trainer(
-        net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=ESync(1.0, local_iterations=1)
-    )
+    algorithm = ESync(1.0, local_iterations=1)
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm)
     trainer.start()
     assert trainer.rank == rank
     meter = TrafficMeter()
@@ -59,7 +58,7 @@ def work(rank: int) -> None:
     for _ in sys.stdin:
         meter.take()
         begun = time.perf_counter()
-        trainer.algorithm.aggregate()
+        algorithm.aggregate()
         seconds = time.perf_counter() - begun
         sent, received = meter.take()
         print(json.dumps({"seconds": seconds, "sent": sent, "received": received}), flush=True)

@@ -4,6 +4,7 @@ import functools
 import logging
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from . import config
 from .coordination import Coordination
@@ -106,10 +107,15 @@ class RealWorld:
         """Connect to MXNet's parameter servers (see DMLC_*), or to the other ranks of MPI.
 
         Raises:
-            EnvironmentProblemError: the workers of a host cannot exchange as one in this way.
+            EnvironmentProblemError: the workers of a host cannot exchange as one by a collective.
+            PerHostError: nor can they in this mode.
         """
-        self._check_per_host(specification)
         if self._collective != "ps":
+            if self._per_host > 1:
+                raise EnvironmentProblemError(
+                    f"with the collective {self._collective} every worker exchanges by itself; leave per_host out of "
+                    "the cluster's description"
+                )
             from .exchange.collectives.worker_exchange import over_mpi
 
             timeouts = self._start_timeout, self._round_timeout
@@ -117,26 +123,13 @@ class RealWorld:
         from .exchange.keystores.mxnet_store import MXNetStore
         from .exchange.protocol.client import ParameterServerExchange
 
+        specification = replace(specification, per_host=self._per_host)  # what does not fit is refused at once
         take_role("worker")
         cluster = Cluster.from_environment()
         timeouts = self._start_timeout, self._round_timeout
         replacement = math.inf if replacement_promised() else self._replacement
         store = MXNetStore(cluster, self.watchdog, *timeouts, self._lease, replacement, self._inject_delay)
         return ParameterServerExchange(specification, store, host_group=self._group_of(store.rank))
-
-    def _check_per_host(self, specification: Specification) -> None:
-        if self._per_host == 1:
-            return
-        if self._collective != "ps":
-            raise EnvironmentProblemError(
-                f"with the collective {self._collective} every worker exchanges by itself; leave per_host out of the "
-                "cluster's description"
-            )
-        if not specification.synchronous or specification.private or specification.sparse:
-            raise EnvironmentProblemError(
-                "only rounds can be exchanged by host, and this mode uses what each worker sends at once: leave "
-                "per_host out of the cluster's description, or choose a mode with rounds"
-            )
 
     def _group_of(self, rank: int) -> HostGroup | None:
         """Return the workers with which the worker of this rank exchanges as one."""
