@@ -19,6 +19,7 @@ from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.specification import PerHostError
 from esync.exchange.weighting import STATISTICS_WEIGHTINGS, WEIGHTINGS, divisor, factor
 
+from .memory_servers import MemoryServers, Push
 from .store_checks import BUCKET, SERVERS
 from .vectors import SIZES, TENSORS, Held, sources, values
 
@@ -208,3 +209,91 @@ def test_hosts_with_exchanges_without_rounds_are_refused_by_name(terms: dict[str
 def test_hosts_with_payloads_used_at_once_are_refused_by_name() -> None:
     with pytest.raises(PerHostError, match="used at once"):
         Run(Specification("sgd", False), HOSTS)
+
+
+# --- what a server takes --------------------------------------------------------------------------
+
+
+def group_commit(servers: MemoryServers, ranks: Sequence[int], attempt: int = 0, **changed: Any) -> Push:
+    """The commits of these workers' first exchange, sent by the first of them, for server 0."""
+    owner, *others = (
+        wire.message(
+            wire.MEMBER if place else wire.COMMIT,
+            rank=rank,
+            nonce=1000 + rank,
+            sequence=1,
+            learning_rate=1.0,
+            samples=1,
+            buckets=0 if place else 1,
+            place=0 if place else attempt,
+            round=1,
+        )
+        for place, rank in enumerate(ranks)
+    )
+    for name, value in changed.items():
+        others[-1][name] = value
+    elements = wire.message_elements(servers.workers, per_host=len(ranks))
+    return Push(0, servers.layout.status_key(0), wire.pack(owner, elements, others))
+
+
+def crowd() -> MemoryServers:
+    """One server of three workers, and weights of two zeros."""
+    return MemoryServers(3, [0.0, 0.0])
+
+
+def test_server_counts_a_group_as_all_its_workers() -> None:
+    servers = crowd()
+    servers.deliver(*servers.buckets(1, 1, [3.0, 6.0]), group_commit(servers, [1, 0]))
+    assert servers.status()["committed"].tolist() == [1, 1, 0]
+    servers.send(2, 1, np.array([3.0, 0.0]))
+    assert servers.status()["acknowledged"].tolist() == [1, 1, 1]
+    assert servers.weights().tolist() == [-2.0, -2.0]
+
+
+@pytest.mark.parametrize("changed", [{"nonce": 7}, {"sequence": 0}, {"round": 2}, {"rank": 1, "nonce": 1001}])
+def test_server_with_a_group_that_does_not_fit_counts_nobody(changed: dict[str, Any]) -> None:
+    servers = crowd()
+    servers.deliver(*servers.buckets(1, 1, [3.0, 6.0]), group_commit(servers, [1, 0], **changed))
+    assert not servers.status()["committed"].any()
+    assert servers.memories[0].staged_bytes == 0
+
+
+def test_server_refuses_a_group_of_which_one_has_committed_by_itself() -> None:
+    servers = crowd()
+    servers.send(0, 1, np.array([3.0, 0.0]), round=1)
+    servers.deliver(*servers.buckets(1, 1, [99.0, 99.0]), group_commit(servers, [1, 0]))
+    assert servers.status()["committed"].tolist() == [1, 0, 0]
+    for rank in (1, 2):
+        servers.send(rank, 1, np.array([3.0, 0.0]), round=1)
+    assert servers.weights().tolist() == [-3.0, 0.0]
+
+
+def test_server_with_a_worker_counted_in_its_group_ignores_its_own_commit() -> None:
+    servers = crowd()
+    servers.deliver(*servers.buckets(1, 1, [6.0, 0.0]), group_commit(servers, [1, 0]))
+    servers.send(0, 1, np.array([99.0, 99.0]), round=1)
+    servers.send(2, 1, np.array([3.0, 0.0]), round=1)
+    assert servers.weights().tolist() == [-3.0, 0.0]
+
+
+def test_server_without_a_dropped_worker_refuses_its_group() -> None:
+    servers = crowd()
+    servers.nodes[0].server.drop(0)
+    servers.deliver(*servers.buckets(1, 1, [3.0, 6.0]), group_commit(servers, [1, 0]))
+    assert not servers.status()["committed"].any()
+
+
+def test_server_does_not_mix_the_arrays_of_two_attempts() -> None:
+    servers = MemoryServers(1, [0.0] * 8)  # two buckets
+    first, second = servers.buckets(0, 1, [9.0] * 8), servers.buckets(0, 1, [1.0] * 8)
+    for push in second:
+        wire.header_of(push.values)["place"] = 1
+    servers.deliver(first[0], second[0], first[1])
+    message = wire.message(
+        wire.COMMIT, rank=0, nonce=1000, sequence=1, learning_rate=1.0, samples=1, buckets=2, place=1
+    )
+    servers.deliver(Push(0, servers.layout.status_key(0), wire.pack(message, servers.elements)))
+    assert servers.status()["acknowledged"].tolist() == [0]
+    servers.deliver(second[1])
+    assert servers.status()["acknowledged"].tolist() == [1]
+    assert servers.weights().tolist() == [-1.0] * 8

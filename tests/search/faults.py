@@ -254,7 +254,7 @@ FAULTS: dict[str, Fault] = {
         "switch", (Edit(f"{_ROUND_STATE}.applied", "self.synchronous = True", "pass"),), bug=10
     ),
     "a server that has missed the leader's commit waits for those who are excluded": Fault(
-        "switch", (Edit(f"{_CLIENT}:ParameterServerExchange.start", "in self._uninformed", "in ()"),), bug=10
+        "switch", (Edit(f"{_CLIENT}:ParameterServerExchange._inform", "in self._uninformed", "in ()"),), bug=10
     ),
     "servers that do not decide when a run without rounds ends leave out what comes after their own limit": Fault(
         "private-elastic", (Edit(f"{_ROUND_STATE}.commit", " and (self.decides or together)", ""),), missed=True

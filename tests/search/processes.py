@@ -75,6 +75,7 @@ class Cluster(MemoryCluster):
             lease=schedule.lease,
             most=ENDLESS,
             haste=HASTE if elastic else 0,
+            hosts=schedule.hosts,
         )
         self._meet = meet
         self._slow: Callable[[int, int], bool] | None = None  # nonce, key → whether that is slow at present

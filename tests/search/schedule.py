@@ -24,12 +24,14 @@ class Kind:
         checkpoints: whether checkpoints may be written.
         linear: whether the servers' weights are the sum of the commits that were used, but for
             rounding.
+        hosts: whether the workers of a machine exchange as one.
     """
 
     specification: Specification
     elastic: bool = False
     checkpoints: bool = True
     linear: bool = False
+    hosts: bool = False
 
     @property
     def rounds(self) -> bool:
@@ -66,8 +68,11 @@ _PLAIN: dict[str, Kind] = {
     "topk": Kind(_compressed("topk:0.1")),
     "overlap": Kind(Specification("sgd", True, overlap=True), checkpoints=False, linear=True),
 }
+_PLAIN |= {f"hosts-{name}": replace(_PLAIN[name], hosts=True) for name in ("sync", "fp16", "topk", "overlap", "switch")}
 #: Modes that refuse --elastic.
-_NOT_ELASTIC = ("ssp", "switch")
+_NOT_ELASTIC = ("ssp", "switch", "hosts-switch")
+#: Kinds that go over from rounds to commits that are used at once, and back.
+SWITCHING = ("switch", "hosts-switch")
 #: Name → kind; "-elastic" behind those whose servers go on without workers that are gone.
 KINDS: dict[str, Kind] = {
     **_PLAIN,
@@ -172,6 +177,13 @@ class Schedule:
         return KINDS[self.kind]
 
     @property
+    def hosts(self) -> list[tuple[int, ...]]:
+        """The ranks of each machine, where its workers exchange as one."""
+        ranks = range(self.workers)
+        hosts = [tuple(rank for rank in ranks if rank % self.machines == each) for each in range(self.machines)]
+        return hosts if self.settings.hosts and len(hosts[0]) > 1 else []
+
+    @property
     def ends(self) -> int:
         """About how many rounds it has."""
         return min(self.rounds, self.stop + 1) if self.stop else self.rounds
@@ -211,7 +223,7 @@ def draw(kind: str, seed: int, **chosen: object) -> Schedule:
         servers=chance.choice((1, 2, 2, 3)),
         machines=chance.randint(1, 4),
         dedicated=chance.randint(0, 1),
-        rounds=chance.randint(2, 12 if kind == "switch" else 7),
+        rounds=chance.randint(2, 12 if kind in SWITCHING else 7),
         every=chance.choice((1, 2, 3)) if settings.checkpoints and chance.random() < 0.75 else 0,
         keep=chance.choice((1, 1, 2, 3)),
         restarts=chance.choice((9, 9, 0)) if settings.elastic else 9,

@@ -20,7 +20,7 @@ from esync.runtime.mxnet_import import mx
 from esync.trainer_status import TrainerStatus
 
 from ..exchange.vectors import SIZES, Held, gradient, sources, values
-from .schedule import Schedule
+from .schedule import SWITCHING, Schedule
 
 RATE = 0.25
 #: Rounds after which Sync-Switch goes over to the other way, and back, and so on: at most.
@@ -117,8 +117,8 @@ class Worker(TrainerStatus):
         self._schedule, self._store, self._job = schedule, store, job
         self._held = Held()
         specification = schedule.settings.specification
-        self.exchange = ParameterServerExchange(specification, store)
-        self.training = Training(self.exchange, schedule.kind == "switch")
+        self.exchange = ParameterServerExchange(specification, store, host_group=job.host_group(store))
+        self.training = Training(self.exchange, schedule.kind in SWITCHING)
         self.algorithm = self.training  # type: ignore[assignment]
         self.replica = SimpleNamespace(further={})
         self._params = [Parameter(name, self._held) for name in SIZES]
@@ -197,7 +197,7 @@ class Worker(TrainerStatus):
             places = np.flatnonzero(weights)
             del vectors[WEIGHTS]
             terms = {"step": (places, weights[places])}
-        if schedule.kind == "switch":
+        if schedule.kind in SWITCHING:
             terms |= self._switching()
         return Payload(vectors, 1, RATE, **terms)
 

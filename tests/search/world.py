@@ -17,7 +17,9 @@ from esync.checkpoints.lock import RankLock
 from esync.checkpoints.store import CheckpointStore, Part
 from esync.exchange import JobAbortedError, SlotLostError
 from esync.exchange.base import Result
+from esync.exchange.host_group import HostGroup
 from esync.exchange.keystores.memory import MemoryServer, MemoryStore, Transmission
+from esync.exchange.keystores.memory_host_group import MemoryHost, MemoryHostGroup
 from esync.exchange.protocol import wire
 from esync.membership.rendezvous import messages
 from esync.membership.rendezvous.messages import Message
@@ -255,6 +257,16 @@ class Job:
                 self.machines.moment(PART, self.machines.of(task.owner))
             self.cluster.pause()
             self.machines.hang(PART)
+
+    def host_group(self, store: MemoryStore) -> HostGroup | None:
+        """What a process shares with the other workers of its machine.
+
+        One that runs on another machine than its slot's worker should exchanges by itself.
+        """
+        group, machines = self.cluster.host_group(store), self._schedule.machines
+        if group is not None and self.machines.of(store.nonce).number % machines != store.rank % machines:
+            return MemoryHostGroup(MemoryHost((store.rank,), group.most), store.rank, store.nonce)
+        return group
 
     # --- workers ----------------------------------------------------------------------------------
 
