@@ -245,7 +245,8 @@ class MemoryRun:
 
     def train(self, store: MemoryStore) -> None:
         """Do what a worker process does, from its start to its end."""
-        exchange, model = ParameterServerExchange(self.specification, store), Held()
+        group = self.cluster.host_group(store)
+        exchange, model = ParameterServerExchange(self.specification, store, host_group=group), Held()
         exchange.join(SIZES, Limits(rounds=self._rounds), {})
         self.layout = exchange.layout
         result = exchange.begin(sources(values(0)), model)

@@ -2,6 +2,7 @@
 
 import random
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,8 +26,8 @@ LENGTH = 600
 class Run(MemoryRun):
     """A training of a kind of `SPECIFICATIONS`."""
 
-    def __init__(self, kind: str, seed: int) -> None:
-        super().__init__(SPECIFICATIONS[kind], seed)
+    def __init__(self, kind: str, seed: int, **options: Any) -> None:
+        super().__init__(SPECIFICATIONS[kind], seed, **options)
         self.kind = kind
 
     def __str__(self) -> str:
@@ -61,6 +62,27 @@ def test_worker_killed_at_any_moment_is_replaced_and_every_commit_counts_once(ki
         run = Run(kind, seed)
         rank = run.chance.randrange(WORKERS)
         run.cluster.at(run.chance.randrange(LENGTH), partial(run.replace, rank))
+        run.finish()
+
+
+@pytest.mark.parametrize("hosts", [[(0, 1, 2)], [(0, 2), (1,)]])
+@pytest.mark.parametrize("kind", [kind for kind, asked in SPECIFICATIONS.items() if asked.synchronous])
+def test_worker_of_a_host_killed_at_any_step_is_replaced_and_every_commit_counts_once(
+    kind: str, hosts: list[tuple[int, ...]]
+) -> None:
+    for step in range(0, LENGTH, 15):
+        run = Run(kind, step, hosts=hosts)
+        run.cluster.at(step, partial(run.replace, step % WORKERS))
+        run.finish()
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("rank", range(WORKERS))
+@pytest.mark.parametrize("kind", ["sgd", "fp16", "overlap"])
+def test_worker_of_a_host_killed_at_each_step_is_replaced_and_every_commit_counts_once(kind: str, rank: int) -> None:
+    for step in range(LENGTH):
+        run = Run(kind, 3, hosts=[(0, 1, 2)])
+        run.cluster.at(step, partial(run.replace, rank))
         run.finish()
 
 

@@ -4,6 +4,7 @@ moment.
 
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -27,8 +28,8 @@ class Run(MemoryRun):
     Every server does so sooner or later.
     """
 
-    def __init__(self, kind: str, seed: int) -> None:
-        super().__init__(SPECIFICATIONS[kind], seed, lease=LEASE)
+    def __init__(self, kind: str, seed: int, **options: Any) -> None:
+        super().__init__(SPECIFICATIONS[kind], seed, lease=LEASE, **options)
         self.kind = kind
         self.coming = 0  # replacements that have not been started yet
 
@@ -79,6 +80,15 @@ def test_elastic_workers_that_die_at_any_moment_are_dropped_and_replaced(kind: s
         run = Run(kind, seed)
         first = run.chance.randrange(150, LENGTH)  # nobody may be left out before all have begun
         run.die(run.chance.sample(range(WORKERS), many), first)
+        run.finish()
+
+
+@pytest.mark.parametrize("kind", ["sgd", "fp16", "topk", "overlap"])
+@pytest.mark.parametrize("many", [1, 2])
+def test_elastic_workers_of_a_host_that_die_at_any_moment_are_dropped_and_replaced(kind: str, many: int) -> None:
+    for seed in range(20):
+        run = Run(kind, seed, hosts=[(0, 1, 2)])
+        run.die(run.chance.sample(range(WORKERS), many), run.chance.randrange(150, LENGTH))
         run.finish()
 
 
