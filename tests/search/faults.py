@@ -220,11 +220,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "half a payload of a dead worker is completed by its replacement": Fault(
         "sync",
-        (
-            Edit(
-                "esync.exchange.protocol.payload_staging:PayloadStaging.put", "staged[:2] != (nonce, sequence)", "False"
-            ),
-        ),
+        (Edit("esync.exchange.protocol.payload_staging:PayloadStaging.put", "staged[0] != whose", "False"),),
     ),
     "a server waits for a dead worker's commit to a round that it has ended": Fault(
         "sync-elastic",
