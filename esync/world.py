@@ -9,7 +9,7 @@ from dataclasses import replace
 from . import config
 from .coordination import Coordination
 from .exchange import Exchange, Specification
-from .exchange.collectives import COLLECTIVES
+from .exchange.collectives import COLLECTIVES, LIBRARY_SUMS, no_sums_by_host
 from .exchange.host_group import HostGroup
 from .runtime.device import Device, RealDevice
 from .runtime.environment import (
@@ -111,15 +111,14 @@ class RealWorld:
             PerHostError: nor can they in this mode.
         """
         if self._collective != "ps":
-            if self._per_host > 1:
-                raise EnvironmentProblemError(
-                    f"with the collective {self._collective} every worker exchanges by itself; leave per_host out of "
-                    "the cluster's description"
-                )
+            if self._per_host > 1 and self._collective in LIBRARY_SUMS:
+                raise EnvironmentProblemError(no_sums_by_host(self._collective))
             from .exchange.collectives.worker_exchange import over_mpi
 
             timeouts = self._start_timeout, self._round_timeout
-            return over_mpi(specification, self._collective, self.watchdog, *timeouts, self._inject_delay)
+            return over_mpi(
+                specification, self._collective, self.watchdog, *timeouts, self._inject_delay, self._group_of
+            )
         from .exchange.keystores.mxnet_store import MXNetStore
         from .exchange.protocol.client import ParameterServerExchange
 

@@ -55,7 +55,7 @@ def test_exchange_without_cluster_variables_is_refused(world):
     ("specification", "collective", "message"),
     [
         (Specification("sgd", synchronous=True, private=True), "ps", r"\(mode dcasgd\): .* remove per_host from"),
-        (Specification("sgd", synchronous=True), "ring", "with the collective ring .* leave per_host out"),
+        (Specification("sgd", synchronous=True), "mpi", "with the collective mpi .* leave per_host out"),
     ],
 )
 def test_exchange_per_host_without_rounds_over_servers_is_refused(specification, collective, message):

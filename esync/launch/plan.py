@@ -16,6 +16,7 @@ from .. import config
 from ..algorithms.registry import names
 from ..arguments import choose_algorithm
 from ..data.partitions import PartitionError, check_workers
+from ..exchange.collectives import LIBRARY_SUMS, no_sums_by_host
 from ..exchange.collectives.process_manager import READY
 from ..runtime.environment import SLOT_VARIABLE
 from ..runtime.files import expanded
@@ -441,11 +442,8 @@ def check_per_host(options: argparse.Namespace, any_mode: bool = False) -> None:
         DescriptionError: what is trained does not work so.
     """
     algorithm = options.algorithm
-    if options.collective != "ps":
-        raise DescriptionError(
-            f"per_host: with the collective {options.collective} every worker exchanges by itself; leave per_host out, "
-            "or choose collective: ps"
-        )
+    if options.collective in LIBRARY_SUMS:
+        raise DescriptionError(no_sums_by_host(options.collective))
     if not any_mode and algorithm.sends == "nothing":
         raise DescriptionError(f"per_host: mode {algorithm.name} exchanges nothing; leave per_host out")
     if not any_mode and not algorithm.synchronous:
