@@ -77,7 +77,8 @@ def to_continue(out: Path, chosen: Iterable[Run]) -> list[Run]:
 
 def too_short(run: Run, finished: Mapping[str, Mapping[str, Any]], given: argparse.Namespace) -> bool:
     """Return whether a run over the horizon is finished, but with fewer parts than are wanted now."""
-    return run.name in finished and finished[run.name]["seconds"] < 0.99 * run.seconds(given)
+    there = run.name in finished and run.algorithm in PARTS
+    return there and finished[run.name]["seconds"] < 0.99 * run.seconds(given)
 
 
 # --- the table ------------------------------------------------------------------------------------

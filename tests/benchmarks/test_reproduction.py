@@ -38,6 +38,11 @@ def outcome(reached, final):
     }
 
 
+#: What a result says of a device that has neither waited nor exchanged.
+DEVICE = {"rank": 0, "host": "cloud1", "device": "gpu0", "step_time": 0.03, "iterations": 6000, "rounds": 6000}
+DEVICE |= {"wait": {"mean": 0.0}, "transfer": 0.0}
+
+
 def write(folder, name, *values, real=None, **more):
     runs = folder / simulations.RUNS
     known = json.loads(runs.read_text()) if runs.exists() else {}
@@ -150,6 +155,28 @@ def test_reproduction_lists_costs_and_leaves_out_the_end_that_is_over_the_budget
     assert f"over the budget, left out: {fourth}" in capsys.readouterr().out
 
 
+def test_reproduction_continues_a_run_of_which_fewer_parts_are_done_than_wanted(tmp_path, monkeypatch):
+    begun = []
+    monkeypatch.setattr(reproduce.Run, "words", lambda self, *_: begun.append(self.name) or [sys.executable, "-c", ""])
+    monkeypatch.chdir(ROOT)
+    name = "resnet18-v1x0.25-esync-iid"
+    write(
+        tmp_path,
+        name,
+        1.0,
+        0.9,
+        real={"core_seconds": 1.0},
+        seconds=1803.0,
+        devices=[DEVICE],
+        accuracies=[[1, 1802.0, 0.9]],
+    )
+    words = ["--out", str(tmp_path), "--horizon", "--only", name]
+    reproduce.main([*words, "--first-parts", "2"])
+    assert not begun
+    reproduce.main([*words, "--first-parts", "3"])
+    assert begun == [name]
+
+
 @pytest.mark.parametrize(
     "words", [["--budget", "0"], ["--budget", "nan"], ["--last-share", "0"], ["--last-share", "2"]]
 )
@@ -179,21 +206,20 @@ def test_reproduction_table_has_means_of_the_last_hour_and_speedups_over_both_ba
     write(tmp_path, f"{network}-local-iid-x4", 150.0, 0.85, real=cost, **evaluated(0.5, 0.85, 0.85, 0.85))
     text = reproduce.horizon_table(tmp_path, reproduce.parse_arguments([]))
     planned = f"{reproduce.planned(reproduce.Run(network, 'esync'), reproduce.parse_arguments([])) / 3600:.2f}"
-    assert "| over the whole horizon | mean of the last 60 min |" in text
-    assert f"| {network}-esync-iid | 0.920 | 0.925 | 100 s | 540 s | 4.0 | 1.5 | {planned} | 0.50 |" in text
-    assert f"| {network}-esync-niid | 0.733 | 0.78 | 200 s | – | not reached | 0.8 | {planned} | 0.50 |" in text
-    assert f"| {network}-sync-niid | 0.667 | 0.73 | – | – | – | – |" in text
-    assert f"| {network}-local-iid-x4 | 0.850 | 0.919 | 150 s | – | 2.7 | 1.0 |" in text
+    assert "| over the whole horizon | minutes | mean of the last 50% |" in text
+    assert f"| {network}-esync-iid | 7 | 0.920 | 0.925 | 100 s | 540 s | 4.0 | 1.5 | {planned} | 0.50 |" in text
+    assert f"| {network}-esync-niid | 7 | 0.733 | 0.78 | 200 s | – | not reached | 0.8 | {planned} | 0.50 |" in text
+    assert f"| {network}-sync-niid | 7 | 0.667 | 0.73 | – | – | – | – |" in text
+    assert f"| {network}-local-iid-x4 | 7 | 0.850 | 0.919 | 150 s | – | 2.7 | 1.0 |" in text
     half = reproduce.horizon_table(tmp_path, reproduce.parse_arguments(["--last-share", "0.25"]))
-    assert f"| {network}-esync-iid | 0.930 |" in half
+    assert f"| {network}-esync-iid | 7 | 0.930 |" in half
     assert reproduce.horizon_table(tmp_path / "none", reproduce.parse_arguments([])) == ""
 
 
 def test_reproduction_figures_show_sequential_sgd_at_its_best_rate_without_logs(tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     network = "resnet18-v1x0.25"
-    idle = {"rounds": 6000, "wait": {"mean": 0.0}, "transfer": 0.0}
-    device = {"rank": 0, "host": "cloud1", "device": "gpu0", "step_time": 0.03, "iterations": 6000, **idle}
+    device = DEVICE
     other = {**device, "rank": 1, "device": "gpu1", "iterations": 3000, "wait": {"mean": 0.01}}
     write(tmp_path, f"{network}-esync-niid", 300.0, 0.7, devices=[device, other], **evaluated(0.5, 0.7))
     write(tmp_path, f"{network}-local-iid", 300.0, 0.8, devices=[device], **evaluated(0.5, 0.7, 0.8, 0.8))
