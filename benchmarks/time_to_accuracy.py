@@ -11,7 +11,8 @@ with the best mean time.
 
 ESync's settings: the published one; the same with batch norm's statistics weighted by samples, or
 estimated anew from 4,000 training images; exchanges in float16 with all weighted by samples, with
-overlap, without it, and without it and with statistics estimated anew. Sequential SGD trains on the
+overlap, without it, and without it and with statistics estimated anew; one exchange of each host
+(`per_host`), as published and in float16 with all weighted by samples. Sequential SGD trains on the
 fastest device alone, with all data.
 
 A run that is done is not done again; `--out` has runs.json and table.md.
@@ -61,9 +62,18 @@ SETTINGS: dict[str, tuple[tuple[str, ...], tuple[int, ...], float, int]] = {
         200,
         2000,
     ),
+    "esync-per-host": (("--mode=esync",), (1, 4), 200, 2800),
+    "esync-per-host-fp16-samples": (
+        ("--mode=esync", "--compression=fp16", "--weighting=samples"),
+        (1, 4),
+        200,
+        2000,
+    ),
     "sync": (("--mode=sync",), (1, 2, 4, 8), 3600, 500),
     "local": (("--mode=local", "--eval-duration=5"), (1, 2, 4, 8), 600, 300),
 }
+#: Part of the names of settings in which the workers of a host exchange as one.
+PER_HOST = "-per-host"
 
 
 def narrow(network: str) -> str:
@@ -96,22 +106,24 @@ class TargetRun:
         """Return the command line."""
         flags, _, most, _ = SETTINGS[self.setting]
         rate = "--local-lr" if self.setting.startswith("esync") else "--learning-rate"
-        words = [sys.executable, "-m", "esync.simulate", str(description(given.out, self.network)), *flags]
+        words = [sys.executable, "-m", "esync.simulate", str(self.description(given.out)), *flags]
         words += [f"--network={narrow(self.network)}", f"{rate}={RATE * self.factor:g}", f"--seed={self.seed}"]
         words += [f"--target-accuracy={TARGET}", f"--max-time={most:g}", f"--test-images={given.test_images}"]
         return [*words, "--no-logs", f"--json={result_file(given.out, self)}"]
 
-
-def description(out: Path, network: str) -> Path:
-    """Return the file of the paper's cluster with the full network's messages and free evaluations."""
-    source = program.CLUSTERS / f"{CLUSTERS.get(network, f'paper-{network}')}.yaml"
-    found = yaml.safe_load(source.read_text())
-    found["simulate"] = {"messages_of": network, "evaluation_time": 1e-6}
-    path: Path = out / f"{network}.yaml"
-    text = yaml.safe_dump(found, sort_keys=False)
-    if not path.exists() or path.read_text() != text:
-        write_atomically(path, text.encode())
-    return path
+    def description(self, out: Path) -> Path:
+        """Return the file of the paper's cluster with the full network's messages and free evaluations."""
+        source = program.CLUSTERS / f"{CLUSTERS.get(self.network, f'paper-{self.network}')}.yaml"
+        found = yaml.safe_load(source.read_text())
+        found["simulate"] = {"messages_of": self.network, "evaluation_time": 1e-6}
+        per_host = PER_HOST in self.setting
+        if per_host:
+            found["per_host"] = True
+        path: Path = out / f"{self.network}{PER_HOST if per_host else ''}.yaml"
+        text = yaml.safe_dump(found, sort_keys=False)
+        if not path.exists() or path.read_text() != text:
+            write_atomically(path, text.encode())
+        return path
 
 
 def runs(seeds: int) -> list[TargetRun]:
