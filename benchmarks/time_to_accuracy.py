@@ -3,8 +3,8 @@
     python benchmarks/time_to_accuracy.py [--jobs 2] [--budget CORE-HOURS] [--list]
 
 Trains the paper's six networks with a quarter of their channels (Inception-v3: a sixteenth) on its
-clusters (clusters/paper*.yaml) in virtual time, i.i.d., until a test accuracy of 0.8. Devices
-take as long for a batch, and messages are as large, as with the full networks. Every round is evaluated,
+clusters (clusters/paper*.yaml) in virtual time, i.i.d., until a test accuracy of 0.8. Devices take
+as long for a batch, and messages are as large, as with the full networks. Every round is evaluated,
 of sequential SGD every fifth iteration, and an evaluation takes no virtual time. Each algorithm has
 several multiples of the published learning rate; those that count are the published one and that
 with the best mean time.
