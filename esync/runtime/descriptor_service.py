@@ -28,9 +28,10 @@ PATIENCE = 10.0
 #: Seconds between two tries to serve a name, or to reach the process that does.
 _PAUSE = 0.01
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
-#: First byte of a question: the file is wanted; the file is here, is it the same?
+#: First byte of a question: _WANTED asks for the descriptor, and the terms follow; _SAME asks whether
+#: the file whose identity follows is the one that is served.
 _WANTED, _SAME = b"w", b"s"
-#: First byte of an answer: here it is, or it is the same; it is another one.
+#: An answer. To _WANTED, _YES comes with the descriptor, and _NO says that the terms differ.
 _YES, _NO = b"y", b"n"
 _LONGEST = 256  # bytes of a message
 
@@ -56,7 +57,7 @@ class DescriptorService:
 
     Attributes:
         name: as given.
-        descriptor: of the file, as it was got; the caller's. −1 before `get_or_make`.
+        descriptor: of the file; it belongs to the caller of `get_or_make`, and is −1 before.
     """
 
     def __init__(self, name: str, terms: bytes) -> None:
@@ -80,7 +81,7 @@ class DescriptorService:
 
         Raises:
             OtherTermsError: the file was made on other terms.
-            DescriptorServiceError: somebody has the name who does not share the file.
+            DescriptorServiceError: a process has the name, but does not share the file.
         """
         limit = time.monotonic() + PATIENCE
         while self.descriptor < 0:
@@ -239,7 +240,10 @@ class DescriptorService:
                             ready.close()
 
     def _follow(self, selector: selectors.BaseSelector) -> None:
-        """See what the process that serves does: it says nothing more, so it has ended."""
+        """Handle the end of the connection to the process that serves: it has ended, or left.
+
+        That process sends nothing after its answer, so the socket only becomes readable at its end.
+        """
         assert self._upstream is not None
         with contextlib.suppress(OSError):
             if self._upstream.recv(_LONGEST):
@@ -289,7 +293,7 @@ _services: "weakref.WeakSet[DescriptorService]" = weakref.WeakSet()
 
 
 def _leave_to_the_parent() -> None:
-    """Let go of the sockets in a process that was forked: they end with the one that has them."""
+    """Close the inherited sockets in a forked process: they must end with the parent."""
     for service in list(_services):
         service._close_sockets()
 

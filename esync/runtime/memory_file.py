@@ -20,7 +20,7 @@ from .errors import ExpectedError
 
 #: struct flock: type, origin, start, length, and the process that holds a conflicting lock.
 _FLOCK = struct.Struct("hhqqi4x")
-#: Of memory that neither shrinks nor grows: no process can take pages away from another one.
+#: Seals that fix the size of the file, so that no process can take pages away from another one.
 _SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL if hasattr(fcntl, "F_SEAL_SEAL") else 0
 #: Seconds between two tries to get a lock: the first pause, its growth, the longest.
 _FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.00005, 1.5, 0.002
@@ -57,22 +57,23 @@ class MemoryFile:
             self.memory = mmap.mmap(descriptor, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
         except OSError as error:
             os.close(descriptor)
-            raise SharedMemoryError(f"{size / 1e6:.1f} MB of shared memory cannot be used: {error.strerror}") from None
+            raise SharedMemoryError(f"cannot map {size / 1e6:.1f} MB of shared memory: {error.strerror}") from None
         except SharedMemoryError:
             os.close(descriptor)
             raise
-        self.identity = found.st_dev, found.st_ino
 
     @classmethod
     def create(cls, name: str, size: int) -> "MemoryFile":
-        """Make shared memory, all zero; it is there, not only promised.
+        """Make shared memory, all zero.
+
+        All of it is allocated at once, so that no later access fails for lack of memory.
 
         Args:
             name: shown by the kernel, where it lists what a process has mapped.
             size: number of bytes.
 
         Raises:
-            SharedMemoryError: there is not so much memory, or no such files on this system.
+            SharedMemoryError: there is not enough memory, or the system has no `memfd_create`.
         """
         if not hasattr(os, "memfd_create"):
             raise SharedMemoryError("shared memory needs Linux (memfd_create)")
@@ -84,9 +85,7 @@ class MemoryFile:
         except OSError as error:
             if descriptor >= 0:
                 os.close(descriptor)
-            raise SharedMemoryError(
-                f"{size / 1e6:.1f} MB of shared memory are not to be had: {error.strerror}"
-            ) from None
+            raise SharedMemoryError(f"cannot allocate {size / 1e6:.1f} MB of shared memory: {error.strerror}") from None
         return cls(descriptor, size)
 
     # --- locks ------------------------------------------------------------------------------------

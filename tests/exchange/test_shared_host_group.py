@@ -29,7 +29,7 @@ def plan_of(weights: int = 1000, servers: int = 2) -> HostMemoryPlan:
     return HostMemoryPlan(sizes, 5, [weights + 8] * servers, table_type(len(RANKS), servers, wire.message_type()))
 
 
-# --- what the processes do --------------------------------------------------------------------------
+# --- what the processes do ------------------------------------------------------------------------
 
 
 def joined(token: str, rank: int, patience: float = 600.0) -> SharedHostGroup:
@@ -89,7 +89,7 @@ def alive(group: SharedHostGroup, rank: int) -> bool:
 
 
 def wait_for_change(group: SharedHostGroup, seconds: float) -> float:
-    counted(group)
+    """Wait for a change after the last look at the table; return how long it took."""
     begun = time.monotonic()
     group.wait(seconds)
     return time.monotonic() - begun
@@ -126,7 +126,7 @@ def limit_files(group: SharedHostGroup, most: int) -> None:
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
 
 
-# --- the tests --------------------------------------------------------------------------------------
+# --- the tests ------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -317,7 +317,7 @@ def test_shared_host_group_refuses_other_users(token, start):
 def test_shared_host_group_without_memory_says_how_much_is_needed(token, start):
     process = start(not_joined, token, 1)
     process.call(limit_files, 1_000_000)
-    needed = r"ExchangeError: \d+\.\d MB of shared memory are not to be had: .*; the 3 workers .* leave per_host out"
+    needed = r"ExchangeError: cannot allocate \d+\.\d MB of shared memory: .*; the 3 workers .* leave per_host out"
     with pytest.raises(ChildError, match=needed):
         process.call(join, 1_000_000)
     assert names_in_use(token) == 0
@@ -325,10 +325,11 @@ def test_shared_host_group_without_memory_says_how_much_is_needed(token, start):
 
 def test_shared_host_group_wait_ends_with_a_change(token, start):
     one, two = start(joined, token, 1), start(joined, token, 3)
+    one.call(counted)
     one.begin(wait_for_change, float(SECONDS))
-    time.sleep(0.2)
     two.call(add, 1)
     assert one.end() < SECONDS
+    one.call(counted)
     assert one.call(wait_for_change, 0.05) >= 0.05
 
 

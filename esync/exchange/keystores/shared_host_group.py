@@ -29,13 +29,12 @@ log = logging.getLogger(__name__)
 
 #: Changes whenever processes of different versions would misunderstand each other.
 VERSION = 1
-#: Bytes to a multiple of which the tables begin, and the arrays.
+#: Alignment in bytes: of the tables (a cache line), and of the arrays (a page).
 _LINE, _PAGE = 64, 4096
-#: The locks: the table's, and that of the first worker of the host; those of the others follow.
+#: Bytes that are locked: for the table, and by the first worker of the host while it lives; those of
+#: the other workers follow.
 _TABLE, _ALIVE = 0, 1
-#: Seconds after which a line says that another process holds the table.
-_SAY_AFTER = 10.0
-#: Seconds between two looks whether the table has changed: the first pause, its growth, the longest.
+#: Pauses while waiting for a change of the table, in seconds: the first, its growth, the longest.
 _FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.0002, 1.5, 0.002
 
 
@@ -93,7 +92,7 @@ class SharedHostGroup(HostGroup):
             ) from None
         if not file.hold(self._lock_of(self.rank)):
             place = file.holder(self._lock_of(self.rank)), self.rank
-            log.warning("process %d is worker %d of this host, and hangs perhaps; this one exchanges by itself", *place)
+            log.warning("process %d is worker %d of this host, and may hang; this one exchanges by itself", *place)
             service.close()
             file.close()
             return False
@@ -123,7 +122,7 @@ class SharedHostGroup(HostGroup):
                     f"process {holder} of this host has kept what the workers share for {seconds:.0f} s, as if it had "
                     "been stopped: end it, or let it go on"
                 )
-            if seconds > _SAY_AFTER and not told:
+            if seconds > config.ANNOUNCE_AFTER and not told:
                 told = True
                 log.warning("waiting for process %d of this host, which has what the workers share", holder)
 
@@ -184,7 +183,12 @@ class SharedHostGroup(HostGroup):
 
 
 def _layout(plan: HostMemoryPlan, ranks: Sequence[int]) -> tuple[Mapping[tuple[Any, ...], tuple[int, int]], int]:
-    """Return what each part of the memory is, with its first byte and its elements, and the size."""
+    """Divide the memory into the tables and the arrays.
+
+    Returns:
+        Name of each part → its first byte and its number of elements (bytes of a table, float32
+        values of an array); and the size of the memory in bytes.
+    """
     places: dict[tuple[Any, ...], tuple[int, int]] = {}
     size = _LINE
     for which in (0, 1):

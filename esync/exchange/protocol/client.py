@@ -32,7 +32,7 @@ from .pending import OverlappedExchange, PendingExchange, ReceivedModel
 from .replacement_recovery import completed_exchanges, round_has_commit, starting_status
 from .resume_negotiation import Offers, ResumeState
 from .round_state import Limits
-from .specification import PER_HOST_ADVICE, PerHostError, Specification
+from .specification import PerHostError, Specification
 from .status import Status
 from .store import LONGEST_PAUSE, Place, Store, heartbeat_interval
 
@@ -149,7 +149,7 @@ class ParameterServerExchange(Exchange):
         with store.waiting("the model from"):
             if store.carries_values:
                 store.init_shared(self._by_server(self._write(common, vectors, wire.NOTHING)))
-                self._fetch(common, received or model, [0] * store.servers)
+                self._fetch(common, received or model, [0] * store.servers, range(store.servers))
             else:
                 places = [_sizes_of(common.values(), server, answers=True) for server in range(store.servers)]
                 store.init_shared(places)
@@ -179,7 +179,9 @@ class ParameterServerExchange(Exchange):
         if payload.step is not None:
             vectors[WEIGHTS] = payload.step
         own = {"round": self._round, "part": self.part, **payload.terms}
-        if self._host is not None and self._is_for_host(payload):
+        if self._host is not None and payload.discard:
+            self._host.abstain()
+        if self._host is not None and self._goes_with_host(payload):
             self._inform()
             self._host.start(vectors, self._message(wire.COMMIT, **own))
         else:
@@ -395,17 +397,14 @@ class ParameterServerExchange(Exchange):
         store = self.store
         store.inject_delay()
         with store.waiting("the model from"):
+            codecs = {name: codec for name, codec in self._codecs.items() if name in wanted}
+            lengths = [status.answer for status in statuses]
+            rest: Collection[int] = range(store.servers)
+            if self._host is not None:
+                rest = self._host.fetch(codecs, model, lengths)
             if store.carries_values:
-                codecs = {name: codec for name, codec in self._codecs.items() if name in wanted}
-                lengths, own = [status.answer for status in statuses], None
-                if self._host is not None:
-                    own = self._host.fetch(codecs, model, lengths)
-                self._fetch(codecs, model, lengths, own)
-            elif self._host is not None:
-                codecs = {name: codec for name, codec in self._codecs.items() if name in wanted}
-                if self._host.fetch(codecs, model, [0] * store.servers):
-                    self._fetch_sizes(self._sizes(wanted, answers=True))
-            else:
+                self._fetch(codecs, model, lengths, rest)
+            elif rest:
                 self._fetch_sizes(self._sizes(wanted, answers=True))
         wait = max(status.wait for status in statuses) + (self._host.waited if self._host is not None else 0.0)
         return self.report(statuses, wait, max(0.0, store.now() - begun - wait))
@@ -458,18 +457,17 @@ class ParameterServerExchange(Exchange):
         if host.join(self.replacement):
             self._host = host
 
-    def _is_for_host(self, payload: Payload) -> bool:
-        """Return whether a payload goes with those of this host's other workers.
+    def _goes_with_host(self, payload: Payload) -> bool:
+        """Return whether a payload is added to those of this host's other workers.
 
         Raises:
             PerHostError: this mode has no rounds.
         """
-        assert self._host is not None
         if payload.discard:
-            self._host.abstain()
-        elif payload.together is None and not self.specification.synchronous:
-            raise PerHostError(f"payloads that are used at once: {PER_HOST_ADVICE}")
-        return not payload.discard and payload.together is not False
+            return False
+        if payload.together is None and not self.specification.synchronous:
+            raise PerHostError("payloads that are used at once")
+        return payload.together is not False
 
     def _look_for_host(self, status: Status) -> None:
         """Check a status (see `look`), and do what it asks for among the workers of this host."""
@@ -510,7 +508,7 @@ class ParameterServerExchange(Exchange):
         codecs: Mapping[str, WorkerCodec],
         model: ModelSink,
         lengths: Sequence[int],
-        servers: Collection[int] | None = None,
+        servers: Collection[int],
     ) -> None:
         """Fetch vectors from servers, and write them to the model as they come.
 
@@ -518,11 +516,11 @@ class ParameterServerExchange(Exchange):
             codecs: of the vectors.
             model: takes the vectors.
             lengths: bytes of each server's answer, where its codec has to know.
-            servers: their numbers; None: all.
+            servers: their numbers.
         """
         store, under_way = self.store, []
         for server, length in enumerate(lengths):
-            if servers is None or server in servers:
+            if server in servers:
                 places = [_with_headers(codec.decoder.wanted(server, length)) for codec in codecs.values()]
                 arrays = store.fetch(server, list(chain.from_iterable(places)))
                 under_way.append((server, places, self._beating(arrays)))

@@ -14,15 +14,19 @@ from . import wire
 from .layout import STATISTICS, WEIGHTS
 from .scalars import check_added
 
-#: What the user can do where workers of one host cannot exchange as one.
-PER_HOST_ADVICE = (
-    "per_host adds up what the workers of a host exchange in rounds, which this mode does not do: remove per_host from "
-    "the description, or choose a synchronous mode"
-)
-
 
 class PerHostError(ExpectedError):
-    """The workers of a host cannot exchange as one in this mode."""
+    """Raised when the workers of a host cannot exchange as one in this mode.
+
+    Args:
+        reason: what the mode has that does not go with `per_host`.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(
+            f"{reason}: per_host adds up what the workers of a host exchange in rounds, which this mode does not do: "
+            "remove per_host from the description, or choose a synchronous mode"
+        )
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,7 @@ class Specification:
             "a limit to staleness (mode ssp)": self.staleness < math.inf,
         }
         if found := next((what for what, here in unfit.items() if here), None):
-            raise PerHostError(f"{found}: {PER_HOST_ADVICE}")
+            raise PerHostError(found)
 
     def rules(self) -> dict[str, Rule]:
         """Make the rule of every vector; where messages are sparse, of all but the weights.

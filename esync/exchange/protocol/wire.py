@@ -201,7 +201,17 @@ def header_of(bucket: np.ndarray) -> np.ndarray:
 
 
 def stamp(bucket: np.ndarray, kind: int, rank: int, nonce: int, sequence: int, index: int, place: int = 0) -> None:
-    """Write the header of bucket number `index` in front of its values (float32)."""
+    """Write the header of bucket number `index` in front of its values (float32).
+
+    Args:
+        bucket: the array, which begins with the header.
+        kind: what the array is: PAYLOAD, for instance.
+        rank: of the worker that sends it.
+        nonce: of its process.
+        sequence: number of the exchange.
+        index: number of the bucket.
+        place: see HEADER.
+    """
     header = header_of(bucket)
     header["kind"], header["rank"], header["nonce"] = kind, rank, nonce
     header["sequence"], header["bucket"], header["place"] = sequence, index, place
