@@ -49,12 +49,18 @@ class ClusterModel:
     per_host: bool = False
     memory_bandwidth: float = config.SIMULATE_MEMORY_BANDWIDTH
 
-    def host_groups(self) -> dict[str, tuple[int, ...]]:
-        """Return the ranks of the workers that exchange as one: host → two ranks or more, ascending."""
+    def ranks_by_host(self) -> dict[str, list[int]]:
+        """Return host → ranks of its workers, in the order of `workers`."""
         found: dict[str, list[int]] = {}
-        for worker in self.workers if self.per_host else ():
+        for worker in self.workers:
             found.setdefault(worker.host, []).append(worker.rank)
-        return {host: tuple(ranks) for host, ranks in found.items() if len(ranks) > 1}
+        return found
+
+    def host_groups(self) -> dict[str, tuple[int, ...]]:
+        """Return host → ranks of its workers, where several of them exchange as one."""
+        if not self.per_host:
+            return {}
+        return {host: tuple(ranks) for host, ranks in self.ranks_by_host().items() if len(ranks) > 1}
 
     @property
     def most_on_a_host(self) -> int:

@@ -164,10 +164,7 @@ class Simulation:
         )
         self.side.memory_bandwidth = self.cluster.memory_bandwidth
         if self.cluster.host_groups():
-            ranks: dict[str, list[int]] = {}
-            for worker in self.cluster.workers:
-                ranks.setdefault(worker.host, []).append(worker.rank)
-            self.side.share_hosts(ranks.values())
+            self.side.share_hosts(self.cluster.ranks_by_host().values())
         self.collective: SharedCollectiveState | None = None
         if self.options.collective != "ps":
             places = [worker.host for worker in self.cluster.workers]

@@ -14,7 +14,7 @@ from ..engine import SimulationEngine
 from ..network import Link, Network
 from ..servers import ServerModel, Sizes
 from ..store import noticed_at
-from .host_group import HostGroup
+from .host_group import RoundwiseHostGroup
 from .sharing import carry
 from .worker import RoundwiseWorker, Route
 
@@ -118,7 +118,7 @@ class Exchanges:
             worker.host for worker, limit in zip(cluster.workers, self._limits, strict=True) if limit is not None
         )
         self._in_one_go = len(self.servers) == 1 and max(limited.values(), default=1) == 1
-        self._groups: dict[RoundwiseWorker, HostGroup] = {}
+        self._groups: dict[RoundwiseWorker, RoundwiseHostGroup] = {}
 
     def ways(self, host: str) -> list[Route]:
         """Return the routes from a host to the servers."""
@@ -129,7 +129,7 @@ class Exchanges:
             ways.append(Route(latency, 2 * latency + network.carrying(host, server, message)))
         return ways
 
-    def exchange_as_one(self, groups: Iterable[HostGroup]) -> None:
+    def exchange_as_one(self, groups: Iterable[RoundwiseHostGroup]) -> None:
         """Have the workers of each host that has a group exchange as one from now on."""
         self._groups = {member: group for group in groups for member in group.members}
         self._in_one_go = self._in_one_go or bool(self._groups and len(self.servers) == 1)

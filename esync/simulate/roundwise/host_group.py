@@ -1,4 +1,4 @@
-"""The workers of a host that exchange as one, round by round; see `exchange.protocol.host_exchange`.
+"""Workers of a host that exchange as one, round by round; see `exchange.protocol.host_exchange`.
 
 Each of them writes its payload to the memory that they share. The last one to do so adds the
 payloads up and sends the sum. The first one that notices that it was used fetches the model and
@@ -13,7 +13,7 @@ from .worker import RoundwiseWorker
 _SENT, _NOTICED = attrgetter("sent"), attrgetter("noticed")
 
 
-class HostGroup:
+class RoundwiseHostGroup:
     """The workers of one host.
 
     Args:
@@ -49,7 +49,11 @@ class HostGroup:
         return self.members[0]
 
     def hand_out(self, arrived: Sequence[float]) -> Sequence[tuple[float, RoundwiseWorker]]:
-        """Return when each member has the model whose parts have reached the one that fetches it."""
+        """Return when each member has the model.
+
+        Args:
+            arrived: when each server's part has reached the worker that fetches it.
+        """
         fetcher, *others = self.members
         there, now = [], 0.0
         for arrival, seconds in zip(arrived, self._models, strict=True):

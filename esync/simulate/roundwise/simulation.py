@@ -19,7 +19,7 @@ from ...training.worker_setup import make_limits
 from ..cluster import ClusterModel
 from ..servers import Sizes, modelled
 from .exchange import Arrival, Exchanges
-from .host_group import HostGroup
+from .host_group import RoundwiseHostGroup
 from .state_server_queue import StateServerQueue
 from .worker import RoundwiseWorker, WorkerTotals
 
@@ -217,7 +217,7 @@ class RoundwiseSimulation:
             models[bucket.shard] += value * (wire.HEADER_ELEMENTS + bucket.stop - bucket.start)
         payload = value * sum(layout.sizes.values())
         self._exchanges.exchange_as_one(
-            HostGroup([self._workers[rank] for rank in ranks], payload, models)
+            RoundwiseHostGroup([self._workers[rank] for rank in ranks], payload, models)
             for ranks in self.cluster.host_groups().values()
         )
 
