@@ -9,11 +9,11 @@ end of a round, where exchanges are), which the launcher replaces; per-host does
 workers of each host exchange as one (`per_host: true`), and looks for what is left of the memory
 that they share; state-server kills the state server, which it starts again; server kills the
 parameter server, once with a launcher that is at work and once with one that is stopped; resume
-kills it, too, and compares the resumed job's accuracies with an undisturbed one's; elastic kills one
-worker of four for good; end kills workers in the last round, after it, and while the final model is
-written; checkpoint kills them while they write their parts, without-rank-0 kills rank 0 for good,
-and both kill the parameter server later and resume; machines kills all processes of an emulated host
-at once.
+kills it, too, and compares the resumed job's accuracies with an undisturbed one's; elastic kills
+one worker of four for good; end kills workers in the last round, after it, and while the final
+model is written; checkpoint kills them while they write their parts, without-rank-0 kills rank 0
+for good, and both kill the parameter server later and resume; machines kills all processes of an
+emulated host at once.
 """
 
 import itertools

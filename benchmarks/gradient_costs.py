@@ -3,10 +3,10 @@
     OMP_NUM_THREADS=1 python benchmarks/gradient_costs.py [--json FILE] [NETWORK ...]
 
 Forward and backward pass of 64 images of Fashion-MNIST's shape, resized to what the network takes,
-in MXNet on one core: the least time of the processor of several, after two that do not count, so
-that other programs hardly matter. The figures are kept with
-the processor's name, and are what the programs that reproduce the papers plan with (`--list`).
-With names of networks, only these are measured, and the other figures stay.
+in MXNet on one core: the least processor time of several, after two that do not count, so that
+other programs hardly matter. The figures are kept with the processor's name; the programs that
+reproduce the papers plan with them (`--list`). With names of networks, only these are measured, and
+the other figures stay.
 """
 
 import time
@@ -23,8 +23,8 @@ from esync.runtime.mxnet_import import mx
 
 NETWORKS = ("resnet18-v1", "mobilenet-v1", "resnet50-v1", "resnet50-v2", "alexnet", "inception-v3")
 NARROW = (*(f"{name}x0.25" for name in NETWORKS), "inception-v3x0.0625", "resnet18-v1x0.25-groupnorm")
-WARM_UP = 2
-#: Gradients of a network at least, and seconds until there are enough of them.
+WARM_UP = 2  # gradients that do not count
+#: Gradients of a network that count: at least so many, and for at least so many seconds.
 LEAST, ENOUGH = 3, 5.0
 
 

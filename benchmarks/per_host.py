@@ -4,9 +4,9 @@
 
 Four workers on two hosts and one server exchange ResNet-18's model updates (44.7 MB), each by
 itself ("flat") and the two of each host as one. Two clusters stand side by side, one for each way,
-and take turns: one exchange of the one, one of the other. An exchange lasts until the slowest of its
-workers has the new model; Δ and setting the weights are part of it. What counts is the median of the
-ratios of the pairs.
+and take turns: one exchange of the one, one of the other. An exchange lasts until the slowest of
+its workers has the new model; computing the update and setting the weights are part of it. What
+counts is the median of the ratios of the pairs.
 
 network: the hosts are network namespaces of this machine, each at the end of a cable that carries
 200 Mbit/s either way (tc's token bucket filter); the server is in a third one, without a limit. It

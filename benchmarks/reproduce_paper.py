@@ -22,9 +22,8 @@ SGD on the fastest device alone at several learning rates, which is what a user 
 Its figures are drawn raw and through the published filter, with the published results in them, and
 its table has mean accuracies of the last hour (`--last-share` of the time). ESync and sequential
 SGD, which take hours, are done in parts: with `--first-parts N` only the first N of these, which a
-later call without it continues. `--list` prints what
-each run is planned to cost and has cost; `--budget` leaves out the end of the list where it costs
-more than that.
+later call without it continues. `--list` prints what each run is planned to cost and has cost;
+`--budget` leaves out the end of the list where it costs more than that.
 
 `--before FOLDER --figure FILE` runs nothing: it draws the accuracy of runs of an earlier version,
 whose results are in FOLDER, beside that of the same runs in `--out`, a panel each.
@@ -76,7 +75,7 @@ def to_continue(out: Path, chosen: Iterable[Run]) -> list[Run]:
 
 
 def too_short(run: Run, finished: Mapping[str, Mapping[str, Any]], given: argparse.Namespace) -> bool:
-    """Return whether a run over the horizon is finished, but with fewer parts than are wanted now."""
+    """Return whether a finished run over the horizon has fewer parts than are wanted now."""
     there = run.name in finished and run.algorithm in PARTS
     return there and finished[run.name]["seconds"] < 0.99 * run.seconds(given)
 
