@@ -165,7 +165,6 @@ STATUS_EVERY = 2.0  # seconds between two looks of a worker, in the middle of a 
 WAIT_FOR_REPLACEMENT = 0.0  # seconds that a dead worker's place stays free before the run ends, where none is promised
 KEEP_ALIVE = (5, 2, 5)  # TCP keep-alive: seconds of silence before the first probe, seconds between probes, probes
 BUCKET_ELEMENTS = 999_992  # float32 values in one push or pull; just under 4 MB
-
 RULE_BLOCK = 65_536  # values that a rule works on at a time on a CPU: they stay in the cache
 
 # --- collectives ----------------------------------------------------------------------------------

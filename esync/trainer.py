@@ -123,7 +123,8 @@ class Trainer(TrainerStatus, GluonTrainer):
         gradient_scale: as given.
         steps: calls of `step` so far in this process, trials not counted.
         world: the interfaces to the cluster, with the phases of the round in `world.recorder`;
-            of its newest 1,000 iterations, unless the run takes them (`TrainerCallback.takes_phases`).
+            of its newest iterations only, unless the run takes them
+            (`TrainerCallback.takes_phases`).
 
     Raises:
         ValueError: an argument, a parameter or an option of the optimizer cannot be used; named in

@@ -1,4 +1,4 @@
-"""What is told of a trainer's steps: `TrainerCallback`, and the report of a program that is measured."""
+"""Callbacks of a trainer: `TrainerCallback`, and the report of a program that is measured."""
 
 import math
 import signal
@@ -13,14 +13,16 @@ from .runtime import progress
 from .runtime.iteration_statistics import IterationStatistics
 from .runtime.phase_timer import ITERATION_TIMES
 
-#: Iterations of a program that is measured that do not count: MXNet builds the graph in the first one.
+#: First iterations that do not count where a program is measured: MXNet builds the graph in them.
 WARM_UP_ITERATIONS = 2
 #: Seconds from one report of a program that is measured to the next.
 REPORT_EVERY = 0.25
 
 
 class TrainerCallback:
-    """Is told what happens to a trainer; this one keeps no records, `training.run.Run` does.
+    """Base class of what follows a trainer's steps; it keeps no records, `training.run.Run` does.
+
+    Each method gets the `esync.Trainer` that calls it.
 
     Attributes:
         checkpoints: the checkpoints of the run; None leaves them to the trainer.
@@ -35,10 +37,10 @@ class TrainerCallback:
         """Prepare for a start: the trainer is about to look for the other workers."""
 
     def train_begin(self, trainer: Any) -> None:
-        """Take that the trainer has found the other workers."""
+        """Handle the beginning: the trainer has found the other workers."""
 
     def batch_end(self, trainer: Any) -> None:
-        """Take a step that has been done; what this takes is not counted as computing."""
+        """Handle the end of a step; the time that this takes is not counted as computing."""
 
     def train_end(self, trainer: Any) -> None:
         """Tell the launcher that the run is finished, if it is: this worker is about to leave."""
@@ -46,10 +48,10 @@ class TrainerCallback:
             progress.report_event(progress.FINISHED)
 
     def train_failed(self, trainer: Any, reason: str) -> None:
-        """Take that the run has failed."""
+        """Handle the failure of the run, which `reason` explains."""
 
     def close(self) -> None:
-        """Take that this worker has failed, and may be replaced."""
+        """Handle the failure of this worker, which may be replaced."""
 
 
 class IterationReport(TrainerCallback):

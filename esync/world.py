@@ -9,7 +9,7 @@ from dataclasses import replace
 from . import config
 from .coordination import Coordination
 from .exchange import Exchange, Specification
-from .exchange.collectives import COLLECTIVES, LIBRARY_SUMS, no_sums_by_host
+from .exchange.collectives import COLLECTIVES, LIBRARY_SUMS, per_host_refusal
 from .exchange.host_group import HostGroup
 from .runtime.device import Device, RealDevice
 from .runtime.environment import (
@@ -107,12 +107,12 @@ class RealWorld:
         """Connect to MXNet's parameter servers (see DMLC_*), or to the other ranks of MPI.
 
         Raises:
-            EnvironmentProblemError: the workers of a host cannot exchange as one by a collective.
-            PerHostError: nor can they in this mode.
+            EnvironmentProblemError: the workers of a host cannot exchange as one by this collective.
+            PerHostError: they cannot exchange as one in this mode.
         """
         if self._collective != "ps":
             if self._per_host > 1 and self._collective in LIBRARY_SUMS:
-                raise EnvironmentProblemError(no_sums_by_host(self._collective))
+                raise EnvironmentProblemError(per_host_refusal(self._collective))
             from .exchange.collectives.worker_exchange import over_mpi
 
             timeouts = self._start_timeout, self._round_timeout

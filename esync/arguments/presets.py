@@ -67,5 +67,5 @@ def settings_of(name: Any) -> Mapping[str, Any]:
 
 
 def remark(name: str | None) -> str:
-    """Return what a preset has set, to end an error message about flags with; "" where none was given."""
+    """Return what a preset stands for, as the end of an error message; "" where none was given."""
     return f" (--preset {name} stands for {' '.join(PRESETS[name].words)})" if name else ""

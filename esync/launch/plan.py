@@ -16,7 +16,7 @@ from .. import config
 from ..algorithms.registry import names
 from ..arguments import choose_algorithm
 from ..data.partitions import PartitionError, check_workers
-from ..exchange.collectives import LIBRARY_SUMS, no_sums_by_host
+from ..exchange.collectives import LIBRARY_SUMS, per_host_refusal
 from ..exchange.collectives.process_manager import READY
 from ..runtime.environment import SLOT_VARIABLE
 from ..runtime.files import expanded
@@ -414,7 +414,7 @@ def _by_host(workers: Sequence[WorkerEntry]) -> dict[str, dict[int, WorkerEntry]
 
 
 def _exchange_per_host(description: Description, options: argparse.Namespace, exchanges: bool, free: bool) -> bool:
-    """Return whether the workers of a host exchange as one, where it has several.
+    """Return whether workers that share a host exchange as one.
 
     Args:
         description: of the cluster.
@@ -423,7 +423,7 @@ def _exchange_per_host(description: Description, options: argparse.Namespace, ex
         free: whether the program chooses the mode, which its Trainer then checks.
 
     Raises:
-        DescriptionError: the description wants it, but what is trained does not work so.
+        DescriptionError: the description asks for it, but the mode or the collective cannot do it.
     """
     if not description.per_host:
         return False
@@ -436,14 +436,15 @@ def check_per_host(options: argparse.Namespace, any_mode: bool = False) -> None:
 
     Args:
         options: the workers'.
-        any_mode: whether the mode among them is not that of the program, which says it later.
+        any_mode: whether a user's program chooses the mode, so that the one in the options does not
+            count.
 
     Raises:
-        DescriptionError: what is trained does not work so.
+        DescriptionError: the mode or the collective cannot do it.
     """
     algorithm = options.algorithm
     if options.collective in LIBRARY_SUMS:
-        raise DescriptionError(no_sums_by_host(options.collective))
+        raise DescriptionError(per_host_refusal(options.collective))
     if not any_mode and algorithm.sends == "nothing":
         raise DescriptionError(f"per_host: mode {algorithm.name} exchanges nothing; leave per_host out")
     if not any_mode and not algorithm.synchronous:
@@ -455,7 +456,7 @@ def check_per_host(options: argparse.Namespace, any_mode: bool = False) -> None:
 
 
 def _host_groups(workers: Sequence[WorkerEntry], token: str) -> dict[int, HostGroupName]:
-    """Return number of a worker → the workers of its host, where they are several."""
+    """Return rank of a worker → the workers of its host, where there are several."""
     groups: dict[int, HostGroupName] = {}
     for index, group in enumerate(_by_host(workers).values()):
         if len(group) > 1:

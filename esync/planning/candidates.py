@@ -1,4 +1,6 @@
-"""What is tried on a cluster: every mode with the flags that matter for speed, on all devices or the fast ones.
+"""What is tried on a cluster: every mode with the flags that matter for speed.
+
+Each is tried on all devices, and synchronous SGD also on the fast ones alone.
 
 Everything comes from the registry of algorithms: which of them have a flag, whether they exchange
 together, and what they send.
@@ -75,7 +77,7 @@ class Candidate:
 
     @property
     def demands(self) -> tuple[bool, bool, int]:
-        """A key for sorting: whether it needs MPI, and changes what is sent, and how many settings it has."""
+        """A key for sorting: whether it needs MPI, changes what is sent; its number of settings."""
         return self.collective, "compression" in self.flags, len(self.flags) + self.per_host
 
     @property
@@ -142,7 +144,8 @@ def candidates(
     """Return what is tried on a cluster.
 
     Args:
-        description: the cluster; values in its section `train` of flags that are varied are tried, too.
+        description: the cluster; the values that its section `train` gives to varied flags are
+            tried, too.
         cluster: its model.
         modes: names of the modes to try; empty: all of them.
         per_host: whether the workers of a host exchange as one, where the mode allows it; what does
@@ -156,7 +159,7 @@ def candidates(
 
 
 def has_exchanges_per_host(candidate: Candidate) -> bool:
-    """Return whether the workers of a host can exchange as one: there are rounds, and servers."""
+    """Return whether the simulator models exchanges per host: there are rounds, and servers."""
     algorithm = ALGORITHMS[candidate.mode]
     return algorithm.synchronous and algorithm.sends != "nothing" and not candidate.collective
 

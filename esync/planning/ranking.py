@@ -126,8 +126,8 @@ def plan(
         tasks.append(_tasks(cluster, path, modes, change.per_host))
         if not tasks[-1]:
             raise WhatIfError(
-                f"--what-if {change.text}: only rounds over parameter servers can be exchanged by host, and "
-                f"none of the modes that are tried has any: {', '.join(modes)}"
+                f"--what-if {change.text}: exchanges per host are predicted for rounds over parameter servers, "
+                f"and none of the modes that are tried has any: {', '.join(modes)}"
             )
     total = sum(map(len, tasks))
     done = 0

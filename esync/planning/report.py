@@ -34,7 +34,7 @@ def method(plan: Plan, candidate: Candidate) -> str:
 
 
 def _settings(candidate: Candidate) -> str:
-    """Return the mode of a candidate with its flags, and whether the workers of a host exchange as one."""
+    """Return a candidate's mode with its flags, and "per host" where hosts exchange as one."""
     return " ".join([candidate.mode, *_words(candidate)]) + (", per host" if candidate.per_host else "")
 
 

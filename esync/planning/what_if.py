@@ -23,7 +23,7 @@ FORMS = "network=10Gbit, latency=5ms, without=HOST, without=HOST/DEVICE, add=gpu
 _LINKS = ("network", "latency")
 #: Devices to be added: kind, seconds of an iteration, number of them.
 _ADDED = re.compile(r"([a-z]+[0-9]*):([0-9.eE+-]+?)(?:x([0-9]{1,9}))?")
-#: The change that is one without a value, too: the workers of a host exchange as one.
+#: The only change that needs no value: whether the workers of a host exchange as one.
 PER_HOST = "per-host"
 _WORKER = re.compile(r"worker-([0-9]{1,9})")
 
@@ -179,7 +179,7 @@ def _servers(description: Description, value: str, _: str) -> Description:
 
 
 def _per_host(description: Description, value: str, _: str) -> Description:
-    """Return the description as it is: whether workers exchange as one is up to what is tried on it."""
+    """Check the value; return the description as it is, because `candidates` makes the change."""
     if value not in ("true", "false"):
         raise WhatIfError(f"{PER_HOST}={value}: expected {PER_HOST}, {PER_HOST}=true or {PER_HOST}=false")
     return description

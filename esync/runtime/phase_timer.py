@@ -61,9 +61,12 @@ class PhaseTimer:
         self._begun = now()
 
     def keep_newest(self, iterations: int) -> None:
-        """Keep no more than these iterations: nobody may ever `take` them.
+        """Keep no more than so many iterations, because nobody may ever `take` them.
 
-        The numbers in what is taken begin with 0 for the oldest that is kept.
+        Iterations in what is taken are numbered from 0, the oldest that is kept.
+
+        Args:
+            iterations: number of the newest ones that are kept.
         """
         self._most = iterations
         self._iterations = deque(self._iterations, iterations)

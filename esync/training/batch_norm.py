@@ -23,8 +23,8 @@ def reestimate_statistics(net: Any, images: np.ndarray, size: int | None, contex
 
     Each layer gets mean and variance of all values that it is given for these images, computed in
     batches of the default size with the weights as they are; of a layer that is used several times,
-    the values of all uses count together. The variance is that of the pooled values: the mean of the
-    second moments minus the square of the mean. A layer that is not used keeps what it has.
+    the values of all uses count together. The variance is that of the pooled values: the mean of
+    the second moments minus the square of the mean. A layer that is not used keeps what it has.
 
     Args:
         net: the network.
@@ -86,7 +86,7 @@ class _Moments:
 
 @contextmanager
 def _interpreted(net: Any) -> Iterator[None]:
-    """Have blocks called one by one, so that hooks see arrays; compiled graphs are kept for later."""
+    """Run blocks one by one, so that hooks see arrays; compiled graphs are kept for later."""
     active: list[Any] = []
     net.apply(lambda block: active.append(block) if getattr(block, "_active", False) else None)
     for block in active:

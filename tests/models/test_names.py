@@ -49,7 +49,7 @@ def test_name_without_more_is_that_of_a_network(name):
 
 
 def shapes(net: mx.gluon.Block) -> dict[str, tuple[int, ...]]:
-    """Return the shapes of a network's parameters by their names, without the network's own prefix."""
+    """Return the shapes of a network's parameters by name, without the network's own prefix."""
     return {name.removeprefix(net.prefix): each.shape for name, each in net.collect_params().items()}
 
 

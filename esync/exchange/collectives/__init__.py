@@ -4,13 +4,13 @@
 what it does with what it receives. A `transport` carries contiguous arrays from rank to rank:
 `mpi`, or `memory`. `allreduce` walks a schedule over a transport; the model of `cost` and the
 simulator walk the same schedules without one. `worker_exchange` is the exchange that algorithms
-see; `autotuner` chooses the fastest collective. `host_sums` adds up within hosts first. May import `base`,
-`blockwise`, `codecs`, `host_group`, `protocol` and `weighting`.
+see; `autotuner` chooses the fastest collective. `host_sums` adds up within hosts first. May import
+`base`, `blockwise`, `codecs`, `host_group`, `protocol` and `weighting`.
 """
 
 from .schedules import Move, Schedule, ScheduleStep, binary_blocks, butterfly, ring
 
-__all__ = ["COLLECTIVES", "LIBRARY_SUMS", "SCHEDULES", "Move", "Schedule", "ScheduleStep", "no_sums_by_host"]
+__all__ = ["COLLECTIVES", "LIBRARY_SUMS", "SCHEDULES", "Move", "Schedule", "ScheduleStep", "per_host_refusal"]
 
 #: This project's own collectives, by their names on the command line.
 SCHEDULES: dict[str, Schedule] = {"ring": ring, "butterfly": butterfly, "binary-blocks": binary_blocks}
@@ -20,8 +20,8 @@ COLLECTIVES = ("ps", *SCHEDULES, "mpi", "auto")
 LIBRARY_SUMS = ("mpi", "auto")
 
 
-def no_sums_by_host(collective: str) -> str:
-    """Return why workers of a host cannot be one with a collective, and what to do instead."""
+def per_host_refusal(collective: str) -> str:
+    """Return the message by which `per_host` is refused with a collective of LIBRARY_SUMS."""
     return (
         f"per_host: with the collective {collective} the MPI library may choose how it sums; choose "
         f"{', '.join(SCHEDULES)}, or leave per_host out of the cluster's description"

@@ -20,8 +20,8 @@ class PendingCollective:
     """The handle of an exchange, which advances a little with every call.
 
     Each bucket of the payload is read when its turn has come, so the payload's vectors must stay as
-    they are until then. With `wait`, each bucket of the model is written as soon as it is there; else
-    `result` writes the model.
+    they are until then. With `wait`, each bucket of the model is written as soon as it is there;
+    otherwise `result` writes the model.
     """
 
     def __init__(self, exchange: CollectiveState, payload: Payload, model: ModelSink) -> None:

@@ -30,7 +30,7 @@ from ..protocol.layout import WEIGHTS
 from ..protocol.resume_negotiation import Offers, ResumeState, RunProgress, choose
 from ..protocol.round_state import Limits, RoundState
 from ..protocol.specification import Specification
-from . import LIBRARY_SUMS, no_sums_by_host
+from . import LIBRARY_SUMS, per_host_refusal
 from .autotuner import AutoEngine
 from .engine import CollectiveEngine
 from .exchange_state import CollectiveState
@@ -81,7 +81,7 @@ class CollectiveExchange(CollectiveState, Exchange):
             )
         if host_group is not None:
             if engine.name in LIBRARY_SUMS:
-                raise ExchangeError(no_sums_by_host(engine.name))
+                raise ExchangeError(per_host_refusal(engine.name))
             specification = replace(specification, per_host=host_group.most)
         self._host_group = host_group
         nonce = secrets.randbits(62) + 1

@@ -1,4 +1,4 @@
-"""Host groups in the memory of one process: for tests, and for workers in virtual time.
+"""Host groups in the memory of one process: for tests, and as the base of the simulator's.
 
 See `host_group`. What is shared is a `MemoryHost`; every worker process has a `MemoryHostGroup`.
 """
