@@ -47,7 +47,7 @@ BLOCK = 1 << 15
 #: States of a server's answer in shared memory.
 ABSENT, COMPLETE, NO_ROOM = 0, 1, 2
 
-#: Puts vectors where they are sent from, given the attempt, and yields each array's server and place.
+#: Puts vectors where they are sent from, given the attempt; yields each array's server and place.
 Write = Callable[[Mapping[str, Any], int], Iterable[tuple[int, Place]]]
 
 
@@ -377,7 +377,7 @@ class HostExchange:
                 own["next_round"] = round_
 
     def _takes_part(self, rank: int, nonce: int) -> bool:
-        """Return whether rounds wait for the process that has this rank, as far as is known here."""
+        """Return whether, as far as is known here, rounds wait for the process with this rank."""
         for status in self._statuses.values():
             if rank not in status.members or rank in status.excluded or status.slot(rank).nonce != nonce:
                 return False
@@ -409,7 +409,7 @@ class HostExchange:
         return [table["workers"][place].copy() for place in members]
 
     def _has_carrier(self, table: Any, own: Any, mine: Contribution) -> bool:
-        """Return whether this worker has a carrier that is at work; free all of its group if not."""
+        """Return whether this worker has a carrier that is at work; if not, free its group."""
         carrier, nonce = int(own["carrier"]), int(own["carrier_nonce"])
         if carrier == NOBODY:
             return False
@@ -448,7 +448,7 @@ class HostExchange:
         )
 
     def _carry(self, members: Sequence[Any]) -> None:
-        """Send the payload of a group and the commits of its members, and note that it has begun."""
+        """Send the payload of a group, note that its commit has begun, and send the commits."""
         mine, group, store = self._contribution, self._group, self._store
         assert mine is not None
         places = [group.ranks.index(int(each["commit"]["rank"])) for each in members]
@@ -535,7 +535,11 @@ class HostExchange:
     def _send_arrays(
         self, mine: Contribution, vectors: Mapping[str, Any], servers: Collection[int]
     ) -> tuple[int, list[int]]:
-        """Send the arrays of a payload to these servers; return the attempt, and arrays by server."""
+        """Send the arrays of a payload to these servers.
+
+        Returns:
+            The attempt's number, and the number of arrays that were sent to each server.
+        """
         store, attempt = self._store, mine.attempt
         mine.attempt += 1
         sent = [0] * store.servers
