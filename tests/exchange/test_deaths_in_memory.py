@@ -70,7 +70,7 @@ def test_worker_killed_at_any_moment_is_replaced_and_every_commit_counts_once(ki
 def test_worker_of_a_host_killed_at_any_step_is_replaced_and_every_commit_counts_once(
     kind: str, hosts: list[tuple[int, ...]]
 ) -> None:
-    for step in range(0, LENGTH, 15):
+    for step in range(0, LENGTH, 75):
         run = Run(kind, step, hosts=hosts)
         run.cluster.at(step, partial(run.replace, step % WORKERS))
         run.finish()

@@ -1,6 +1,6 @@
 import pytest
 
-from esync.exchange.protocol.resume_negotiation import Offer, Offers, choose
+from esync.exchange.protocol.resume_negotiation import Offer, Offers, WholeCheckpointTracker, choose
 
 JOB, LATER = 11, 22
 
@@ -72,3 +72,34 @@ def test_resume_flag_on_some_workers_only_is_refused():
 def test_resume_with_problem_of_one_worker_stops_all():
     with pytest.raises(ValueError, match="worker 1: no such folder"):
         choose({0: held(), 1: Offers(True, problem="no such folder")})
+
+
+def test_checkpoint_of_which_a_worker_has_skipped_its_part_is_not_whole():
+    """A worker once had to have every part up to its newest one."""
+    tracker = WholeCheckpointTracker()
+    for round_ in (3, 6):
+        tracker.used({0: 0, 1: 0} if round_ == 3 else {0: 3, 1: 3}, round_, together=True)
+    tracker.used({0: 6}, 6, together=False)
+    assert tracker.round == 3
+    tracker.used({1: 8}, 8, together=False)  # it has looked so late that it was told round 8, not round 6
+    assert tracker.round == 3
+    tracker.used({0: 9}, 9, together=False)
+    assert tracker.round == 9  # of commits that are used at once, worker 0's part is enough
+
+
+def test_checkpoint_whose_parts_are_told_one_after_the_other_is_whole_with_the_last():
+    tracker = WholeCheckpointTracker()
+    tracker.used({0: 0, 1: 0}, 2, together=True)
+    tracker.used({0: 2, 1: 0}, 3, together=True)
+    assert tracker.round == 0
+    tracker.used({0: 3, 1: 2}, 4, together=True)
+    assert tracker.round == 2
+
+
+def test_checkpoint_with_a_part_of_a_replaced_worker_is_not_whole():
+    tracker = WholeCheckpointTracker()
+    tracker.used({0: 0, 1: 0}, 2, together=True)
+    tracker.used({1: 2}, 2, together=False)
+    tracker.joined(1)
+    tracker.used({0: 2}, 2, together=False)
+    assert tracker.round == 0

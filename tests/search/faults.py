@@ -107,8 +107,8 @@ FAULTS: dict[str, Fault] = {
             Edit(f"{_CHECKPOINTS}.save", "0 not in result.needed or ", ""),
             Edit(
                 "esync.exchange.protocol.resume_negotiation:WholeCheckpointTracker.used",
-                "self._written.get(0, 0)",
-                "max(self._written.values(), default=0)",
+                "self._parts.get(0, ())",
+                "{each for seen in self._parts.values() for each in seen}",
             ),
         ),
         bug=1,

@@ -3,14 +3,7 @@
 import re
 
 #: Pattern of the kinds, pattern of the error, and why it happens.
-KNOWN: list[tuple[str, str, str]] = [
-    (
-        "(hosts-)?switch",
-        "no checkpoint is complete: worker 0 has those of round",
-        "After a round that a checkpoint belongs to, commits are used at once: a worker that looks late is told a "
-        "later round, writes no part of that one, and the servers take its next part as a sign that it has.",
-    ),
-]
+KNOWN: list[tuple[str, str, str]] = []
 
 
 def known(kind: str, error: str) -> bool:

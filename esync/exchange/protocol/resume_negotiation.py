@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 #: Number of changes of membership that are remembered, to know whose parts an earlier checkpoint
-#: needs.
+#: needs; and number of parts of each worker.
 MEMORY = 16
 
 
@@ -110,14 +110,16 @@ class ResumeState:
 class WholeCheckpointTracker:
     """Finds out which checkpoints of a running job are whole, from used commits.
 
+    A worker has those parts that its commits have told, and no others: one that has seen the end of
+    a later round only has written no part of the earlier one.
+
     Attributes:
         round: of the newest checkpoint that is known to be whole; 0: none.
     """
 
     def __init__(self) -> None:
         self.round = 0
-        self._written: dict[int, int] = {}  # rank → round of the newest part that its present holder has
-        self._since: dict[int, int] = {}  # rank → rounds that were over when its present holder came
+        self._parts: dict[int, deque[int]] = {}  # rank → rounds of the newest parts of its present holder
         # From which round on a checkpoint needs whose parts; the oldest are forgotten.
         self._needs: deque[tuple[int, Sequence[int]]] = deque(maxlen=MEMORY)
 
@@ -126,13 +128,9 @@ class WholeCheckpointTracker:
         """Ranks whose parts a checkpoint of now needs; None before any commit has been used."""
         return self._needs[-1][1] if self._needs else None
 
-    def joined(self, rank: int, round_: int) -> None:
-        """Note that another process has taken a slot, after that many rounds.
-
-        Its commits say which parts it has.
-        """
-        self._written.pop(rank, None)
-        self._since[rank] = round_
+    def joined(self, rank: int) -> None:
+        """Note that another process has taken a slot. Its commits say which parts it has."""
+        self._parts.pop(rank, None)
 
     def used(self, parts: Mapping[int, int], round_: int, together: bool) -> None:
         """Note that commits have been used.
@@ -142,12 +140,14 @@ class WholeCheckpointTracker:
             round_: rounds that are over with these commits.
             together: whether they were used together, as a round; else there is one.
         """
-        self._written.update(parts)
-        newest = self._written.get(0, 0)
-        if newest > self.round:
-            common = min(self._written.get(rank, 0) for rank in self._needed(newest))
-            if common > self.round and all(self._has(rank, common) for rank in self._needed(common)):
-                self.round = common
+        for rank, part in parts.items():
+            seen = self._parts.setdefault(rank, deque(maxlen=MEMORY))
+            if part not in seen:
+                seen.append(part)
+        for written in sorted(self._parts.get(0, ()), reverse=True):
+            if written > self.round and all(written in self._parts.get(rank, ()) for rank in self._needed(written)):
+                self.round = written
+                break
         # Commits that are used at once raise the number of rounds only when there have been as many
         # as workers: `round_` may still be the number of a round.
         since, needed = (round_, tuple(parts)) if together else (round_ + 1, (0,))
@@ -160,14 +160,6 @@ class WholeCheckpointTracker:
         If that is forgotten, return -1, the rank of no worker.
         """
         return next((needed for since, needed in reversed(self._needs) if since <= round_), (-1,))
-
-    def _has(self, rank: int, round_: int) -> bool:
-        """Return whether a worker has its part of a checkpoint.
-
-        It writes one of each from when it has joined.
-        """
-        written = self._written.get(rank, 0)
-        return written == round_ or (written > round_ and self._since.get(rank, 0) < round_)
 
 
 def choose(offers: Mapping[int, Offers]) -> int:

@@ -211,7 +211,7 @@ class RoundState:
             self._release_one(rank, now)  # it takes the weights as they are now, whatever it is told
         if self.nonce[rank] != nonce:
             self.arrivals[rank] += 1
-            self._checkpoint.joined(rank, self.round)
+            self._checkpoint.joined(rank)
         self.nonce[rank] = nonce
         self.member[rank] = True
         self._combined = None
