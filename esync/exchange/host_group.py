@@ -88,8 +88,8 @@ class HostGroup(Protocol):
 
         The body gets a zero-dimensional structured array of the type `HostMemoryPlan.table`, to
         read and to change; it is no longer valid after the block. The changes count, all at once,
-        when the block ends without an error. The block is short, and neither waits nor calls any
-        other method than `alive`.
+        when the block ends without an error. The block is short (a copy of `residual` at most), and
+        neither waits nor calls any other methods than `alive` and `residual`.
         """
         ...
 
@@ -162,7 +162,7 @@ def _table_type(ranks: int, servers: int, message: np.dtype) -> np.dtype:
     return np.dtype(
         [
             ("workers", worker, (ranks,)),  # in the order of `HostGroup.ranks`
-            ("residual", "<i8"),  # the number of the buffer that counts
+            ("residual", "<i8"),  # how often it has been replaced; modulo 2 the number of the buffer that counts
             # The answer that is, or is being, copied into the shared memory:
             ("round", "<i8"),  # that it ended; 0: none
             ("fetcher", "<i4"),  # rank of the worker that copies it

@@ -60,11 +60,12 @@ class MemoryExchanges:
         lease: float = math.inf,
         limits: Limits | None = None,
         kept: Kept | None = None,
+        hosts: Sequence[Sequence[int]] = (),
     ) -> None:
         self.asked, self.initial, self.kept = asked, weights if kept is None else kept.weights, kept
         self.limits = limits or Limits()
         choose = random.Random(seed).randrange
-        self.cluster = MemoryCluster(workers, choose, servers, bucket_elements=bucket_elements, lease=lease)
+        self.cluster = MemoryCluster(workers, choose, servers, bucket_elements=bucket_elements, lease=lease, hosts=hosts)
         self.workers = [Worker(self, rank) for rank in range(workers)]
         self.cluster.run()
         self.kept = None  # who comes from now on is a replacement
@@ -85,8 +86,15 @@ class MemoryExchanges:
 
         first.spawn(fetch)
         self.cluster.run()
-        unsent = [copy.deepcopy(each.exchange.unsent()) for each in self.workers]
-        return Kept(first.weights.copy(), states, unsent)
+        return Kept(first.weights.copy(), states, self.unsent())
+
+    def unsent(self) -> list[dict[str, Any]]:
+        """What each worker has not sent yet."""
+        found: dict[int, dict[str, Any]] = {}
+        for each in self.workers:
+            each.spawn(lambda each=each: found.update({each.rank: copy.deepcopy(each.exchange.unsent())}))  # type: ignore[misc]
+        self.cluster.run()
+        return [found[each.rank] for each in self.workers]
 
     def replace(self, rank: int) -> "Worker":
         """Let another process take the place of a worker."""
@@ -131,7 +139,7 @@ class Worker(Held):
 
         self.rank, self._cluster, self._side = rank, side.cluster, side
         self.store = side.cluster.start(rank, begin)
-        self.exchange = ParameterServerExchange(side.asked, self.store)
+        self.exchange = ParameterServerExchange(side.asked, self.store, host_group=side.cluster.host_group(self.store))
 
     @property
     def codec(self) -> WorkerCodec:

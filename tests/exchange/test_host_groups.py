@@ -297,3 +297,43 @@ def test_server_does_not_mix_the_arrays_of_two_attempts() -> None:
     servers.deliver(second[1])
     assert servers.status()["acknowledged"].tolist() == [1]
     assert servers.weights().tolist() == [-1.0] * 8
+
+
+def test_hosts_further_vectors_and_scalars_are_as_those_of_single_workers() -> None:
+    control, size = "control", 23
+    asked = replace(
+        SPECIFICATION, vectors={control: "add_mean_update"}, scalars={"loss": "mean", "norm": "sum"}, overlap=False
+    )
+
+    def trained(hosts: Sequence[Sequence[int]]) -> tuple[np.ndarray, dict[str, float]]:
+        cluster = MemoryCluster(WORKERS, random.Random(5).randrange, SERVERS, bucket_elements=BUCKET, hosts=hosts)
+        models, combined = dict[int, Held](), dict[int, dict[str, float]]()
+
+        def train(store: MemoryStore) -> None:
+            sizes = {**SIZES, control: size}
+            exchange = ParameterServerExchange(asked, store, host_group=cluster.host_group(store))
+            models[store.rank] = model = Held(sizes)
+            exchange.join(sizes, Limits(rounds=ROUNDS), {})
+            result = exchange.begin(sources({**values(0), control: np.zeros(size, np.float32)}), model)
+            while not result.finished:
+                number = exchange.sequence + 1
+                own = np.random.default_rng((number, store.rank)).standard_normal(size).astype(np.float32)
+                scalars = {"loss": float(store.rank + number), "norm": 1.5 * store.rank}
+                vectors = sources({**update(number, store.rank), control: own})
+                payload = Payload(vectors, samples_of(store.rank), RATE, scalars=scalars)
+                result = exchange.start(payload, model).wait()
+            combined[store.rank] = dict(result.scalars)
+            exchange.close()
+
+        for rank in range(WORKERS):
+            cluster.start(rank, train)
+        cluster.run()
+        assert len({model.vectors[control].tobytes() for model in models.values()}) == 1
+        assert all(each == combined[0] for each in combined.values())
+        return models[0].vectors[control], combined[0]
+
+    (vector, scalars), (expected, expected_scalars) = trained(HOSTS), trained(())
+    assert np.any(expected)
+    np.testing.assert_allclose(vector, expected, rtol=1e-5, atol=1e-6)
+    assert scalars == pytest.approx(expected_scalars)
+    assert scalars["norm"] == pytest.approx(1.5 * sum(range(WORKERS)))

@@ -109,10 +109,6 @@ class ErrorFeedbackEncoder(Encoder):
         It is as long as the weights, and may be changed in place.
         """
 
-    @abstractmethod
-    def use_rest(self, rest: np.ndarray) -> None:
-        """Keep the residual in this array from now on, whose values count."""
-
     def state(self) -> dict[str, Any]:
         """See `Encoder.state`."""
         return {"rest": self.rest}

@@ -112,10 +112,6 @@ class BucketEncoder(ErrorFeedbackEncoder):
         """What has not been sent yet."""
         return np.zeros(self._codec.layout.sizes[WEIGHTS], np.float32)
 
-    def use_rest(self, rest: np.ndarray) -> None:
-        """See `ErrorFeedbackEncoder.use_rest`."""
-        self.rest = rest
-
     @cached_property
     def _scratch(self) -> np.ndarray:
         layout = self._codec.layout

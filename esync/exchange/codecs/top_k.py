@@ -110,10 +110,6 @@ class TopKEncoder(ErrorFeedbackEncoder):
         """What has not been sent yet."""
         return self._dropping.rest
 
-    def use_rest(self, rest: np.ndarray) -> None:
-        """See `ErrorFeedbackEncoder.use_rest`."""
-        self._dropping.rest = rest
-
     def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
         """See `Encoder.write`."""
         require_vector(values, self._codec.name).read(0, self._gathered.size, self._gathered)

@@ -18,7 +18,8 @@ Payloads of several workers are Σ factor · values of each vector, with the fac
 (`weighting.factor`); the servers add them as they are. Packed weights are the mean, which has the
 range of one worker's values; the servers multiply it by Σ factor. What packing cannot express
 belongs to the host: it is in shared memory, in two buffers, of which the other one counts as soon
-as a commit has begun.
+as a commit has begun. A carrier works on a copy of its own, and puts it there only while it holds
+the lock and finds that it still is the carrier: one that has hung spoils nothing when it goes on.
 """
 
 import logging
@@ -335,8 +336,9 @@ class HostExchange:
         state: dict[str, Any] = {"rest": encoder.rest} if self._owes else {}
         if self._place == 0:
             with self._group.locked() as table:
-                which = int(table["residual"])
-            state["host"] = self._group.residual(which)
+                generation = int(table["residual"])
+            state["host"] = self._group.residual(generation % 2)
+            state["ranks"] = list(self._group.ranks)
         return state
 
     def restore_unsent(self, state: Mapping[str, Any]) -> None:
@@ -348,13 +350,19 @@ class HostExchange:
         encoder = self._encoder
         if encoder is None:
             raise ValueError("it has values that were not sent yet, and this codec keeps none")
+        if "host" in state and tuple(state["ranks"]) != self._group.ranks:
+            raise ValueError(
+                f"it has values that workers {_listed(state['ranks'])}, which shared a host, had not sent yet, and now "
+                f"workers {_listed(self._group.ranks)} share one: go on with the workers on each host as they were"
+            )
         if "rest" in state:
             encoder.restore(state)
             self._owes = True
         if "host" in state:
             with self._group.locked() as table:
-                which = int(table["residual"])
-            np.copyto(self._group.residual(which), state["host"])
+                generation = int(table["residual"]) + 1  # whoever has encoded with what was there does it again
+                np.copyto(self._group.residual(generation % 2), state["host"])
+                table["residual"] = generation
 
     # --- helpers: groups --------------------------------------------------------------------------
 
@@ -452,44 +460,65 @@ class HostExchange:
         mine, group, store = self._contribution, self._group, self._store
         assert mine is not None
         places = [group.ranks.index(int(each["commit"]["rank"])) for each in members]
-        encoder, lossy = self._encoder, bool(self._encoder) and store.carries_values
-        which = 0
-        if lossy:
-            assert encoder is not None
-            with group.locked() as table:
-                which = int(table["residual"])
-            own_rest = encoder.rest
-            np.copyto(group.residual(1 - which), group.residual(which))
-            encoder.use_rest(group.residual(1 - which))
-        try:
+        encoder = self._encoder if store.carries_values and WEIGHTS in mine.vectors else None
+        if encoder is None:
             attempt, sent = self._send_arrays(mine, self._sums(mine, members), range(store.servers))
-        finally:
-            if lossy:
-                assert encoder is not None
-                encoder.use_rest(own_rest)
+            begun = self._begin_commit(mine, members)
+        else:
+            # In this worker's own memory: others may take its place while it is at work.
+            with group.locked() as table:
+                generation = int(table["residual"])
+            np.copyto(encoder.rest, group.residual(generation % 2))
+            try:
+                attempt, sent = self._send_arrays(mine, self._sums(mine, members), range(store.servers))
+                begun = self._begin_commit(mine, members, encoder.rest, generation)
+            finally:
+                encoder.rest[:] = 0
+        if not begun:
+            return
+        others = [each["commit"].copy() for each in members if each["commit"]["rank"] != group.rank]
+        for each in others:
+            each["kind"] = wire.MEMBER
+        for server in range(store.servers):
+            store.send(server, (), {**mine.fields, "buckets": sent[server], "place": attempt}, others)
+
+    def _begin_commit(
+        self, mine: Contribution, members: Sequence[Any], rest: np.ndarray | None = None, generation: int = 0
+    ) -> bool:
+        """Note that a group's commit begins, unless the others have gone on without this carrier.
+
+        Args:
+            mine: what this worker exchanges.
+            members: their records when the group was formed.
+            rest: what the group's payload could not express; becomes the host's residual.
+            generation: number of the residual that went into the payload.
+
+        Returns:
+            Whether the commit may be sent.
+        """
+        group, store = self._group, self._store
+        places = [group.ranks.index(int(each["commit"]["rank"])) for each in members]
         with group.locked() as table:
             own = table["workers"][self._place]
             carried = (group.rank, store.nonce)
             if (own["carrier"], own["carrier_nonce"]) != carried or not self._is_mine(own) or own["begun"]:
-                return  # the others have gone on without this worker
-            if any(
+                return False  # the others have gone on without this worker
+            used = rest is not None and table["residual"] != generation  # by another group of this host
+            if used or any(
                 table["workers"][place]["nonce"] != each["nonce"] for place, each in zip(places, members, strict=True)
             ):
-                self._free(table, mine, *carried)  # one of them has been replaced
-                return
+                self._free(table, mine, *carried)  # or one of them has been replaced
+                return False
             for place in places:
                 now = table["workers"][place]
                 now["begun"], now["members"], now["sequences"] = 1, 0, 0
                 for member, other in zip(places, members, strict=True):
                     now["members"][member] = other["nonce"]
                     now["sequences"][member] = other["commit"]["sequence"]
-            if lossy:
-                table["residual"] = 1 - which
-        others = [each["commit"].copy() for each in members if each["commit"]["rank"] != group.rank]
-        for each in others:
-            each["kind"] = wire.MEMBER
-        for server in range(store.servers):
-            store.send(server, (), {**mine.fields, "buckets": sent[server], "place": attempt}, others)
+            if rest is not None:
+                np.copyto(group.residual((generation + 1) % 2), rest)
+                table["residual"] = generation + 1
+        return True
 
     def _sums(self, mine: Contribution, members: Sequence[Any]) -> dict[str, Source]:
         """Return the vectors of a group's payload: sums, but for the mean of packed weights."""
@@ -687,6 +716,10 @@ class HostExchange:
 
 def _with_headers(arrays: Iterable[Place]) -> list[Place]:
     return [(key, wire.HEADER_ELEMENTS + elements) for key, elements in arrays]
+
+
+def _listed(ranks: Iterable[int]) -> str:
+    return ", ".join(map(str, ranks))
 
 
 def _elements_of(places: Iterable[Iterable[Place]]) -> int:

@@ -1,0 +1,173 @@
+"""What the payloads of hosts could not express: in checkpoints, and where a carrier hangs."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from esync.exchange import WEIGHTS, Payload, Result, SlotLostError, Specification
+from esync.exchange.keystores.memory import MemoryStore
+from esync.exchange.protocol.client import ParameterServerExchange
+from esync.exchange.protocol.store import Place
+
+from ..search.invariants import log_of, logged_commits
+from .memory_exchanges import Kept, MemoryExchanges, MemoryRun
+from .store_checks import SERVERS, WORKERS
+from .test_host_groups import CODECS
+from .vectors import SIZES, sources, values
+
+LOSSY = ["fp16", "2bit", "topk:0.1"]
+SIZE = 2061
+HOSTS = ((0, 1), (2,))
+RATE = 0.25
+
+
+def started(
+    kind: str, hosts: Sequence[Sequence[int]], kept: Kept | None = None, servers: int = 2, workers: int = 3
+) -> MemoryExchanges:
+    asked = Specification("add_mean_update", True, compression=kind, tensors=[2000, SIZE - 2000])
+    return MemoryExchanges(asked, workers, values_of(0, 0, 1.0), servers, 400, kept=kept, hosts=hosts)
+
+
+def values_of(rank: int, number: int, scale: float = 0.01) -> np.ndarray:
+    return (scale * np.random.default_rng((rank, number)).standard_normal(SIZE)).astype(np.float32)
+
+
+def rounds(side: MemoryExchanges, *numbers: int) -> None:
+    """Let all exchange, once for each number."""
+    for number in numbers:
+        side.round(side.workers, [values_of(each.rank, number) for each in side.workers])
+
+
+def exact(side: MemoryExchanges) -> np.ndarray:
+    """What the rule works on."""
+    return np.concatenate([side.servers[each.shard]._bucket_states[each.index].weights for each in side.layout.buckets])
+
+
+def owed(side: MemoryExchanges, hosts: Sequence[Sequence[int]]) -> np.ndarray:
+    """What has not been sent, as a part of the mean: a host's residual is one of its mean."""
+    total = np.zeros(SIZE)
+    for each, unsent in zip(side.workers, side.unsent(), strict=True):
+        state = unsent.get(WEIGHTS, {})
+        total += state.get("rest", 0)
+        total += len(next((ranks for ranks in hosts if each.rank in ranks), ())) * np.asarray(state.get("host", 0.0))
+    return total / len(side.workers)
+
+
+def given(workers: int, *numbers: int) -> np.ndarray:
+    """What servers would have if nothing was lost on the way."""
+    updates = [np.mean([values_of(rank, number) for rank in range(workers)], axis=0) for number in numbers]
+    return np.asarray(values_of(0, 0, 1.0) + np.sum(updates, axis=0, dtype=np.float64))
+
+
+@pytest.mark.parametrize("servers", [1, 3])
+@pytest.mark.parametrize("kind", LOSSY)
+def test_hosts_resume_from_checkpoint_bit_for_bit(kind: str, servers: int) -> None:
+    whole = started(kind, HOSTS, servers=servers)
+    rounds(whole, 1, 2, 3)
+    kept = whole.checkpoint()
+    assert [sorted(each.get(WEIGHTS, {})) for each in kept.unsent] == [["host", "ranks"], [], ["rest"]]
+    assert np.any(kept.unsent[0][WEIGHTS]["host"])
+    resumed = started(kind, HOSTS, kept, servers)
+    for side in (whole, resumed):
+        rounds(side, 4, 5, 6)
+    assert exact(resumed).tobytes() == exact(whole).tobytes()
+    for mine, other in zip(resumed.workers, whole.workers, strict=True):
+        assert mine.weights.tobytes() == other.weights.tobytes()
+
+
+@pytest.mark.parametrize("kind", LOSSY)
+def test_hosts_that_resume_a_checkpoint_without_hosts_lose_no_residual(kind: str) -> None:
+    alone = started(kind, ())
+    rounds(alone, 1, 2)
+    kept = alone.checkpoint()
+    assert all(np.any(each[WEIGHTS]["rest"]) for each in kept.unsent)
+    together = started(kind, HOSTS, kept)
+    np.testing.assert_allclose(exact(together) + owed(together, HOSTS), given(3, 1, 2), rtol=1e-5, atol=1e-6)
+    rounds(together, 3, 4)
+    assert [sorted(each.get(WEIGHTS, {})) for each in together.unsent()] == [["host", "ranks"], [], ["rest"]]
+    np.testing.assert_allclose(exact(together) + owed(together, HOSTS), given(3, 1, 2, 3, 4), rtol=1e-5, atol=1e-6)
+
+
+def test_workers_without_hosts_refuse_the_residual_of_a_host_by_name() -> None:
+    together = started("2bit", HOSTS)
+    rounds(together, 1)
+    with pytest.raises(ValueError, match="go on with the per_host that it was written with"):
+        started("2bit", (), together.checkpoint())
+
+
+def test_hosts_refuse_the_residual_of_a_host_of_other_workers_by_name() -> None:
+    """The residuals of two hosts once overwrote each other on one."""
+    together = started("2bit", [(0, 1), (2, 3)], workers=4)
+    rounds(together, 1)
+    with pytest.raises(ValueError, match=r"workers 0, 1, which shared a host, .*now workers 0, 1, 2, 3 share one"):
+        started("2bit", [(0, 1, 2, 3)], together.checkpoint(), workers=4)
+
+
+class HangingRun(MemoryRun):
+    """All workers are on one host, and a carrier of the second round hangs between two arrays.
+
+    It goes on when the others have ended that round without it.
+    """
+
+    def __init__(self, specification: Specification, seed: int) -> None:
+        super().__init__(specification, seed, rounds=6, lease=5.0, hosts=[range(WORKERS)], haste=60)
+        self.hung: int | None = None
+        self.arrays = self.chance.randrange(6)  # that it sends before
+
+    def payload(self, exchange: ParameterServerExchange, result: Result) -> Payload:
+        return Payload(sources(values(exchange.rank, exchange.sequence + 1)), 1, RATE)
+
+    def train(self, store: MemoryStore) -> None:
+        send, sent = store.send, 0
+
+        def hanging(server: int, places: Iterable[Place], message: Any = None, others: Sequence[Any] = ()) -> None:
+            nonlocal sent
+            places = list(places)
+            if self.hung is None and places and self.rounds == [1] * SERVERS:
+                sent += 1
+                if sent > self.arrays:
+                    self.hung = store.rank
+                    self.cluster.wait(lambda: min(self.rounds) > 1)
+            send(server, places, message, others)
+
+        store.send = hanging  # type: ignore[method-assign]
+        try:
+            super().train(store)
+        except SlotLostError:
+            assert store.rank == self.hung
+            self.cluster.hosts[0].end(store.nonce)  # its process ends
+
+    @property
+    def rounds(self) -> list[int]:
+        return [round_state.round for round_state in self.round_states]
+
+    def finish(self) -> None:
+        with logged_commits():
+            self.cluster.run()
+            self.check()
+
+    def check(self) -> None:
+        assert self.hung is not None
+        assert {*self.models, self.hung} == {*range(WORKERS)}  # left out or not
+        assert len({model.weights.tobytes() for model in self.models.values()}) == 1
+        host = self.cluster.hosts[0]
+        rest = host.residuals[int(host.table["residual"]) % 2] if host.residuals[0].size else np.zeros(SIZES[WEIGHTS])
+        for bucket in self.layout.of(WEIGHTS):
+            server, part = self.cluster.nodes[bucket.shard].endpoint.server, slice(bucket.start, bucket.stop)
+            expected = values(0)[WEIGHTS][part].astype(np.float64)
+            for use in log_of(server.round_state):
+                sent = [values(each.rank, each.sequence)[WEIGHTS][part] for each in use.commits]
+                expected += RATE * np.mean(sent, axis=0)
+            held = server._bucket_states[bucket.index].weights
+            np.testing.assert_allclose(held + RATE * rest[part], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("overlap", [False, True])
+@pytest.mark.parametrize("codec", CODECS)
+def test_carrier_that_hangs_while_it_sends_spoils_nothing(codec: str, overlap: bool) -> None:
+    """It once went on in the buffer that had become the host's residual."""
+    for seed in range(8):
+        HangingRun(replace(Specification("add_mean_update", True, overlap=overlap), **CODECS[codec]), seed).finish()
