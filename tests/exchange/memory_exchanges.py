@@ -65,7 +65,9 @@ class MemoryExchanges:
         self.asked, self.initial, self.kept = asked, weights if kept is None else kept.weights, kept
         self.limits = limits or Limits()
         choose = random.Random(seed).randrange
-        self.cluster = MemoryCluster(workers, choose, servers, bucket_elements=bucket_elements, lease=lease, hosts=hosts)
+        self.cluster = MemoryCluster(
+            workers, choose, servers, bucket_elements=bucket_elements, lease=lease, hosts=hosts
+        )
         self.workers = [Worker(self, rank) for rank in range(workers)]
         self.cluster.run()
         self.kept = None  # who comes from now on is a replacement

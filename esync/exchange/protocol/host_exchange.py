@@ -459,7 +459,6 @@ class HostExchange:
         """Send the payload of a group, note that its commit has begun, and send the commits."""
         mine, group, store = self._contribution, self._group, self._store
         assert mine is not None
-        places = [group.ranks.index(int(each["commit"]["rank"])) for each in members]
         encoder = self._encoder if store.carries_values and WEIGHTS in mine.vectors else None
         if encoder is None:
             attempt, sent = self._send_arrays(mine, self._sums(mine, members), range(store.servers))
