@@ -95,6 +95,7 @@ _SERVER = "esync.exchange.protocol.parameter_server:ParameterServer"
 _KEYED = "esync.exchange.keystores.keyed:KeyedStore"
 _CLIENT = "esync.exchange.protocol.client"
 _ROUND_STATE = "esync.exchange.protocol.round_state:RoundState"
+_HOST = "esync.exchange.protocol.host_exchange:HostExchange"
 _CHECKPOINTS = "esync.checkpoints.checkpoints:Checkpoints"
 _REGISTRY = "esync.membership.rendezvous.node_registry:NodeRegistry"
 
@@ -260,6 +261,16 @@ FAULTS: dict[str, Fault] = {
     ),
     "the names of a checkpoint's files are not flushed": Fault(
         "sync", (Edit("esync.checkpoints.store:flush_folder", "os.fsync(handle)", "pass"),)
+    ),
+    "a carrier that dies before its commit is never replaced": Fault(
+        "hosts-sync",
+        (
+            Edit(
+                f"{_HOST}._has_carrier",
+                "self._is_there(table, carrier, nonce) and now - mine.carrier[2] <= self._store.lease",
+                "True",
+            ),
+        ),
     ),
     "the files of a checkpoint are not flushed": Fault(
         "sync", (Edit("esync.checkpoints.store:atomic_path", "os.fsync(file.fileno())", "pass"),)

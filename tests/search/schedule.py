@@ -85,10 +85,11 @@ KINDS: dict[str, Kind] = {
 WORKER, MACHINE, POWER, HANG, DISK = "worker", "machine", "power", "hang", "disk"
 #: Moments that are counted: anything that happens; a commit has reached some servers, and not yet
 #: all, or is not yet answered by the only one; a process is about to change the disk; some process
-#: comes nearer to the common model; something reaches a server though the run is over.
-STEP, COMMIT, PART, JOIN, END = "step", "commit", "part", "join", "end"
+#: comes nearer to the common model; something reaches a server though the run is over; a process has
+#: become the carrier of a group of its host, and has not begun its commit.
+STEP, COMMIT, PART, JOIN, END, CARRY = "step", "commit", "part", "join", "end", "carry"
 #: Moments at which it is the process concerned that is struck.
-OF_A_PROCESS = (COMMIT, PART)
+OF_A_PROCESS = (COMMIT, PART, CARRY)
 
 
 @dataclass(frozen=True)
@@ -122,10 +123,10 @@ class Death:
         """Read what `str` wrote."""
         when, what, *number = text.split(":")
         moment, _, step = when.rpartition("+")
-        if what not in (WORKER, MACHINE, POWER, HANG, DISK) or moment not in ("", COMMIT, PART, JOIN, END):
+        if what not in (WORKER, MACHINE, POWER, HANG, DISK) or moment not in ("", COMMIT, PART, JOIN, END, CARRY):
             raise ValueError(
                 f"{text!r} should be STEP:worker:N, STEP:machine:N, STEP:hang:N, STEP:disk:N or STEP:power, where STEP "
-                "may be commit+N, part+N, join+N or end+N"
+                "may be commit+N, part+N, join+N, end+N or carry+N"
             )
         return cls(int(step), what, int(number[0]) if number else 0, moment or STEP)
 
@@ -255,7 +256,7 @@ def _deaths(chance: random.Random, schedule: Schedule) -> tuple[Death, ...]:
         if settings.dispensable and schedule.workers > 1:
             kinds += [DISK]
     moments = (STEP,) * 5 + (COMMIT,) * 4 + (PART,) * 3 * bool(schedule.every) + (JOIN, END)
-    moments += (JOIN,) * 8 * schedule.surplus
+    moments += (JOIN,) * 8 * schedule.surplus + (CARRY,) * 4 * bool(schedule.hosts)
     together = chance.random() < 0.4
     alike = chance.random() < 0.3
     deaths = list[Death]()
@@ -290,6 +291,7 @@ def _moment(chance: random.Random, schedule: Schedule, moments: Sequence[str]) -
         PART: 10 * workers * (schedule.ends // max(1, schedule.every) + 1),
         JOIN: 8 * workers,
         END: 2 * workers * servers,
+        CARRY: schedule.ends * max(1, len(schedule.hosts)),
     }[moment]
     return moment, chance.randrange(int(1.2 * most))
 

@@ -5,7 +5,8 @@ import os
 import random
 import tempfile
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -31,7 +32,7 @@ from ..support.volatile_disk import VolatileDisk
 from .invariants import InvariantError, Invariants, Observed, check_checkpoints, logged_commits
 from .launcher import STARTS, Launcher
 from .processes import NOBODY, Cluster, JobOverError, Machines, Process
-from .schedule import COMMIT, END, JOIN, PART, STEP, Schedule
+from .schedule import CARRY, COMMIT, END, JOIN, PART, STEP, Schedule
 from .worker import Worker
 
 #: Where the scheduler is, and what stands for its connections; no server has that number.
@@ -266,6 +267,8 @@ class Job:
         group, machines = self.cluster.host_group(store), self._schedule.machines
         if group is not None and self.machines.of(store.nonce).number % machines != store.rank % machines:
             return MemoryHostGroup(MemoryHost((store.rank,), group.most), store.rank, store.nonce)
+        if group is not None:
+            _watch_carriers(group, store.nonce, lambda: self.machines.moment(CARRY, self.machines.of(store.nonce)))
         return group
 
     # --- workers ----------------------------------------------------------------------------------
@@ -461,3 +464,19 @@ def _watch(node: MemoryServer, job: Job) -> None:
         job.serve(node, key, values, lambda: push(key, values, init))
 
     node.push = watched  # type: ignore[method-assign]
+
+
+def _watch_carriers(group: MemoryHostGroup, nonce: int, call: Callable[[], object]) -> None:
+    """Have a function called whenever this process becomes the carrier of a group."""
+    locked, place = group.locked, group.ranks.index(group.rank)
+
+    @contextmanager
+    def watched() -> Iterator[np.ndarray]:
+        with locked() as table:
+            own: Any = table["workers"][place]
+            before = int(own["carrier"])
+            yield table
+            if before != group.rank == own["carrier"] and own["carrier_nonce"] == nonce:
+                call()
+
+    group.locked = watched  # type: ignore[method-assign]
