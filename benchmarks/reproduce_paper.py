@@ -44,6 +44,7 @@ from harness.figures import interval, mean_of_last
 from harness.paper_runs import BATCH_SIZE, HORIZON_NETWORKS, MEASURED_ON, PARTS, Run, horizon_runs, planned, runs
 from harness.simulations import TARGET, carry_out, forget, results, spent
 
+from esync.arguments import count
 from esync.reports.modes import STANDALONE, mode_of
 from esync.reports.published_results import TABLE_1, published_runs
 from esync.reports.summary_file import DeviceSummary, RunInfo, save_summary
@@ -319,7 +320,7 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
         help="of a run's time, over which the final accuracy of --horizon is taken (default: %(default)s)",
     )
     parser.add_argument(
-        "--first-parts", type=int, metavar="N", help="of --horizon: only so many parts of the runs that take hours"
+        "--first-parts", type=count, metavar="N", help="of --horizon: only so many parts of the runs that take hours"
     )
     budget.add_arguments(parser)
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="of an earlier version's results, to be drawn")

@@ -73,7 +73,7 @@ class RealWorld:
         self._round_timeout = round_timeout
         self._lease, self._replacement = lease, replacement
         self._collective, self._job = collective, job
-        self._per_host, self._host_group = per_host, host_group
+        self.per_host, self._host_group = per_host, host_group
 
     @classmethod
     def from_environment(cls) -> "RealWorld":
@@ -111,7 +111,7 @@ class RealWorld:
             PerHostError: they cannot exchange as one in this mode.
         """
         if self._collective != "ps":
-            if self._per_host > 1 and self._collective in LIBRARY_SUMS:
+            if self.per_host > 1 and self._collective in LIBRARY_SUMS:
                 raise EnvironmentProblemError(per_host_refusal(self._collective))
             from .exchange.collectives.worker_exchange import over_mpi
 
@@ -122,7 +122,7 @@ class RealWorld:
         from .exchange.keystores.mxnet_store import MXNetStore
         from .exchange.protocol.client import ParameterServerExchange
 
-        specification = replace(specification, per_host=self._per_host)  # what does not fit is refused at once
+        specification = replace(specification, per_host=self.per_host)  # what does not fit is refused at once
         take_role("worker")
         cluster = Cluster.from_environment()
         timeouts = self._start_timeout, self._round_timeout
@@ -134,14 +134,14 @@ class RealWorld:
         """Return the workers with which the worker of this rank exchanges as one."""
         from .exchange.keystores.shared_host_group import SharedHostGroup
 
-        if self._per_host == 1:
+        if self.per_host == 1:
             return None
         group = self._host_group
         if group is not None and rank not in group.ranks:
             log.warning("worker %d is not among those of this host (%s): it exchanges by itself", rank, group)
             group = None
         token, ranks = ("", (rank,)) if group is None else (group.token, group.ranks)
-        return SharedHostGroup(token, rank, ranks, self._per_host, self._round_timeout)
+        return SharedHostGroup(token, rank, ranks, self.per_host, self._round_timeout)
 
     def _inject_delay(self) -> None:
         """Delay what this worker is about to send to the others while it is a straggler."""

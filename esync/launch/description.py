@@ -122,6 +122,10 @@ class WorkerEntry(Section):
         return [self.model_copy(update={"host": f"{self.host}-{number}", "count": 1}) for number in range(self.count)]
 
 
+#: What is said of a value that is no Boolean.
+TRUE_OR_FALSE = "expected true or false"
+
+
 def _train(section: object) -> dict[str, Any]:
     """Check every flag of the section `train` with the worker's own parser."""
     if not isinstance(section, dict):
@@ -133,6 +137,8 @@ def _train(section: object) -> dict[str, Any]:
     checked = {}
     for key, value in section.items():
         if key not in flags.known():
+            if key in Description.model_fields:
+                raise error("it belongs to the top level of the description, beside train", key)
             raise unknown(key, flags.known())
         try:
             checked[key] = flags.check(key, value)
@@ -261,5 +267,6 @@ def _problem(path: Path, lines: Mapping[Place, int], problem: Any) -> str:
     while inner and inner not in lines:
         inner = inner[:-1]
     line = f":{lines[inner]}" if inner in lines else ""
-    text = "it is missing" if problem["type"] == "missing" else problem["msg"]
+    texts = {"missing": "it is missing", "bool_type": TRUE_OR_FALSE, "bool_parsing": TRUE_OR_FALSE}
+    text = texts.get(problem["type"], problem["msg"])
     return f"{path}{line}: {dotted(place)}: {text}"

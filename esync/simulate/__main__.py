@@ -155,8 +155,9 @@ def summary(done: FinishedSimulation) -> list[str]:
     """Return the result as lines of text."""
     result: dict[str, Any] = done.result
     efficiency = result["efficiency"]
+    told = ", one exchange per host" if result.get("per_host") else ""
     lines = [
-        f"{result['network']}, {result['mode']}, {result['workers']} workers: {result['rounds']} rounds in "
+        f"{result['network']}, {result['mode']}, {result['workers']} workers{told}: {result['rounds']} rounds in "
         f"{clock(result['seconds'])} of virtual time ({done.real['simulation']:.1f} s)",
         f"{result['throughput'] or 0.0:.1f} samples/s"
         + (f", {efficiency:.0%} of the devices' speed" if efficiency is not None else ""),

@@ -60,6 +60,7 @@ class ClusterState:
         waiting: rank → the exchange that it waits for.
         hosts: rank → what it shares with the workers of its host; empty where each exchanges by
             itself.
+        per_host: the most workers on any host that exchange as one.
     """
 
     engine: SimulationEngine
@@ -79,6 +80,7 @@ class ClusterState:
         self.everyone_here = self.engine.event()
         self.waiting: dict[int, Waiting] = {}
         self.hosts: dict[int, VirtualHost] = {}
+        self.per_host = 1
         self.message_bytes = message_bytes(self.slots)
         self._seen: list[tuple[int, int, str]] = []
 
@@ -89,7 +91,7 @@ class ClusterState:
             hosts: the ranks on each host.
         """
         hosts = list(hosts)
-        most = max(map(len, hosts))
+        self.per_host = most = max(map(len, hosts))
         for ranks in hosts:
             shared = VirtualHost(self.engine, tuple(sorted(ranks)), most, partial(self.poke, ranks))
             self.hosts |= dict.fromkeys(ranks, shared)

@@ -28,6 +28,7 @@ def result(simulation: Simulation | RoundwiseSimulation, description: str) -> di
         "seed": options.seed,
         "numerics": "real" if simulation.numerics.evaluates else "none",
         "workers": len(workers),
+        **({"per_host": True} if simulation.cluster.host_groups() else {}),
         "rounds": simulation.rounds,
         "samples": samples,
         "seconds": elapsed,

@@ -121,6 +121,11 @@ class SimulatedWorld:
         self.connections.append(store)
         return self._side.exchange(specification, store, self._side.host_group(store.rank, store.nonce))
 
+    @property
+    def per_host(self) -> int:
+        """The most workers on any host that exchange as one; 1: each does so by itself."""
+        return self._side.per_host
+
     def crash(self) -> None:
         """Note that this worker's machine has crashed, for the others of its host."""
         if (host := self._side.hosts.get(self._worker.rank)) is not None:

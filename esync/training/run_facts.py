@@ -32,7 +32,10 @@ def trainer_facts(trainer: "Trainer") -> dict[str, Any]:
         "step_time": getattr(trainer.world.device, "step_time", None),
         "parameters": trainer.replica.size,
         "model_bytes": 4 * trainer.replica.size,
-        "options": {name: value for name, value in algorithm.effective_options.items() if name not in PER_WORKER},
+        "options": {
+            **{name: value for name, value in algorithm.effective_options.items() if name not in PER_WORKER},
+            **({"per_host": per_host} if (per_host := getattr(trainer.world, "per_host", 1)) > 1 else {}),
+        },
         **({"switch_order": plan.order, "bsp_share": plan.bsp_share} if plan is not None else {}),
     }
 

@@ -115,6 +115,12 @@ LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10
         ("batch_size: 64", "cpu: 1", ["cluster.yaml:13: train.cpu: launch chooses it by itself: the device of each"]),
         ("mode: esync", "mode: fast", ["cluster.yaml:13: train.mode: unknown algorithm 'fast'; known: "]),
         ("overwrite: true", "overwrite: 1", ["cluster.yaml:13: train.overwrite: 1 should be true or false"]),
+        (
+            "batch_size: 64",
+            "per_host: true",
+            ["cluster.yaml:13: train.per_host: it belongs to the top level of the description, beside train"],
+        ),
+        ("train:", "per_host: 'on'\ntrain:", ["cluster.yaml:13: per_host: expected true or false"]),
         ("train:", "trains:", ["cluster.yaml:13: trains: unknown key; known: scheduler, servers, state_server,"]),
         (
             "train:",

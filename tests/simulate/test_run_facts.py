@@ -8,6 +8,7 @@ import pytest
 from esync import __version__, config
 from esync.algorithms import ALGORITHMS
 from esync.arguments import read
+from esync.simulate.__main__ import summary
 from esync.simulate.job import SimulationJob, run
 
 CLUSTER = """
@@ -83,3 +84,15 @@ def test_run_json_contains_the_momentum_of_the_algorithm():
     from esync.algorithms import DGS
 
     assert DGS().effective_options["momentum"] == config.DGS_MOMENTUM
+
+
+def test_run_json_and_summary_of_a_run_per_host_say_so(tmp_path):
+    path = tmp_path / "cluster.yaml"
+    found = {}
+    for name in ("flat", "per_host"):
+        path.write_text(CLUSTER + f"per_host: {str(name == 'per_host').lower()}\n")
+        job = SimulationJob(path, "none", {"log_dir": str(tmp_path / name), "mode": "sync"}, logs=True, quiet=True)
+        done = run(job)
+        facts = json.loads((done.logs / "localhost" / "cpu" / "run.json").read_text())
+        found[name] = facts["options"].get("per_host"), "one exchange per host" in summary(done)[0]
+    assert found == {"flat": (None, False), "per_host": (2, True)}
