@@ -27,6 +27,8 @@ log = logging.getLogger(__name__)
 PATIENCE = 10.0
 #: Seconds between two tries to serve a name, or to reach the process that does.
 _PAUSE = 0.01
+#: Seconds before the next try to accept a connection where this process has too many files open.
+_NO_FILES_PAUSE = 0.5
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
 #: First byte of a question: _WANTED asks for the descriptor, and the terms follow; _SAME asks whether
 #: the file whose identity follows is the one that is served.
@@ -34,6 +36,8 @@ _WANTED, _SAME = b"w", b"s"
 #: An answer. To _WANTED, _YES comes with the descriptor, and _NO says that the terms differ.
 _YES, _NO = b"y", b"n"
 _LONGEST = 256  # bytes of a message
+#: Connections that a process keeps. More than the workers of a host are not this job's.
+_MOST_CLIENTS = 256
 
 
 class DescriptorServiceError(ExpectedError):
@@ -127,9 +131,17 @@ class DescriptorService:
     def _accept(self, selector: selectors.BaseSelector) -> None:
         assert self._listener is not None
         with contextlib.suppress(OSError):  # it has gone again
-            client, _ = self._listener.accept()
+            try:
+                client, _ = self._listener.accept()
+            except OSError as error:
+                if error.errno in (errno.EMFILE, errno.ENFILE):  # the client waits until files are closed
+                    time.sleep(_NO_FILES_PAUSE)
+                raise
             if _user(client) != os.geteuid():
                 log.warning("a process of user %d wanted %s; it is refused", _user(client), self._shown)
+                client.close()
+                return
+            if len(self._clients) >= _MOST_CLIENTS:
                 client.close()
                 return
             client.setblocking(False)

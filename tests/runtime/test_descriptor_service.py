@@ -1,0 +1,91 @@
+"""Processes that find a shared file by a name, where others use that name, too."""
+
+import os
+import resource
+import secrets
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from esync.runtime import descriptor_service
+from esync.runtime.descriptor_service import DescriptorService, OtherTermsError
+
+pytestmark = pytest.mark.timeout(60)
+TERMS = b"the same"
+
+
+@pytest.fixture
+def service() -> Iterator[DescriptorService]:
+    """One that serves."""
+    found = DescriptorService(f"test-{secrets.token_hex(8)}", TERMS)
+    descriptor = found.get_or_make(lambda: os.memfd_create("test"))
+    yield found
+    found.close()
+    os.close(descriptor)
+
+
+def connect(service: DescriptorService) -> socket.socket:
+    stranger = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    stranger.settimeout(20)
+    stranger.connect(f"\0{service.name}")
+    return stranger
+
+
+def check_serves(service: DescriptorService, terms: bytes = TERMS) -> None:
+    """Another one gets the same file."""
+    other = DescriptorService(service.name, terms)
+    try:
+        descriptor = other.get_or_make(lambda: pytest.fail("the name was free"))
+        assert os.path.sameopenfile(descriptor, service.descriptor)
+        os.close(descriptor)
+    finally:
+        other.close()
+
+
+@pytest.mark.parametrize("said", [b"", b"w", b"s", b"\xff" * 200, b"w" * 100_000])
+def test_descriptor_service_with_garbage_or_silence_serves_on(service, said):
+    with connect(service) as stranger:
+        if said:
+            stranger.send(said)
+            assert stranger.recv(10) == b"n"
+        check_serves(service)
+
+
+def test_descriptor_service_with_other_terms_refuses(service):
+    with pytest.raises(OtherTermsError, match="was made on other terms"):
+        check_serves(service, b"others")
+
+
+def test_descriptor_service_with_too_many_connections_keeps_only_so_many(service):
+    most = descriptor_service._MOST_CLIENTS
+    strangers = []
+    try:
+        for _ in range(most):
+            strangers.append(connect(service))
+        with connect(service) as one_more:
+            assert one_more.recv(10) == b""
+        assert len(service._clients) == most
+    finally:
+        for each in strangers:
+            each.close()
+    check_serves(service)
+
+
+def test_descriptor_service_without_free_descriptors_pauses_and_serves_later(service):
+    check_serves(service)  # its thread has what it needs
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as waiting:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (waiting.fileno(), before[1]))
+        try:
+            spent = time.process_time()
+            waiting.connect(f"\0{service.name}")
+            time.sleep(1.0)
+            spent = time.process_time() - spent
+        finally:
+            resource.setrlimit(resource.RLIMIT_NOFILE, before)
+        waiting.settimeout(20)
+        waiting.send(b"w" + TERMS)
+        assert waiting.recv(10) == b"y"
+    assert spent < 0.5  # of processor time; without a pause it is all of that second
