@@ -1,6 +1,6 @@
 """What the payloads of hosts could not express: in checkpoints, and where a carrier hangs."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -163,6 +163,40 @@ class HangingRun(MemoryRun):
                 expected += RATE * np.mean(sent, axis=0)
             held = server._bucket_states[bucket.index].weights
             np.testing.assert_allclose(held + RATE * rest[part], expected, rtol=1e-4, atol=1e-5)
+
+
+class HangingFetcherRun(HangingRun):
+    """Who fetches the answer of the second round hangs behind the first array.
+
+    It goes on when the others have ended another round without it.
+    """
+
+    def train(self, store: MemoryStore) -> None:
+        fetch = store.fetch
+
+        def hanging(server: int, places: Sequence[Place]) -> Iterator[np.ndarray]:
+            for number, array in enumerate(fetch(server, places)):
+                if self.hung is None and number == 1 and min(self.rounds) == 2:
+                    self.hung = store.rank
+                    host, begun = self.cluster.hosts[0], self.rounds[0]
+                    self.cluster.wait(
+                        lambda: min(self.rounds) > 5 or (host.table["round"] > begun and host.table["complete"].any())
+                    )
+                yield array
+
+        store.fetch = hanging  # type: ignore[method-assign]
+        try:
+            MemoryRun.train(self, store)
+        except SlotLostError:
+            assert store.rank == self.hung
+            self.cluster.hosts[0].end(store.nonce)  # its process ends
+
+
+@pytest.mark.parametrize("codec", ["none", "fp16"])
+def test_fetcher_that_hangs_while_it_copies_spoils_no_later_answer(codec: str) -> None:
+    """It once went on in the memory that had the next round's answer by then."""
+    for seed in range(8):
+        HangingFetcherRun(replace(Specification("add_mean_update", True), **CODECS[codec]), seed).finish()
 
 
 @pytest.mark.parametrize("overlap", [False, True])

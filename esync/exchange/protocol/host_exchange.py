@@ -614,6 +614,8 @@ class HostExchange:
             if not self._is_mine(table["workers"][self._place]) or table["round"] > round_:
                 return None, False
             if table["round"] < round_:
+                if table["round"] and ABSENT in table["complete"] and self._another_fetches(table):
+                    return None, False  # one that has hung may go on at any time, and write over this answer
                 table["round"], table["returned"], table["complete"] = round_, wanted, ABSENT
                 table["fetcher"], table["fetcher_nonce"] = self._group.rank, self._store.nonce
                 return [ABSENT] * self._store.servers, True
@@ -622,7 +624,7 @@ class HostExchange:
                 return None, False
             if ABSENT not in state:
                 return state, False
-            if self._is_there(table, int(table["fetcher"]), int(table["fetcher_nonce"])):
+            if self._another_fetches(table):
                 return (None if hung else state), False
             table["fetcher"], table["fetcher_nonce"] = self._group.rank, self._store.nonce
             return state, True
@@ -654,6 +656,11 @@ class HostExchange:
             with self._group.locked() as table:
                 if table["round"] == round_ and self._is_fetcher(table):
                     table["complete"][server] = COMPLETE if room else NO_ROOM
+
+    def _another_fetches(self, table: Any) -> bool:
+        """Return whether the worker that fetches the newest answer is another one, and is there."""
+        there = self._is_there(table, int(table["fetcher"]), int(table["fetcher_nonce"]))
+        return there and not self._is_fetcher(table)
 
     def _is_fetcher(self, table: Any) -> bool:
         return (table["fetcher"], table["fetcher_nonce"]) == (self._group.rank, self._store.nonce)
