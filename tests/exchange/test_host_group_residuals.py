@@ -168,8 +168,12 @@ class HangingRun(MemoryRun):
 class HangingFetcherRun(HangingRun):
     """Who fetches the answer of the second round hangs behind the first array.
 
-    It goes on when the others have ended another round without it.
+    It goes on when a later answer is in its place, or the others have ended all rounds without it.
     """
+
+    def goes_on(self) -> bool:
+        table = self.cluster.hosts[0].table
+        return min(self.rounds) == 6 or bool(table["round"] > 2 and table["complete"].any())
 
     def train(self, store: MemoryStore) -> None:
         fetch = store.fetch
@@ -178,10 +182,7 @@ class HangingFetcherRun(HangingRun):
             for number, array in enumerate(fetch(server, places)):
                 if self.hung is None and number == 1 and min(self.rounds) == 2:
                     self.hung = store.rank
-                    host, begun = self.cluster.hosts[0], self.rounds[0]
-                    self.cluster.wait(
-                        lambda: min(self.rounds) > 5 or (host.table["round"] > begun and host.table["complete"].any())
-                    )
+                    self.cluster.wait(self.goes_on)
                 yield array
 
         store.fetch = hanging  # type: ignore[method-assign]
