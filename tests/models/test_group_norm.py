@@ -68,5 +68,6 @@ def test_network_with_group_norm_has_no_statistics_and_trains(name):
         out = net(x)
     out.backward()
     assert all(parameter.grad_req == "write" for parameter in net.collect_params().values())
-    np.testing.assert_array_equal(net(x).asnumpy(), out.asnumpy())  # no difference between training and evaluation
+    # Training and evaluation differ by no more than the kernels that MXNet chooses for them.
+    np.testing.assert_allclose(net(x).asnumpy(), out.asnumpy(), rtol=1e-3, atol=1e-4)
     assert all(np.isfinite(parameter.grad().asnumpy()).all() for parameter in net.collect_params().values())
