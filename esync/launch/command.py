@@ -4,7 +4,6 @@ Every flag of the worker may be given; flags override the description's `train` 
 """
 
 import argparse
-import json
 import os
 import secrets
 import signal
@@ -18,7 +17,7 @@ from .. import arguments, config
 from ..arguments.flag_types import positive
 from ..reports.comparison import Comparison
 from ..runtime import descriptions, output, program, terminal
-from ..runtime.files import expanded, write_atomically
+from ..runtime.files import expanded
 from . import flags, repeat, report, user_program, view
 from .agent_pool import AgentPool
 from .description import Description, DescriptionError, read
@@ -141,7 +140,7 @@ def _repeat(description: Description, options: argparse.Namespace, typed: dict[s
 
     def write(comparison: Comparison) -> None:
         if options.json:
-            write_atomically(options.json, json.dumps(comparison.as_json(), indent=2).encode() + b"\n")
+            comparison.write_json(options.json)
 
     if words and not any(repeat.PLACEHOLDER in word for word in words):
         _tell(

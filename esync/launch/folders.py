@@ -11,7 +11,6 @@ The folder `processes` has no folders in it, so that the log tools do not take i
 """
 
 import fcntl
-import time
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
@@ -19,6 +18,7 @@ from typing import TextIO
 
 from ..reports.job_events import OUTCOME_FILE, REPORT_FILE
 from ..runtime.errors import ExpectedError
+from ..runtime.files import EARLIER_PREFIX, earlier_stamp
 from ..training import round_log
 from ..training.round_log import LogDirectoryError
 
@@ -71,9 +71,9 @@ class LogFolders:
 
         NAME.log, for instance, becomes NAME.earlier-TIME.log.
         """
-        left = [log for log in self.processes.glob("*.log") if ".earlier-" not in log.name]
+        left = [log for log in self.processes.glob("*.log") if f".{EARLIER_PREFIX}" not in log.name]
         left += [file for name in (OUTCOME_FILE, REPORT_FILE) if (file := self.mode_folder / name).exists()]
-        stamp = time.strftime("earlier-%Y%m%dT%H%M%S")
+        stamp = earlier_stamp()
         while any(self.processes.glob(f"*.{stamp}.log")):
             stamp += "+"
         for file in left:

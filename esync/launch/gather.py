@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
+from ..runtime.files import EARLIER_PREFIX
 from .agent_pool import AgentPool
 from .folders import NONCE_FILE
 from .hosts import Host
@@ -102,7 +103,7 @@ def _put(arrived: Path, place: Path) -> None:
             os.fsync(file.fileno())
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.exists():
-        for earlier in place.glob("earlier-*"):
+        for earlier in place.glob(f"{EARLIER_PREFIX}*"):
             earlier.rename(arrived / earlier.name)
         shutil.rmtree(place)
     os.replace(arrived, place)

@@ -19,6 +19,7 @@ from ..launch.description import Description
 from ..launch.hosts import locate
 from ..launch.plan import device_folders
 from ..runtime.errors import ExpectedError
+from ..runtime.files import EARLIER_PREFIX
 from ..runtime.iteration_statistics import IterationStatistics
 from ..runtime.phase_timer import CHECK_READY, iteration_times
 from ..simulate.job import SimulationJob, run
@@ -115,7 +116,7 @@ def _folders(folder: Path) -> dict[str, Path]:
     """Return the folders of devices below a folder: host/device → its path."""
     found: dict[str, Path] = {}
     for path in sorted({file.parent for file in folder.rglob("iter-*.txt")}):
-        if path.name.startswith("earlier-"):
+        if path.name.startswith(EARLIER_PREFIX):
             continue  # moved aside by a later run
         place = f"{path.parent.name}/{path.name}"
         if place in found:

@@ -10,7 +10,6 @@ group, of which mean, standard deviation and interval are printed. `LABEL=FOLDER
 import argparse
 import csv
 import io
-import json
 import math
 import sys
 from collections.abc import Sequence
@@ -116,8 +115,7 @@ def write_results(comparison: Comparison, options: argparse.Namespace) -> list[P
             write_atomically(path, text.encode(errors="surrogateescape"))  # names of folders as they are
             written.append(path)
     if options.json is not None:
-        content = json.dumps(comparison.as_json(), indent=2, allow_nan=False, default=str)
-        write_atomically(options.json, content.encode() + b"\n")
+        comparison.write_json(options.json)
         written.append(options.json)
     if options.figure is not None or options.figures is not None:
         written += _draw(comparison, options.figure, options.figures)

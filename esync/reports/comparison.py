@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..runtime import run_names
 from ..runtime.errors import ExpectedError
+from ..runtime.files import write_atomically
 from ..runtime.metric import Metric
 from ..runtime.output import printable
 from ..runtime.terminal import NOT_KNOWN
@@ -289,6 +290,15 @@ class Comparison:
             "runs": self.rows(),
             "problems": list(self.problems),
         }
+
+    def write_json(self, path: Path) -> None:
+        """Write `as_json` to a file.
+
+        Raises:
+            OSError: the file cannot be written.
+        """
+        content = json.dumps(self.as_json(), indent=2, allow_nan=False, default=str)
+        write_atomically(path, content.encode() + b"\n")
 
 
 def compare(runs: str | Path | Iterable[str | Path], target: float | None = None) -> Comparison:

@@ -12,18 +12,18 @@ from pathlib import Path
 
 from ..algorithms.registry import FIGURES
 from ..runtime import run_names
+from ..runtime.files import EARLIER_PREFIX
 from .rounds import ROUND_FILE, Category
 
 #: Names of devices: cpu, gpu0, …, and cpu-1 for a second process on the same device. Folders of
 #: other names do not count: an earlier run's logs, which were moved aside, are not a worker's.
 DEVICE_FOLDER = re.compile(r"(cpu|gpu[0-9]+)(-[0-9]+)?")
 
-#: Files that a worker writes to its device's folder beside the rounds: facts of the run, the final
-#: model, a folder into which it moved an earlier run's logs. Locks and unfinished files are hidden.
+#: Files that a worker writes to its device's folder beside the rounds: facts of the run and the
+#: final model. Locks and unfinished files are hidden.
 RUN_FILE = "run.json"
 SPEEDUP_FILE = "speedup.json"  # written by plot, beside the figures
 MODEL_FOLDER = "model"
-EARLIER_PREFIX = "earlier-"
 CURVES = ("acc.csv", "loss.csv")  # accuracy and loss step by step, of mode sync-switch
 
 

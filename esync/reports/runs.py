@@ -25,13 +25,12 @@ from .. import config
 from ..algorithms.registry import FIGURES, suffix_of
 from ..runtime import run_names
 from ..runtime.errors import ExpectedError
-from ..runtime.files import expanded
+from ..runtime.files import EARLIER_PREFIX, expanded
 from ..runtime.metric import Metric
 from .aggregate import read_rounds, summarized_rounds
 from .algorithm_info import AlgorithmInfo, algorithm_info_of
 from .discovery import (
     DEVICE_FOLDER,
-    EARLIER_PREFIX,
     DeviceFolder,
     Source,
     find_devices,

@@ -1,14 +1,18 @@
-"""Atomic writes: files are written beside their place, flushed to the disk, and renamed."""
+"""Files and folders: atomic writes, home directories, and what earlier runs have left."""
 
 import argparse
 import contextlib
 import glob
 import os
 import shutil
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from .errors import ExpectedError
+
+#: Beginning of the names of folders that have what an earlier run has left.
+EARLIER_PREFIX = "earlier-"
 
 
 class NoHomeError(ExpectedError, argparse.ArgumentTypeError):
@@ -106,3 +110,21 @@ def flush_folder(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def earlier_stamp() -> str:
+    """Return the name under which what an earlier run has left is kept from now on."""
+    return time.strftime(f"{EARLIER_PREFIX}%Y%m%dT%H%M%S")
+
+
+def make_earlier_folder(folder: Path) -> Path:
+    """Make a new folder inside this one for what an earlier run has left there, and return it.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    aside = folder / earlier_stamp()
+    while aside.exists():
+        aside = aside.with_name(aside.name + "+")
+    aside.mkdir()
+    return aside

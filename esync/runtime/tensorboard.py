@@ -4,12 +4,12 @@ Scalars have the number of the round as step. A folder of event files is one run
 `{network}/{mode}/{host}/{device}` below the folder that the user names, as the logs are.
 """
 
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from .errors import ExpectedError
+from .files import make_earlier_folder
 
 #: Names of event files contain it; TensorBoard finds them by it.
 EVENT_FILE = "tfevents"
@@ -90,10 +90,7 @@ class EventFile:
             folder.mkdir(parents=True, exist_ok=True)
             earlier = [] if go_on else list(folder.glob(f"*{EVENT_FILE}*"))
             if earlier:
-                aside = folder / time.strftime("earlier-%Y%m%dT%H%M%S")
-                while aside.exists():
-                    aside = aside.with_name(aside.name + "+")
-                aside.mkdir()
+                aside = make_earlier_folder(folder)
                 for path in earlier:
                     path.rename(aside / path.name)
             # A run that goes on within a second must not write over the file that it goes on with.

@@ -136,7 +136,7 @@ def _repeat(options: argparse.Namespace, job: SimulationJob) -> int:
 
     def report(comparison: Comparison) -> None:
         if options.json:
-            write_atomically(options.json, json.dumps(comparison.as_json(), indent=2).encode() + b"\n")
+            comparison.write_json(options.json)
 
     def say(text: str) -> None:
         print(f"simulate: {text}", file=sys.stderr, flush=True)

@@ -6,7 +6,6 @@ A thread writes them; every file is complete as soon as it has its name.
 import fcntl
 import json
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from ..runtime.errors import ExpectedError
+from ..runtime.files import make_earlier_folder
 from .background_writer import BackgroundWriter
 
 RUN_FILE = "run.json"
@@ -61,10 +61,7 @@ def claim(log_dir: Path, device: str, overwrite: bool, rounds: int = 0, rank: in
         earlier = [*folder.glob("iter-*.txt"), *folder.glob("*.csv"), *folder.glob(RUN_FILE)]
         earlier += folder.glob(MODEL_FOLDER)
         if earlier and not overwrite:
-            aside = folder / time.strftime("earlier-%Y%m%dT%H%M%S")
-            while aside.exists():
-                aside = aside.with_name(aside.name + "+")
-            aside.mkdir()
+            aside = make_earlier_folder(folder)
         for path in earlier:
             if overwrite and path.is_dir():
                 shutil.rmtree(path)

@@ -31,6 +31,8 @@ from typing import Any
 
 import numpy as np
 
+from ... import config
+from .. import blockwise
 from ..base import ModelSink, SlotLostError, Source
 from ..codecs.base import ErrorFeedbackEncoder, WorkerCodec
 from ..host_group import NOBODY, HostGroup, HostMemoryPlan, table_type
@@ -43,8 +45,6 @@ from .store import LONGEST_PAUSE, Place, Store
 
 log = logging.getLogger(__name__)
 
-#: Values that are added up at a time, so that sums stay in the processor's caches.
-BLOCK = 1 << 15
 #: States of a server's answer in shared memory.
 ABSENT, COMPLETE, NO_ROOM = 0, 1, 2
 
@@ -70,12 +70,11 @@ class WeightedSum:
 
     def read(self, start: int, stop: int, out: np.ndarray) -> None:
         """See `base.Source`; each array is read once."""
-        scaled = np.empty(min(BLOCK, stop - start), np.float32)
-        for begin in range(start, stop, BLOCK):
-            end = min(begin + BLOCK, stop)
-            total, spare = out[begin - start : end - start], scaled[: end - begin]
+        scaled = np.empty(min(config.RULE_BLOCK, stop - start), np.float32)
+        for place in blockwise.places(start, stop):
+            total, spare = out[place.start - start : place.stop - start], scaled[: place.stop - place.start]
             for number, (array, own) in enumerate(zip(self._arrays, self._factors, strict=True)):
-                values = array[begin:end]
+                values = array[place]
                 if number == 0:
                     np.multiply(values, own, out=total)
                 elif own == 1:

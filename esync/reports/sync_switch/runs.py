@@ -9,7 +9,8 @@ from datetime import datetime, timezone
 from itertools import pairwise
 from pathlib import Path
 
-from ..discovery import CURVES, EARLIER_PREFIX, RUN_FILE
+from ...runtime.files import EARLIER_PREFIX
+from ..discovery import CURVES, RUN_FILE
 from .rows import CsvRow, RowsError, read_rows
 from .settings import EXPERIMENTS, NOT_COMPARABLE, SETUPS, Setting, corrected, published_setting
 
