@@ -1,0 +1,54 @@
+"""How often to exchange: local iterations per round, from the times of an exchange and an iteration.
+
+Pure functions, for everybody who decides it: the algorithms with `--local-iterations auto`, and the
+state server.
+"""
+
+import math
+
+from .. import config
+
+#: Subtracted before rounding up: an exchange exactly as long as three iterations is hidden by
+#: three, whatever the last bits of the measured times are.
+_ROUNDING = 1e-6
+
+
+def iterations_per_exchange(
+    exchange_seconds: float,
+    iteration_seconds: float,
+    overlap: bool = False,
+    share: float = config.AUTO_EXCHANGE_SHARE,
+    most: int = config.AUTO_MOST_ITERATIONS,
+) -> int:
+    """Return the fewest local iterations per exchange that keep the time for exchanges small.
+
+    A round of H iterations of c seconds and an exchange of x seconds takes H·c + x where the worker
+    waits, so the exchange takes at most the share s of it if H ≥ (1 − s)/s · x/c. Where the worker
+    trains on meanwhile, H ≥ x/c hides the exchange. Fewer iterations exchange more often than the
+    network pays for; more let the replicas drift apart for nothing. The trade-off is that of Wang
+    and Joshi, "Adaptive Communication Strategies to Achieve the Best Error-Runtime Trade-off in
+    Local-Update SGD" (SysML 2019, arXiv 1810.08313), whose ratio of communication and computation
+    times, α, is x/c. They choose H from a bound on the error, which needs constants of the loss;
+    this rule needs the times only.
+
+    Args:
+        exchange_seconds: of one exchange, without waiting for other workers; at least 0.
+        iteration_seconds: of one local iteration; above 0.
+        overlap: whether the worker trains on during an exchange.
+        share: of a round, which an exchange may take at most without overlap; above 0, at most 1.
+        most: largest result.
+
+    Returns:
+        From 1 to `most`.
+
+    Raises:
+        ValueError: a time or the share is outside its range.
+    """
+    if not (exchange_seconds >= 0 and iteration_seconds > 0 and 0 < share <= 1):
+        raise ValueError(
+            f"exchange_seconds is {exchange_seconds}, iteration_seconds {iteration_seconds}, share {share}, but they "
+            "should be at least 0, above 0, and above 0 and at most 1"
+        )
+    ratio = exchange_seconds / iteration_seconds
+    wanted = ratio if overlap else (1 - share) / share * ratio
+    return int(min(max(1, math.ceil(min(wanted, most) - _ROUNDING)), most))
