@@ -10,7 +10,7 @@ from esync.coordination.exchange_interval import iterations_per_exchange
 @pytest.mark.parametrize("exchange", [0.3, 1.0, 7.77])
 @pytest.mark.parametrize("share", [0.05, 0.2, 0.5])
 def test_iterations_per_exchange_waiting_are_the_fewest_that_keep_the_share(exchange: float, share: float) -> None:
-    iterations = iterations_per_exchange(exchange, 0.013, overlap=False, share=share)
+    iterations = iterations_per_exchange(exchange, 0.013, overlap=False, share=share, most=100_000)
 
     assert exchange / (iterations * 0.013 + exchange) <= share
     assert exchange / ((iterations - 1) * 0.013 + exchange) > share
