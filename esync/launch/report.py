@@ -10,7 +10,10 @@ from .. import config
 from ..reports.aggregate import summarize_mode
 from ..reports.discovery import find_devices, moved_aside
 from ..reports.job_events import OUTCOME_FILE, REPORT_FILE
+from ..reports.load import load_runs
 from ..reports.metrics_table import RunFigures, common_target, run_figures
+from ..reports.modes import BASELINE, BASELINE_LABEL, STANDALONE, STANDALONE_LABEL
+from ..reports.speedups import against_fastest, on_same_cluster, speedup
 from ..runtime.files import write_atomically
 from ..runtime.terminal import clock
 from .folders import PROCESSES
@@ -52,11 +55,14 @@ def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -
     speed = [figures.bracketed(f"{figures.throughput:.1f} samples/s")] if figures.throughput else []
     if figures.efficiency is not None:
         speed.append(figures.bracketed(f"{figures.efficiency:.0%} of the devices' speed"))
+    if alone := against_fastest(figures.throughput, {device.name: device.speed for device in figures.devices}):
+        speed.append(figures.bracketed(alone))
     lines.append(", ".join(speed))
     if figures.final_accuracy is not None:
         reached = figures.time_to_target
         when = f"; {figures.target:g} after {clock(reached)}" if reached is not None else ""
         lines.append(f"{figures.metric.label} {figures.metric.text(figures.final_accuracy)}{when}")
+        lines += _speedups(figures, plan)
     for device in figures.devices:
         if (device.overrun_share or 0.0) > config.OVERRUN_LIMIT:
             lines.append(
@@ -68,6 +74,22 @@ def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -
     lines += _casualties(outcome)
     lines.append(f"logs: {plan.folder_here}, output of the processes: {plan.folder_here / PROCESSES}")
     return [line for line in lines if line]
+
+
+def _speedups(figures: RunFigures, plan: LaunchPlan) -> list[str]:
+    """Return a line about each baseline that has been run on the same cluster, and logged beside it."""
+    try:
+        beside, _ = load_runs(plan.folder_here.parent, figures.target, (STANDALONE, BASELINE))
+    except OSError:  # of a folder that cannot be listed; the job's own figures do not depend on it
+        return []
+    same = [each for each in beside if on_same_cluster(figures, each) and each.mode.folder != figures.mode.folder]
+    lines = []
+    for name, label in ((STANDALONE, f"{STANDALONE_LABEL}, the fastest device alone"), (BASELINE, BASELINE_LABEL)):
+        found = speedup(figures, same, name)
+        if found.value is not None and figures.mode.name != name:
+            goal = f"{figures.metric.label} {figures.target:g}"
+            lines.append(f"{found.value:.2f} times as fast as {label}, to {goal}")
+    return lines
 
 
 def _casualties(outcome: JobOutcome) -> list[str]:
@@ -151,6 +173,8 @@ def write_json(path: Path, plan: LaunchPlan, outcome: JobOutcome, figures: RunFi
             "throughput": figures.throughput,
             "speed_limit": figures.speed_limit,
             "efficiency": figures.efficiency,
+            "speedup_limit": figures.speedup_limit,
+            "fastest_device": figures.fastest and figures.fastest.name,
             "metric": asdict(figures.metric),
             "final_accuracy": figures.final_accuracy,
             "target": figures.target,

@@ -12,16 +12,19 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ..algorithms.registry import ALGORITHMS
 from ..runtime import run_names
 from ..runtime.errors import ExpectedError
 from ..runtime.files import write_atomically
 from ..runtime.metric import Metric
 from ..runtime.output import printable
 from ..runtime.terminal import NOT_KNOWN
-from . import estimates
+from . import estimates, metrics
 from .estimates import Difference, Estimate, MeanCurve
 from .metrics_table import DeviceFigures, RunFigures, common_target
+from .modes import BASELINE, STANDALONE, Mode
 from .runs import LoggedRun, RunError, find_runs
+from .speedups import Speedup
 from .style import distinguishable
 
 if TYPE_CHECKING:
@@ -105,6 +108,11 @@ class Group:
     runs: tuple[LoggedRun, ...]
 
     @property
+    def mode(self) -> Mode:
+        """The algorithm of its runs."""
+        return self.runs[0].mode
+
+    @property
     def counted(self) -> tuple[LoggedRun, ...]:
         """The valid runs, of which its figures are means; all of them if none is valid."""
         return tuple(run for run in self.runs if not run.figures.invalid) or self.runs
@@ -177,6 +185,7 @@ def _mean_devices(runs: Sequence[tuple[DeviceFigures, ...]]) -> tuple[DeviceFigu
     return tuple(
         replace(
             devices[0],
+            speed=mean(devices, "speed"),
             computing_ratio=mean(devices, "computing_ratio"),
             published_computing_ratio=mean(devices, "published_computing_ratio"),
         )
@@ -226,6 +235,47 @@ class Section:
         if own.n < len(group.counted) or reference.n < len(self.groups[0].counted):
             return None
         return estimates.difference(own, reference)
+
+    def baseline(self, name: str, iid: bool = True) -> Group | None:
+        """Return the group with which others are compared; None if there is none, or not one only.
+
+        Args:
+            name: name of its algorithm. Of several groups of sequential SGD, which has all of the
+                data, the one that reaches the target soonest is taken.
+            iid: kind of data of the groups that are compared with SSGD.
+        """
+        groups = [each for each in self.groups if each.mode.name == name]
+        if name == STANDALONE:
+            times = {id(each): each.estimate(TIME) for each in groups}
+            return min(
+                groups,
+                key=lambda each: (each.invalid is not None, found.mean if (found := times[id(each)]) else math.inf),
+                default=None,
+            )
+        groups = [each for each in groups if each.mode.iid == iid]
+        return groups[0] if len(groups) == 1 else None
+
+    def speedup(self, group: Group, name: str) -> Speedup:
+        """Return a group's speedup over a baseline: mean time to the target of that ÷ its own.
+
+        Args:
+            group: a group of this section.
+            name: name of the baseline's algorithm.
+        """
+        other = self.baseline(name, group.mode.iid)
+        if other is None:
+            several = any(each.mode.name == name and each.mode.iid == group.mode.iid for each in self.groups)
+            return Speedup(None, f"{'several' if several else 'no'} {ALGORITHMS[name].label} runs")
+        alone = other.figures.devices[0].speed if len(other.figures.devices) == 1 else None
+        limit = metrics.speedup_limit([device.speed for device in group.figures.devices], alone)
+        for each, label in ((group, ""), (other, f"{other.label} ")):
+            reached = each.estimate(TIME)
+            if each.invalid:
+                return Speedup(None, f"{label}invalid", limit)
+            if reached is None or reached.n < len(each.counted):
+                return Speedup(None, f"{label}not {'always ' * (reached is not None)}reached", limit)
+        times = [found.mean for each in (other, group) if (found := each.estimate(TIME))]
+        return Speedup(metrics.speedup(*times), None, limit)
 
 
 @dataclass(frozen=True)
@@ -507,6 +557,8 @@ def _row(section: Section, group: Group, run: LoggedRun) -> dict[str, Any]:
         "samples": sum(device.samples for device in figures.devices),
         "throughput": figures.throughput,
         "speed_limit": figures.speed_limit,
+        "speedup_limit": figures.speedup_limit,
+        "fastest_device": figures.fastest and figures.fastest.name,
         "efficiency": figures.efficiency,
         "bytes_per_second": figures.bytes_per_second,
         "bytes_sent_per_second": figures.bytes_sent,
@@ -536,6 +588,8 @@ def _section_as_json(section: Section) -> dict[str, Any]:
                 }
                 if group is not section.groups[0]
                 else None,
+                "speedups": {name: asdict(section.speedup(group, name)) for name in (STANDALONE, BASELINE)},
+                "speedup_limit": group.figures.speedup_limit,
                 "curve": group.curve and asdict(group.curve),
             }
         )

@@ -7,7 +7,11 @@ from rich.table import Column
 from ..runtime.terminal import NOT_KNOWN, UNLIMITED, markdown, right
 from .comparison import TIME, Comparison, Group, Quantity, Section, shown
 from .estimates import LEVEL, Difference
+from .modes import BASELINE, BASELINE_LABEL, STANDALONE, STANDALONE_LABEL
+from .speedups import slower_than_fastest
 
+#: What the column "limit" of the speedups says.
+LIMIT = "limit = sum of the devices' speeds ÷ that of the one device alone"
 #: Characters of an option's value that are shown; a list of devices may have many more.
 _VALUE_LENGTH = 60
 
@@ -25,6 +29,7 @@ def section_text(section: Section, width: int = UNLIMITED) -> str:
         f"{what}: {runs} run{'s' * (runs > 1)}, mean ± standard deviation [{LEVEL:.0%} confidence interval of the mean]"
     )
     text += f"\n\n{means_table(section, width)}"
+    text += speedups_text(section, width)
     if section.differing:
         text += f"\nWhat differs in their options\n\n{_options_table(section, width)}"
     if len(section.groups) > 1:
@@ -83,6 +88,41 @@ def _mean(group: Group, quantity: Quantity, section: Section) -> str:
     if found.n < len(group.counted):
         text += f" ({found.n} of {len(group.counted)}{' reached it' if reached else ''})"
     return text
+
+
+def speedups_text(section: Section, width: int = UNLIMITED) -> str:
+    """Return the table of speedups; "" for a single group, or where no baseline is among the groups."""
+    columns, rows = speedup_rows(section)
+    if not rows:
+        return ""
+    headings: list[str | Column] = [columns[0], *map(right, columns[1:])]
+    target = "the target" if section.target is None else f"{section.target:g}"
+    text = f"\nSpeedup: mean time to {target} of the baseline ÷ own; {LIMIT}\n\n{markdown(headings, rows, width)}"
+    alone = section.baseline(STANDALONE)
+    if alone and (faster := slower_than_fastest(alone.figures, [group.figures for group in section.groups])):
+        text += f"\n{alone.label} was not on the fastest device, which is {faster.name}.\n"
+    return text
+
+
+def speedup_rows(section: Section) -> tuple[list[str], list[list[str]]]:
+    """Return headings and rows of the speedups over the baselines among the groups.
+
+    There are no rows where only one group, or no baseline, is there.
+    """
+    kinds = {group.mode.iid for group in section.groups}
+    there = [name for name in (STANDALONE, BASELINE) if any(section.baseline(name, iid) for iid in kinds)]
+    if len(section.groups) < 2 or not there:
+        return [], []
+    rows = []
+    for group in section.groups:
+        cells = [group.label]
+        for name in there:
+            found = section.speedup(group, name)
+            cells.append(f"{found.value:.2f}×" if found.value is not None else found.reason or NOT_KNOWN)
+        limit = section.speedup(group, STANDALONE).limit or group.figures.speedup_limit
+        rows.append([*cells, NOT_KNOWN if limit is None else f"{limit:.2f}×"])
+    labels = {STANDALONE: f"over {STANDALONE_LABEL}", BASELINE: f"over {BASELINE_LABEL}"}
+    return ["runs", *(labels[name] for name in there), "limit"], rows
 
 
 def _options_table(section: Section, width: int) -> str:

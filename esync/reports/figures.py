@@ -19,6 +19,7 @@ from matplotlib.patches import Patch
 from ..runtime.files import write_atomically
 from .metrics_table import DeviceFigures, RunFigures
 from .published_results import ACCURACY, END, PublishedRun
+from .speedups import best_alone
 from .style import FORMATS, LEGEND, NON_IID_HATCH, STYLE, TICK_WIDTH, TITLE_WIDTH, colour, label, pale
 
 MARKED_POINTS = 60  # largest number of evaluations that a curve marks one by one
@@ -134,6 +135,11 @@ def throughput(network: str, runs: Sequence[RunFigures]) -> Figure:
             _bar(axes, run, position, [run.throughput or 0.0], note, inside=near_limit)
             if run.speed_limit is not None:
                 axes.hlines(run.speed_limit, position - 0.45 * BAR, position + 0.45 * BAR, color="black", linewidth=1.6)
+        alone = best_alone(runs)
+        if alone is not None and alone.throughput is not None:
+            line = axes.axhline(alone.throughput, linewidth=1.2, zorder=0.5, linestyle=alone.mode.style.line)
+            line.set(color=colour(alone), label=label(f"{alone.mode.method}: one device alone", alone))
+            handles.append(line)
         if any(run.speed_limit is not None for run, _ in bars):
             handles.append(Line2D([], [], color="black", linewidth=1.6, label="100 %: sum of the devices' speeds"))
         _finish(figure, axes, handles, "Throughput (samples per second)", f"Data throughput, {network}")

@@ -1,6 +1,7 @@
 """Load the runs of one network from the summaries of its modes."""
 
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -14,15 +15,21 @@ from .style import checked_style, distinguishable
 from .summary_file import Summary, SummaryError, load_summary
 
 
-def load_runs(network_folder: Path, target: float | None) -> tuple[list[RunFigures], list[str]]:
+def load_runs(
+    network_folder: Path, target: float | None, names: Collection[str] = ()
+) -> tuple[list[RunFigures], list[str]]:
     """Return the figures of every mode with a usable summary, and the problems of the others.
 
-    Without a target, `common_target` chooses one for the runs of each metric.
+    Args:
+        network_folder: folder of the network's modes.
+        target: value of the metric; None: `common_target` chooses one for the runs of each metric.
+        names: the modes to load; empty: all of them.
     """
     found: list[tuple[Mode, Summary]] = []
     problems: list[str] = []
     model_bytes = config.PUBLISHED_MODEL_BYTES.get(network_folder.name)
-    for folder in sorted(mode_folders(network_folder), key=lambda folder: mode_of(folder).place()):
+    folders = [folder for folder in mode_folders(network_folder) if not names or mode_of(folder).name in names]
+    for folder in sorted(folders, key=lambda folder: mode_of(folder).place()):
         try:
             there = summary_in(network_folder / folder, problems)
             if there and (earlier := moved_aside(find_devices(network_folder / folder)[0])):

@@ -4,6 +4,7 @@ Times are in seconds, speeds in samples or bytes per second. None stands for a f
 does not have; it is never replaced by a guess.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 
 from ..runtime.metric import TEST_ACCURACY, Metric
@@ -56,6 +57,41 @@ def speed_limit(batch_sizes: Iterable[int | None], step_times: Iterable[float | 
             return None
         total += batch_size / step_time
     return total or None
+
+
+def device_speed(
+    batch_size: int | None, step_time: float | None, samples: int, computing: Sequence[float]
+) -> float | None:
+    """Return the samples per second of a device while it computes.
+
+    These are batch size ÷ step time where an emulated device has one, otherwise the samples that it
+    computed ÷ the seconds that it computed them in.
+
+    Returns None if the log has neither.
+    """
+    if step_time:
+        return batch_size / step_time if batch_size else None
+    return rate(samples, sum(computing)) or None
+
+
+def speedup_limit(speeds: Sequence[float | None], alone: float | None = None) -> float | None:
+    """Return the largest speedup in samples per second over the fastest device alone.
+
+    With v_i samples per second on device i it is Σ_i v_i ÷ max_i v_i, a number without unit: 1 for
+    one device, n for n equal ones. No scheduling can exceed it. A time to an accuracy may, where
+    larger batches or averages learn more from a sample.
+
+    Args:
+        speeds: samples per second of each device.
+        alone: the speed of another device to take the place of the fastest.
+
+    Returns:
+        None if the speed of a device is not known, or if there are no devices.
+    """
+    known = [speed for speed in speeds if speed]
+    if not known or len(known) < len(speeds):
+        return None
+    return math.fsum(known) / (alone or max(known))
 
 
 def efficiency(throughput: float | None, limit: float | None) -> float | None:

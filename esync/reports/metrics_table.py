@@ -1,20 +1,21 @@
-"""Compute the metrics of each run from its summary, and compare runs."""
+"""Compute the metrics of each run from its summary."""
 
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from .. import config
-from ..algorithms.registry import ALGORITHMS
 from ..runtime.metric import Metric
 from . import metrics
-from .modes import BASELINE, STANDALONE, Mode
+from .modes import Mode
 from .summary_file import DeviceSummary, Summary
 
 
 @dataclass(frozen=True)
 class DeviceFigures:
-    """Figures of one device in one run; times in seconds."""
+    """Figures of one device in one run; times in seconds.
+
+    `speed` is in samples per second while the device computes; None if the log does not show it.
+    """
 
     host: str
     device: str
@@ -27,6 +28,7 @@ class DeviceFigures:
     wait_max: float | None
     step_time: float | None
     overrun_share: float | None  # share of a padded device's iterations; None if it is not padded
+    speed: float | None = None
 
     @property
     def name(self) -> str:
@@ -84,6 +86,16 @@ class RunFigures:
     def efficiency(self) -> float | None:
         """Throughput as a share of the sum of the devices' speeds."""
         return metrics.efficiency(self.throughput, self.speed_limit)
+
+    @property
+    def fastest(self) -> DeviceFigures | None:
+        """The fastest device; None unless the speed of every device is known."""
+        return None if self.speedup_limit is None else max(self.devices, key=lambda device: device.speed or 0.0)
+
+    @property
+    def speedup_limit(self) -> float | None:
+        """Sum of the devices' speeds ÷ the fastest one's; see `metrics.speedup_limit`."""
+        return metrics.speedup_limit([device.speed for device in self.devices])
 
     @property
     def final_accuracy(self) -> float | None:
@@ -209,98 +221,18 @@ def _device_figures(host: str, name: str, device: DeviceSummary) -> DeviceFigure
         wait_max=wait and wait[1],
         step_time=device.run.step_time if device.run else None,
         overrun_share=metrics.share(device.overruns, device.iterations) if _padded(device) else None,
+        speed=_speed(device),
     )
+
+
+def _speed(device: DeviceSummary) -> float | None:
+    """Return a device's samples per second while it computes; None for logs without run.json."""
+    if device.run is None:
+        return None
+    samples = sum(device.num_samples_list)
+    return metrics.device_speed(device.run.batch_size, device.run.step_time, samples, device.computing_time_list)
 
 
 def _padded(device: DeviceSummary) -> bool:
     """Return whether the device's iterations were padded to emulate a slower device."""
     return bool(device.overruns or (device.run and device.run.step_time))
-
-
-@dataclass(frozen=True)
-class Speedup:
-    """Speedup of a run over another one, or the reason why there is none.
-
-    Attributes:
-        value: time of the other run ÷ time of this one; None if there is a reason.
-        reason: why there is no value.
-        limit: sum of this run's devices' speeds ÷ that of the other run's devices, which no
-            scheduling can exceed in samples per second; None unless all speeds are known.
-    """
-
-    value: float | None
-    reason: str | None = None
-    limit: float | None = None
-
-
-def speedup(run: RunFigures, runs: list[RunFigures], baseline: str = BASELINE) -> Speedup:
-    """Compare a run's time to the target with that of another algorithm.
-
-    Args:
-        run: the run.
-        runs: all runs.
-        baseline: name of the other algorithm: SSGD, as in the ESync paper (section 5), whose run on
-            the same kind of data is taken, or sequential SGD, which always has all of the data. Of
-            several runs, the one of the same name is taken, or else the one without a name.
-    """
-    label = ALGORITHMS[baseline].label
-    others = [r for r in runs if r.mode.name == baseline and (baseline == STANDALONE or r.mode.iid == run.mode.iid)]
-    if not others:
-        return Speedup(None, f"no {label} run")
-    other = next((r for name in (run.mode.run, "") for r in others if r.mode.run == name), others[0])
-    if len(others) > 1 and other.mode.run not in (run.mode.run, ""):
-        return Speedup(None, f"several {label} runs")
-    limit = run.speed_limit / other.speed_limit if run.speed_limit and other.speed_limit else None
-    return Speedup(*_compared_times(run, other, label), limit)
-
-
-def _compared_times(run: RunFigures, other: RunFigures, label: str) -> tuple[float | None, str | None]:
-    """Return the other run's time to the target ÷ this one's, and why there is none."""
-    if other.metric != run.metric:
-        return None, f"{label} has another metric"
-    if run.target is None:
-        return None, "no target"
-    if run.invalid:
-        return None, "invalid"
-    if run.time_to_target is None:
-        return None, "not reached"
-    if other.invalid:
-        return None, f"{label} invalid"
-    if other.time_to_target is None:
-        return None, f"{label} not reached"
-    return metrics.speedup(other.time_to_target, run.time_to_target), None
-
-
-def as_json(run: RunFigures, runs: list[RunFigures]) -> dict[str, Any]:
-    """Return the figures of one run as in speedup.json."""
-    compared, alone = speedup(run, runs), speedup(run, runs, STANDALONE)
-    return {
-        "name": run.mode.name,
-        "method": run.mode.method,
-        "iid": run.mode.iid,
-        "valid": run.invalid is None,
-        "invalid_reason": run.invalid,
-        "speedup": compared.value,
-        "speedup_missing_because": compared.reason,
-        "standalone_speedup": alone.value,
-        "standalone_speedup_missing_because": alone.reason,
-        "standalone_speedup_limit": alone.limit,
-        "metric": asdict(run.metric),
-        "target": run.target,
-        "time_to_target": run.time_to_target,
-        "final_accuracy": run.final_accuracy,
-        "best_accuracy": run.best_accuracy,
-        "accuracy_device": run.accuracy_device,
-        "evaluations": len(run.accuracies),
-        "total_time": run.total_time,
-        "throughput": run.throughput,
-        "speed_limit": run.speed_limit,
-        "efficiency": run.efficiency,
-        "bytes_per_second": run.bytes_per_second,
-        "bytes_sent_per_second": run.bytes_sent,
-        "bytes_received_per_second": run.bytes_received,
-        "bytes_estimated": run.bytes_estimated,
-        "overrun_share": run.overrun_share,
-        "missing_rounds": run.missing_rounds,
-        "devices": [asdict(device) for device in run.devices],
-    }

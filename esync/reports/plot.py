@@ -31,10 +31,11 @@ from ..runtime.files import expanded, write_atomically
 from . import figures
 from .discovery import SPEEDUP_FILE, others_to_choose
 from .load import load_runs
-from .metrics_table import RunFigures, as_json
+from .metrics_table import RunFigures
 from .modes import BASELINE_LABEL, STANDALONE
 from .published_results import ACCURACY, END, TABLE_1, PublishedRun, published_runs
 from .published_smoothing import can_be_smoothed, smoothed
+from .speedups import as_json, best_alone
 from .tables import runs_text, smoothed_text
 
 
@@ -179,7 +180,7 @@ def _accuracy_drawings(
     network: str, runs: list[RunFigures], published: Mapping[str, PublishedRun], as_published: bool = False
 ) -> dict[str, Callable[[], Figure]]:
     """Return, by file name, functions that draw the metric of each kind of runs over time."""
-    standalone = next((run for run in runs if run.mode.name == STANDALONE), None)
+    standalone = best_alone(runs)
     compared = [run for run in runs if run.times and run is not standalone]
     drawings: dict[str, Callable[[], Figure]] = {}
     for metric in dict.fromkeys(run.metric for run in compared if run.metric.is_accuracy or not as_published):

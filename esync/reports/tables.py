@@ -4,8 +4,9 @@ from collections.abc import Iterator
 
 from ..runtime.metric import Metric
 from ..runtime.terminal import NOT_KNOWN, markdown, number, right
-from .metrics_table import RunFigures, Speedup, speedup
+from .metrics_table import RunFigures
 from .modes import BASELINE_LABEL, STANDALONE, STANDALONE_LABEL
+from .speedups import Speedup, slower_than_fastest, speedup
 
 
 def runs_text(network: str, runs: list[RunFigures]) -> str:
@@ -16,7 +17,7 @@ def runs_text(network: str, runs: list[RunFigures]) -> str:
         target = "its target (none is known)" if same[0].target is None else f"{same[0].target:g}"
         tables += (
             f"{network}: time to {metric.label} {target}, and speedup = time of {BASELINE_LABEL} ÷ time of the method"
-            f"{_standalone_heading(same)}\n\n{_runs_table(metric, same, runs)}\n"
+            f"{_standalone_heading(same)}\n\n{_runs_table(metric, same, runs)}\n{_limits(same)}"
         )
     return (
         f"{tables}"
@@ -36,8 +37,20 @@ def _standalone_heading(runs: list[RunFigures]) -> str:
     if not _standalone(runs):
         return ""
     return (
-        f"\nover {STANDALONE_LABEL} = time of {STANDALONE_LABEL} ÷ time of the method; limit = sum of the devices' "
-        f"speeds ÷ speed of {STANDALONE_LABEL}'s device"
+        f"\nover {STANDALONE_LABEL} = time of {STANDALONE_LABEL}, which is one device alone, ÷ time of the method; "
+        f"limit = sum of the devices' speeds ÷ speed of {STANDALONE_LABEL}'s device"
+    )
+
+
+def _limits(runs: list[RunFigures]) -> str:
+    """Return a line for each cluster whose fastest device no run was on alone; "" if there is none."""
+    if _standalone(runs):
+        return ""
+    clusters = {run.fastest.name: run.speedup_limit for run in runs if run.fastest and len(run.devices) > 1}
+    return "".join(
+        f"limit = {limit:.2f}: sum of the devices' speeds ÷ that of the fastest one, {name}; "
+        "a run of --mode local on it alone is the baseline to compare with\n\n"
+        for name, limit in sorted(clusters.items())
     )
 
 
@@ -60,6 +73,8 @@ def _run_rows(shown: list[RunFigures], runs: list[RunFigures]) -> Iterator[list[
             notes.append("traffic estimated, push only")
         if run.missing_rounds:
             notes.append(f"{run.missing_rounds} rounds missing from the logs: samples/s and MB/s are too low")
+        if run.mode.name == STANDALONE and (faster := slower_than_fastest(run, runs)):
+            notes.append(f"not on the fastest device, which is {faster.name}")
         time, over_baseline, final = _results(run, runs)
         over_standalone = []
         if _standalone(shown):

@@ -16,6 +16,7 @@ from ..launch.description import DescriptionError
 from ..launch.repeat import Repetition, RunEnd, repetitions, run_all
 from ..reports.comparison import Comparison
 from ..reports.discovery import find_devices, moved_aside
+from ..reports.speedups import against_fastest
 from ..runtime import descriptions, program
 from ..runtime.files import expanded, write_atomically
 from ..runtime.terminal import clock, run_command
@@ -160,7 +161,8 @@ def summary(done: FinishedSimulation) -> list[str]:
         f"{result['network']}, {result['mode']}, {result['workers']} workers{told}: {result['rounds']} rounds in "
         f"{clock(result['seconds'])} of virtual time ({done.real['simulation']:.1f} s)",
         f"{result['throughput'] or 0.0:.1f} samples/s"
-        + (f", {efficiency:.0%} of the devices' speed" if efficiency is not None else ""),
+        + (f", {efficiency:.0%} of the devices' speed" if efficiency is not None else "")
+        + (f", {alone}" if (alone := against_fastest(result["throughput"], _speeds(result))) else ""),
     ]
     if result["final_accuracy"] is not None:
         reached = [f"{target} after {clock(at)}" for target, at in result["time_to"].items() if at is not None]
@@ -178,6 +180,11 @@ def summary(done: FinishedSimulation) -> list[str]:
         earlier = moved_aside(find_devices(done.logs)[0])
         lines += [earlier] if earlier else []
     return lines
+
+
+def _speeds(result: dict[str, Any]) -> dict[str, float | None]:
+    """Return the samples per second of each device while it computes."""
+    return {f"{each['host']}/{each['device']}": result["batch_size"] / each["step_time"] for each in result["devices"]}
 
 
 def _print_error(text: str) -> None:

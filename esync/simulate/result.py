@@ -17,7 +17,8 @@ def result(simulation: Simulation | RoundwiseSimulation, description: str) -> di
     began = min(sums.began for sums in workers)
     elapsed = max(sums.ended for sums in workers) - began
     samples = simulation.samples
-    limit = metrics.speed_limit([options.batch_size] * len(workers), [sums.worker.device.mean for sums in workers])
+    step_times = [sums.worker.device.mean for sums in workers]
+    limit = metrics.speed_limit([options.batch_size] * len(workers), step_times)
     throughput = metrics.rate(samples, elapsed)
     times = [each.time for each in simulation.accuracies]
     accuracies = [each.accuracy for each in simulation.accuracies]
@@ -30,11 +31,13 @@ def result(simulation: Simulation | RoundwiseSimulation, description: str) -> di
         "workers": len(workers),
         **({"per_host": True} if simulation.cluster.host_groups() else {}),
         "rounds": simulation.rounds,
+        "batch_size": options.batch_size,
         "samples": samples,
         "seconds": elapsed,
         "throughput": throughput,
         "limit": limit,
         "efficiency": metrics.efficiency(throughput, limit),
+        "speedup_limit": metrics.speedup_limit([options.batch_size / seconds for seconds in step_times]),
         **_share(simulation),
         "final_accuracy": accuracies[-1] if accuracies else None,
         "time_to": {

@@ -13,9 +13,10 @@ from matplotlib.image import imread
 from esync.algorithms.base import SPARE_STYLES
 from esync.reports import figures, style
 from esync.reports.load import load_runs
-from esync.reports.metrics_table import RunFigures, run_figures, speedup
+from esync.reports.metrics_table import RunFigures, run_figures
 from esync.reports.modes import FOLDERS, mode_of
 from esync.reports.plot import main
+from esync.reports.speedups import speedup
 from esync.reports.summarize import main as summarize
 from esync.reports.summary_file import DeviceSummary, RunInfo, load_summary
 from esync.reports.tables import duration, runs_text

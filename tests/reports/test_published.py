@@ -8,11 +8,12 @@ import pytest
 from test_plot import device, figures_of, make
 
 from esync.reports import figures
-from esync.reports.metrics_table import RunFigures, run_figures, speedup
+from esync.reports.metrics_table import RunFigures, run_figures
 from esync.reports.modes import mode_of
 from esync.reports.plot import main
 from esync.reports.published_results import PublishedRun, published_runs
 from esync.reports.published_smoothing import smoothed
+from esync.reports.speedups import speedup
 from esync.runtime.metric import Metric
 
 

@@ -10,6 +10,7 @@ from ...runtime.terminal import NOT_KNOWN
 from ...version import __version__
 from ..comparison import TIME, Comparison, Group, Quantity, shown
 from ..comparison import Section as Compared
+from ..comparison_text import LIMIT, speedup_rows
 from ..estimates import LEVEL
 from ..runs import LoggedRun
 from ..summary_file import DeviceSummary
@@ -128,6 +129,9 @@ def _tiles(section: Compared) -> list[Tile]:
         tiles.append(Tile("throughput", f"{speeds.mean:,.{0 if speeds.mean >= 1000 else 1}f}", "samples/s", limit))
     if efficiency is not None:
         tiles.append(Tile("efficiency", f"{100 * efficiency:.0f} %", "", "of the devices' speed"))
+    if speeds is not None and figures.fastest is not None and figures.fastest.speed and len(figures.devices) > 1:
+        note = f"{figures.fastest.name} alone; limit {figures.speedup_limit:.2f} ×"
+        tiles.append(Tile("samples/s over", f"{speeds.mean / figures.fastest.speed:.2f} ×", "", note))
     tiles.append(Tile("waiting", _percent(use[1]), "", f"of the devices' time, {_percent(use[2])} transferring"))
     if bytes_ is not None:
         note = "estimated, push only" if figures.bytes_estimated else "sent and received by all workers"
@@ -159,13 +163,15 @@ def _sections(section: Compared, where: str) -> list[Section]:
 def _results(section: Compared) -> Table:
     rows = []
     quantities = section.quantities
-    for group in section.groups:
+    speedups, compared = speedup_rows(section)
+    for place, group in enumerate(section.groups):
         seeds = [str(run.seed) for run in group.runs if run.seed is not None]
         about = f"{len(group.runs)} run{'s' * (len(group.runs) > 1)}"
         name = Cell(
             group_label(group), f"{about}{f', seeds {_short_list(seeds)}' if len(seeds) > 1 else ''}", line_style(group)
         )
         cells = [_estimate_cell(group, quantity) for quantity in quantities]
+        cells += [Cell(text) for text in compared[place][1:]] if compared else []
         use = _mean_shares(group)
         cells.append(Cell(" / ".join(f"{100 * share:.0f}" for share in use) + " %", shares=use))
         rows.append([name, *cells])
@@ -175,7 +181,9 @@ def _results(section: Compared) -> Table:
         if all(len(group.runs) == 1 for group in section.groups)
         else f"± one standard deviation; in brackets the {100 * LEVEL:g} % confidence interval of the mean (Student)."
     )
-    return Table(["", *titles, "computing / waiting / transferring"], rows, note=note)
+    if compared:
+        note = f"{note} Speedups are of the mean times to the target; {LIMIT}.".strip()
+    return Table(["", *titles, *speedups[1:], "computing / waiting / transferring"], rows, note=note)
 
 
 def _short_list(words: Sequence[str], most: int = 8) -> str:

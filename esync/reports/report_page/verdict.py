@@ -5,6 +5,8 @@ from statistics import fmean
 
 from ..comparison import THROUGHPUT, Group, Quantity, Section
 from ..estimates import LEVEL, Estimate
+from ..modes import STANDALONE
+from ..speedups import slower_than_fastest
 from ..tables import duration
 
 
@@ -39,6 +41,23 @@ def verdict(section: Section) -> list[str]:
     reference = section.groups[0]
     for group in section.groups[1:]:
         sentences += _comparison(section, group, reference, time)
+    return [*sentences, *_over_one_device(section)]
+
+
+def _over_one_device(section: Section) -> list[str]:
+    """Return a sentence on the speedups over the fastest device alone, if there is a run of it."""
+    alone = section.baseline(STANDALONE)
+    found = [(group, section.speedup(group, STANDALONE)) for group in section.groups if group is not alone]
+    said = [
+        f"{group.label} {each.value:.2f} times as fast{f' (limit {each.limit:.2f})' if each.limit else ''}"
+        for group, each in found
+        if each.value is not None
+    ]
+    if alone is None or not said:
+        return []
+    sentences = [f"Compared with one device alone ({alone.label}), to the target: {_listed(said)}."]
+    if faster := slower_than_fastest(alone.figures, [group.figures for group in section.groups]):
+        sentences.append(f"That device is not the fastest, which is {faster.name}.")
     return sentences
 
 
