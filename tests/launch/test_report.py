@@ -52,6 +52,44 @@ def finished(tmp_path):
     return plan, report.read_figures(plan)
 
 
+def test_report_compares_with_the_fastest_device_and_with_baselines_logged_beside(tmp_path):
+    devices = {"one/gpu0": 0.5, "two/gpu0": 1.0}
+    half_times = {"esync": 4.0, "local": 8.0, "sync": 16.0}
+    for mode, half_time in half_times.items():
+        there = {"one/gpu0": 0.5} if mode == "local" else devices
+        write_run(tmp_path / "lenet" / mode, there, 60, half_time=half_time)
+    plans = {
+        mode: SimpleNamespace(
+            program=None,
+            folder_here=tmp_path / "lenet" / mode,
+            mode_folder=tmp_path / "lenet" / mode,
+            options=SimpleNamespace(target_accuracy=0.5),
+        )
+        for mode in half_times
+    }
+    figures = {mode: report.read_figures(plan) for mode, plan in plans.items()}  # writes the summaries
+    lines = report.success(figures["esync"], plans["esync"], JobOutcome())
+    times = {mode: each.time_to_target for mode, each in figures.items()}
+    speed = figures["esync"].throughput / (64 / 0.5)
+    assert any(line.endswith(f"{speed:.2f} times the fastest device alone, one gpu0 (limit 1.50)") for line in lines)
+    for mode, label in (("local", "Standalone, the fastest device alone"), ("sync", "SSGD")):
+        ratio = times[mode] / times["esync"]
+        assert f"{ratio:.2f} times as fast as {label}, to test accuracy 0.5" in lines
+    lines = report.success(figures["local"], plans["local"], JobOutcome())
+    assert not any("fastest device alone" in line for line in lines)
+
+
+def test_report_does_not_compare_with_a_baseline_of_other_devices(tmp_path):
+    for mode, devices in (("esync", {"one/gpu0": 0.5, "two/gpu0": 1.0}), ("local", {"two/gpu0": 1.0})):
+        write_run(tmp_path / "lenet" / mode, devices, 60, half_time=8.0)
+    options = SimpleNamespace(target_accuracy=0.5)
+    for mode in ("local", "esync"):
+        folder = tmp_path / "lenet" / mode
+        plan = SimpleNamespace(program=None, folder_here=folder, mode_folder=folder, options=options)
+        figures = report.read_figures(plan)
+    assert not any("Standalone" in line for line in report.success(figures, plan, JobOutcome()))
+
+
 def test_page_of_a_finished_job_tells_its_events(finished):
     plan, figures = finished
     outcome = JobOutcome(replacements=[Replacement("worker 0", "was killed by SIGKILL", 3.0, joined=4.0)])

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -14,7 +15,8 @@ from log_trees import write_run
 import esync
 from esync.reports import report
 from esync.reports.compare import main
-from esync.reports.comparison import EVALUATION_COLUMNS, MissingPandasError, compare
+from esync.reports.comparison import EVALUATION_COLUMNS, TIME, MissingPandasError, compare
+from esync.reports.report_page.verdict import verdict
 from esync.reports.runs import RunError
 
 DEVICES = {"h/gpu0": 0.5, "h/cpu": 2.0}
@@ -86,6 +88,46 @@ def test_one_run_has_neither_interval_nor_verdict(logged, tmp_path: Path, capsys
     said = capsys.readouterr().out
     assert "not known: a single run" in said
     assert "±" not in said.split("\n", 1)[1]
+
+
+def test_baselines_among_the_groups_give_speedups_with_their_limit(logged, tmp_path: Path, capsys) -> None:
+    for seed in range(2):
+        logged(f"esync@a-seed{seed}", seed, half_time=30.0)
+        logged(f"sync@a-seed{seed}", seed)
+        for rate, half_time in ((1.0, 55.0), (2.0, 45.0)):
+            folder = logged(f"local@x{rate:g}-seed{seed}", seed, half_time=half_time, learning_rate=rate)
+            shutil.rmtree(folder / "h" / "cpu")
+    (section,) = compare(tmp_path).sections
+    esync_group, sync_group = (next(g for g in section.groups if g.mode.name == name) for name in ("esync", "sync"))
+    best = section.baseline("local")
+    assert best is not None
+    assert best.label == "Standalone, x2"
+    means = [group.estimate(TIME).mean for group in (best, esync_group, sync_group)]
+    over_one, over_sync = (section.speedup(esync_group, name) for name in ("local", "sync"))
+    assert over_one.value == pytest.approx(means[0] / means[1])
+    assert over_sync.value == pytest.approx(means[2] / means[1])
+    assert over_one.limit == pytest.approx((64 / 0.5 + 64 / 2.0) / (64 / 0.5))
+    assert main([str(tmp_path), "--json", str(tmp_path / "all.json")]) == 0
+    said = capsys.readouterr().out
+    row = next(line for line in said.splitlines() if line.startswith("| ESync, a") and "×" in line)
+    assert [cell.strip() for cell in row.split("|")[2:-1]] == [
+        f"{over_one.value:.2f}×", f"{over_sync.value:.2f}×", "1.25×",
+    ]  # fmt: skip
+    (written,) = json.loads((tmp_path / "all.json").read_text())["sections"]
+    group = next(each for each in written["groups"] if each["label"] == "ESync, a")
+    assert group["speedups"]["local"]["value"] == pytest.approx(over_one.value)
+    assert group["speedup_limit"] == pytest.approx(1.25)
+    assert "times as fast (limit 1.25)" in " ".join(verdict(section))
+
+
+def test_group_that_does_not_always_reach_the_target_has_no_speedup(logged, tmp_path: Path) -> None:
+    for seed, accuracy in enumerate((0.9, 0.7)):
+        logged(f"esync@a-seed{seed}", seed, accuracy=accuracy)
+        logged(f"sync@a-seed{seed}", seed)
+    (section,) = compare(tmp_path).sections
+    found = section.speedup(section.groups[0], "sync")
+    assert (found.value, found.reason) == (None, "not always reached")
+    assert section.speedup(section.groups[0], "local").reason == "no Standalone runs"
 
 
 def test_invalid_runs_are_named_and_not_in_the_means(logged, tmp_path: Path, capsys) -> None:

@@ -29,6 +29,25 @@ def test_speed_limit_and_efficiency_of_the_papers_cluster() -> None:
     assert metrics.efficiency(1560.0, limit) == pytest.approx(0.18203, abs=1e-5)
 
 
+def test_speedup_limit_of_the_papers_cluster_is_the_sum_over_the_fastest() -> None:
+    speeds = [64 / seconds for seconds in (0.03, 0.03, 3.5, 0.03, 0.03, 3.5)]
+    assert metrics.speedup_limit(speeds) == pytest.approx(4.017, abs=0.001)
+    assert metrics.speedup_limit([10.0, 10.0, 10.0]) == pytest.approx(3.0)
+    assert metrics.speedup_limit([10.0, 30.0], alone=10.0) == pytest.approx(4.0)
+
+
+def test_speedup_limit_with_unknown_device_speed_is_none() -> None:
+    assert metrics.speedup_limit([10.0, None]) is None
+    assert metrics.speedup_limit([]) is None
+
+
+def test_device_speed_is_that_of_its_step_time_or_else_as_measured() -> None:
+    assert metrics.device_speed(64, 0.5, 100, [9.0]) == 128.0
+    assert metrics.device_speed(64, None, 100, [2.0, 3.0]) == pytest.approx(20.0)
+    assert metrics.device_speed(None, 0.5, 100, [2.0]) is None
+    assert metrics.device_speed(64, None, 100, []) is None
+
+
 def test_speed_limit_with_unknown_device_speed_is_none() -> None:
     assert metrics.speed_limit([64, 64], [0.03, None]) is None
     assert metrics.speed_limit([64, None], [0.03, 3.5]) is None

@@ -96,3 +96,14 @@ def test_run_json_and_summary_of_a_run_per_host_say_so(tmp_path):
         facts = json.loads((done.logs / "localhost" / "cpu" / "run.json").read_text())
         found[name] = facts["options"].get("per_host"), "one exchange per host" in summary(done)[0]
     assert found == {"flat": (None, False), "per_host": (2, True)}
+
+
+@pytest.mark.parametrize(("mode", "limit"), [("esync", 1.5), ("local", 1.0)])
+def test_summary_says_how_much_faster_than_the_fastest_device_alone_a_run_is(tmp_path, mode, limit):
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CLUSTER)
+    done = run(SimulationJob(path, "none", {"mode": mode}, logs=False, quiet=True))
+    assert done.result["speedup_limit"] == pytest.approx(limit)
+    ratio = done.result["throughput"] / (done.result["batch_size"] / 0.1)
+    said = f"{ratio:.2f} times the fastest device alone, localhost/cpu (limit 1.50)"
+    assert (said in summary(done)[1]) is (mode == "esync")
