@@ -151,6 +151,11 @@ LEASE_SHORTEST = 2 / 3  # shortest iteration of the slowest device to reckon wit
 LEASE_FORGETTING = 0.1  # how fast the shortest of its iterations is forgotten, per iteration
 RESET_PATIENCE = 10.0  # seconds, beyond an iteration, that the slowest may take to take a new model over
 CAPABILITY_SMOOTHING = 0.3  # weight of the newest iteration in the smoothed seconds per iteration
+TIER_RATIO = 4.0  # iterations of one tier last up to this many times as long as those of its fastest worker
+TIER_HYSTERESIS = 0.2  # share by which a worker has to be beyond that limit before it changes its tier
+LEAVE_OUT_SHARE = 0.01  # of the summed speed: the least with which a worker takes part, with --leave-out auto
+LEAVE_OUT_HYSTERESIS = 0.5  # share by which one that is left out has to be above that before it comes back
+LEAVE_OUT_PROBE = 30.0  # seconds between two iterations by which a worker that is left out measures its speed
 
 # --- cluster --------------------------------------------------------------------------------------
 SCHEDULER_PORT = 9091

@@ -26,6 +26,7 @@ docs/adding_an_algorithm.md is for authors of a class. May import `config`, `coo
 # The order of tables and figures is the order in which the classes are registered.
 # isort: off
 from .esync import ESync
+from .tiered_esync import TieredESync
 from .local_sgd import LocalSGD
 from .fedprox import FedProx
 from .scaffold import SCAFFOLD
@@ -78,6 +79,7 @@ __all__ = [
     "Style",
     "Surroundings",
     "SyncSwitch",
+    "TieredESync",
     "World",
     "find",
     "make",

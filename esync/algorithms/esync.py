@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field
 
 from .. import config
-from ..coordination import Coordination, ExchangeDecision
+from ..coordination import Coordination, ExchangeDecision, TierSettings
 from ..exchange import Exchange, Result
 from ..runtime.futures import Handle
 from ..runtime.phase_timer import CHECK_READY
@@ -81,6 +81,7 @@ class ESync(ModelAveraging):
         self._unasked, self._unasked_seconds = 0, 0.0  # iterations since the newest question, and what they took
         self._last = 0.0  # seconds of the newest iteration
         self._complete = True
+        self._aside = False  # whether rounds do not wait for this worker
 
     @classmethod
     def check_flags(cls, options: Namespace, typed: Set[str]) -> None:
@@ -107,13 +108,15 @@ class ESync(ModelAveraging):
             self._coordination = world.coordination(options.state_server, exchange.rank, options.job, delayed)
             if exchange.rank == 0 and not exchange.replacement:
                 epsilon = None if isinstance(options.epsilon, str) else options.epsilon
-                self._coordination.init(exchange.workers, epsilon, options.slowest_iterations)
+                terms = exchange.workers, epsilon, options.slowest_iterations
+                tiering = self._tiering
+                self._coordination.init(*terms, **({} if tiering is None else {"tiering": tiering}))
         super()._begin(exchange)
         if self._coordination is not None and self.result is not None and not self.result.finished:
             self._coordination.round = self._round_of_job()
             if exchange.replacement:
                 self._coordination.reset(self._round_of_job(), rejoin=True, members=self._members(self.result))
-            self._coordination.ask(0, self.context.capability()).wait()
+            self._told(self._coordination.ask(0, self.context.capability()).wait())
 
     @property
     def asking(self) -> bool:
@@ -158,11 +161,20 @@ class ESync(ModelAveraging):
             return False
         question, self._question = self._question, None
         answer = question.result()
+        self._told(answer)
         if answer.ready:
             self._ready_after = self._asked_after
         else:
             self.free_until = self._asked_at + answer.lease
         return answer.ready
+
+    @property
+    def _tiering(self) -> TierSettings | None:
+        """Return how the state server divides the workers into tiers; None: not at all."""
+        return None
+
+    def _told(self, answer: ExchangeDecision) -> None:
+        """Do what an answer says beside READY and NOT-READY; no exchange is under way."""
 
     def aggregate(self) -> None:
         """See `ModelAveraging.aggregate`."""
@@ -173,7 +185,8 @@ class ESync(ModelAveraging):
         """See `ModelAveraging._begin_round`."""
         super()._begin_round(result)
         if self._coordination is not None and not result.finished:
-            self._coordination.reset(self._round_of_job(), members=self._members(result))
+            more = {"aside": True} if self._aside else {}
+            self._coordination.reset(self._round_of_job(), members=self._members(result), **more)
 
     def close(self) -> None:
         """Disconnect from the state server and the other workers."""

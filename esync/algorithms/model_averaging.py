@@ -1,12 +1,13 @@
 """The base of ESync, local SGD and its relatives: the mean of updates after local iterations."""
 
+from collections.abc import Mapping
 from numbers import Integral
 from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
 
 from .. import config
-from ..exchange import AS_UPDATES, STATISTICS, WEIGHTS, Payload, Result, Specification, values_of
+from ..exchange import AS_UPDATES, STATISTICS, WEIGHTS, Payload, Result, Source, Specification, values_of
 from ..runtime.errors import AlgorithmResultError
 from ..runtime.futures import Handle
 from .base import Algorithm, CompressionOptions
@@ -217,12 +218,12 @@ class ModelAveraging(Algorithm):
         """
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
-        options, replica = self.options, self.replica
+        replica = self.replica
         with self.recorder.phase(self.exchange_phase):
             self._contribute()
             replica.open()
             vectors = {WEIGHTS: replica.update(), STATISTICS: replica.statistics, **self._contributions()}
-            payload = Payload(vectors, self._samples, options.global_lr, options.outer_momentum)
+            payload = self._payload(vectors)
             merge = replica.begin_overlap() if self._run_ahead else None
             exchange = self.exchange.start(payload, replica if merge is None else merge)
             result = exchange.wait() if merge is None else None
@@ -232,6 +233,10 @@ class ModelAveraging(Algorithm):
             self._overlapped = exchange, merge
         if result is not None:
             self._begin_round(result)
+
+    def _payload(self, vectors: Mapping[str, Source]) -> Payload:
+        """Return what this worker sends in an exchange."""
+        return Payload(vectors, self._samples, self.options.global_lr, self.options.outer_momentum)
 
     def _merge(self, exchange: Handle[Result], merge: ModelMerge) -> None:
         """Take over the common model if it has come; wait for it if the worker is too far ahead."""

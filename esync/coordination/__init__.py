@@ -12,8 +12,9 @@ from typing import Protocol
 from ..runtime.futures import Handle
 from .decision import ExchangeDecision
 from .straggler_policies import OnlinePolicySettings, PolicyDirective
+from .tiers import TierSettings
 
-__all__ = ["Coordination", "ExchangeDecision", "OnlinePolicySettings", "PolicyDirective"]
+__all__ = ["Coordination", "ExchangeDecision", "OnlinePolicySettings", "PolicyDirective", "TierSettings"]
 
 
 class Coordination(Protocol):
@@ -39,6 +40,7 @@ class Coordination(Protocol):
         epsilon: float | None,
         slowest_iterations: int = 1,
         watching: OnlinePolicySettings | None = None,
+        tiering: TierSettings | None = None,
     ) -> None:
         """Begin a training (rank 0 only, before any worker asks).
 
@@ -47,6 +49,7 @@ class Coordination(Protocol):
             epsilon: seconds; None leaves it to the coordinator.
             slowest_iterations: local iterations of the slowest worker in each round.
             watching: asks the coordinator to look for stragglers, with these settings.
+            tiering: asks it to divide the workers into tiers.
         """
         ...
 
@@ -60,7 +63,9 @@ class Coordination(Protocol):
         """
         ...
 
-    def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None) -> None:
+    def reset(
+        self, round: int, rejoin: bool = False, members: Sequence[int] | None = None, aside: bool = False
+    ) -> None:
         """Report that this worker holds the model of the next round, `round`, and begins it.
 
         Args:
@@ -69,6 +74,7 @@ class Coordination(Protocol):
                 this round is void.
             members: the ranks that take part in the rounds from now on, where some are dead; None:
                 nothing has changed.
+            aside: rounds do not wait for this worker, as it has been told.
         """
         ...
 

@@ -14,6 +14,7 @@ from ..runtime.watchdog import WatchedWait
 from .decision import ExchangeDecision
 from .http_client import HTTPClient
 from .straggler_policies import OnlinePolicySettings, PolicyDirective
+from .tiers import TierSettings
 
 log = logging.getLogger(__name__)
 
@@ -70,6 +71,7 @@ class StateServerClient:
         epsilon: float | None,
         slowest_iterations: int = config.SLOWEST_ITERATIONS,
         watching: OnlinePolicySettings | None = None,
+        tiering: TierSettings | None = None,
     ) -> None:
         """Begin a training (see `Coordination.init`).
 
@@ -86,6 +88,8 @@ class StateServerClient:
         }
         if watching is not None:
             wanted["watching"] = watching.flat
+        if tiering is not None:
+            wanted["tiering"] = tiering.flat
         self._call(self._path, wanted)
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
@@ -108,14 +112,17 @@ class StateServerClient:
         answer = self._call(f"{self._path}/query", asked)
         self._round_trip = self._http.took
         try:
-            decision = ExchangeDecision(bool(answer["ready"]), float(answer["lease"]))
-        except (KeyError, TypeError, ValueError):
+            tier, left_out = int(answer.get("tier", 0)), bool(answer.get("left_out", False))
+            decision = ExchangeDecision(bool(answer["ready"]), float(answer["lease"]), tier, left_out)
+        except (AttributeError, KeyError, TypeError, ValueError):
             raise self._unexpected(answer) from None
         if not (math.isfinite(decision.lease) and decision.lease >= 0):
             raise self._unexpected(answer)
         return Completed(decision)
 
-    def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None) -> None:
+    def reset(
+        self, round: int, rejoin: bool = False, members: Sequence[int] | None = None, aside: bool = False
+    ) -> None:
         """Report that this worker begins `round` (see `Coordination.reset`).
 
         Later questions belong to that round.
@@ -131,6 +138,8 @@ class StateServerClient:
                 told["members"] = list(members)
             else:
                 told["present"] = as_text(members)
+        if aside:
+            told["aside"] = True
         self._call(f"{self._path}/reset", told)
         self.round = round
 

@@ -20,16 +20,17 @@ It departs from the published rule in order to survive real clusters:
 
 import math
 from collections.abc import Collection, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from threading import Lock
 from typing import Any
 
 from .. import config
 from .decision import NOT_READY, READY, ExchangeDecision, automatic_epsilon, decide
 from .records import Ranking, Record
+from .tiers import Division, TierSettings, decide_unawaited
 
 #: Attributes that are not part of a coordinator's saved state, because they can be rebuilt.
-UNSAVED = ("_lock", "_records", "_ranking")
+UNSAVED = ("_lock", "_records", "_ranking", "_division")
 
 
 class Coordinator:
@@ -43,6 +44,7 @@ class Coordinator:
         slowest_iterations: local iterations of the slowest worker per round; 1 in the paper.
         smoothing: weight of the newest iteration in the exponentially weighted mean of seconds per
             iteration.
+        tiering: how the workers are divided into tiers; None: all are of the first one.
 
     Raises:
         InvalidError: an argument is out of range.
@@ -54,6 +56,7 @@ class Coordinator:
         epsilon: float | None,
         slowest_iterations: int = config.SLOWEST_ITERATIONS,
         smoothing: float = config.CAPABILITY_SMOOTHING,
+        tiering: TierSettings | None = None,
     ) -> None:
         if not 1 <= num_workers <= config.MAX_WORKERS:
             raise InvalidError(f"num_workers must lie between 1 and {config.MAX_WORKERS}, not {num_workers}")
@@ -66,6 +69,7 @@ class Coordinator:
         self.slowest_iterations = slowest_iterations
         self._smoothing = smoothing
         self._round = 1
+        self._division = None if tiering is None else _division(tiering, num_workers)
         self._records = [Record(rank) for rank in range(num_workers)]
         self._absent: list[int] = []  # ranks that are left out of account
         self._ranking = Ranking(self._records)
@@ -76,6 +80,11 @@ class Coordinator:
     def absent(self) -> frozenset[int]:
         """Ranks that are left out of account, because their workers are dead."""
         return frozenset(self._absent)
+
+    @property
+    def division(self) -> Division | None:
+        """The division of the workers into tiers; None where all are of the first one."""
+        return self._division
 
     @property
     def last_progress(self) -> float | None:
@@ -158,9 +167,11 @@ class Coordinator:
                     iterations = 1
                 if round_trip is not None:
                     record.delayed(iteration, capability, now, self._smoothing, iterations, round_trip)
-                before = record.capability
+                before, measured = record.capability, record.measured
                 record.heard(iteration, capability, now, self._smoothing, iterations)
                 self._news(record, now, before)
+                if self._division is not None and (rank in self._division.aside or not measured):
+                    self._division.update(self._records, self._absent)
             return self._answer(record, iteration, now)
 
     def reset(
@@ -171,6 +182,7 @@ class Coordinator:
         te: float = 0.0,
         rejoin: bool = False,
         members: Collection[int] | None = None,
+        aside: bool = False,
     ) -> None:
         """Take RESET: the worker holds the model of `round` and begins it.
 
@@ -185,6 +197,7 @@ class Coordinator:
                 round is void, but not what is known of its speed.
             members: the ranks that take part in the rounds; the others are dead and left out of
                 account until they rejoin. None: nothing has changed.
+            aside: rounds do not wait for this worker, as it has been told; it may be rounds behind.
 
         Raises:
             InvalidError: unknown rank, negative or non-finite value.
@@ -195,7 +208,8 @@ class Coordinator:
             count("t", round)
             seconds("te", te)
             present = None if members is None else {self._record(member).rank for member in members}
-            if not self._round <= round <= self._round + 1:
+            division = self._division
+            if not (self._round <= round or (aside and division is not None)) or round > self._round + 1:
                 raise ConflictError(f"RESET for round {round} refused: the job is in round {self._round}")
             if present is not None:
                 self._absent = [other for other in range(self.num_workers) if other not in present]
@@ -203,12 +217,18 @@ class Coordinator:
             if rejoin:
                 self._absent = [other for other in self._absent if other != rank]
                 self._ranking.forget()
-            elif round == record.round:
+            elif round == record.round and not aside:
                 return  # a repeated message
+            if division is not None and aside != (rank in division.aside):
+                (division.aside.add if aside else division.aside.discard)(rank)
+                self._ranking.forget()
             if round > self._round:
                 self._round = round
                 for other in self._records:
-                    other.asked, other.ready = -1, False
+                    if division is None or other.rank not in division.aside:
+                        other.asked, other.ready = -1, False
+                if division is not None:
+                    division.update(self._records, self._absent)
             record.round, record.asked, record.ready = round, -1, False
             record.finished = now
             record.te = te
@@ -234,6 +254,8 @@ class Coordinator:
         """Return everything that affects answers, as JSON can hold it."""
         with self._lock:
             kept = {name: value for name, value in vars(self).items() if name not in UNSAVED}
+            if self._division is not None:
+                kept["_division"] = self._division.state()
             return {**kept, "_records": [asdict(record) for record in self._records]}
 
     @classmethod
@@ -243,6 +265,8 @@ class Coordinator:
         records = [Record(**fields) for fields in state["_records"]]
         known = {name: state[name] for name in vars(self) if name in state and name not in UNSAVED}
         vars(self).update(known, _records=records, _ranking=Ranking(records))
+        if state.get("_division") is not None:
+            self._division = Division.from_state(state["_division"])
         return self
 
     # --- called with the lock held ----------------------------------------------------------------
@@ -256,6 +280,8 @@ class Coordinator:
         """Refuse a question from another round; `said` is the round that the worker gave."""
         if said is not None:
             count("t", said)
+        if self._division is not None and record.rank in self._division.aside:
+            return
         if record.round != self._round or said not in (None, self._round):
             raise ConflictError(
                 f"rank {record.rank} asks in round {record.round if said is None else said}, but the job is in round "
@@ -272,6 +298,8 @@ class Coordinator:
     def _answer(self, record: Record, iteration: int, now: float) -> ExchangeDecision:
         if iteration < record.asked:
             return NOT_READY  # overtaken by a newer question, so the answer must have been NOT-READY
+        if self._division is not None:
+            return self._answer_in_tiers(self._division, record, now)
         if record.ready:
             return READY
         epsilon = self._epsilon(record)
@@ -281,14 +309,45 @@ class Coordinator:
         record.ready = decision.ready
         return decision
 
+    def _answer_in_tiers(self, division: Division, record: Record, now: float) -> ExchangeDecision:
+        """Answer a question, and tell the worker its tier, and whether it is left out."""
+        rank = record.rank
+        tier, out = division.tier(rank, self._absent), rank in division.left_out
+        if (tier or out) and rank not in division.aside:
+            division.aside.add(rank)
+            self._ranking.forget()
+        if out:
+            return ExchangeDecision(False, tier=tier, left_out=True)
+        decision = READY
+        if not record.ready:
+            unknown = self._absent if not division.aside else {*self._absent, *division.aside}
+            slowest, epsilon = self._ranking.slowest(unknown), self._epsilon(record)
+            how = decide_unawaited if rank in division.aside else decide
+            decision = how(slowest, record, self._round, self.slowest_iterations, epsilon, now)
+            record.ready = decision.ready
+        return replace(decision, tier=tier)
+
     def _news(self, record: Record, now: float, before: float) -> None:
         """Note that a worker has told something new; `before` was its capability until then."""
         self._last_progress = now
-        if record.capability != before and record.rank not in self._absent:
+        aside = self._division is not None and record.rank in self._division.aside
+        if record.capability != before and record.rank not in self._absent and not aside:
             self._ranking.add(record)
 
     def _epsilon(self, record: Record) -> float:
         return automatic_epsilon(record) if self.epsilon is None else self.epsilon
+
+
+def _division(tiering: TierSettings, workers: int) -> Division:
+    """Begin the division of this many workers; InvalidError where the settings do not fit."""
+    if tiering.tiers is not None and len(tiering.tiers) != workers:
+        raise InvalidError(f"tiers of {len(tiering.tiers)} ranks were given, but there are {workers} workers")
+    if strange := [rank for rank in tiering.leave_out or () if not 0 < rank < workers]:
+        raise InvalidError(
+            f"rank {strange[0]} cannot be left out: this job has the ranks 0 to {workers - 1}, and rank 0 evaluates "
+            "and writes the model"
+        )
+    return Division(tiering, workers)
 
 
 class RefusedError(ValueError):

@@ -18,10 +18,14 @@ class ExchangeDecision:
         ready: True: go and exchange; False: train on.
         lease: seconds from the answer in which the worker need not ask again; 0 where it is to ask
             after its next iteration.
+        tier: of the worker (mode tiered): rounds wait for those of tier 0 only.
+        left_out: whether the worker is to send nothing for now (mode tiered).
     """
 
     ready: bool
     lease: float = 0.0
+    tier: int = 0
+    left_out: bool = False
 
 
 GOLDEN = (math.sqrt(5) - 1) / 2

@@ -12,6 +12,7 @@ from ..runtime.futures import Future, Handle
 from .client import StateServerClient
 from .decision import ExchangeDecision
 from .straggler_policies import OnlinePolicySettings, PolicyDirective
+from .tiers import TierSettings
 
 T = TypeVar("T")
 
@@ -44,9 +45,10 @@ class DelayedClient:
         epsilon: float | None,
         slowest_iterations: int = 1,
         watching: OnlinePolicySettings | None = None,
+        tiering: TierSettings | None = None,
     ) -> None:
         """See `Coordination`. It waits for the answer, because other workers rely on it."""
-        self._start(lambda: self._client.init(num_workers, epsilon, slowest_iterations, watching)).wait()
+        self._start(lambda: self._client.init(num_workers, epsilon, slowest_iterations, watching, tiering)).wait()
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """See `Coordination`; the handle is done when the answer has arrived."""
@@ -58,10 +60,12 @@ class DelayedClient:
 
         return self._start(ask)
 
-    def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None) -> None:
+    def reset(
+        self, round: int, rejoin: bool = False, members: Sequence[int] | None = None, aside: bool = False
+    ) -> None:
         """See `Coordination`."""
         self.round = round
-        self._start(lambda: self._client.reset(round, rejoin, members))
+        self._start(lambda: self._client.reset(round, rejoin, members, aside))
 
     def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
         """See `Coordination`; the handle is done when the answer has arrived."""

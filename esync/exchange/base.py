@@ -102,6 +102,10 @@ class Payload:
             to be used together.
         discard: whether it is only acknowledged, not used, because its worker is excluded (see
             `Result.excluded`).
+        unawaited: whether no round waits for it: it is used together with those of the next round
+            that finds it on all servers. From now on rounds do not wait for this worker.
+        back: of an unawaited payload: whether rounds wait for this worker again from the end of
+            that round on.
         excluded: of the leader: the ranks that rounds are not to wait for from the end of this one
             on; None: as before.
         step: sparse vector to subtract from the weights, where the specification is sparse.
@@ -121,6 +125,8 @@ class Payload:
     together: bool | None = None
     switch: bool | None = None
     discard: bool = False
+    unawaited: bool = False
+    back: bool = False
     excluded: Sequence[int] | None = None
     pace: float = 0.0
     gradient_scale: float = 1.0
@@ -135,14 +141,19 @@ class Payload:
     @property
     def terms(self) -> dict[str, Any]:
         """The fields of its commit; see `wire.MESSAGE`."""
-        uses = {None: wire.AS_AGREED, True: wire.TOGETHER, False: wire.AT_ONCE}
+        use = {None: wire.AS_AGREED, True: wire.TOGETHER, False: wire.AT_ONCE}[self.together]
+        if self.unawaited:
+            use = wire.BACK if self.back else wire.UNAWAITED
+        elif self.discard:
+            use = wire.DISCARD
+        switch = {None: wire.AS_AGREED, True: wire.TOGETHER, False: wire.AT_ONCE}[self.switch]
         return {
             "learning_rate": self.learning_rate,
             "momentum": self.momentum,
             "weight_decay": self.weight_decay,
             "samples": self.samples,
-            "use": wire.DISCARD if self.discard else uses[self.together],
-            "switch": uses[self.switch],
+            "use": use,
+            "switch": switch,
             "text": wire.encode_ranks(self.excluded),
             "pace": self.pace or math.nan,
             "gradient_scale": self.gradient_scale,
@@ -177,6 +188,7 @@ class Result:
         samples_together: those of `samples` that were used in rounds of several workers; None where
             nobody counts them.
         excluded: ranks that are there, but that rounds do not wait for (on some server at least).
+        aside: ranks that are there, but have said that rounds need not wait for them.
         fastest: seconds of an iteration on the fastest worker that has said so; 0: none has.
         scalars: the specification's further scalars, combined over the round, or over all workers'
             latest where payloads are used at once; only those that some worker has sent.
@@ -197,6 +209,7 @@ class Result:
     step: int = 0
     synchronous: bool | None = None
     excluded: tuple[int, ...] = ()
+    aside: tuple[int, ...] = ()
     fastest: float = 0.0
     samples_together: int | None = None
     scalars: Mapping[str, float] = field(default_factory=dict)
@@ -293,6 +306,24 @@ class Exchange(Protocol):
         as they are until then.
         """
         ...
+
+    def step_aside(self, resting: bool = False) -> None:
+        """Have rounds not wait for this worker from now on, until a payload of its own is `back`.
+
+        Call it while no exchange is under way.
+
+        Args:
+            resting: whether it sends no payloads that are used meanwhile, either.
+        """
+        raise RuntimeError("here, every round waits for all workers")
+
+    def rest(self, seconds: float) -> bool:
+        """Wait that long, or until the run is over or no other worker takes part in rounds.
+
+        Returns:
+            Whether one of these has happened.
+        """
+        raise RuntimeError("here, every round waits for all workers")
 
     def heartbeat(self) -> None:
         """Report that this worker is alive; called now and then between exchanges."""

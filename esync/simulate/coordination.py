@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from .. import config
-from ..coordination import Coordination, ExchangeDecision
+from ..coordination import Coordination, ExchangeDecision, TierSettings
 from ..coordination.coordinator import Coordinator
 from ..coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings, PolicyDirective
 from ..runtime.futures import Completed, Future, Handle
@@ -53,10 +53,15 @@ class SimulatedStateServer:
         return self._coordinator
 
     def init(
-        self, num_workers: int, epsilon: float | None, slowest_iterations: int, watching: OnlinePolicySettings | None
+        self,
+        num_workers: int,
+        epsilon: float | None,
+        slowest_iterations: int,
+        watching: OnlinePolicySettings | None,
+        tiering: TierSettings | None = None,
     ) -> None:
         """Begin a job."""
-        self._coordinator = Coordinator(num_workers, epsilon, slowest_iterations)
+        self._coordinator = Coordinator(num_workers, epsilon, slowest_iterations, tiering=tiering)
         self.watch = None if watching is None else OnlinePolicy(num_workers, watching)
 
     def handled(self) -> float:
@@ -111,9 +116,10 @@ class SimulatedCoordination(Coordination):
         epsilon: float | None,
         slowest_iterations: int = config.SLOWEST_ITERATIONS,
         watching: OnlinePolicySettings | None = None,
+        tiering: TierSettings | None = None,
     ) -> None:
         """See `Coordination.init`."""
-        self._call(lambda now: self._server.init(num_workers, epsilon, slowest_iterations, watching))
+        self._call(lambda now: self._server.init(num_workers, epsilon, slowest_iterations, watching, tiering))
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """See `Coordination.ask`; the handle is done when it is returned."""
@@ -131,13 +137,17 @@ class SimulatedCoordination(Coordination):
         self._round_trip = self._engine.now - begun
         return Completed(decision)
 
-    def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None) -> None:
+    def reset(
+        self, round: int, rejoin: bool = False, members: Sequence[int] | None = None, aside: bool = False
+    ) -> None:
         """See `Coordination.reset`."""
         more: dict[str, Any] = {}
         if rejoin:
             more["rejoin"] = True
         if members is not None:
             more["members"] = members
+        if aside:
+            more["aside"] = True
         self._call(lambda now: self._server.coordinator.reset(self._rank, round, now, **more))
         self.round = round
 
@@ -203,9 +213,10 @@ class DelayedCoordination(Coordination):
         epsilon: float | None,
         slowest_iterations: int = config.SLOWEST_ITERATIONS,
         watching: OnlinePolicySettings | None = None,
+        tiering: TierSettings | None = None,
     ) -> None:
         """See `Coordination.init`; it waits for the answer, because other workers rely on it."""
-        self._start(lambda: self.client.init(num_workers, epsilon, slowest_iterations, watching)).wait()
+        self._start(lambda: self.client.init(num_workers, epsilon, slowest_iterations, watching, tiering)).wait()
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """See `Coordination.ask`; the handle is done when the answer has arrived."""
@@ -217,10 +228,12 @@ class DelayedCoordination(Coordination):
 
         return self._start(ask)
 
-    def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None) -> None:
+    def reset(
+        self, round: int, rejoin: bool = False, members: Sequence[int] | None = None, aside: bool = False
+    ) -> None:
         """See `Coordination.reset`; it does not wait for the answer."""
         self.round = round
-        self._start(lambda: self.client.reset(round, rejoin, members))
+        self._start(lambda: self.client.reset(round, rejoin, members, aside))
 
     def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
         """See `Coordination.tell`; the handle is done when the answer has arrived."""

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ValidationError
 from .. import config
 from ..coordination.coordinator import InvalidError
 from ..coordination.straggler_policies import OnlinePolicySettings
+from ..coordination.tiers import TierSettings
 from . import responses, schema, snapshots
 from .jobs import Job
 from .request import JSON, Call
@@ -26,7 +27,8 @@ def begin(service: Service, call: Call) -> Response:
     wanted = _body(schema.Begin, call)
     watching = None if wanted.watching is None else OnlinePolicySettings.of(wanted.watching.model_dump())
     terms = wanted.num_workers, wanted.epsilon, wanted.slowest_iterations
-    job = service.jobs.begin(call.job, *terms, wanted.run, watching)
+    tiering = None if wanted.tiering is None else TierSettings.of(wanted.tiering.model_dump())
+    job = service.jobs.begin(call.job, *terms, wanted.run, watching, tiering)
     return responses.model(schema.JobSummary(**snapshots.summary(snapshots.CoordinatorSnapshot(job))))
 
 
@@ -37,7 +39,10 @@ def query(service: Service, call: Call) -> Response:
     decision = job.query(
         asked.rank, asked.round, asked.iteration, asked.capability, job.clock.at(call.arrived), asked.round_trip
     )
-    return responses.data({"ready": decision.ready, "lease": decision.lease})
+    answer: dict[str, Any] = {"ready": decision.ready, "lease": decision.lease}
+    if job.coordinator.division is not None:
+        answer |= {"tier": decision.tier, "left_out": decision.left_out}
+    return responses.data(answer)
 
 
 def steps(service: Service, call: Call) -> Response:
@@ -53,7 +58,7 @@ def reset(service: Service, call: Call) -> Response:
     told = _body(schema.Reset, call)
     job = service.jobs.get(call.job)
     now = job.clock.at(call.arrived)
-    job.reset(told.rank, told.round, now, rejoin=told.rejoin, members=told.taking_part())
+    job.reset(told.rank, told.round, now, rejoin=told.rejoin, members=told.taking_part(), aside=told.aside)
     return responses.data({})
 
 

@@ -100,12 +100,13 @@ class Job:
         te: float = 0.0,
         rejoin: bool = False,
         members: list[int] | None = None,
+        aside: bool = False,
     ) -> None:
         """Take the report that a worker has begun a round; see `Coordinator.reset`."""
         with self._lock:
             before = self.coordinator.absent
-            self.coordinator.reset(rank, round, now, te, rejoin, members)
-            self._took("r", rank, now, round, te, rejoin, members)
+            self.coordinator.reset(rank, round, now, te, rejoin, members, aside)
+            self._took("r", rank, now, round, te, rejoin, members, *([True] if aside else []))
             if rejoin:
                 self._tell("rejoin", "a replacement takes its place", rank, round)
             for lost in sorted(self.coordinator.absent - before):
@@ -319,8 +320,8 @@ class Job:
                 iteration, capability, te, said = details
                 self.apply(rank, iteration, capability, now, te, said)
             elif kind == "r":
-                round, te, rejoin, members = details
-                self.reset(rank, round, now, te, rejoin, members)
+                round, te, rejoin, members, *aside = details
+                self.reset(rank, round, now, te, rejoin, members, *aside)
             elif kind == "s":
                 since, steps, seconds = details
                 self.tell(rank, since, steps, seconds, now)

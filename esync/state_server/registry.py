@@ -9,6 +9,7 @@ from threading import RLock
 from .. import config
 from ..coordination.coordinator import ConflictError, Coordinator, InvalidError
 from ..coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings
+from ..coordination.tiers import TierSettings
 from ..runtime.output import printable
 from .history import History
 from .jobs import Job, must_exist
@@ -80,11 +81,12 @@ class JobRegistry:
         slowest_iterations: int,
         run: str = "",
         watching: OnlinePolicySettings | None = None,
+        tiering: TierSettings | None = None,
     ) -> Job:
         """Begin a training under this name, unless another one is going on there.
 
         See `Coordinator` for `num_workers`, `epsilon` and `slowest_iterations`. `watching` says how
-        to look for stragglers; with None nobody does.
+        to look for stragglers; with None nobody does. `tiering` says how to divide the workers.
 
         A repeated call of the same run, whose answer may have been lost, changes nothing.
 
@@ -94,7 +96,7 @@ class JobRegistry:
             UnavailableError: its journal cannot be written, as on a full disk.
         """
         check_name(name)
-        coordinator = Coordinator(num_workers, epsilon, slowest_iterations)
+        coordinator = Coordinator(num_workers, epsilon, slowest_iterations, tiering=tiering)
         with self._lock:
             present = self._jobs.get(name)
             if present is not None:

@@ -56,6 +56,17 @@ class Watching(Body):
     floor: Share = Field(config.STRAGGLER_FLOOR, gt=0, description="share of the mean throughput")
 
 
+class Tiering(Body):
+    """How to divide the workers by their speeds (mode tiered)."""
+
+    tiers: Annotated[list[Count], Field(max_length=config.MAX_WORKERS)] | None = Field(
+        None, description="tier of each rank, from 0; null: by their speeds"
+    )
+    leave_out: Annotated[list[Rank], Field(max_length=config.MAX_WORKERS)] | None = Field(
+        [], description="ranks that are left out; null: by their shares of the speed"
+    )
+
+
 class Begin(Body):
     """Begins a job; with the `run` of a job that has begun, changes nothing."""
 
@@ -64,6 +75,7 @@ class Begin(Body):
     slowest_iterations: Positive = config.SLOWEST_ITERATIONS
     run: str = Field("", max_length=64, pattern=r"^[ -~]*$", description="text that only this training uses")
     watching: Watching | None = Field(None, description="how to look for stragglers; null: not at all")
+    tiering: Tiering | None = Field(None, description="how to divide the workers into tiers; null: not at all")
 
 
 class Steps(Body):
@@ -97,6 +109,8 @@ class Decision(BaseModel):
 
     ready: bool
     lease: float = Field(description="seconds for which the caller need not ask again")
+    tier: int = Field(0, description="tier of the caller: rounds wait for those of tier 0 only")
+    left_out: bool = Field(False, description="whether the caller is to send no updates for now")
 
 
 class Reset(Body):
@@ -111,6 +125,8 @@ class Reset(Body):
     present: Annotated[str, Field(pattern=r"^[0-9a-f]+$", max_length=config.MAX_WORKERS // 4)] | None = Field(
         None, description="the same as a hexadecimal number whose bit r is set where rank r takes part, for large jobs"
     )
+
+    aside: bool = Field(False, description="rounds do not wait for this worker, and it may be rounds behind")
 
     @model_validator(mode="after")
     def _one_of_them(self) -> "Reset":

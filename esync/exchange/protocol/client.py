@@ -78,6 +78,8 @@ class ParameterServerExchange(Exchange):
         self._round = 0  # number of the round that the next payload is part of, where it is used together
         self._uninformed: list[int] = []  # servers that do not know which workers that round does not wait for
         self._excluded: tuple[int, ...] = ()  # those workers, as the first server says
+        self._aside: tuple[int, ...] = ()  # workers that have said that rounds need not wait for them
+        self._steps_aside = False  # whether this one is among them, or will be as soon as the servers know
         self._make_codec = make_codec
         self._overlapped: OverlappedExchange | None = None
         self._closed = self._met = self._lost = False
@@ -179,7 +181,13 @@ class ParameterServerExchange(Exchange):
         if payload.step is not None:
             vectors[WEIGHTS] = payload.step
         own = {"round": self._round, "part": self.part, **payload.terms}
-        if self._host is not None and payload.discard:
+        waited_for = not (payload.discard or payload.unawaited)
+        if payload.unawaited:
+            own["round"] = 0  # the one that takes it in
+            self._steps_aside = True
+        elif waited_for and self._aside:
+            own["includes"] = wire.encode_ranks(self._included(), wire.INCLUDED_BYTES)
+        if self._host is not None and not waited_for:
             self._host.abstain()
         if self._host is not None and self._goes_with_host(payload):
             self._inform()
@@ -197,12 +205,31 @@ class ParameterServerExchange(Exchange):
                 self.say_to(server, wire.COMMIT, buckets=sent[server], **own)
         look = self.look if self._host is None else self._look_for_host
         if not self.specification.overlap:
-            finish = partial(self._finish, model, payload.returned, begun)
+            finish = partial(self._finish, model, payload, begun)
             return PendingExchange(store, self.sequence, look, finish)
-        finish = partial(self._finish, self._received, payload.returned, begun)
+        finish = partial(self._finish, self._received, payload, begun)
         deliver = partial(self._received.deliver, model, payload.returned)
         self._overlapped = OverlappedExchange(store, self.sequence, look, finish, deliver)
         return self._overlapped
+
+    def step_aside(self, resting: bool = False) -> None:
+        """See `Exchange.step_aside`."""
+        self._steps_aside = True
+        if self._host is not None:
+            self._host.abstain()
+        self.say(wire.ASIDE, place=int(resting))
+
+    def rest(self, seconds: float) -> bool:
+        """See `Exchange.rest`."""
+        until = self.store.now() + seconds
+        while True:
+            first = self._statuses()[0]
+            if first.finished or not _counted(first):
+                return True
+            left = until - self.store.now()
+            if left <= 0:
+                return False
+            self.store.sleep(min(left, config.HEARTBEAT_EVERY))
 
     def heartbeat(self) -> None:
         """See `Exchange.heartbeat`."""
@@ -339,7 +366,8 @@ class ParameterServerExchange(Exchange):
             for server, each in enumerate(statuses)
             if each.excluded != first.excluded and each.rounds_together == first.rounds_together
         ]
-        if self._host is not None:
+        self._aside = tuple(sorted({rank for each in statuses for rank in each.aside}))
+        if self._host is not None and not self._steps_aside:
             self._host.ready(self._round)
         return Result(
             round=status.round,
@@ -360,6 +388,7 @@ class ParameterServerExchange(Exchange):
             scalars=status.scalars,
             samples_together=status.samples_together,
             excluded=earliest.excluded,
+            aside=self._aside,
         )
 
     def say(self, kind: int, **fields: Any) -> None:
@@ -388,23 +417,31 @@ class ParameterServerExchange(Exchange):
         if self._watched and self.store.now() - self._spoke > heartbeat_interval(self.store.lease):
             self.say(wire.NOTHING)
 
-    def _finish(self, model: ModelSink, wanted: Collection[str], begun: float, statuses: Sequence[Status]) -> Result:
+    def _finish(self, model: ModelSink, payload: Payload, begun: float, statuses: Sequence[Status]) -> Result:
         """Fetch the wanted vectors from the servers, which have used the payload.
 
         Returns:
             The result of the exchange.
         """
-        store = self.store
+        store, wanted = self.store, payload.returned
+        if payload.back and statuses[0].use:
+            self._steps_aside = False
         store.inject_delay()
         with store.waiting("the model from"):
             codecs = {name: codec for name, codec in self._codecs.items() if name in wanted}
             lengths = [status.answer for status in statuses]
             rest: Collection[int] = range(store.servers)
-            if self._host is not None:
+            missed = payload.discard or payload.unawaited  # rounds may have ended without this worker
+            if missed and codecs[WEIGHTS].decoder.keeps_common:
+                self._fetch_common(codecs, model)
+                rest = ()
+            elif self._host is not None:
                 rest = self._host.fetch(codecs, model, lengths)
-            if store.carries_values:
+            if not rest:
+                pass
+            elif store.carries_values:
                 self._fetch(codecs, model, lengths, rest)
-            elif rest:
+            else:
                 self._fetch_sizes(self._sizes(wanted, answers=True))
         wait = max(status.wait for status in statuses) + (self._host.waited if self._host is not None else 0.0)
         return self.report(statuses, wait, max(0.0, store.now() - begun - wait))
@@ -463,7 +500,7 @@ class ParameterServerExchange(Exchange):
         Raises:
             PerHostError: this mode has no rounds.
         """
-        if payload.discard:
+        if payload.discard or payload.unawaited:
             return False
         if payload.together is None and not self.specification.synchronous:
             raise PerHostError("payloads that are used at once")
@@ -528,6 +565,42 @@ class ParameterServerExchange(Exchange):
             for codec, part in zip(codecs.values(), places, strict=True):
                 codec.decoder.read(server, islice(arrays, len(part)), lengths[server], model)
 
+    def _fetch_common(self, codecs: Mapping[str, WorkerCodec], model: ModelSink) -> None:
+        """Fetch vectors from all servers, the weights uncompressed.
+
+        Compressed answers lead from one round to the next, so that they are of no use to a worker
+        that has missed one.
+        """
+        store, shared = self.store, UncompressedDecoder(self.layout, 0)
+        plain = {**codecs, WEIGHTS: codecs[WEIGHTS]._replace(decoder=shared)}
+        if not store.carries_values:
+            self._fetch_sizes([_sizes_of(plain.values(), server, answers=True) for server in range(store.servers)])
+            return
+        received = ReceivedModel(self.layout.sizes)
+        self._fetch(plain, received, [0] * store.servers, range(store.servers))
+        received.deliver(model, codecs)
+        store.release([self.layout.key(bucket) for bucket in self.layout.of(WEIGHTS)])
+        self._codecs[WEIGHTS].decoder.begin(self._common(model, received), shared.steps)
+
+    def _included(self) -> list[int]:
+        """Return the ranks whose unawaited commits the next round can take in.
+
+        They are those that all servers have, but for servers that have used them already. It looks
+        at the servers now, on the worker whose commit counts, so that they need not wait for the
+        round after the next one.
+        """
+        statuses = self._statuses()
+        leaders = {min(_counted(status), default=-1) for status in statuses}
+        if self.rank not in leaders:
+            return []
+        found: list[int] = []
+        for rank in sorted({rank for status in statuses for rank in status.aside}):
+            slots = [status.slot(rank) for status in statuses]
+            newest = {slot.acknowledged + slot.committed for slot in slots}
+            if len(newest) == 1 and any(slot.committed for slot in slots):
+                found.append(rank)
+        return found
+
     def _beating(self, arrays: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         """Yield arrays as they come, and send heartbeats in between.
 
@@ -570,6 +643,11 @@ class ParameterServerExchange(Exchange):
         if self._overlapped is not None:
             self._overlapped.cancel()
             self._overlapped = None
+
+
+def _counted(status: Status) -> set[int]:
+    """Return the ranks that a server's rounds wait for."""
+    return set(status.members).difference(status.excluded, status.aside)
 
 
 def _with_headers(arrays: Iterable[Place]) -> list[Place]:

@@ -386,7 +386,8 @@ class HostExchange:
     def _takes_part(self, rank: int, nonce: int) -> bool:
         """Return whether, as far as is known here, rounds wait for the process with this rank."""
         for status in self._statuses.values():
-            if rank not in status.members or rank in status.excluded or status.slot(rank).nonce != nonce:
+            away = rank not in status.members or rank in status.excluded or rank in status.aside
+            if away or status.slot(rank).nonce != nonce:
                 return False
         return True
 

@@ -31,7 +31,7 @@ from . import wire
 from .layout import WEIGHTS, Bucket, Layout
 from .payload_staging import Array, HostMemory, Memory, PayloadStaging, RankOrderedSum
 from .resume_negotiation import Offers, RunProgress, choose
-from .round_state import RoundState
+from .round_state import UNAWAITED, RoundState
 
 log = logging.getLogger(__name__)
 
@@ -165,10 +165,10 @@ class ParameterServer:
         What it has committed counts, what it has left half done does not.
         """
         self._arriving.pop(rank, None)
+        self.round_state.drop(rank)
         if rank not in self.round_state.pending:
             self._staging.discard(rank)
         self._forget_latest(rank)
-        self.round_state.drop(rank)
         self._apply(self.round_state.due())
         self._publish_status()
 
@@ -333,6 +333,9 @@ class ParameterServer:
             elif kind == wire.FOLLOW:
                 self.round_state.follow(message)
                 self._apply(self.round_state.due())
+            elif kind == wire.ASIDE:
+                self.round_state.step_aside(message)
+                self._apply(self.round_state.due())
             elif kind == wire.STOP:
                 self.round_state.stop()
             elif kind == wire.ABORT:
@@ -363,7 +366,7 @@ class ParameterServer:
             self.downlink.publish_to(rank, self.round_state.answer)
         elif self.round_state.failure:
             self._staging.discard(rank)
-        elif self.round_state.together(message):
+        elif self.round_state.together(message) and int(message["use"]) not in UNAWAITED:
             with self._refusing():
                 self._add(commit)
         self._apply(due)
@@ -409,6 +412,9 @@ class ParameterServer:
     def _use(self, ranks: list[int]) -> None:
         messages = {rank: self.round_state.pending[rank].message for rank in ranks}
         if self.round_state.together(messages[ranks[0]]):
+            for message in messages.values():
+                if int(message["use"]) in UNAWAITED:
+                    self._add(Commit(message))
             total = self._sum.finish()
             samples = [int(message["samples"]) for message in messages.values()]
             divisors = {name: divisor(weighting, samples) for name, weighting in self._weightings.items()}

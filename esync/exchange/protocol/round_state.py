@@ -15,6 +15,10 @@ from . import wire
 from .resume_negotiation import RunProgress, WholeCheckpointTracker
 from .scalars import Scalars
 
+#: Uses of commits (`wire.MESSAGE`) of workers that rounds do not wait for.
+UNAWAITED = frozenset({wire.UNAWAITED, wire.BACK})
+_IN_ROUNDS = UNAWAITED | {wire.TOGETHER}
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -70,6 +74,9 @@ class RoundState:
             as workers send them.
         added: name of each scalar that commits have beside the built-in ones → how it is combined;
             see `scalars`.
+        excluded: array of slots: members that rounds do not wait for, as the leader has asked.
+        aside: likewise, as each of them has said itself. Their commits wait until a round takes
+            them in.
         left: ranks that have said goodbye.
         awaited: ranks that are gone without a goodbye, and that somebody has promised to replace.
     """
@@ -101,6 +108,8 @@ class RoundState:
         self.arrivals = np.zeros(self.slots, np.int32)
         self.member = np.zeros(self.slots, bool)
         self.excluded = np.zeros(self.slots, bool)  # members that rounds do not wait for
+        self.aside = np.zeros(self.slots, bool)  # members that have said themselves that rounds need not wait
+        self._resting = np.zeros(self.slots, bool)  # those of them that send nothing either
         self.acknowledged = np.zeros(self.slots, np.int64)
         self._before = np.zeros(self.slots, np.int64)  # commits of a slot before the job began, by its checkpoint
         self.used = np.zeros(self.slots, np.int32)  # TOGETHER or AT_ONCE; 0: not at all
@@ -141,8 +150,18 @@ class RoundState:
 
     @property
     def counted(self) -> np.ndarray:
-        """Array of slots: whether rounds wait for the slot's worker."""
-        return self.member & ~self.excluded
+        """Array of slots: whether rounds wait for the slot's worker.
+
+        Where all members have stepped aside, because the others are gone, they wait for the first
+        that still sends updates.
+        """
+        counted = self.member & ~self.excluded
+        if not self.aside.any():
+            return counted
+        counted &= ~self.aside
+        if not counted.any():
+            counted[np.flatnonzero(self.member & ~self._resting)[:1]] = True
+        return counted
 
     @property
     def needed(self) -> tuple[int, ...]:
@@ -209,6 +228,8 @@ class RoundState:
         self._now = now
         if rank in self._held:
             self._release_one(rank, now)  # it takes the weights as they are now, whatever it is told
+        self._withdraw(rank)
+        self.aside[rank] = self._resting[rank] = False
         if self.nonce[rank] != nonce:
             self.arrivals[rank] += 1
             self._checkpoint.joined(rank)
@@ -265,11 +286,28 @@ class RoundState:
             self.left.add(rank)
             self._end_known = self._end_known or done
             self._remove(rank, goodbye=True)
+            if self._end_known and (rest := [rank for rank in self.pending if self._unawaited(rank)]):
+                self._acknowledge(rest, self._now)
+                self.released += len(rest)
 
     def drop(self, rank: int) -> None:
-        """Go on without a worker that is gone without a goodbye; another one may take its slot."""
+        """Go on without a worker that is gone without a goodbye; another one may take its slot.
+
+        An unawaited commit that no round has taken in yet is void.
+        """
         if self.member[rank]:
+            self._withdraw(rank)
             self._remove(rank, goodbye=False)
+
+    def step_aside(self, message: Any) -> None:
+        """Have rounds not wait for a worker any more, which has said so (wire.ASIDE).
+
+        Messages may overtake one another: one from before the newest commit that was dealt with is
+        ignored. The field "place" is 1 where the worker sends nothing more, until it says BACK.
+        """
+        rank = int(message["rank"])
+        if message["sequence"] >= self.acknowledged[rank]:
+            self.aside[rank], self._resting[rank] = True, bool(message["place"])
 
     def commit(self, message: Any, now: float) -> list[int]:
         """Note a commit whose payload is complete.
@@ -287,11 +325,13 @@ class RoundState:
             because the commit is only to be acknowledged or the run is over.
         """
         rank, together = int(message["rank"]), self.together(message)
+        if unawaited := int(message["use"]) in UNAWAITED:
+            self.aside[rank], self._resting[rank] = True, False
         other = next(iter(self.pending.values()), None)
         self.pending[rank] = PendingCommit(message, now)
         self._now = now
         late = together and (not self.member[rank] or 0 < int(message["round"]) <= self.rounds_together)
-        ended = bool(self.failure) or (self.finished and (self.decides or together))
+        ended = bool(self.failure) or (self.finished and (self.decides or together)) or (unawaited and self._end_known)
         if ended or message["use"] == wire.DISCARD or late:
             self._acknowledge([rank], now)
             self._release(now)
@@ -305,13 +345,20 @@ class RoundState:
     def due(self) -> list[int]:
         """Return the ranks whose commits are to be applied together now.
 
-        There are none while a member is missing.
+        There are none while a member is missing. Of unawaited commits, only those are used that the
+        leader's commit names, so that all servers use them in the same round.
         """
         counted = self.counted
         if len(self.pending) < np.count_nonzero(counted):
             return []  # the usual case; what follows costs more the more workers there are
         members = set(np.flatnonzero(counted).tolist())
-        return sorted(self.pending) if self.pending and members <= set(self.pending) else []
+        if not (self.pending and members <= set(self.pending)):
+            return []
+        if not self.aside.any():
+            return sorted(self.pending)
+        named = wire.decode_ranks(self.pending[min(members)].message["includes"]) if members else None
+        used = members | (named or set())
+        return sorted(rank for rank in self.pending if rank in used or not self._unawaited(rank))
 
     def waits_for(self, rank: int) -> bool:
         """Return whether others have committed in a round that cannot end without this worker."""
@@ -328,7 +375,7 @@ class RoundState:
     def together(self, message: Any) -> bool:
         """Return whether a commit waits for those of the other members."""
         use = int(message["use"])
-        return self.synchronous if use == wire.AS_AGREED else use == wire.TOGETHER
+        return self.synchronous if use == wire.AS_AGREED else use in _IN_ROUNDS
 
     def applied(self, ranks: list[int], now: float) -> None:
         """Acknowledge commits that have gone into the weights, and count the round.
@@ -355,6 +402,7 @@ class RoundState:
         self.round = self.rounds_together + self._at_once // self.slots
         self.scalars.note(messages)
         self._round, self._combined = tuple(ranks) if together else None, None
+        self.aside[[rank for rank, each in zip(ranks, messages, strict=True) if each["use"] == wire.BACK]] = False
         parts = {rank: int(message["part"]) for rank, message in zip(ranks, messages, strict=True)}
         self._checkpoint.used(parts, self.round, together)
         for message in messages:
@@ -405,6 +453,7 @@ class RoundState:
         record["answer"] = self.answer
         record["nonce"], record["arrivals"], record["member"] = self.nonce, self.arrivals, self.member
         record["excluded"] = self.member & self.excluded
+        record["aside"] = self.member & self.aside
         record["needed"][list(self.needed)] = 1
         record["committed"][list(self.pending)] = 1
         for name in self.added:
@@ -425,6 +474,15 @@ class RoundState:
         excluded = np.isin(np.arange(self.slots), list(ranks))
         if (self.member & ~excluded).any():  # else nobody would lead
             self.excluded = excluded
+
+    def _unawaited(self, rank: int) -> bool:
+        """Return whether the pending commit of a rank waits until a round's leader names it."""
+        return int(self.pending[rank].message["use"]) in UNAWAITED
+
+    def _withdraw(self, rank: int) -> None:
+        """Forget the unawaited commit of a worker that is gone."""
+        if rank in self.pending and self._unawaited(rank):
+            del self.pending[rank]
 
     def _remove(self, rank: int, goodbye: bool) -> None:
         self.member[rank] = False

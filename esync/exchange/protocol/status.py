@@ -41,7 +41,8 @@ class Status:
             have held it so far.
         committed: whether a later exchange of this worker waits for the others.
         members: ranks that take part in the rounds.
-        excluded: ranks that are there, but that rounds do not wait for.
+        excluded: ranks that are there, but that rounds do not wait for, as their leader has asked.
+        aside: likewise, as each of them has said itself.
         needed: ranks whose parts a checkpoint of now needs.
         late: ranks whose commits the round under way waits for.
         server: number of the server.
@@ -78,6 +79,7 @@ class Status:
     late: tuple[int, ...] = ()
     server: int = 0
     source: Any = field(default=None, compare=False, repr=False)
+    aside: tuple[int, ...] = ()
 
     def slot(self, rank: int) -> Slot:
         """Return what is known of a slot."""
@@ -92,6 +94,7 @@ class Status:
     def of_record(cls, record: Any, rank: int, server: int = 0) -> "Status":
         """Return the status in a record (`wire.status_type`) for the worker of that rank."""
         member, excluded, committed = record["member"] != 0, record["excluded"] != 0, record["committed"] != 0
+        aside = record["aside"] != 0
         text = bytes(record["text"]).decode()
         aborted = bool(record["aborted"])
         stop_at = int(record["stop_at"])
@@ -123,9 +126,10 @@ class Status:
             members=_ranks(member),
             excluded=_ranks(excluded),
             needed=_ranks(record["needed"] != 0),
-            late=_ranks(member & ~excluded & ~committed),
+            late=_ranks(member & ~excluded & ~aside & ~committed),
             server=server,
             source=record,
+            aside=_ranks(aside),
         )
 
     @classmethod
@@ -167,6 +171,7 @@ class Status:
             needed=(),  # like `whole`, for checkpoints only, which users of this method do not write
             server=server,
             source=round_state,
+            aside=_ranks(round_state.member & round_state.aside) if np.count_nonzero(round_state.aside) else (),
         )
 
 

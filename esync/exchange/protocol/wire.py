@@ -16,13 +16,17 @@ import numpy as np
 from .scalars import BUILT_IN
 
 #: Changes whenever a worker and a server of different versions would misunderstand each other.
-PROTOCOL = 15
+PROTOCOL = 16
 
 #: float32 values that the header takes in front of every bucket.
 HEADER_ELEMENTS = 8
 
 #: Bytes kept for a reason or a name in messages and the status, UTF-8, cut where longer.
 TEXT_BYTES = 392
+
+#: Bytes kept for the ranks whose unawaited commits a round takes in; the others have to wait for
+#: the next one.
+INCLUDED_BYTES = 128
 
 # --- kinds of a bucket's header and of a message --------------------------------------------------
 NOTHING = 0  # initial values of a key, and the push that only shows the server where a key is stored
@@ -37,6 +41,7 @@ STATE = 8  # in the mailbox: the same, on its way to a checkpoint or back from o
 DONE = 9  # the run is over and this worker will not be heard again: its statistics stay in the final mean
 FOLLOW = 10  # which workers the round of that number does not wait for, as the first server has decided
 MEMBER = 11  # behind a COMMIT, in one message: that of another worker of its host, whose payload is in the COMMIT's
+ASIDE = 12  # rounds do not wait for this worker from now on, until a commit of its own says BACK
 
 #: In FETCH and STATE, stands for the weights that the rule works on, in place of the number of a
 #: vector of its state.
@@ -47,6 +52,8 @@ AS_AGREED = 0  # as the handshake says, which holds for the whole run
 TOGETHER = 1  # with those of all members, as one round
 AT_ONCE = 2  # alone, as soon as it is complete
 DISCARD = 3  # not at all, only acknowledged: its worker is one that the rounds do not wait for
+UNAWAITED = 4  # together, in the round whose leader names it; rounds do not wait for its worker
+BACK = 5  # likewise, but from the end of that round on they wait for its worker again
 
 HEADER = np.dtype(
     [
@@ -72,12 +79,15 @@ MESSAGE = np.dtype(
         # attempt whose arrays count.
         ("place", "<i4"),
         ("round", "<i8"),  # used together: number of the round that it is part of, from 1; 0: the one under way
-        ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE, DISCARD
+        ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE, DISCARD, UNAWAITED, BACK
         ("part", "<i8"),  # round of the newest part of a checkpoint of this run on this worker's disk; 0: none
         ("switch", "<i4"),  # how commits are to be used from now on, see `RoundState.applied`; AS_AGREED: as before
         # Of the leader's commit: the ranks that rounds do not wait for from now on; FOLLOW: those
         # that this one does not wait for; see encode_ranks.
         ("text", f"S{TEXT_BYTES}"),
+        # Of the leader's commit: ranks whose unawaited commits, which are on all servers, are part
+        # of this round; see encode_ranks.
+        ("includes", f"S{INCLUDED_BYTES}"),
     ]
 )
 
@@ -132,6 +142,7 @@ def _status_type(slots: int, scalars: tuple[str, ...]) -> np.dtype:
             ("arrivals", "<i4", (slots,)),  # how many workers have held it so far
             ("member", "<i4", (slots,)),  # 1: counted in the round under way
             ("excluded", "<i4", (slots,)),  # 1: is there, but rounds do not wait for it
+            ("aside", "<i4", (slots,)),  # 1: likewise, because it has said so itself
             ("needed", "<i4", (slots,)),  # 1: a checkpoint of now needs its part
             ("committed", "<i4", (slots,)),  # 1: has committed in the round under way
             *([("scalars", [(name, "<f8") for name in sorted(scalars)])] if scalars else []),
@@ -219,7 +230,7 @@ def stamp(bucket: np.ndarray, kind: int, rank: int, nonce: int, sequence: int, i
 
 def blank_message(scalars: Iterable[str] = ()) -> dict[str, Any]:
     """Return the fields of an empty message, by name, for those who need not pack it."""
-    blank: dict[str, Any] = {name: b"" if name == "text" else 0 for name in MESSAGE.names or ()}
+    blank: dict[str, Any] = {name: b"" if name in ("text", "includes") else 0 for name in MESSAGE.names or ()}
     return {**blank, **dict(_UNSAID), **dict.fromkeys(scalars, math.nan)}
 
 
@@ -250,12 +261,15 @@ def encode_text(text: str) -> bytes:
     return text.encode(errors="replace")[:TEXT_BYTES].decode(errors="ignore").encode()
 
 
-def encode_ranks(ranks: Sequence[int] | None) -> bytes:
-    """Return ranks as a message's text, as many as fit; None becomes an empty text."""
+def encode_ranks(ranks: Sequence[int] | None, size: int = TEXT_BYTES) -> bytes:
+    """Return ranks as a text of a message, as many as fit; None becomes an empty text.
+
+    `size` is the number of bytes that the text may have.
+    """
     if ranks is None:
         return b""
     text = ",".join(map(str, ranks)).encode() or b"-"
-    return text if len(text) <= TEXT_BYTES else text[:TEXT_BYTES].rpartition(b",")[0]
+    return text if len(text) <= size else (text + b",")[: size + 1].rpartition(b",")[0]
 
 
 def decode_ranks(text: bytes) -> frozenset[int] | None:

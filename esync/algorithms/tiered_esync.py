@@ -1,0 +1,175 @@
+"""ESync in tiers: rounds wait for workers of like speed only, slower ones join when they are done.
+
+"Tier" is the word of TiFL (Chai et al., HPDC 2020) and FedAT (Chai et al., SC 2021), which group
+clients by their measured speed. TiFL picks all clients of a round from one tier. FedAT has each
+tier train synchronously and adds the tiers' models asynchronously, with weights by how often each
+has come. Here there is one model and one sequence of rounds, those of the first tier, with ESync's
+rule among its workers. A worker of a slower tier sends what it has learnt since the weights that it
+began with; the next round adds it with the weight that any worker of that round has.
+"""
+
+from argparse import Namespace
+from collections.abc import Mapping, Set
+from dataclasses import replace
+from typing import Any, ClassVar, Literal
+
+from pydantic import model_validator
+
+from .. import config
+from ..coordination import ExchangeDecision, TierSettings
+from ..coordination.tiers import AUTO, NONE
+from ..exchange import STATISTICS, WEIGHTS, Payload, Result, Source
+from .base import Style
+from .esync import ESync
+from .options import inherited, option
+from .registry import register
+
+
+@register("tiered", label="Tiered ESync", style=Style("#0072B2", (0, (5, 1, 1, 1)), "D"))
+class TieredESync(ESync):
+    """ESync whose rounds are those of the fastest workers; nobody waits for the others.
+
+    The state server divides the workers into tiers by their speeds (`coordination.tiers`). A worker
+    whose share of the speed is too small can be left out; it then measures its speed now and then.
+    """
+
+    class Options(ESync.Options):
+        """The options of ESync, and of the division into tiers."""
+
+        tiers: str = option(
+            AUTO,
+            help="tier of each rank, such as 0,0,1: rounds wait for tier 0 only; auto: by their speeds",
+        )
+        leave_out: str = option(
+            NONE,
+            help="ranks that send nothing, such as 4,5, or none; auto: those whose share of the speed is too small, "
+            "for as long as it is",
+        )
+        leave_out_probe: float = option(
+            config.LEAVE_OUT_PROBE,
+            gt=0,
+            help="seconds between two iterations by which a worker that is left out measures its speed",
+        )
+        weighting: Literal["uniform", "samples", "normalized"] = inherited(ESync.Options, "weighting", "samples")
+
+        @model_validator(mode="after")
+        def _lists(self) -> "TieredESync.Options":
+            self.tiering  # noqa: B018 - its lists can be read
+            if self.local_iterations is not None:
+                raise ValueError("--local-iterations: in mode tiered the state server says how many there are")
+            return self
+
+        @property
+        def tiering(self) -> TierSettings:
+            """The division that the options describe; ValueError where they cannot be read."""
+            tiers = None if self.tiers == AUTO else _ranks("tiers", self.tiers, f"{AUTO}, or a tier for each rank")
+            if self.leave_out == AUTO:
+                return TierSettings(tiers, None)
+            if self.leave_out == NONE:
+                return TierSettings(tiers, ())
+            return TierSettings(tiers, _ranks("leave-out", self.leave_out, f"{AUTO}, {NONE}, or ranks"))
+
+    options: Options
+    serverless = False
+    excludes: ClassVar = {}
+    prevents_checkpoints = "--mode tiered"
+
+    def __init__(self, *values: Any, **settings: Any) -> None:
+        super().__init__(*values, **settings)
+        self._tier = 0
+        self._resting = False  # whether this worker is left out
+        self._returns = False  # whether rounds wait for it again after the exchange under way
+        self._probes = 0
+
+    @classmethod
+    def check_flags(cls, options: Namespace, typed: Set[str]) -> None:
+        """See `Algorithm.check_flags`."""
+        super().check_flags(options, typed)
+        if "leave_out_probe" in typed and options.leave_out == NONE:
+            raise ValueError(f"--leave-out-probe makes no sense beside --leave-out {NONE}: nobody is left out")
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The tier of this worker, and whether it is left out now."""
+        return {**super().facts, "tier": self._tier, "left_out": self._resting}
+
+    def step(self, batch_size: int) -> None:
+        """Take one local step, and exchange where it is time; see `ModelAveraging.step`.
+
+        A worker that is left out only measures its speed.
+        """
+        if self._resting:
+            self._probe()
+        else:
+            super().step(batch_size)
+
+    @property
+    def _tiering(self) -> TierSettings:
+        return self.options.tiering
+
+    def _told(self, answer: ExchangeDecision) -> None:
+        """Step aside where this worker is not of the first tier, or left out."""
+        if self.exchange is None:
+            raise RuntimeError("the algorithm has not been started")
+        aside = answer.tier > 0 or answer.left_out
+        if (aside and not self._aside) or (answer.left_out and not self._resting):
+            self.exchange.step_aside(resting=answer.left_out)
+            self._aside = True
+        self._tier, self._resting = answer.tier, answer.left_out
+
+    def _due(self) -> bool:
+        return super()._due() and not self._resting
+
+    def _payload(self, vectors: Mapping[str, Source]) -> Payload:
+        self._returns = self._aside and self._tier == 0
+        return replace(super()._payload(vectors), unawaited=self._aside, back=self._returns)
+
+    def _begin_round(self, result: Result) -> None:
+        if self._returns and result.used:
+            self._aside = False
+        self._returns = False
+        self.left_out = result.aside
+        super()._begin_round(result)
+
+    # --- left out ---------------------------------------------------------------------------------
+
+    def _probe(self) -> None:
+        """Tell the state server how long an iteration takes now, and wait for the next time.
+
+        Where this worker is needed again, it takes the common model over and takes part.
+        """
+        if self.exchange is None or self._coordination is None:
+            raise RuntimeError("the algorithm has not been started")
+        self.exchange.heartbeat()
+        seconds = self._end_iteration()
+        self.exchanged, self.abandoned = False, True
+        self.recorder.next_iteration()
+        self._samples, self._iterations = 0, 0
+        self._unasked, self._unasked_seconds = 0, 0.0
+        self._probes += 1
+        self._told(self._coordination.ask(self._probes, seconds).wait())
+        over = self._resting and self.exchange.rest(self.options.leave_out_probe)
+        if over or not self._resting:
+            self._take_over()
+
+    def _take_over(self) -> None:
+        """Take over the common model, the last one where the run is over, and take part again."""
+        assert self.exchange is not None
+        replica = self.replica
+        with self.recorder.phase(self.exchange_phase):
+            replica.open()
+            payload = Payload({}, 0, self.options.global_lr, discard=True, wanted={WEIGHTS, STATISTICS})
+            merge = replica.begin_overlap() if self._run_ahead else None
+            result = self.exchange.start(payload, replica if merge is None else merge).wait()
+            replica.close()
+        self._resting = False
+        self._probes = 0
+        self._begin_round(result)
+
+
+def _ranks(flag: str, text: str, expected: str) -> tuple[int, ...]:
+    """Return the numbers of a list such as 0,0,1."""
+    words = text.split(",")
+    if not all(word.strip().isdecimal() for word in words):
+        raise ValueError(f"--{flag} {text!r} should be {expected}, with commas in between")
+    return tuple(int(word) for word in words)

@@ -1,0 +1,147 @@
+"""The division of workers into tiers, and the coordinator's answers to slower ones."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from esync.coordination.coordinator import Coordinator, InvalidError
+from esync.coordination.tiers import Division, TierSettings, divide, left_out, shares
+
+PACES = st.dictionaries(st.integers(0, 30), st.floats(0.001, 1000), min_size=1, max_size=12)
+RATIO, HYSTERESIS = 4.0, 0.2
+
+
+@given(PACES)
+def test_divide_begins_each_tier_with_the_fastest_left_and_keeps_to_the_ratio(paces):
+    tiers = divide(paces, {}, RATIO, HYSTERESIS)
+    assert tiers.keys() == paces.keys()
+    for tier in range(max(tiers.values()) + 1):
+        inside = [paces[rank] for rank in tiers if tiers[rank] == tier]
+        assert max(inside) <= RATIO * min(inside)
+        assert all(paces[rank] > RATIO * min(inside) for rank in tiers if tiers[rank] > tier)
+
+
+@given(PACES, st.dictionaries(st.integers(0, 30), st.integers(0, 3)))
+def test_divide_of_unchanged_speeds_changes_nothing(paces, before):
+    once = divide(paces, before, RATIO, HYSTERESIS)
+    assert divide(paces, once, RATIO, HYSTERESIS) == once
+
+
+@given(PACES, st.dictionaries(st.integers(0, 30), st.floats(0.96, 1.04)))
+def test_divide_keeps_the_first_tier_while_speeds_fluctuate_by_less_than_the_hysteresis(paces, factors):
+    """A worker that a fluctuation has moved once does not come back with the next one."""
+    tiers, moves = divide(paces, {}, RATIO, HYSTERESIS), dict.fromkeys(paces, 0)
+    for _ in range(4):
+        for changed in ({rank: pace * factors.get(rank, 1) for rank, pace in paces.items()}, paces):
+            new = divide(changed, tiers, RATIO, HYSTERESIS)
+            for rank in paces:
+                moves[rank] += (new[rank] == 0) != (tiers[rank] == 0)
+            tiers = new
+    assert max(moves.values()) == 0
+
+
+def test_divide_of_the_papers_cluster_puts_the_gpus_first():
+    assert divide({0: 0.03, 1: 0.03, 2: 3.5, 3: 0.03, 4: 0.03, 5: 3.5}, {}) == {0: 0, 1: 0, 3: 0, 4: 0, 2: 1, 5: 1}
+
+
+@given(PACES)
+def test_shares_add_up_to_one_and_no_majority_is_left_out(paces):
+    assert sum(shares(paces).values()) == pytest.approx(1)
+    out = left_out(paces, set(), 0.01, 0.5)
+    assert sum(shares(paces)[rank] for rank in out) < 0.01 * len(paces)
+    assert min(paces, key=paces.__getitem__) not in out
+
+
+def test_left_out_worker_comes_back_above_the_threshold_only():
+    paces = {0: 1.0, 1: 80.0}  # a share of 1/81: more than 1 %, less than 1.5 %
+    assert left_out(paces, set(), 0.01, 0.5) == set()
+    assert left_out(paces, {1}, 0.01, 0.5) == {1}
+    assert left_out({0: 1.0, 1: 50.0}, {1}, 0.01, 0.5) == set()
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (TierSettings((0, 1)), "tiers of 2 ranks were given, but there are 3 workers"),
+        (TierSettings(None, (0,)), "rank 0 cannot be left out"),
+        (TierSettings(None, (3,)), "rank 3 cannot be left out"),
+    ],
+)
+def test_coordinator_with_tiers_that_do_not_fit_is_refused(settings, message):
+    with pytest.raises(InvalidError, match=message):
+        Coordinator(3, 0.0, tiering=settings)
+
+
+def begun(tiers=None, leave_out=(), paces=(1.0, 1.5, 10.0), iterations=1):
+    """A coordinator whose workers have all done one iteration, at second 0."""
+    coordinator = Coordinator(len(paces), 0.0, iterations, tiering=TierSettings(tiers, leave_out))
+    for rank, pace in enumerate(paces):
+        coordinator.query(rank, 1, 0, pace, 0.0)
+    return coordinator
+
+
+def test_coordinator_ends_a_round_without_those_of_slower_tiers():
+    coordinator = begun()
+    assert coordinator.query(1, 1, 1, 1.5, 1.5).ready  # the slowest of the first tier has done its iteration
+    slow = coordinator.query(2, 1, 1, 10.0, 10.0)
+    assert (slow.tier, slow.ready) == (1, True)
+    for rank in (0, 1):
+        coordinator.reset(rank, 2, 2.0)
+    assert coordinator.query(1, 2, 1, 1.5, 3.5).ready  # the slow one has not begun this round
+
+
+def test_coordinator_takes_what_slower_tiers_say_rounds_later():
+    coordinator = begun()
+    coordinator.query(2, 1, 1, 10.0, 0.5)
+    for round_ in range(2, 9):
+        for rank in (0, 1):
+            coordinator.reset(rank, round_, round_)
+    coordinator.reset(2, 5, 9.0, aside=True)
+    assert not coordinator.query(2, 5, 0, 0, 9.0).ready  # no iteration yet
+    assert coordinator.query(2, 5, 1, 10.0, 19.0).ready
+
+
+def test_coordinator_has_a_fast_worker_of_a_slower_tier_fill_the_round():
+    coordinator = begun(tiers=(0, 0, 1), paces=(1.0, 1.5, 0.5), iterations=4)
+    assert not coordinator.query(2, 1, 1, 0.5, 0.5).ready
+    assert coordinator.query(2, 1, 11, 0.5, 5.8).ready  # the round lasts 6 s
+
+
+def test_coordinator_waits_for_a_worker_that_has_become_fast_when_it_says_so():
+    coordinator = begun()
+    assert coordinator.query(2, 1, 1, 10.0, 1.0).tier == 1
+    for iteration in range(2, 20):
+        answer = coordinator.query(2, 1, iteration, 1.0, iteration)
+    assert answer.tier == 0
+    assert coordinator.query(1, 1, 1, 1.5, 20.0).ready  # rounds do not wait for it yet
+    for rank in (0, 1):
+        coordinator.reset(rank, 2, 21.0)
+    coordinator.reset(2, 2, 21.0)
+    assert coordinator.division.aside == set()
+
+
+def test_coordinator_promotes_the_next_tier_when_the_first_is_gone():
+    coordinator = begun(tiers=(0, 1, 2))
+    assert [coordinator.query(rank, 1, 1, 1.0, 1.0).tier for rank in (1, 2)] == [1, 2]
+    coordinator.reset(1, 2, 2.0, members=(1, 2), aside=True)
+    assert [coordinator.query(rank, 2, 2, 1.0, 3.0).tier for rank in (1, 2)] == [0, 1]
+
+
+def test_coordinator_leaves_out_by_share_and_takes_back():
+    coordinator = begun(leave_out=None, paces=(1.0, 1.0, 1000.0))
+    assert coordinator.query(2, 1, 1, 1000.0, 1.0).left_out
+    for iteration in range(2, 60):
+        answer = coordinator.query(2, 1, iteration, 1.0, iteration)
+    assert (answer.left_out, answer.tier) == (False, 0)
+
+
+@given(PACES.filter(lambda paces: len(paces) > 1))
+def test_division_survives_a_restart_of_the_state_server(paces):
+    coordinator = begun(leave_out=None, paces=tuple(paces.values()))
+    for rank, pace in enumerate(paces.values()):
+        coordinator.query(rank, 1, 1, pace, 1.0)
+    again = Coordinator.from_state(coordinator.state())
+    assert again.state() == coordinator.state()
+    assert isinstance(again.division, Division)
+    for rank, pace in enumerate(paces.values()):
+        assert again.query(rank, 1, 2, pace, 2.0) == coordinator.query(rank, 1, 2, pace, 2.0)
