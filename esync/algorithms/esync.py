@@ -108,9 +108,8 @@ class ESync(ModelAveraging):
             self._coordination = world.coordination(options.state_server, exchange.rank, options.job, delayed)
             if exchange.rank == 0 and not exchange.replacement:
                 epsilon = None if isinstance(options.epsilon, str) else options.epsilon
-                terms = exchange.workers, epsilon, options.slowest_iterations
-                tiering = self._tiering
-                self._coordination.init(*terms, **({} if tiering is None else {"tiering": tiering}))
+                tiering: dict[str, Any] = {} if self._tiering is None else {"tiering": self._tiering}
+                self._coordination.init(exchange.workers, epsilon, options.slowest_iterations, **tiering)
         super()._begin(exchange)
         if self._coordination is not None and self.result is not None and not self.result.finished:
             self._coordination.round = self._round_of_job()
@@ -185,7 +184,7 @@ class ESync(ModelAveraging):
         """See `ModelAveraging._begin_round`."""
         super()._begin_round(result)
         if self._coordination is not None and not result.finished:
-            more = {"aside": True} if self._aside else {}
+            more: dict[str, Any] = {"aside": True} if self._aside else {}
             self._coordination.reset(self._round_of_job(), members=self._members(result), **more)
 
     def close(self) -> None:
