@@ -21,6 +21,8 @@ WEIGHT_DECAY = 0.0  # relative to the mean gradient of a batch
 LEARNING_RATE = 1e-3  # of a step with the gradients of a batch, in modes that send no updates
 LEARNING_RATE_LOCAL = LEARNING_RATE  # of the local optimizer, in modes that send updates
 LEARNING_RATE_GLOBAL = 1.0  # scales the mean model update
+LR_SCALING = "none"  # linear: times the effective number of workers; sqrt: times its square root
+WARMUP_SAMPLES = 0  # of all workers, in which that factor rises from 1
 
 # --- the mean of the workers' model updates -------------------------------------------------------
 WEIGHTING = "uniform"  # plain mean; samples: by samples; normalized: FedNova
@@ -30,6 +32,7 @@ OVERLAP_STATISTICS_KEPT = 0.9  # share of batch norm's statistics that an iterat
 LOCAL_ITERATIONS = 10  # of every worker in every round, where nobody asks a state server
 AUTO_EXCHANGE_SHARE = 0.2  # share of a round that an exchange may take where its interval is automatic, without overlap
 AUTO_MOST_ITERATIONS = 1000  # local iterations of a round that an automatic interval may ask for
+AUTO_WINDOW = 5  # rounds whose median times an automatic interval goes by
 FEDPROX_MU = 0.01  # mode fedprox, relative to the mean gradient; the paper tries 0.001, 0.01, 0.1 and 1
 DYLU_LOCAL_ITERATIONS = 50  # mode dylu: of the fastest worker between two exchanges
 STALENESS = 3  # mode ssp: iterations that a worker may be ahead of the slowest

@@ -552,10 +552,25 @@ class Trainer(TrainerStatus, GluonTrainer):
         self._follow_progress()
         optimizer = self._optimizer
         before = optimizer.num_update
-        super().step(batch_size, self._ignore_stale_grad)
-        # After an overflow automatic mixed precision leaves the step out, and the optimizer counts
-        # none.
-        return float(optimizer.learning_rate) * self.gradient_scale if optimizer.num_update > before else 0.0
+        with self._scaled_rate():
+            super().step(batch_size, self._ignore_stale_grad)
+            # After an overflow automatic mixed precision leaves the step out, and the optimizer
+            # counts none.
+            return float(optimizer.learning_rate) * self.gradient_scale if optimizer.num_update > before else 0.0
+
+    @contextmanager
+    def _scaled_rate(self) -> Iterator[None]:
+        """Multiply the optimizer's learning rate as the algorithm says, within a with statement."""
+        optimizer, factor = self._optimizer, self.algorithm.rate_factor
+        rate, scheduler = optimizer.lr, optimizer.lr_scheduler
+        if factor != 1 and scheduler is None:
+            optimizer.lr = rate * factor
+        elif factor != 1:
+            optimizer.lr_scheduler = lambda number: scheduler(number) * factor
+        try:
+            yield
+        finally:
+            optimizer.lr, optimizer.lr_scheduler = rate, scheduler
 
     @property
     def _exchanges_weights(self) -> bool:
@@ -640,7 +655,8 @@ class Trainer(TrainerStatus, GluonTrainer):
             for missed in range(optimizer.num_update + 1, number):
                 optimizer.lr_scheduler(missed)
         optimizer.num_update = number
-        rate, momentum = optimizer.learning_rate, getattr(optimizer, "momentum", 0.0)
+        rate = optimizer.learning_rate * self.algorithm.rate_factor
+        momentum = getattr(optimizer, "momentum", 0.0)
         _check_rates(rate, momentum, optimizer.wd)
         if self.algorithm.sends == "gradients":
             self._check_multipliers()

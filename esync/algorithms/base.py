@@ -23,6 +23,7 @@ from .context import AlgorithmContext
 from .model_view import ModelView
 from .options import Options as AnyOptions
 from .options import option
+from .rate_scaling import RateScalingOptions
 
 
 @dataclass(frozen=True)
@@ -269,6 +270,25 @@ class Algorithm(ABC):
         return self.synchronous and not self.switches_synchrony
 
     @property
+    def effective_workers(self) -> float:
+        """The number of workers, in terms of the busiest one, whose results the step is a mean of.
+
+        1 where it is no mean, or not known yet.
+        """
+        return 1.0
+
+    @property
+    def rate_factor(self) -> float:
+        """By what the learning rate of a batch's gradients is multiplied; see `rate_scaling`.
+
+        It changes with exchanges only.
+        """
+        if not isinstance(self.options, RateScalingOptions):
+            return 1.0
+        samples = self.result.samples if self.result is not None else 0
+        return self.options.rate_factor(self.effective_workers, samples)
+
+    @property
     def evaluate_every(self) -> int | None:
         """Steps of the common model between two evaluations; None: the training loop decides."""
         return None
@@ -276,7 +296,8 @@ class Algorithm(ABC):
     @property
     def facts(self) -> dict[str, Any]:
         """Facts about the run so far, for run.json, beside those that all algorithms have."""
-        return {}
+        scaled = isinstance(self.options, RateScalingOptions) and self.options.lr_scaling != "none"
+        return {"learning_rate_factor": self.rate_factor} if scaled else {}
 
     @property
     def exchange_phase(self) -> str:

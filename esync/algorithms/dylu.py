@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from .. import config
 from ..exchange import WEIGHTS, Payload, Specification
+from .automatic_interval import AUTO, AutomaticInterval, LocalIterations
 from .base import Algorithm, OwnStatisticsOptions, Style
 from .context import AlgorithmContext
 from .model_averaging import ModelAveraging
@@ -34,7 +35,9 @@ class DyLU(Algorithm):
         """The options of local SGD, with the defaults of DiLoCo."""
 
         POSITIONAL: ClassVar[tuple[str, ...]] = ("local_iterations", "global_lr", "outer_momentum", "statistics")
-        local_iterations: int = inherited(ModelAveraging.Options, "local_iterations", config.DYLU_LOCAL_ITERATIONS)
+        local_iterations: LocalIterations = inherited(
+            ModelAveraging.Options, "local_iterations", config.DYLU_LOCAL_ITERATIONS
+        )
         global_lr: float = inherited(ModelAveraging.Options, "global_lr", config.DILOCO_GLOBAL_LR)
         outer_momentum: float = inherited(ModelAveraging.Options, "outer_momentum", config.DILOCO_OUTER_MOMENTUM)
 
@@ -44,6 +47,7 @@ class DyLU(Algorithm):
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         super().__init__(*values, **settings)
+        self._interval = AutomaticInterval(overlap=False) if self.options.local_iterations == AUTO else None
         self._due = 1  # local iterations of the round under way
         self._done, self._samples, self._seconds = 0, 0, 0.0
 
@@ -56,7 +60,8 @@ class DyLU(Algorithm):
         """Connect to the other workers, and begin with the common model."""
         super().start(context)
         self.replica.keep_anchor()
-        self._begin(self._join(Specification(rule="delayed_nesterov", synchronous=False)))
+        scalars = AutomaticInterval.SCALARS if self._interval is not None else {}
+        self._begin(self._join(Specification(rule="delayed_nesterov", synchronous=False, scalars=scalars)))
 
     def step(self, batch_size: int) -> None:
         """Take one local step, and exchange when there have been enough of them."""
@@ -76,13 +81,24 @@ class DyLU(Algorithm):
                 learning_rate=self.options.global_lr,
                 momentum=self.options.outer_momentum,
                 pace=pace,
+                scalars=self._interval.scalars() if self._interval is not None else {},
                 **self._with_statistics({WEIGHTS: replica.update()}),
             )
             result = self.exchange.start(payload, replica).wait()
             replica.close()
         self._count(result)
-        self._due = max(1, int(self.options.local_iterations * result.fastest / pace + ROUNDING))
+        if self._interval is not None:
+            self._interval.follow(result, iteration_seconds=result.fastest)
+        self._due = max(1, int(self._fastest_iterations * result.fastest / pace + ROUNDING))
         self._done, self._samples, self._seconds = 0, 0, 0.0
+
+    @property
+    def _fastest_iterations(self) -> int:
+        """Local iterations of the fastest worker between two exchanges."""
+        given = self.options.local_iterations
+        if self._interval is not None:
+            return self._interval.iterations
+        return given if isinstance(given, int) else 1
 
     @property
     def iterations_left(self) -> int:

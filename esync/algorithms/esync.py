@@ -15,6 +15,7 @@ from ..coordination import Coordination, ExchangeDecision, TierSettings
 from ..exchange import Exchange, Result
 from ..runtime.futures import Handle
 from ..runtime.phase_timer import CHECK_READY
+from .automatic_interval import LocalIterations
 from .base import Style
 from .model_averaging import ModelAveraging
 from .options import inherited, option
@@ -45,7 +46,7 @@ class ESync(ModelAveraging):
             *("global_lr", "local_iterations", "state_server", "epsilon", "slowest_iterations", "query_mode", "job"),
             *("outer_momentum", "weighting", "compression", "run_ahead"),
         )
-        local_iterations: int | None = inherited(ModelAveraging.Options, "local_iterations", None)
+        local_iterations: LocalIterations | None = inherited(ModelAveraging.Options, "local_iterations", None)
         state_server: str | None = option(None, shared="state_server", per_device=True)
         job: str = option(config.JOB, shared="job", per_device=True)
         epsilon: Annotated[float, Field(ge=0)] | Literal["auto"] = option(

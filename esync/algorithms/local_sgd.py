@@ -5,6 +5,7 @@ round.
 """
 
 from .. import config
+from .automatic_interval import LocalIterations
 from .base import Style
 from .model_averaging import ModelAveraging
 from .options import inherited
@@ -18,4 +19,6 @@ class LocalSGD(ModelAveraging):
     class Options(ModelAveraging.Options):
         """See `ModelAveraging`."""
 
-        local_iterations: int = inherited(ModelAveraging.Options, "local_iterations", config.LOCAL_ITERATIONS)
+        local_iterations: LocalIterations = inherited(
+            ModelAveraging.Options, "local_iterations", config.LOCAL_ITERATIONS
+        )

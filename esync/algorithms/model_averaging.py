@@ -10,12 +10,17 @@ from .. import config
 from ..exchange import AS_UPDATES, STATISTICS, WEIGHTS, Payload, Result, Source, Specification, values_of
 from ..runtime.errors import AlgorithmResultError
 from ..runtime.futures import Handle
+from . import rate_scaling
+from .automatic_interval import AUTO, AutomaticInterval, LocalIterations
 from .base import Algorithm, CompressionOptions
 from .context import AlgorithmContext, ModelMerge
 from .options import option
+from .rate_scaling import RateScalingOptions
 
 #: Key of what a worker that has run ahead has learnt, in the result of `ModelAveraging.unsent`.
 _AHEAD = "ahead"
+#: Key of the effective number of workers in the result of `ModelAveraging.state`.
+_WORKERS = "effective workers"
 
 
 class ModelAveraging(Algorithm):
@@ -25,7 +30,7 @@ class ModelAveraging(Algorithm):
     (`planned_iterations`).
     """
 
-    class Options(CompressionOptions):
+    class Options(RateScalingOptions, CompressionOptions):
         """The options of the local iterations and of the mean of the updates."""
 
         POSITIONAL: ClassVar[tuple[str, ...]] = (
@@ -36,12 +41,11 @@ class ModelAveraging(Algorithm):
             "compression",
             "run_ahead",
         )
-        local_iterations: int | None = option(
+        local_iterations: LocalIterations | None = option(
             config.LOCAL_ITERATIONS,
-            ge=1,
             per_device=True,
             help="number of local iterations of a worker in every round (mode dylu: of the fastest worker), instead of "
-            "what a state server says",
+            "what a state server says; auto: the fewest that keep the time for exchanges small, by measured times",
         )
         global_lr: float = option(
             config.LEARNING_RATE_GLOBAL,
@@ -102,7 +106,10 @@ class ModelAveraging(Algorithm):
         options = self.options
         ahead = options.run_ahead if options.overlap else 0
         # At the next exchange the one before has to be over.
-        self._run_ahead = ahead if options.local_iterations is None else min(ahead, options.local_iterations)
+        fixed = options.local_iterations
+        self._run_ahead: int = min(ahead, fixed) if isinstance(fixed, int) else ahead
+        self._interval = AutomaticInterval(options.overlap) if options.local_iterations == AUTO else None
+        self._effective_workers = 1.0  # while nobody knows who does how much
         self._overlapped: tuple[Handle[Result], ModelMerge] | None = None
         self._samples, self._iterations = 0, 0  # since the last payload
         self._put_off = False  # whether the next exchange waits until a checkpoint is written
@@ -114,7 +121,15 @@ class ModelAveraging(Algorithm):
         The number stays the same during a round. A subclass may count `round`, or look at `result`,
         the last exchange. Mode esync heeds it only where `local_iterations` is given.
         """
-        return self.options.local_iterations or 1
+        if self._interval is not None:
+            return self._interval.iterations
+        iterations = self.options.local_iterations
+        return iterations if isinstance(iterations, int) else 1
+
+    @property
+    def effective_workers(self) -> float:
+        """See `Algorithm.effective_workers`; of the last round, 1 in the first."""
+        return self._effective_workers
 
     @property
     def checkpoint_terms(self) -> dict[str, Any]:
@@ -142,8 +157,14 @@ class ModelAveraging(Algorithm):
             weighting=self.options.weighting,
             statistics_weighting=self.options.statistics_weighting,
             overlap=self._run_ahead > 0,
+            scalars={
+                **(rate_scaling.SCALARS if self._scales_rates else {}),
+                **(AutomaticInterval.SCALARS if self._interval is not None else {}),
+            },
         )
         self._begin(self._join(specification))
+        if self.result is not None:
+            self._follow(self.result, took_part=False)
 
     def step(self, batch_size: int) -> None:
         """Take one local step, and exchange where an exchange is due.
@@ -190,6 +211,8 @@ class ModelAveraging(Algorithm):
         """
         self._samples += count * batch_size
         self._iterations += count
+        if self._interval is not None:
+            self._interval.add(count, seconds)
         self.local_iterations = count if self.exchanged else self.local_iterations + count
         self.exchanged = False
 
@@ -236,11 +259,13 @@ class ModelAveraging(Algorithm):
 
     def _payload(self, vectors: Mapping[str, Source]) -> Payload:
         """Return what this worker sends in an exchange."""
-        return Payload(vectors, self._samples, self.options.global_lr, self.options.outer_momentum)
+        options = self.options
+        return Payload(vectors, self._samples, options.global_lr, options.outer_momentum, scalars=self._scalars())
 
     def _merge(self, exchange: Handle[Result], merge: ModelMerge) -> None:
         """Take over the common model if it has come; wait for it if the worker is too far ahead."""
-        if not exchange.done() and self._iterations < self._run_ahead:
+        most = self._run_ahead if self._interval is None else min(self._run_ahead, self._planned())
+        if not exchange.done() and self._iterations < most:
             return
         with self.recorder.phase(self.exchange_phase):
             self.replica.open()
@@ -258,22 +283,47 @@ class ModelAveraging(Algorithm):
 
         Where this worker has run ahead, some of its next iterations are done already.
         """
+        self._follow(result)
         self._count(result)
 
+    @property
+    def _scales_rates(self) -> bool:
+        return self.options.lr_scaling != "none"
+
+    def _scalars(self) -> dict[str, float]:
+        """Return the scalars of the exchange that begins."""
+        scalars = self._interval.scalars() if self._interval is not None else {}
+        if self._scales_rates:
+            scalars |= dict.fromkeys(rate_scaling.SCALARS, float(self._samples))
+        return scalars
+
+    def _follow(self, result: Result, took_part: bool = True) -> None:
+        """Take note of the scalars of an exchange; see `AutomaticInterval.follow`."""
+        self._effective_workers = rate_scaling.effective_workers(result.scalars) or self._effective_workers
+        if self._interval is not None:
+            self._interval.follow(result, took_part)
+
     def unsent(self) -> dict[str, Any]:
-        """See `Algorithm.unsent`; it has what a worker has learnt ahead of the common model."""
+        """See `Algorithm.unsent`; it has what a worker has learnt ahead of the common model.
+
+        Where learning rates are scaled, it also has the number of workers by which they are, which
+        a replacement is told by the servers.
+        """
+        kept = {**super().unsent(), **({_WORKERS: self._effective_workers} if self._scales_rates else {})}
         if not (self._run_ahead and self._iterations):
-            return super().unsent()
+            return kept
         replica = self.replica
         replica.open()
         model = {"weights": values_of(replica.weights), "statistics": values_of(replica.statistics)}
         replica.close()
         ahead = {**model, "samples": self._samples, "iterations": self._iterations}
-        return {**super().unsent(), _AHEAD: ahead}
+        return {**kept, _AHEAD: ahead}
 
     def restore_unsent(self, state: dict[str, Any]) -> None:
         """See `Algorithm.restore_unsent`."""
         super().restore_unsent(state)
+        if self._scales_rates:
+            self._effective_workers = float(state.get(_WORKERS, self._effective_workers))
         if _AHEAD not in state:
             return
         ahead, replica = state[_AHEAD], self.replica

@@ -3,6 +3,7 @@
 from ..exchange import Specification
 from .base import CompressionOptions, Style
 from .every_iteration import EveryIteration
+from .rate_scaling import RateScalingOptions
 from .registry import register
 
 
@@ -13,14 +14,22 @@ class SSGD(EveryIteration):
     With SGD that is w ← w − η·mean(g). Batch-norm statistics are averaged, too.
     """
 
-    class Options(CompressionOptions):
-        """See `CompressionOptions`."""
+    class Options(RateScalingOptions, CompressionOptions):
+        """See `RateScalingOptions` and `CompressionOptions`."""
 
     options: Options
     own_rates = False
     optimizer_chooses_rule = True
     elastic = True
     serverless = True
+
+    @property
+    def effective_workers(self) -> float:
+        """The number of workers of the run, whether they are there or not.
+
+        All have to agree on the learning rate in every round.
+        """
+        return float(self.exchange.workers) if self.exchange is not None else 1.0
 
     def specification(self) -> Specification:
         """Ask for one step of the optimizer with the mean gradient of all workers."""

@@ -276,7 +276,8 @@ def test_register_makes_a_mode_with_its_flags(registry, capsys):
     options = read("worker", "", ["-m", "own", "--gain", "2", "-b", "16", "--twice"])
     algorithm = choose_algorithm(options)
     assert isinstance(algorithm, Own)
-    assert algorithm.options.model_dump() == {"compression": "none", "gain": 2.0, "batch": 16, "twice": True}
+    inherited = SSGD().options.model_dump()
+    assert algorithm.options.model_dump() == {**inherited, "gain": 2.0, "batch": 16, "twice": True}
     assert effective(options)["gain"] == 2.0
     with pytest.raises(SystemExit):
         read("worker", "", ["-m", "sync", "--gain", "2"])
@@ -297,7 +298,8 @@ def test_effective_options_are_serializable_as_json(registry):
 
     found = effective(read("worker", "", ["-m", "own", "--place", "/x", "--several", "/y"]))
     assert (found["colour"], found["place"], found["several"]) == ("red", "/x", ["/y"])
-    assert Own().effective_options == {"compression": "none", "colour": "red", "place": "/tmp", "several": []}
+    own = {"colour": "red", "place": "/tmp", "several": []}
+    assert Own().effective_options == {**SSGD().effective_options, **own}
 
 
 def test_option_switch_on_by_default_can_be_turned_off(registry):

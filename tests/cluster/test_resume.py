@@ -34,6 +34,14 @@ MODES: dict[str, tuple[int, int, dict[str, Any]]] = {  # workers, servers, plan
         2,
         {"algorithm": "local-sgd", "options": {"local_iterations": 2, "outer_momentum": 0.5, "compression": "fp16"}},
     ),
+    "scaled rates in their warm-up": (
+        2,
+        1,
+        {
+            "algorithm": "local-sgd",
+            "options": {"local_iterations": 2, "lr_scaling": "linear", "warmup_samples": 200},
+        },
+    ),
     "2bit": (2, 1, {"algorithm": "local-sgd", "options": {"local_iterations": 2, "compression": "2bit"}}),
     "topk": (2, 2, {"algorithm": "local-sgd", "options": {"local_iterations": 2, "compression": "topk:0.1:0.05"}}),
     "overlap": (2, 1, {"algorithm": "local-sgd", "options": {"local_iterations": 1, "run_ahead": 1}}),

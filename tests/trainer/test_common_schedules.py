@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import esync
-from esync.algorithms import DyLU, ESync, LocalSGD, SyncSwitch
+from esync.algorithms import DyLU, ESync, Local, LocalSGD, SyncSwitch
 from esync.algorithms.switch_schedule import Schedule
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
@@ -57,6 +57,32 @@ def test_schedule_by_rounds_of_local_equals_gluons_bit_for_bit(optimizer, option
             each.step(BATCH)
         assert values(ours) == values(theirs)
     assert trainer.optimizer._index_update_count == gluon.optimizer._index_update_count
+
+
+class Tripled(Local):
+    """Takes steps that are three times as long."""
+
+    @property
+    def rate_factor(self) -> float:
+        return 3.0
+
+
+@pytest.mark.parametrize("optimizer", ["sgd", "adam", "nag"])
+@pytest.mark.parametrize("scheduled", [False, True])
+def test_rate_factor_multiplies_the_rate_or_the_schedule(optimizer, scheduled):
+    def rate(base):
+        schedule = mx.lr_scheduler.FactorScheduler(2, 0.5, base_lr=base)
+        return {"learning_rate": base, **({"lr_scheduler": schedule} if scheduled else {})}
+
+    ours, theirs = make_net(), make_net()
+    trainer = esync.Trainer(ours.collect_params(), optimizer, rate(0.125), algorithm=Tripled())
+    gluon = mx.gluon.Trainer(theirs.collect_params(), optimizer, rate(0.375), kvstore=None)
+    for number in range(5):
+        for each, net in ((trainer, ours), (gluon, theirs)):
+            backward(net, number)
+            each.step(BATCH)
+        assert values(ours) == values(theirs)
+    assert trainer.learning_rate * 3 == pytest.approx(gluon.learning_rate)  # programs see the given rate
 
 
 def test_schedule_with_multi_precision_equals_gluons_bit_for_bit():

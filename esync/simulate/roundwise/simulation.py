@@ -9,6 +9,7 @@ from typing import Any
 
 from ... import config
 from ...algorithms import SCAFFOLD, SSGD, Algorithm, DiLoCo, ESync, FedProx, LocalSGD
+from ...algorithms.automatic_interval import AUTO
 from ...algorithms.registry import all_flags, flags_of
 from ...arguments import choose_algorithm
 from ...exchange.protocol import wire
@@ -67,6 +68,8 @@ def covers(cluster: ClusterModel, options: argparse.Namespace) -> bool:
         return False
     others = flags.known().keys() - REGARDED - WITHOUT_EFFECT - all_flags().keys()
     if any(getattr(options, name) != flags.known()[name].default for name in others):
+        return False
+    if getattr(options, "local_iterations", None) == AUTO:  # rounds differ in their iterations
         return False
     if any(worker.crashes or worker.device.straggler_events for worker in cluster.workers):
         return False

@@ -1,0 +1,87 @@
+"""The learning rate that fits the number of workers: linear or square root scaling, with warm-up."""
+
+import math
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from pydantic import model_validator
+
+from .. import config
+from .options import Options, option
+
+#: Scalars by which workers with local iterations learn how much all have done in a round → how they
+#: are combined.
+ROUND_SAMPLES, MOST_SAMPLES = "round_samples", "most_samples"
+SCALARS: Mapping[str, str] = {ROUND_SAMPLES: "sum", MOST_SAMPLES: "maximum"}
+
+Scaling = Literal["none", "linear", "sqrt"]
+
+
+def rate_factor(scaling: Scaling, workers: float, samples: float = math.inf, warmup_samples: int = 0) -> float:
+    """Return by what to multiply a learning rate that suits one worker.
+
+    The mean of n workers' gradients has a variance n times smaller than one gradient's, and takes
+    one step where one worker would take n. Linear scaling (Goyal et al., arXiv 1706.02677, section
+    2.1) makes that step n times as long, so that it leads, to first order, as far as the n steps.
+    Square root scaling (Krizhevsky, arXiv 1404.5997, section 5.1; Hoffer et al., NeurIPS 2017,
+    section 4) keeps the covariance of the step as it is with one worker. Gradual warm-up (Goyal et
+    al., section 2.2) begins with the factor 1 and lets it rise evenly.
+
+    Args:
+        scaling: "linear": n; "sqrt": √n; "none": 1.
+        workers: n, the effective number of workers, at least 1.
+        samples: that all workers together have trained on so far.
+        warmup_samples: of all workers, in which the factor rises from 1; 0: none.
+
+    Raises:
+        ValueError: there is less than one worker.
+    """
+    if not workers >= 1:
+        raise ValueError(f"workers is {workers}, but should be at least 1")
+    full = {"none": 1.0, "linear": float(workers), "sqrt": math.sqrt(workers)}[scaling]
+    return 1 + (full - 1) * min(1.0, samples / warmup_samples) if warmup_samples else full
+
+
+def effective_workers(scalars: Mapping[str, float]) -> float | None:
+    """Return how many times as much as its busiest worker all workers have done in a round.
+
+    That is Σ sᵢ ÷ max sᵢ, where worker i has trained on sᵢ samples in the round: the number of
+    workers where all do the same, and the sum of the devices' speeds over the fastest one's where
+    each does as much as it can.
+
+    Args:
+        scalars: of the round, with those of SCALARS.
+
+    Returns:
+        None where the scalars are not known.
+    """
+    total, most = scalars.get(ROUND_SAMPLES, 0.0), scalars.get(MOST_SAMPLES, 0.0)
+    return max(1.0, total / most) if most > 0 else None
+
+
+class RateScalingOptions(Options):
+    """Options of algorithms whose step is the mean of what the workers have computed."""
+
+    lr_scaling: Scaling = option(
+        config.LR_SCALING,
+        agreed_as="scaling of the learning rate",
+        help="multiply the learning rate of a batch's gradients by the effective number of workers (linear), its "
+        "square root (sqrt), or not (none); see docs/means.md",
+    )
+    warmup_samples: int = option(
+        config.WARMUP_SAMPLES,
+        ge=0,
+        agreed_as="samples of the warm-up",
+        help="with --lr-scaling: samples of all workers together in which the factor rises evenly from 1; 0: none",
+    )
+
+    @model_validator(mode="after")
+    def _warm_up_by_scaling(self) -> Any:
+        """Refuse a warm-up to the rate that it begins with."""
+        if self.warmup_samples and self.lr_scaling == "none":
+            raise ValueError("--warmup-samples needs --lr-scaling linear or sqrt: it leads to the scaled learning rate")
+        return self
+
+    def rate_factor(self, workers: float, samples: int) -> float:
+        """Return by what these options multiply the learning rate; see `rate_factor`."""
+        return rate_factor(self.lr_scaling, workers, samples, self.warmup_samples)

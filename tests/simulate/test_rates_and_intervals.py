@@ -1,0 +1,122 @@
+"""Scaled learning rates and automatic intervals of the averaging methods, on modelled clusters."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from esync.simulate.network import Link
+from esync.simulate.result import result
+from esync.simulate.simulation import Simulation, TimingNumerics
+
+from .modelling import cluster, options, simulate
+from .test_gradients import trained
+
+#: Bytes per second of a link over which lenet takes a while.
+SLOW = 2e6
+
+
+def started(modelled: Any, *words: str, rounds: int = 8) -> tuple[Simulation, list[Any]]:
+    """A simulation that has run, and its algorithms."""
+    chosen = options(*words, rounds=rounds)
+    made: list[Any] = []
+    kind = chosen.algorithm
+
+    class Noted(kind):  # type: ignore[misc, valid-type]
+        def __init__(self, *values: Any, **settings: Any) -> None:
+            super().__init__(*values, **settings)
+            made.append(self)
+
+    chosen.algorithm = Noted
+    simulation = Simulation(modelled, chosen, TimingNumerics(chosen, 60_000))
+    simulation.run()
+    return simulation, [each for each in made if each.exchange is not None]
+
+
+def test_sync_with_linear_scaling_equals_sync_with_a_rate_times_the_workers() -> None:
+    scaled = trained(cluster(0.1, 0.3), "--mode=sync", "--learning-rate=0.001", "--lr-scaling=linear")
+    given = trained(cluster(0.1, 0.3), "--mode=sync", "--learning-rate=0.002")
+
+    np.testing.assert_array_equal(scaled[0], given[0])
+
+
+@pytest.mark.parametrize("mode", ["local-sgd", "scaffold"])
+def test_local_steps_are_scaled_from_the_second_round_on(mode: str) -> None:
+    def weights(*words: str, rounds: int) -> Any:
+        return trained(cluster(0.1, 0.1), f"--mode={mode}", "--local-iterations=2", *words, rounds=rounds)[0]
+
+    np.testing.assert_array_equal(weights("--lr-scaling=linear", rounds=1), weights(rounds=1))
+    assert not np.array_equal(weights("--lr-scaling=linear", rounds=2), weights(rounds=2))
+
+
+@pytest.mark.parametrize("mode", ["esync", "local-sgd", "fedprox", "diloco"])
+def test_local_momentum_moves_the_weights_further(mode: str) -> None:
+    def weights(momentum: float) -> Any:
+        words = [f"--mode={mode}", "--local-iterations=6", "--local-lr=0.0001", f"--momentum={momentum}"]
+        return trained(cluster(0.1, 0.1), *words, rounds=1)[0]
+
+    still = trained(cluster(0.1), "--mode=local", "--learning-rate=1e-30", rounds=1)[0]
+    plain, moved = (np.linalg.norm(weights(momentum) - still) for momentum in (0.0, 0.9))
+
+    assert moved > 1.5 * plain
+
+
+def test_warm_up_ends_in_the_scaled_rate() -> None:
+    _, (first, second) = started(
+        cluster(0.1, 0.1), "--mode=local-sgd", "--lr-scaling=linear", "--warmup-samples=10240", rounds=4
+    )
+
+    # Four rounds of ten iterations of two workers, 64 samples each.
+    assert first.rate_factor == second.rate_factor == 1 + (2 - 1) * 4 * 10 * 2 * 64 / 10240
+    assert first.facts["learning_rate_factor"] == first.rate_factor
+
+
+def test_esync_scales_by_the_speeds_over_the_fastest_ones() -> None:
+    _, algorithms = started(cluster(0.1, 0.1, 1.0), "--mode=esync", "--lr-scaling=linear")
+
+    assert [each.rate_factor for each in algorithms] == pytest.approx([2.1] * 3, abs=0.05)
+
+
+def test_tiered_scales_by_those_who_have_taken_part_in_the_round() -> None:
+    _, algorithms = started(
+        cluster(0.1, 0.1, 5.0), "--mode=tiered", "--tiers=0,0,1", "--slowest-iterations=16", "--lr-scaling=linear"
+    )
+
+    assert all(2 <= each.rate_factor <= 2.2 for each in algorithms[:2])
+
+
+@pytest.mark.parametrize("words", [[], ["--overlap"], ["--collective=ring"]])
+def test_automatic_interval_is_the_same_on_all_workers_and_fits_the_times(words: list[str]) -> None:
+    modelled = cluster(0.02, 0.05, link=Link(SLOW, 0.001))
+    simulation, algorithms = started(
+        modelled, "--mode=local-sgd", "--network=lenet", "--local-iterations=auto", *words, rounds=20
+    )
+    out = result(simulation, "test")
+    found = {each.planned_iterations for each in algorithms}
+
+    assert len(found) == 1
+    (iterations,) = found
+    exchange = algorithms[0].result.transfer
+    wanted = exchange / 0.05 if words == ["--overlap"] else 4 * exchange / 0.05
+    assert wanted <= iterations + 1e-6
+    assert iterations < 1.5 * wanted + 1
+    if not words:
+        assert len({each["iterations"] for each in out["devices"]}) == 1
+
+
+def test_automatic_interval_over_a_free_network_stays_one() -> None:
+    simulation = simulate(cluster(0.1, 0.1), "--mode=local-sgd", "--local-iterations=auto", rounds=10)
+
+    assert [each.iterations for each in simulation.workers] == [10, 10]
+
+
+def test_automatic_interval_of_dylu_counts_the_fastest_workers_iterations() -> None:
+    _, (fast, slow) = started(
+        cluster(0.02, 0.2, link=Link(SLOW, 0.001)),
+        "--mode=dylu",
+        "--network=lenet",
+        "--local-iterations=auto",
+        rounds=40,
+    )
+
+    assert fast._due > 5 * slow._due >= 5
