@@ -6,7 +6,7 @@ that an installed package carries it under the project's own name.)
 """
 
 # --- training -------------------------------------------------------------------------------------
-MODE = "esync"  # docs/modes.md lists the others
+MODE = "esync"  # docs/reference/modes.md lists the others
 NETWORK = "resnet18-v1"
 DATASET = "fashion-mnist"
 BATCH_SIZE = 64  # samples of one iteration on one device

@@ -8,7 +8,8 @@ Jobs run on three hosts whose cables are pulled: network namespaces of this mach
 and an sshd each (it takes root, iproute2 and sshd). Launch runs in one more. Scheduler, server and
 state server are on the first host, a worker is on each. A row ends when the time of its job does.
 Seconds lost are the longest time without a round after the fault, on the second host (the others)
-and for the slot of the third one, each less a usual round. docs/failures.md says what is expected.
+and for the slot of the third one, each less a usual round. docs/how-to/failures.md says what
+is expected.
 """
 
 import contextlib

@@ -15,7 +15,7 @@ worker's port      the same
 
 What counts: nobody ends; every round that has begun ends, and the weights at the end are, bit for
 bit, those of so many rounds; the memory of the scheduler stays. `--framed` shows instead what
-MXNet's own parser, in servers and workers, does not survive (docs/assumptions.md says what to do
+MXNet's own parser, in servers and workers, does not survive (docs/concepts/assumptions.md says what to do
 about it): one cluster for each kind of message.
 
 To add a target, write a function that takes the addresses, an amount and a source of chance, sends

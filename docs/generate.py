@@ -1,4 +1,4 @@
-"""Write the tables of modes, options and flags into README.md and docs/*.md, from what the code says about itself.
+"""Write the tables of modes, options and flags into README.md and docs/**/*.md, from what the code says about itself.
 
     python docs/generate.py            # after a change of an algorithm, an option, a flag or a default
     python docs/generate.py --check    # exits with 1, and names the files, where that has been forgotten
@@ -66,7 +66,7 @@ def prose(text: str, page: Path) -> str:
     text = re.sub(r"([|*<])", r"\\\1", " ".join(text.split()))
     text = re.sub(r"(?<![\w`-])--?[a-z][a-z0-9-]*(?: 1(?=[),]))?", lambda flag: f"`{flag[0]}`", text)
     return re.sub(
-        r"\bdocs/(\w+\.md)", lambda link: f"[{link[0]}]({os.path.relpath(ROOT / link[0], page.parent)})", text
+        r"\bdocs/([\w-]+/\w+\.md)", lambda link: f"[{link[0]}]({os.path.relpath(ROOT / link[0], page.parent)})", text
     )
 
 
@@ -96,8 +96,7 @@ def rounds(algorithm: type[Algorithm]) -> str:
     return "both" if algorithm.switches_synchrony else "synchronous" if algorithm.synchronous else "asynchronous"
 
 
-#: Where the servers take the steps of the user's optimizer.
-SEVERAL = "[several](modes.md#optimizers-on-the-servers), on the servers"
+SEVERAL = "several, on the servers"
 
 
 def optimizer(algorithm: type[Algorithm]) -> str:
@@ -107,6 +106,12 @@ def optimizer(algorithm: type[Algorithm]) -> str:
     if algorithm.optimizer_chooses_rule:
         return SEVERAL
     return "SGD, on the workers" if algorithm.float32_only else "SGD, on the servers"
+
+
+def linked(place: str, page: Path) -> str:
+    """Return what `optimizer` says, with a link to the page that lists several."""
+    link = os.path.relpath(ROOT / "docs/reference/modes.md", page.parent)
+    return place.replace("several", f"[several]({link}#optimizers-on-the-servers)")
 
 
 def modes(page: Path) -> str:
@@ -140,7 +145,7 @@ def exchanges(page: Path) -> str:
                 f"`{name}`",
                 each.sends,
                 rounds(each),
-                optimizer(each),
+                linked(optimizer(each), page),
                 yes(each.has_momentum),
                 "each worker's own" if each.own_rates else "the same on all",
                 _statistics(each),
@@ -210,7 +215,7 @@ def precision(page: Path) -> str:
     rows = {place: [name for name, each in built_in().items() if optimizer(each) == place] for place in words}
     return table(
         ["`--mode`", "optimizer", "float16 weights"],
-        ([code(found), place, words[place]] for place, found in rows.items()),
+        ([code(found), linked(place, page), words[place]] for place, found in rows.items()),
     )
 
 
@@ -433,7 +438,7 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a page is stale")
     check = parser.parse_args().check
     texts = {
-        page: page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+        page: page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
     }
     wrong = []
     for page, text in texts.items():
@@ -451,7 +456,7 @@ def main() -> int:
             page.write_text(fresh, encoding="utf-8")
             print(f"{name}: written")
     wrong += [
-        f"no page has a block {name!r}: add it, to docs/flags.md for instance"
+        f"no page has a block {name!r}: add it, to docs/reference/flags.md for instance"
         for name in missing("".join(texts.values()))
     ]
     print("\n".join(wrong), end="\n" if wrong else "", file=sys.stderr)

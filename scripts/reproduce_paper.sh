@@ -6,7 +6,7 @@
 #
 # The first takes about two hours on two cores. You can stop it at any time: started again, it goes on
 # with the next run. Figures and table.md are in results/reproduction afterwards;
-# docs/reproduction.md says how to read them.
+# docs/results/reproduction.md says how to read them.
 set -euo pipefail
 . "$(dirname "$0")/setup.sh" cpu
 exec python benchmarks/reproduce_paper.py "$@"

@@ -1,26 +1,160 @@
-"""Links and file names in the documentation lead to existing files."""
+"""The documentation: links and file names lead to what exists, and the site can be built."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+#: Folders that have no files of the repository, or large ones without text.
+ELSEWHERE = {".git", ".venv", "data", "logs", "runs", "results", "site", "__pycache__", "build", "dist"}
+TEXTS = {".py", ".md", ".sh", ".yaml", ".yml", ".toml", ".js", ".html", ".css", ".cff", ""}
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_documentation_links_lead_to_existing_files(page):
+def name(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_documentation_links_lead_to_existing_files(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     links = re.findall(r"\]\(([^)#\s]+)(#[^)\s]+)?\)", text)
     missing = [link for link, _ in links if "://" not in link and not (page.parent / link).exists()]
     assert not missing
 
 
-def test_architecture_page_names_files_that_exist():
-    text = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+def repository_texts() -> dict[str, str]:
+    """The texts of all files of this checkout, by their names."""
+    found = {}
+    for folder, folders, files in os.walk(ROOT):
+        folders[:] = [each for each in folders if each not in ELSEWHERE and not each.startswith(".venv")]
+        for file in files:
+            path = Path(folder, file)
+            if path.suffix in TEXTS:
+                found[name(path)] = path.read_text(encoding="utf-8", errors="replace")
+    return found
+
+
+def test_pages_mentioned_anywhere_exist() -> None:
+    mentioned = {
+        (file, page)
+        for file, text in repository_texts().items()
+        for page in re.findall(r"(?<![\w/.-])docs/[\w/-]+\.(?:md|py|png|svg)\b", text)
+    }
+    assert len(mentioned) > 60
+    assert sorted(each for each in mentioned if not (ROOT / each[1]).is_file()) == []
+
+
+def test_architecture_page_names_files_that_exist() -> None:
+    text = (ROOT / "docs/internals/architecture.md").read_text(encoding="utf-8")
     names = set(re.findall(r"`((?:\w+/)+(?:\w+\.py)?|\w+\.py)`", text))
     assert len(names) > 40
     missing = [name for name in names if not (ROOT / "esync" / name).exists() and not (ROOT / name).exists()]
     # The second mention of a file may leave its folder out.
     assert not [name for name in missing if not any((ROOT / "esync").rglob(name))]
+
+
+# --- the site -------------------------------------------------------------------------------------
+
+
+def build(folder: Path, config: Path = ROOT / "mkdocs.yml") -> "subprocess.CompletedProcess[str]":
+    """Build the site into a folder, with warnings as errors, where nothing can import MXNet."""
+    pytest.importorskip("mkdocstrings", reason="the site needs the extra docs")
+    blocked = folder.parent / "blocked"
+    blocked.mkdir(exist_ok=True)
+    (blocked / "mxnet.py").write_text("raise ImportError('the site has to be built without MXNet')\n")
+    return subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(config), "-d", str(folder)],
+        env={**os.environ, "PYTHONPATH": str(blocked), "NO_MKDOCS_2_WARNING": "1"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=170,
+    )
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built site."""
+    folder = tmp_path_factory.mktemp("site") / "out"
+    done = build(folder)
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+def html(site: Path, page: Path) -> str:
+    """The article of a page of docs/ on the site."""
+    inside = page.relative_to(ROOT / "docs")
+    folder = inside.parent if inside.name == "index.md" else inside.with_suffix("")
+    text = (site / folder / "index.html").read_text(encoding="utf-8")
+    return text.partition("<article")[2].partition("</article>")[0]
+
+
+def test_site_builds_without_warnings_and_has_every_page(site: Path) -> None:
+    for page in PAGES[1:]:
+        assert html(site, page), page
+
+
+def test_site_links_lead_to_files_and_anchors_that_exist(site: Path) -> None:
+    pages = {path: path.read_text(encoding="utf-8") for path in site.rglob("*.html") if path.name != "404.html"}
+    anchors = {path: set(re.findall(r'\b(?:id|name)="([^"]+)"', text)) for path, text in pages.items()}
+    broken, seen = [], 0
+    for path, text in pages.items():
+        for link in re.findall(r'\b(?:href|src)="([^"]+)"', text):
+            if re.match(r"\w+:", link):
+                continue
+            seen += 1
+            file, _, anchor = link.partition("#")
+            target = Path(os.path.normpath(path.parent / file)) if file else path
+            if target.is_dir():
+                target /= "index.html"
+            if not target.is_file() or (anchor and target in anchors and anchor not in anchors[target]):
+                broken.append((str(path.relative_to(site)), link))
+    assert seen > 2000
+    assert broken == []
+
+
+def test_site_loads_nothing_from_elsewhere(site: Path) -> None:
+    loads = re.compile(
+        r'<(?:script|img|iframe)[^>]*\bsrc="(\w+:)?//|<link[^>]*rel="(?:stylesheet|preconnect)"[^>]*href="https?:'
+    )
+    assert [str(path) for path in site.rglob("*.html") if loads.search(path.read_text(encoding="utf-8"))] == []
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES[1:] if page.name != "api.md"], ids=name)
+def test_page_has_the_same_lists_code_and_tables_on_the_site_as_on_a_code_host(site: Path, page: Path) -> None:
+    """MkDocs' Markdown is older than CommonMark: it wants other indentations and blank lines."""
+    markdown = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable("table")
+
+    def count(text: str) -> dict[str, int]:
+        return {tag: len(re.findall(rf"<{tag}\b", text)) for tag in ("li", "pre", "table", "tr")}
+
+    assert count(html(site, page)) == count(markdown.render(page.read_text(encoding="utf-8")))
+
+
+def test_api_page_has_every_public_name(site: Path) -> None:
+    import esync
+
+    page = (site / "reference/api/index.html").read_text(encoding="utf-8")
+    missing = [
+        each for each in esync.__all__ if f'id="esync.{each}"' not in page and f"<code>esync.{each}</code>" not in page
+    ]
+    assert missing == []
+
+
+def test_site_with_broken_link_or_anchor_does_not_build(tmp_path: Path) -> None:
+    pages = tmp_path / "docs"
+    pages.mkdir()
+    (pages / "index.md").write_text("# Site\n\n[one](missing.md) [two](#nowhere)\n")
+    settings = (ROOT / "mkdocs.yml").read_text().partition("\nnav:")[0]
+    settings = settings.replace("docs_dir: docs", f"docs_dir: {pages}")
+    settings = settings.replace("[docs/site_hooks.py]", f"[{ROOT}/docs/site_hooks.py]")
+    (tmp_path / "mkdocs.yml").write_text(settings)
+    done = build(tmp_path / "out", tmp_path / "mkdocs.yml")
+    assert done.returncode != 0
+    assert "missing.md" in done.stderr
+    assert "nowhere" in done.stderr

@@ -45,26 +45,31 @@ def test_generated_docs_are_up_to_date_whatever_else_is_installed(tmp_path: Path
 
 
 def test_generated_docs_with_changed_page_name_and_rewrite_it(copy: Path) -> None:
-    page = copy / "docs/modes.md"
+    page = copy / "docs/reference/modes.md"
     text = page.read_text()
     assert "round by round" in text
     page.write_text(text.replace("round by round", "at once"))
     done = generate("--check", root=copy)
     assert done.returncode == 1
-    assert done.stderr == "docs/modes.md is stale: run python docs/generate.py, and commit what it has changed\n"
+    assert (
+        done.stderr == "docs/reference/modes.md is stale: run python docs/generate.py, and commit what it has changed\n"
+    )
     done = generate(root=copy)
-    assert (done.returncode, done.stdout) == (0, "docs/modes.md: written\n")
+    assert (done.returncode, done.stdout) == (0, "docs/reference/modes.md: written\n")
     assert page.read_text() == text
 
 
 @pytest.mark.parametrize(
     ("change", "stale"),
     [
-        ("config.STALENESS = 4711", ["docs/modes.md"]),  # the default of an option
-        ("config.SPARSE_RATIO = 0.4711", ["docs/dgs.md", "docs/modes.md"]),
-        ("config.LEASE = 4711.0", ["docs/flags.md"]),  # the default of a flag of all modes
-        ("from esync.algorithms import SSP; SSP.serverless = True", ["docs/collectives.md", "docs/modes.md"]),
-        ("from esync.algorithms import DyLU; DyLU.sends = 'gradients'", ["README.md", "docs/modes.md"]),
+        ("config.STALENESS = 4711", ["docs/reference/modes.md"]),  # the default of an option
+        ("config.SPARSE_RATIO = 0.4711", ["docs/how-to/dgs.md", "docs/reference/modes.md"]),
+        ("config.LEASE = 4711.0", ["docs/reference/flags.md"]),  # the default of a flag of all modes
+        (
+            "from esync.algorithms import SSP; SSP.serverless = True",
+            ["docs/how-to/collectives.md", "docs/reference/modes.md"],
+        ),
+        ("from esync.algorithms import DyLU; DyLU.sends = 'gradients'", ["README.md", "docs/reference/modes.md"]),
     ],
 )
 def test_generated_docs_become_stale_when_the_code_changes(change: str, stale: list[str]) -> None:
@@ -82,18 +87,18 @@ Other = register("other")(type("Other", (LocalSGD,), {"__module__": "other"}))
 
 
 def test_generated_docs_with_missing_or_unknown_block_name_it(copy: Path) -> None:
-    page = copy / "docs/flags.md"
+    page = copy / "docs/reference/flags.md"
     page.write_text(page.read_text().replace("generated: flags: cluster", "generated: flags: clusters"))
     done = generate("--check", root=copy)
     assert done.returncode == 1
-    assert "docs/flags.md: there is no group of flags 'clusters', but training, learning rates" in done.stderr
+    assert "docs/reference/flags.md: there is no group of flags 'clusters', but training, learning rates" in done.stderr
     assert "no page has a block 'flags: cluster'" in done.stderr
 
 
 def test_tests_named_in_documentation_exist() -> None:
     named = [
         (page.name, file, test)
-        for page in (ROOT / "docs").glob("*.md")
+        for page in (ROOT / "docs").rglob("*.md")
         for file, test in re.findall(r"`(tests/[\w/]+\.py)::(\w+)", page.read_text())
     ]
     assert len(named) > 20

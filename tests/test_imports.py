@@ -120,8 +120,8 @@ def test_import_cycle_is_found_and_named(tmp_path, one, other):
 
 
 def rooms_of_the_documentation() -> dict[str, set[str]]:
-    """Return what each folder and module of the package may import, by docs/architecture.md."""
-    page = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+    """Return what each folder and module of the package may import, by docs/internals/architecture.md."""
+    page = (ROOT / "docs/internals/architecture.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)(?:/|\.py)` \|[^|]+\|([^|]*)\|$", page, re.MULTILINE)
     return {name: set(re.findall(r"\w+", allowed)) for name, allowed in rows}
 

@@ -19,7 +19,7 @@ not its name:
                    registry.
 
 docs/generate.py writes the tables of modes, options and flags from the classes;
-docs/adding_an_algorithm.md is for authors of a class. May import `config`, `coordination`,
+docs/how-to/adding_an_algorithm.md is for authors of a class. May import `config`, `coordination`,
 `exchange`, `rules` and `runtime`.
 """
 

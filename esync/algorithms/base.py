@@ -87,7 +87,8 @@ class CompressionOptions(AnyOptions):
         metavar="KIND",
         agreed_as="compression",
         help=f"compression of what workers and servers send each other: {GRAMMAR}; RATIO is the share of "
-        "each tensor's values that a worker sends, BACK the share that it gets back at most; see docs/compression.md",
+        "each tensor's values that a worker sends, BACK the share that it gets back at most; see "
+        "docs/how-to/compression.md",
     )
 
 
@@ -104,7 +105,7 @@ class Algorithm(ABC):
     Its options are the fields of its nested class `Options`. The constructor takes their values by
     name or in their order, `SSP(staleness=2)`, or an object of that class,
     `SSP(SSP.Options(staleness=2))`, which type checkers see through. See
-    docs/adding_an_algorithm.md.
+    docs/how-to/adding_an_algorithm.md.
 
     Attributes:
         name, label, style, summary: see `registry.register`.

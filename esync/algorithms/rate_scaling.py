@@ -66,7 +66,7 @@ class RateScalingOptions(Options):
         config.LR_SCALING,
         agreed_as="scaling of the learning rate",
         help="multiply the learning rate of a batch's gradients by the effective number of workers (linear), its "
-        "square root (sqrt), or not (none); see docs/means.md",
+        "square root (sqrt), or not (none); see docs/concepts/means.md",
     )
     warmup_samples: int = option(
         config.WARMUP_SAMPLES,

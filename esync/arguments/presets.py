@@ -1,7 +1,7 @@
 """Presets: sets of flags under one name, which `--preset` stands for.
 
 A preset is what the flags would be if they were typed in front of all others, so that any of them
-can be overridden. docs/modes.md says where the choices come from.
+can be overridden. docs/reference/modes.md says where the choices come from.
 """
 
 import argparse

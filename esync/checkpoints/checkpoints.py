@@ -3,7 +3,7 @@
 Rank 0 writes the model and what the servers' rule remembers (momentum); every worker writes the
 states of its optimizer and its algorithm, and whatever else it keeps track of, its place in the
 stream of batches for instance. In synchronous modes all workers do that after the same round,
-before the next one can begin. See docs/checkpoints.md.
+before the next one can begin. See docs/how-to/checkpoints.md.
 """
 
 import logging

@@ -15,7 +15,7 @@ It departs from the published rule in order to survive real clusters:
 * every message may arrive twice. Of several about the same (rank, round, iteration) the first
   counts;
 * NOT-READY comes with a lease: the time for which it would be NOT-READY anyway
-  (docs/coordination.md).
+  (docs/internals/coordination.md).
 """
 
 import math

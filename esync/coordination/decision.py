@@ -1,6 +1,6 @@
 """The decision of ESync, Algorithm 2 of the paper, with leases: READY or NOT-READY.
 
-Pure functions; docs/coordination.md derives the formulas.
+Pure functions; docs/internals/coordination.md derives the formulas.
 """
 
 import math

@@ -4,7 +4,7 @@ The two policies are named in the paper (Li, Mangoubi, Xu, Guo, ICDCS 2021). The
 reconstructions: the authors' repository has no code for them, only the logs of runs in which the
 segments were started by hand. Those logs show what greedy does with the planned work. That more
 than half of the workers stay, and when an elastic straggler comes back, are choices made here
-(docs/sync_switch.md).
+(docs/how-to/sync_switch.md).
 
 Plain Python without clocks: the workers tell their own seconds, and the answer to each of them is
 the directive that holds now. Rank 0 (or whoever leads the rounds) passes it on to the parameter

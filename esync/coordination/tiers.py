@@ -1,8 +1,8 @@
 """Tiers: which workers set the rhythm of the rounds, and which are left out; pure functions.
 
 The workers of a tier are of like speed. Rounds are those of the first tier; the others join a round
-when they are done with what they have, and nobody waits for them. docs/coordination.md explains the
-rules.
+when they are done with what they have, and nobody waits for them.
+docs/internals/coordination.md explains the rules.
 """
 
 import math

@@ -4,8 +4,8 @@ An algorithm sees `base`: it starts an exchange with a `Payload`, gets a handle,
 for the `Result`. `protocol` has what workers and parameter servers say to each other, `keystores`
 what carries it, `codecs` how weights are packed on the way; `collectives` does without a server.
 `blockwise` runs a rule while its values are in the cache; `worker_monitor` finds out which workers
-are gone. May import `config`, `membership`, `rules`, `runtime` and `version`; docs/exchange.md
-follows one batch through all.
+are gone. May import `config`, `membership`, `rules`, `runtime` and `version`;
+docs/internals/exchange.md follows one batch through all.
 """
 
 from .base import (

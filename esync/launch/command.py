@@ -60,7 +60,7 @@ def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any
     parser.epilog = (
         "Behind -- stands a program of your own that uses esync.Trainer; every worker runs it in the place of the "
         "built-in worker. Then the flags about networks, data and training are the program's own, and -m chooses the "
-        "mode where the program names none (docs/launch.md)."
+        "mode where the program names none (docs/how-to/launch.md)."
     )
     with arguments.reporting_conflicts(parser):
         _add_to(parser)

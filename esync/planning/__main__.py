@@ -40,7 +40,7 @@ def parser() -> argparse.ArgumentParser:
     made.usage = f"{made.prog} FILE [flags] [-- python train.py [its own flags]]"
     made.epilog = (
         "Without --no-measure and --from-logs, devices, network and servers are measured on their hosts, which takes "
-        "about half a minute (docs/plan.md). Behind -- stands a program of your own, as with esync launch."
+        "about half a minute (docs/how-to/plan.md). Behind -- stands a program of your own, as with esync launch."
     )
     times = made.add_mutually_exclusive_group()
     times.add_argument("--no-measure", action="store_true", help="take all times from FILE, and measure nothing")

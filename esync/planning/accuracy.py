@@ -1,5 +1,6 @@
-"""What is known of the accuracy of a method: only what docs/beyond.md and docs/reproduction.md say.
+"""What is known of the accuracy of a method.
 
+Nothing but what docs/results/beyond.md and docs/results/reproduction.md say.
 Figures are final accuracies of the stand-in there, a perceptron on the paper's cluster (devices
 1:117), after equal samples and with data dealt out evenly or by class, unless a text says otherwise.
 Synchronous SGD is at 0.792 and 0.807 there.

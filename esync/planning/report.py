@@ -150,7 +150,7 @@ def command(plan: Plan, candidate: Candidate, file: str) -> list[str]:
     if candidate.per_host != described.per_host:
         lines.append(f"# {'with per_host: true' if candidate.per_host else 'without per_host'} in {file}:")
     if COLLECTIVE in candidate.flags:
-        lines.append("# needs MPICH and mpi4py on every host (docs/collectives.md)")
+        lines.append("# needs MPICH and mpi4py on every host (docs/how-to/collectives.md)")
     given = dict(candidate.flags)
     undo, by_hand = _undone(plan, candidate)
     if by_hand:
@@ -213,7 +213,8 @@ def best_of_classes(plan: Plan, width: int = _WIDTH) -> list[str]:
     return [
         *lines,
         "Accuracies, if nothing else is said, are of a perceptron on Fashion-MNIST after equally many samples "
-        "(docs/beyond.md, docs/reproduction.md); they were measured there, not predicted for this cluster.",
+        "(docs/results/beyond.md, docs/results/reproduction.md); they were measured there, "
+        "not predicted for this cluster.",
     ]
 
 

@@ -3,8 +3,8 @@
 Launch writes them, `esync.Trainer` reads them.
 
 Both sides use this module, so that a value means the same on both. What a program says in its own
-code overrides a variable, and a variable overrides the default; docs/environment.md lists all of
-them, and three exceptions.
+code overrides a variable, and a variable overrides the default; docs/reference/environment.md
+lists all of them, and three exceptions.
 """
 
 import dataclasses

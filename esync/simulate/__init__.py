@@ -6,5 +6,5 @@ unchanged. Modelled are the parts behind their interfaces: devices (`devices`), 
 virtual clock, `simulation` runs one job event by event, `roundwise/` round by round, and
 `schedules` searches random schedules for violated invariants. May import `algorithms`, `arguments`,
 `config`, `coordination`, `data`, `exchange`, `gluon`, `launch`, `models`, `reports`, `runtime`,
-`trainer_status` and `training`. See docs/simulate.md.
+`trainer_status` and `training`. See docs/how-to/simulate.md.
 """

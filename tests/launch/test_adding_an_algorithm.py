@@ -1,4 +1,4 @@
-"""The example of docs/adding_an_algorithm.md, run with the page's own commands.
+"""The example of docs/how-to/adding_an_algorithm.md, run with the page's own commands.
 
 --long adds its simulation.
 """

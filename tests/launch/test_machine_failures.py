@@ -1,6 +1,6 @@
 """Jobs over ssh on three hosts in network namespaces that lose their network or power.
 
-What is expected of each fault in each mode: docs/failures.md, "Machines that vanish". Without
+What is expected of each fault in each mode: docs/how-to/failures.md, "Machines that vanish". Without
 --long one machine is unplugged for a while; all else needs --long.
 """
 

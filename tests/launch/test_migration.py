@@ -1,4 +1,4 @@
-"""docs/migration.md: each of its differences applies, and the result trains on unequal devices.
+"""docs/how-to/migration.md: each of its differences applies, and the result trains on unequal devices.
 
 Without --long only the plain loop trains.
 """
@@ -15,7 +15,7 @@ from launching import Launch, write
 from tests.support.variants import variants
 
 pytestmark = pytest.mark.timeout(600)
-GUIDE = (Path(__file__).parents[2] / "docs" / "migration.md").read_text()
+GUIDE = (Path(__file__).parents[2] / "docs/how-to/migration.md").read_text()
 PROGRAMS = re.findall(r"<!-- before: (\w+) -->", GUIDE)
 #: Seconds for what takes half a minute on a machine with nothing else to do.
 LONG = 300

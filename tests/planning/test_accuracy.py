@@ -8,7 +8,7 @@ import pytest
 from esync.planning import accuracy
 from esync.planning.candidates import Candidate
 
-DOCS = Path(__file__).parents[2] / "docs"
+DOCS = Path(__file__).parents[2] / "docs/results"
 
 
 def test_accuracies_stand_in_the_documents():

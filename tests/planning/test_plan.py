@@ -107,7 +107,14 @@ def test_plan_prints_ranking_recommendation_and_command(tmp_path, capsys):
     said = capsys.readouterr()
     assert "Recommended: esync" in said.out
     assert f"esync launch {path} --mode esync" in said.out
-    for word in ("fast devices only", "local averaging", "bottleneck", "i.i.d.", "docs/beyond.md", "add=gpu:0.05x2"):
+    for word in (
+        "fast devices only",
+        "local averaging",
+        "bottleneck",
+        "i.i.d.",
+        "docs/results/beyond.md",
+        "add=gpu:0.05x2",
+    ):
         assert word in said.out
     assert max(len(line) for line in said.out.splitlines() if "esync launch" not in line) <= 100
     assert re.search(r"^     (--|[a-z0-9])", said.out, re.MULTILINE)  # what a method's name goes on with is indented

@@ -101,5 +101,5 @@ def test_is_alone_is_true_only_without_any_cluster_variable(environment, alone):
 
 
 def test_environment_page_names_every_variable():
-    page = (Path(__file__).parents[2] / "docs" / "environment.md").read_text()
+    page = (Path(__file__).parents[2] / "docs/reference/environment.md").read_text()
     assert [name for name in NAMES if f"`{name}`" not in page] == []

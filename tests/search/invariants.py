@@ -1,4 +1,4 @@
-"""What must hold in every schedule; docs/exchange.md lists it in words."""
+"""What must hold in every schedule; docs/internals/exchange.md lists it in words."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence

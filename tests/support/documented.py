@@ -1,9 +1,9 @@
-"""The examples in docs/adding_an_algorithm.md, as they stand there."""
+"""The examples in docs/how-to/adding_an_algorithm.md, as they stand there."""
 
 import re
 from pathlib import Path
 
-PAGE = Path(__file__).parents[2] / "docs" / "adding_an_algorithm.md"
+PAGE = Path(__file__).parents[2] / "docs/how-to/adding_an_algorithm.md"
 
 
 def example(name: str) -> str:

@@ -1,4 +1,4 @@
-"""The wire format of a sparse message; docs/dgs.md describes it.
+"""The wire format of a sparse message; docs/how-to/dgs.md describes it.
 
     header | count of each segment (uint32) | code of the indices | values
 
