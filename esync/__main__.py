@@ -13,6 +13,8 @@ from .version import __version__
 
 #: Subcommand → its module, and what it does.
 SUBCOMMANDS = {
+    "init": ("esync.starter", "write a cluster description and a program to start from"),
+    "doctor": ("esync.diagnosis", "check this machine, and the hosts of a description"),
     "launch": ("esync.launch", "start a whole cluster from a description, and end it"),
     "plan": ("esync.planning", "predict which mode and flags suit a cluster, and what would make it faster"),
     "simulate": ("esync.simulate", "train on a modelled cluster, in virtual time"),
@@ -29,6 +31,7 @@ SUBCOMMANDS = {
     "compare": ("esync.reports.compare", "compare runs, with intervals over seeds: which was better?"),
     "sync-switch": ("esync.sync_switch", "search for the best moment to switch from synchronous to asynchronous"),
     "sync-switch-report": ("esync.reports.sync_switch_report", "compare the accuracy and time of Sync-Switch runs"),
+    "completion": ("esync.completion", "print what completes commands and flags in bash, zsh or fish"),
 }
 
 

@@ -12,12 +12,8 @@ import subprocess
 import sys
 from dataclasses import asdict, dataclass, replace
 
-from .models.networks import build, input_size
 from .runtime import processes
 from .runtime.errors import ExpectedError
-from .runtime.mxnet_import import mx
-from .training.accuracy import AccuracyEvaluator
-from .training.evaluation_process import answer_questions
 
 
 @dataclass(frozen=True)
@@ -88,6 +84,10 @@ def main(arguments: list[str]) -> int:
     task = EvaluationTask(**json.loads(arguments[0]))
     processes.die_with_parent(task.parent)
     from .data import load
+    from .models.networks import build, input_size
+    from .runtime.mxnet_import import mx
+    from .training.accuracy import AccuracyEvaluator
+    from .training.evaluation_process import answer_questions
 
     dataset = load(task.dataset, task.data_dir)
     context = mx.cpu()

@@ -57,7 +57,9 @@ class DescriptionAction(argparse.Action):
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, word: Any, flag: str | None = None
     ) -> None:
-        """Set the path."""
+        """Set the path; an optional FILE that is left out is None."""
+        if word is None:
+            return
         if word == MARK:
             print(listing())
             parser.exit()
@@ -67,10 +69,11 @@ class DescriptionAction(argparse.Action):
             parser.error(str(error))
 
 
-def add_file(parser: argparse.ArgumentParser) -> None:
-    """Add the argument FILE to a parser."""
+def add_file(parser: argparse.ArgumentParser, optional: bool = False) -> None:
+    """Add the argument FILE to a parser; with `optional`, it may be left out and is None then."""
     parser.add_argument(
         "file",
+        nargs="?" if optional else None,
         action=DescriptionAction,
         metavar="FILE",
         help=f"description of the cluster; {MARK}NAME for one that comes with this package, {MARK}quick for instance; "

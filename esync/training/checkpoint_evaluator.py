@@ -18,15 +18,12 @@ from ..arguments.flag_types import index, positive
 from ..checkpoints.store import CheckpointStore, Part
 from ..data import FORMS, REGISTRY, load, short_dataset_name
 from ..models.names import is_network
-from ..models.networks import build, input_size
 from ..runtime import program, user_functions
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded, write_atomically
-from ..runtime.mxnet_import import mx
 from ..runtime.user_functions import short_name
 from ..runtime.watchdog import Watchdog
 from ..version import __version__
-from .accuracy import AccuracyEvaluator
 
 #: Name of the output file, and its columns: those of acc.csv and the round.
 FILE, HEADING = "evaluations.csv", "Wall time,Time,Step,Samples,Value,Round"
@@ -112,6 +109,8 @@ class CheckpointEvaluator:
         path = part.file("model.params")
         if path is None:
             raise EvaluatorError(f"{part.folder} has no model")
+        from ..runtime.mxnet_import import mx
+
         saved = mx.nd.load(str(path))
         # By name, or in order if the network has been given another prefix.
         names = sorted(self._parameters) if set(self._parameters) == set(saved) else list(saved)
@@ -128,6 +127,9 @@ class CheckpointEvaluator:
                 f"the checkpoint is of network {network} and data set {dataset}: only runs of python -m esync.worker "
                 "record them"
             )
+        from ..models.networks import build, input_size
+        from .accuracy import AccuracyEvaluator
+
         typed = _typed("network", network, self._own_network, short_name, is_network)
         loaded = load(
             _typed("dataset", dataset, self._own_dataset, short_dataset_name, REGISTRY.__contains__), self._data_dir
@@ -198,6 +200,8 @@ def follow(
         evaluations: the file of the accuracies.
         watchdog: announces waits.
     """
+    from ..runtime.mxnet_import import mx
+
     store, done, newest = CheckpointStore(options.checkpoint_dir, 0), 0, evaluations.newest
     while True:
         until = time.monotonic() + options.patience
@@ -223,6 +227,8 @@ def follow(
 def run(arguments: list[str], watchdog: Watchdog) -> int:
     """Run the evaluator with a command line, and return the exit code."""
     options = build_parser().parse_args(arguments)
+    from ..runtime.mxnet_import import mx  # not needed for --help
+
     context = mx.cpu() if options.gpu is None else mx.gpu(options.gpu)
     estimated = options.reestimate_statistics
     evaluate = CheckpointEvaluator(options.data_dir, context, options.network, options.dataset, estimated)

@@ -1,0 +1,104 @@
+"""Write a description and a program to start from: `esync init [DIR] [--workers N]`.
+
+Files that are there already stay as they are. Exit codes: 0 done, 1 failed, 2 bad usage.
+"""
+
+import argparse
+import shlex
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..runtime import program
+from ..runtime.errors import ExpectedError
+from ..runtime.files import expanded
+from ..runtime.terminal import print_error, run_command
+
+PROJECT = Path(__file__).parent / "project"
+DESCRIPTION, PROGRAM = "cluster.yaml", "train.py"
+#: Line of the description in whose place the workers are written.
+ONE_WORKER = "  - {host: localhost, device: cpu}\n"
+#: Seconds of an iteration on the workers' devices, in turn.
+STEP_TIMES = (0.1, 0.23, 0.9)
+#: Largest number of workers that are written.
+MOST_WORKERS = 64
+
+
+class FileExistsAlreadyError(ExpectedError):
+    """Raised when a file that would be written exists; nothing has been written then."""
+
+
+def parser() -> argparse.ArgumentParser:
+    """Return the parser of the command line."""
+    made = argparse.ArgumentParser(
+        prog=program.name("python -m esync.starter"),
+        description=f"Write {DESCRIPTION} and {PROGRAM}, to start a project from; existing files are not changed.",
+        allow_abbrev=False,
+    )
+    made.add_argument(
+        "folder", nargs="?", type=expanded, default=Path(), metavar="DIR", help="folder, made if it does not exist"
+    )
+    made.add_argument(
+        "--workers",
+        type=_workers,
+        default=3,
+        metavar="N",
+        help="number of workers, all on this machine, with devices of unequal speed (default: %(default)s)",
+    )
+    return made
+
+
+def _workers(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= MOST_WORKERS:
+        raise argparse.ArgumentTypeError(f"{text!r}: expected a number from 1 to {MOST_WORKERS}")
+    return int(text)
+
+
+def write_project(folder: Path, workers: int) -> list[Path]:
+    """Write the two files into a folder, and return their paths.
+
+    Raises:
+        FileExistsAlreadyError: one of them exists.
+        OSError: one cannot be written.
+    """
+    lines = [
+        f"  - {{host: localhost, device: cpu, step_time: {STEP_TIMES[number % len(STEP_TIMES)]}}}\n"
+        for number in range(workers)
+    ]
+    description = (PROJECT / DESCRIPTION).read_text(encoding="utf-8").replace(ONE_WORKER, "".join(lines))
+    texts = {folder / DESCRIPTION: description, folder / PROGRAM: (PROJECT / PROGRAM).read_text(encoding="utf-8")}
+    folder.mkdir(parents=True, exist_ok=True)
+    there = [str(path) for path in texts if path.exists() or path.is_symlink()]
+    if there:
+        raise FileExistsAlreadyError(
+            f"{' and '.join(there)} exist{'' if len(there) > 1 else 's'} already, and nothing was written; choose "
+            "another folder: esync init DIR"
+        )
+    for path, text in texts.items():
+        with open(path, "x", encoding="utf-8") as file:  # never in the place of another file
+            file.write(text)
+    return list(texts)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Write the files and return the exit code: 0 done, 1 failed, 2 bad usage."""
+    options = parser().parse_args(words)
+
+    def write() -> int:
+        for path in write_project(options.folder, options.workers):
+            print(f"wrote {path}")
+        enter = "" if options.folder == Path() else f"    cd {shlex.quote(str(options.folder))}\n"
+        print(
+            f"\nNext:\n\n{enter}"
+            f"    esync doctor {DESCRIPTION}    # can this machine, and the hosts, train?\n"
+            f"    esync data fetch             # the data set, where doctor does not find it\n"
+            f"    esync launch {DESCRIPTION}    # {options.workers} worker(s), about a minute, then report.html\n"
+            f"    esync launch {DESCRIPTION} -m sync && esync compare logs/train    # against synchronous SGD"
+        )
+        return 0
+
+    return run_command(write, lambda text: print_error(f"esync init: error: {text}"))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""`esync doctor` as a program, on this machine and with parts of the installation broken."""
+
+import json
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support import child
+
+#: Run doctor in a process in which the named packages cannot be imported.
+WITHOUT = """
+import runpy, sys
+for name in {names!r}:
+    sys.modules[name] = None
+sys.argv = ["esync", "doctor", *{words!r}]
+runpy.run_module("esync", run_name="__main__")
+"""
+DESCRIPTION = """\
+scheduler: {{host: localhost, port: {port}}}
+servers: [{{host: localhost}}]
+workers: [{{host: localhost, device: cpu}}]
+train: {{mode: sync, data_dir: {data}}}
+"""
+
+
+def doctor(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    result = child.run("-m", "esync", "doctor", *words, OMP_NUM_THREADS="1", **variables)
+    assert "Traceback" not in result.stdout + result.stderr
+    return result
+
+
+def without(names: list[str], *words: str) -> subprocess.CompletedProcess[str]:
+    result = child.run("-c", WITHOUT.format(names=names, words=words))
+    assert "Traceback" not in result.stdout + result.stderr
+    return result
+
+
+def findings(result: subprocess.CompletedProcess[str]) -> dict[str, dict[str, str]]:
+    return {each["check"]: each for each in json.loads(result.stdout)["findings"]}
+
+
+def test_doctor_on_this_machine_finds_every_part():
+    result = doctor("--json")
+    found = findings(result)
+    assert result.returncode == int(any(each["status"] == "problem" for each in found.values()))
+    assert found["Python"]["status"] == found["MXNet"]["status"] == found["gluoncv"]["status"] == "ok"
+    assert found["MXNet"]["found"].startswith("1.9.1")
+    assert {"system", "packages", "NumPy", "processes", "shared memory", "open files", "ports", "GPU"} <= found.keys()
+
+
+def test_doctor_without_mxnet_says_how_to_install_it():
+    result = without(["mxnet"])
+    assert result.returncode == 1
+    assert "problem  MXNet: not installed\n" in result.stdout
+    assert "pip install 'esync[cpu]'" in result.stdout
+
+
+@pytest.mark.parametrize("name", ["numpy", "rich", "yaml", "pydantic"])
+def test_doctor_without_a_package_names_it(name):
+    result = without(["mxnet", name], ":quick")
+    assert result.returncode == 1
+    assert f"the package {name} is not installed" in result.stdout
+    assert result.stdout.splitlines()[-1].endswith("warning(s)")
+
+
+def test_doctor_with_mxnet_that_kills_its_process_names_the_signal(tmp_path):
+    (tmp_path / "mxnet").mkdir()
+    (tmp_path / "mxnet" / "__init__.py").write_text("import os; os.abort()")
+    result = doctor(PYTHONPATH=str(tmp_path))
+    assert result.returncode == 1
+    assert "importing it fails: the process was ended by SIGABRT" in result.stdout
+
+
+def test_doctor_with_few_open_files_warns_and_says_what_to_do():
+    limited = f"ulimit -n 256; exec {sys.executable} -m esync doctor --json"
+    result = subprocess.run(
+        ["bash", "-c", limited], capture_output=True, text=True, timeout=60, env=child.environment()
+    )
+    found = findings(result)["open files"]
+    assert (found["status"], found["found"]) == ("warning", "256 in one process")
+    assert "ulimit -n 1024" in found["remedy"]
+
+
+def test_doctor_with_wrong_description_names_file_and_line(tmp_path):
+    file = tmp_path / "wrong.yaml"
+    file.write_text("scheduler: {host: localhost}\nservers: [{host: localhost}]\nworkers: 3\n")
+    result = doctor(str(file))
+    assert result.returncode == 1
+    assert f"problem  description: {file}:3: workers" in result.stdout
+
+
+def test_doctor_with_description_names_port_in_use_and_missing_data(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        file = tmp_path / "cluster.yaml"
+        file.write_text(DESCRIPTION.format(port=port, data=tmp_path / "nothing"))
+        result = doctor(str(file))
+    assert result.returncode == 1
+    assert f"problem  ports: scheduler.port {port}: it is in use" in result.stdout
+    assert f"problem  host localhost: {tmp_path / 'nothing' / 'fashion-mnist'}: no such folder" in result.stdout
+
+
+def test_doctor_with_file_that_does_not_exist_names_it(tmp_path):
+    result = doctor(str(Path(tmp_path, "none.yaml")))
+    assert result.returncode == 1
+    assert f"{tmp_path}/none.yaml" in result.stdout
