@@ -22,7 +22,7 @@ pytest.importorskip("setuptools.command.bdist_wheel", reason="setuptools from 70
 ROOT = Path(__file__).parents[1]
 #: What is packed; the links in esync/ lead to the others.
 FOLDERS = ("esync", "clusters", "examples", "logs_tools", "SimpleStateServer")
-FILES = ("config.py", "pyproject.toml", "README.md")
+FILES = ("config.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
 BUILD_SDIST = "from setuptools import build_meta; import sys; build_meta.build_sdist(sys.argv[1])"
 
 
@@ -80,6 +80,15 @@ def test_wheel_contains_every_module_and_data_file(wheel):
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert packed == wanted
     assert {"esync/config.py", "esync/clusters/quick.yaml", "esync/examples/own_model.py"} <= packed
+
+
+def test_wheel_contains_licences_and_names_its_own(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        (info,) = {Path(name).parts[0] for name in archive.namelist() if ".dist-info/" in name}
+        for name in ("LICENSE", "NOTICE", "esync/state_server/dashboard/uplot/LICENSE"):
+            assert archive.read(f"{info}/licenses/{name}") == (ROOT / name).read_bytes()
+        metadata = archive.read(f"{info}/METADATA").decode()
+    assert "\nLicense-Expression: Apache-2.0\n" in metadata
 
 
 def test_wheel_command_works_in_an_empty_folder(bin_folder, tmp_path):

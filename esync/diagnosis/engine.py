@@ -50,6 +50,8 @@ def engine() -> Iterator[Finding]:
     found, trouble = _probe()
     if found is None:
         remedy = f"install it anew, in a new virtual environment: {EXTRAS}"
+        if "shared object file" in trouble:
+            remedy = "a library of the system is missing; on Debian and Ubuntu: apt-get install libgomp1 libquadmath0"
         yield Finding("MXNet", "problem", f"it is installed, but importing it fails: {trouble}", remedy)
         return
     yield _mxnet(found)
