@@ -9,12 +9,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ..runtime import program
-from ..runtime.errors import ExpectedError
-from ..runtime.files import expanded
-from ..runtime.terminal import print_error, run_command
+from .runtime import program
+from .runtime.errors import ExpectedError
+from .runtime.files import expanded
+from .runtime.terminal import print_error, run_command
 
-PROJECT = Path(__file__).parent / "project"
+PROJECT = Path(__file__).parent / "examples" / "starter"
 DESCRIPTION, PROGRAM = "cluster.yaml", "train.py"
 #: Line of the description in whose place the workers are written.
 ONE_WORKER = "  - {host: localhost, device: cpu}\n"

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from esync.launch.description import read
-from esync.starter.__main__ import ONE_WORKER, PROJECT
+from esync.starter import ONE_WORKER, PROJECT
 from tests.data import tiny_dataset
 from tests.support import child
 
