@@ -170,6 +170,7 @@ class Description(Section):
     spare_hosts: list[HostName] = Field(default_factory=list)  # each takes the workers of a host that is lost
     network: NetworkSection = Field(default_factory=NetworkSection)
     per_host: bool = False  # workers of a host add up what they send, and exchange as one
+    batch_by_speed: bool = False  # workers have batches in proportion to their speeds
     simulate: SimulationSection = Field(default_factory=SimulationSection)
     train: Annotated[dict[str, Any], BeforeValidator(_train)] = Field(default_factory=dict)
     program: Annotated[tuple[str, ...], BeforeValidator(_program)] = ()  # in the place of the built-in worker

@@ -24,6 +24,7 @@ from ..runtime.progress import VARIABLE as PROGRESS_VARIABLE
 from ..runtime.worker_environment import FOLDER_VARIABLE, HostGroupName, WorkerEnvironment
 from ..training.run_folder import mode_folder, run_folder, same_below
 from . import flags, user_program
+from .batch_shares import divided
 from .description import Description, DescriptionError, SchedulerEntry, StateServerEntry, WorkerEntry
 from .folders import PROCESSES
 from .hosts import Host
@@ -103,6 +104,9 @@ def plan(
             check_workers(options.partition, len(workers))
         except PartitionError as error:
             raise DescriptionError(f"train: {error}") from None
+    sizes = _batch_sizes(description, workers, options, own)
+    if sizes:
+        remarks.append(f"batches by speed: {', '.join(map(str, sizes.values()))} samples")
     resources = JobResources(hosts, here, there or {}, [worker.host for worker in workers])
     if exchanges:
         if options.collective == "ps":
@@ -139,7 +143,7 @@ def plan(
         )
     elif description.per_host:
         remarks.append("per_host changes nothing: no host has two workers")
-    job = _WorkerJob(cluster, {**settings, **folders}, own, _told(options, settings, seed), per_host, groups)
+    job = _WorkerJob(cluster, {**settings, **folders}, own, _told(options, settings, seed), per_host, groups, sizes)
     specs = _workers(dict(enumerate(workers)), resources, job)
     spares: dict[str, dict[str, ProcessSpec]] = {}
     if description.spare_hosts and exchanges and options.collective == "ps":
@@ -317,6 +321,7 @@ class _WorkerJob:
         told: what the environment of that program says on all devices.
         per_host: the most workers of one host that exchange as one.
         groups: number of a worker that does so → the workers of its host.
+        batch_sizes: number of a worker → samples of its batches, where they differ.
     """
 
     cluster: Mapping[str, str]
@@ -325,6 +330,7 @@ class _WorkerJob:
     told: WorkerEnvironment
     per_host: int = 1
     groups: Mapping[int, HostGroupName] = field(default_factory=dict)
+    batch_sizes: Mapping[int, int] = field(default_factory=dict)
 
 
 def _told(options: argparse.Namespace, settings: flags.Settings, seed: int | None = None) -> WorkerEnvironment:
@@ -364,7 +370,8 @@ def _workers(workers: Mapping[int, WorkerEntry], resources: JobResources, job: _
         chosen |= {**resources.threads(worker.host, worker.threads), PROGRESS_VARIABLE: "json", FOLDER_VARIABLE: device}
         chosen |= WorkerEnvironment(per_host=job.per_host, host_group=job.groups.get(number)).variables()
         if job.program is None:
-            command = _built_in(worker, number, resources, job.settings)
+            own_settings = _worker_settings(worker, job.settings, job.batch_sizes.get(number))
+            command = _built_in(worker.host, number, resources, own_settings)
         else:
             told = replace(
                 job.told,
@@ -395,14 +402,25 @@ def _workers(workers: Mapping[int, WorkerEntry], resources: JobResources, job: _
     return specs
 
 
-def _built_in(worker: WorkerEntry, number: int, resources: JobResources, settings: flags.Settings) -> tuple[str, ...]:
+def _built_in(host: str, number: int, resources: JobResources, settings: flags.Settings) -> tuple[str, ...]:
     """Return the command of a built-in worker."""
-    words = flags.to_arguments(_worker_settings(worker, settings))
+    words = flags.to_arguments(settings)
     try:
         flags.parse(words)
     except flags.FlagError as error:
         raise DescriptionError(f"workers[{number}] with the flags of train: {error}") from None
-    return _module(resources, worker.host, "esync.worker", words)
+    return _module(resources, host, "esync.worker", words)
+
+
+def _batch_sizes(
+    description: Description, workers: Sequence[WorkerEntry], options: argparse.Namespace, program: UserProgram | None
+) -> dict[int, int]:
+    """Return number of a worker → samples of its batches, where the description has them differ."""
+    if not description.batch_by_speed:
+        return {}
+    if program is not None:
+        raise DescriptionError("batch_by_speed: a program makes its own batches; leave it out")
+    return dict(enumerate(divided(workers, options)))
 
 
 def _by_host(workers: Sequence[WorkerEntry]) -> dict[str, dict[int, WorkerEntry]]:
@@ -478,13 +496,19 @@ def device_folders(workers: Iterable[WorkerEntry]) -> list[str]:
     return folders
 
 
-def _worker_settings(worker: WorkerEntry, settings: flags.Settings) -> flags.Settings:
+def _worker_settings(worker: WorkerEntry, settings: flags.Settings, batch_size: int | None) -> flags.Settings:
+    """Return the flags of a worker; one that stands for a slower device is slow in proportion to its batch."""
     own: flags.Settings = {"log_dir": settings["log_dir"] / worker.host, "cpu": int(worker.device == "cpu")}
     own |= {"gpu": _gpu(worker.device), "name": None}  # the folder has the name
     if settings.get("tensorboard"):
         own["tensorboard"] = settings["tensorboard"] / worker.host
     if worker.step_time is not None:
         own["step_time"] = worker.step_time
+    if batch_size is not None:
+        ordinary = settings.get("batch_size", config.BATCH_SIZE)
+        own["batch_size"] = batch_size
+        if worker.step_time is not None:
+            own["step_time"] = worker.step_time * batch_size / ordinary
     if worker.straggler_events:
         own["straggle"] = worker.straggler_events
     return {**settings, **own}

@@ -79,6 +79,8 @@ def model(description: Description, folder: Path, only_first: bool = False) -> C
     Raises:
         DescriptionError: something that a simulation needs is missing, or a trace cannot be read.
     """
+    if description.batch_by_speed:
+        raise DescriptionError("batch_by_speed: in a simulation all devices have batches of one size; leave it out")
     described = description.workers[:1] if only_first else description.workers
     workers = tuple(
         _worker(rank, worker, device_folder, folder)

@@ -161,10 +161,10 @@ def gradient_scale(options: argparse.Namespace) -> float:
     with the sum as with the mean. They get the mean, for which their other constants are meant, and
     have learning rates of their own.
     """
-    return options.batch_size if _multiply_the_sum(options) else 1.0
+    return options.batch_size if multiplies_the_sum(options) else 1.0
 
 
-def _multiply_the_sum(options: argparse.Namespace) -> bool:
+def multiplies_the_sum(options: argparse.Namespace) -> bool:
     """Return whether learning rates multiply the gradient summed over the batch, not its mean."""
     return options.optimizer.lower() in PROPORTIONAL
 
@@ -187,7 +187,7 @@ def flag_facts(options: argparse.Namespace, algorithm: "Algorithm", data_digest:
         **({"sources": own} if (own := sources(options, data_digest)) else {}),
         "options": in_effect,
         "learning_rate": _learning_rate(options),
-        "learning_rate_multiplies": "sum" if _multiply_the_sum(options) else "mean",
+        "learning_rate_multiplies": "sum" if multiplies_the_sum(options) else "mean",
         "collective": options.collective if algorithm.sends != "nothing" else None,
     }
 

@@ -281,3 +281,19 @@ def test_ssgd_by_the_command_line_equals_gluon_with_the_same_weight_decay(tmp_pa
     expected = one_device({"learning_rate": RATE, "momentum": 0.9, "wd": 0.1})
     np.testing.assert_allclose(weights[0], expected, **TOLERANCE)
     assert np.abs(expected - one_device({"learning_rate": RATE, "momentum": 0.9, "wd": 0.1 / BATCH})).max() > 1e-4
+
+
+def test_ssgd_with_unequal_batches_counts_every_sample_the_same(tmp_path: Path) -> None:
+    """As `batch_by_speed` has it: rates on the sum over each batch, whose total is that of equal ones."""
+    sizes, weights = (2, 6, 16), [str(tmp_path / f"weights-{rank}.npy") for rank in range(WORKERS)]
+    assert sum(sizes) == WORKERS * BATCH
+    dealt = [[each for rank in range(WORKERS) for each in batches(rank)[iteration]] for iteration in range(ITERATIONS)]
+    with Cluster(tmp_path, WORKERS, 1) as cluster:
+        for rank, size in enumerate(sizes):
+            first = sum(sizes[:rank])
+            mine = [images[first : first + size] for images in dealt]
+            words = ["-m", "sync", "-l", ON_THE_SUM, "-b", str(size), "--momentum", "0.9", "--weight-decay", "0.1"]
+            cluster.start_worker(rank, Plan(rank, "sync", mine, weights[rank], flags=words).arguments())
+        cluster.finish()
+    expected = one_device({"learning_rate": RATE, "momentum": 0.9, "wd": 0.1})
+    np.testing.assert_allclose(np.load(weights[0]), expected, **TOLERANCE)
