@@ -29,7 +29,7 @@ from typing import Any
 
 import yaml
 from harness import budget, program
-from harness.figures import spread
+from harness.figures import markdown_table, spread
 from harness.paper_runs import BATCH_SIZE, CLUSTERS, GRADIENT, MEASURED_ON, OVERHEAD
 from harness.simulations import RATE, TARGET, carry_out, result_file, results, spent
 
@@ -159,7 +159,7 @@ def table(out: Path, seeds: int) -> str:
     finished = results(out)
     heads = ["network", "setting", "rate", "seeds", "seconds to 0.8", "samples to 0.8", "SSGD's seconds ÷ these"]
     heads += ["samples ÷ sequential SGD's", "published speedup"]
-    lines = [_row(heads), _row(["---"] * len(heads))]
+    rows = []
     for network in WIDTHS:
         found = {
             (setting, factor): [reached(finished[run.name]) for run in chosen if run.name in finished]
@@ -179,8 +179,8 @@ def table(out: Path, seeds: int) -> str:
                 cells.append(_ratio(kept["sync"], seconds, 0, inverse=False))
                 cells.append(_ratio(kept["local"], samples, 1, inverse=True))
                 cells.append(f"{TABLE_1[network].speedup:g}" if setting == "esync" else "–")
-                lines.append(_row(cells))
-    return "\n".join(lines) + "\n"
+                rows.append(cells)
+    return markdown_table(heads, rows)
 
 
 Found = tuple[int, list[tuple[float, float]]]
@@ -210,10 +210,6 @@ def _ratio(other: Found | None, values: Sequence[float], index: int, inverse: bo
 def _spread(values: Sequence[float], digits: int) -> str:
     missed = sum(value == math.inf for value in values)
     return f"not reached by {missed} of {len(values)}" if missed else spread(values, digits)
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
 
 
 def main() -> int:

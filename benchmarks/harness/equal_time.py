@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .beyond_runs import PLAIN, SYNC, EqualTimeRun, Setting, at_times, equal_time_runs, tuned
-from .figures import spread, standard_deviation
+from .figures import markdown_table, spread, standard_deviation
 from .simulations import results
 
 #: Kind of data → accuracies whose times are compared.
@@ -30,7 +30,7 @@ def table(given: argparse.Namespace, setting: Setting) -> str:
         times = list(at_times(next(iter(next(iter(variants.values())).values())), given.minutes))
         heads = [data, "rate", "seeds", *(f"to {target:g}" for target in TARGETS[data]), *times]
         heads += ["ahead of ESync", "ahead of SSGD"]
-        lines = [_row(heads), _row(["---"] * len(heads))]
+        rows = []
         for name, seeds in variants.items():
             factor = tuned(given, name, data, setting)
             rate = f"× {runs[data, name].factor:g}" + ("" if factor is not None else ", not tuned")
@@ -42,8 +42,8 @@ def table(given: argparse.Namespace, setting: Setting) -> str:
                 "–" if other == name else ahead(seeds, variants.get(other, {}), given.minutes)
                 for other in (PLAIN, SYNC)
             ]
-            lines.append(_row(cells))
-        parts.append("\n".join(lines) + "\n")
+            rows.append(cells)
+        parts.append(markdown_table(heads, rows))
     return "\n".join(parts)
 
 
@@ -80,7 +80,3 @@ def _time(seeds: Results, target: float) -> str:
 
 def _accuracy(values: Sequence[float]) -> str:
     return "–" if any(map(math.isnan, values)) else spread(values, 3)
-
-
-def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"

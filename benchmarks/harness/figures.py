@@ -1,9 +1,9 @@
-"""The figures of a benchmark in a JSON file, which is replaced as a whole."""
+"""The figures of a benchmark: their JSON file, which is replaced as a whole, and tables of them."""
 
 import json
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +42,12 @@ def mean_of_last(result: Mapping[str, Any], share: float) -> float:
     """Return the mean of the evaluations in the last share of a simulation's time."""
     since = (1 - share) * result["seconds"]
     return statistics.fmean(accuracy for _, seconds, accuracy in result["accuracies"] if seconds >= since)
+
+
+def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table in Markdown whose columns are not padded."""
+    lines = [heads, ["---"] * len(heads), *rows]
+    return "\n".join(f"| {' | '.join(cells)} |" for cells in lines) + "\n"
 
 
 def spread(values: Sequence[float], digits: int) -> str:
