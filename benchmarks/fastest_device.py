@@ -1,0 +1,286 @@
+"""How much sooner than the fastest device alone are all devices at an accuracy?
+
+    python benchmarks/fastest_device.py --tune [--cluster NAME] [--data iid|niid]
+    python benchmarks/fastest_device.py [--seeds 3]
+
+What a user would do instead of training on unequal devices is to train on the fastest one. So
+`--mode local` on it, synchronous SGD, ESync as published, and `--preset fast` each train a narrow
+ResNet-18 in virtual time, and the times to three accuracies are compared. Evaluations take no
+virtual time. Exchanges take what they take with the full ResNet-18.
+
+Clusters: the paper's (four GPUs and two processors on two hosts, 1 Gbit/s); `equal`, its four GPUs
+only, with 10 Gbit/s; `demo`, the devices of clusters/demo.yaml. The most that can be gained is the
+sum of the devices' speeds over the fastest one's.
+
+`--tune` tries learning rates and momentum of every method with seed 0 on 55,000 of the training
+images, and tests on the other 5,000. Chosen is the setting with the highest mean accuracy over the
+last two thirds of the shorter of its run and `--tune-seconds`. The runs that are reported have the
+seeds 1, 2 and so on, all training images, and the test set.
+
+`--limits` measures what holds the preset back, with one seed: each of its parts taken away, and
+exchanges that cost nothing.
+
+A run that is done is not done again; `--out` has runs.json and table.md.
+"""
+
+import argparse
+import math
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import yaml
+from harness import budget, program
+from harness.beyond_runs import TUNING_SEED, held_out_file, write_held_out
+from harness.figures import markdown_table, spread
+from harness.paper_runs import BATCH_SIZE, EVALUATION, GRADIENT, NARROW, OVERHEAD, TEST_IMAGES
+from harness.simulations import PARTITIONS, RATE, carry_out, result_file, results, spent
+
+from esync.runtime.files import write_atomically
+
+#: Accuracies whose times are compared, by kind of data.
+TARGETS = {"iid": (0.85, 0.88, 0.90), "niid": (0.7, 0.75, 0.8)}
+ALONE = "local"
+PRESET = "fast"
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train.
+
+    Attributes:
+        flags: of the simulation.
+        tried: learning rates, as multiples of the published one, and momenta.
+        every: rounds between two evaluations.
+        seconds: of virtual time at most, by kind of cluster's data.
+        throughput: samples of all workers in a second of virtual time, for the plan.
+        changes: of the cluster's description.
+    """
+
+    flags: tuple[str, ...]
+    tried: tuple[tuple[float, float], ...]
+    every: int
+    seconds: float
+    throughput: float
+    changes: tuple[tuple[str, Any], ...] = ()
+
+
+_RATES = ((1, 0.0), (2, 0.0), (4, 0.0), (8, 0.0), (1, 0.9))
+_PER_HOST = (("per_host", True),)
+METHODS = {
+    ALONE: Method(("--mode=local",), _RATES, 32, 480, 2133),
+    "sync": Method(("--mode=sync",), _RATES, 20, 3600, 59),
+    "esync": Method(("--mode=esync",), _RATES, 1, 300, 3700),
+    PRESET: Method(("--preset=fast",), _RATES, 4, 150, 7700, _PER_HOST),
+}
+#: What is taken away from the preset to see what it brings: name → further flags, further changes.
+LIMITS: dict[str, tuple[tuple[str, ...], tuple[tuple[str, Any], ...]]] = {
+    "whole": ((), ()),
+    "free exchanges": (("--free-network",), ()),
+    "no overlap": (("--no-overlap",), ()),
+    "fp16 instead of 2bit": (("--compression=fp16",), ()),
+    "all devices take part": (("--leave-out=none",), ()),
+    "not per host": ((), (("per_host", False),)),
+    "uniform weights": (("--weighting=uniform",), ()),
+    "statistics estimated anew": (("--reestimate-statistics=4000",), ()),
+}
+
+
+def description(cluster: str, changes: Sequence[tuple[str, Any]], out: Path) -> Path:
+    """Write a cluster's description, and return its file."""
+    found: dict[str, Any] = yaml.safe_load((program.CLUSTERS / "paper-narrow.yaml").read_text())
+    del found["train"]["max_time"]
+    found["simulate"] = {"messages_of": "resnet18-v1", "evaluation_time": 1e-6}
+    if cluster == "equal":
+        found["workers"] = [worker for worker in found["workers"] if worker["device"] != "cpu"]
+        found["network"]["bandwidth"] = "10Gbit"
+    elif cluster == "demo":
+        demo = yaml.safe_load((program.CLUSTERS / "demo.yaml").read_text())
+        found |= {key: demo[key] for key in ("hosts", "scheduler", "servers", "state_server", "network")}
+        found["workers"] = [
+            {"host": worker["host"], "device": "cpu", "simulate": {"step_time": worker["step_time"]}}
+            for worker in demo["workers"]
+        ]
+    found |= dict(changes)
+    name = "-".join([cluster, *(key for key, value in changes if value)])
+    path = out / f"{name}.yaml"
+    text = yaml.safe_dump(found, sort_keys=False)
+    if not path.exists() or path.read_text() != text:
+        write_atomically(path, text.encode())
+    return path
+
+
+@dataclass(frozen=True)
+class SpeedRun:
+    """One simulation.
+
+    Attributes:
+        cluster: "paper", "equal" or "demo".
+        method: one of METHODS.
+        data: "iid" or "niid".
+        seed: seed of data and weights.
+        factor: multiple of the published learning rate.
+        momentum: of the local steps.
+        held_out: whether it is tested on training images that are kept back.
+        without: one of LIMITS.
+        network: its name.
+    """
+
+    cluster: str
+    method: str
+    data: str
+    seed: int
+    factor: float
+    momentum: float
+    held_out: bool = False
+    without: str = "whole"
+    network: str = NARROW
+
+    @property
+    def name(self) -> str:
+        """Stem of its files."""
+        more = "-held-out" if self.held_out else ""
+        more += f"-{self.without.replace(' ', '-')}" if self.without != "whole" else ""
+        more += f"-{self.network}" if self.network != NARROW else ""
+        return f"{self.cluster}-{self.method}-{self.data}-x{self.factor:g}-m{self.momentum:g}-seed{self.seed}{more}"
+
+    def words(self, given: argparse.Namespace) -> list[str]:
+        """Return the command line."""
+        method = METHODS[self.method]
+        flags, changes = LIMITS[self.without]
+        file = description(self.cluster, tuple({**dict(method.changes), **dict(changes)}.items()), given.out)
+        rate = "--learning-rate" if self.method in (ALONE, "sync") else "--local-lr"
+        words = [sys.executable, "-m", "esync.simulate", str(file), *method.flags, *flags]
+        words += [f"--network={self.network}", f"{rate}={RATE * self.factor:g}", f"--momentum={self.momentum:g}"]
+        words += [f"--seed={self.seed}", f"--partition={PARTITIONS[self.data]}", f"--eval-duration={method.every}"]
+        words += [f"--max-time={self.seconds(given):g}", f"--target-accuracy={TARGETS[self.data][-1]}", "--no-logs"]
+        words += [f"--dataset=npz:{held_out_file(given.out).resolve()}"] if self.held_out else []
+        return [*words, f"--json={result_file(given.out, self)}"]
+
+    def seconds(self, given: argparse.Namespace) -> float:
+        """Return the virtual seconds after which it ends."""
+        most = METHODS[self.method].seconds
+        slower = 10 if self.cluster == "demo" else 1
+        return min(most, given.tune_seconds * (30 if self.method == "sync" else 1)) if self.held_out else most * slower
+
+    def planned(self, given: argparse.Namespace) -> float:
+        """Return the core-seconds that it costs by estimate."""
+        method, seconds = METHODS[self.method], self.seconds(given)
+        evaluated = TEST_IMAGES * seconds if self.method != "sync" else TEST_IMAGES * seconds / 130
+        samples = seconds * method.throughput
+        return OVERHEAD * GRADIENT[self.network] * (samples + EVALUATION * evaluated) / BATCH_SIZE
+
+
+def tuning(given: argparse.Namespace, method: str) -> list[SpeedRun]:
+    """Return the runs that find a method's learning rate and momentum."""
+    settings = (given.cluster, method, given.data, TUNING_SEED)
+    return [SpeedRun(*settings, *each, held_out=True) for each in METHODS[method].tried]
+
+
+def score(result: Mapping[str, Any], seconds: float) -> float:
+    """Return the mean accuracy from a third of `seconds` on; of a run that ended at its target, the last goes on."""
+    values = [(at, accuracy) for _, at, accuracy in result["accuracies"]]
+    kept = [accuracy for at, accuracy in values if seconds / 3 <= at <= seconds]
+    if not values:
+        return 0.0
+    over = max(0.0, seconds - values[-1][0]) / seconds * 1.5
+    return (1 - over) * statistics.fmean(kept or [values[-1][1]]) + over * values[-1][1]
+
+
+def tuned(given: argparse.Namespace, method: str) -> tuple[float, float] | None:
+    """Return the best multiple of the rate and momentum; None: not all have been tried."""
+    finished, runs = results(given.out), tuning(given, method)
+    if any(run.name not in finished for run in runs):
+        return None
+    best = max(runs, key=lambda run: score(finished[run.name], run.seconds(given)))
+    return best.factor, best.momentum
+
+
+def reported(given: argparse.Namespace) -> list[SpeedRun]:
+    """Return the runs of the table: those methods that are tuned, seed by seed."""
+    chosen = {name: tuned(given, name) for name in given.methods}
+    found = [
+        SpeedRun(given.cluster, name, given.data, seed, *best, network=given.network)
+        for seed in range(TUNING_SEED + 1, TUNING_SEED + 1 + given.seeds)
+        for name, best in chosen.items()
+        if best is not None
+    ]
+    if given.limits:
+        return [replace(run, without=each) for run in found if run.method == PRESET for each in LIMITS]
+    return found
+
+
+def time_to(result: Mapping[str, Any], target: float) -> float:
+    """Return the virtual seconds until the first evaluation with that accuracy; infinite if there is none."""
+    return next((seconds for _, seconds, accuracy in result["accuracies"] if accuracy >= target), math.inf)
+
+
+def table(given: argparse.Namespace) -> str:
+    """Return the times to the accuracies in Markdown, and how much sooner than the fastest device alone they are."""
+    finished, targets = results(given.out), TARGETS[given.data]
+    heads = ["method", "rate", "momentum", "seeds"]
+    for target in targets:
+        heads += [f"seconds to {target:g}", "alone ÷ this"]
+    times: dict[tuple[str, str, float, float], list[list[float]]] = {}
+    for run in reported(given):
+        if run.name in finished:
+            key = run.method, run.without, run.factor, run.momentum
+            times.setdefault(key, []).append([time_to(finished[run.name], target) for target in targets])
+    alone = next((list(zip(*each, strict=True)) for key, each in times.items() if key[0] == ALONE), None)
+    rows = []
+    for (method, without, factor, momentum), each in times.items():
+        cells = [method if without == "whole" else without, f"× {factor:g}", f"{momentum:g}", str(len(each))]
+        for index, values in enumerate(zip(*each, strict=True)):
+            missed = values.count(math.inf)
+            cells.append(f"missed by {missed} of {len(values)}" if missed else spread(values, 1))
+            ratio = statistics.fmean(alone[index]) / statistics.fmean(values) if alone else math.nan
+            cells.append("–" if missed or not math.isfinite(ratio) else f"{ratio:.2f}")
+        rows.append(cells)
+    return markdown_table(heads, rows)
+
+
+def main() -> int:
+    """Carry out the runs and print the table."""
+    parser = program.bare_parser(__doc__)
+    parser.add_argument("--out", type=Path, default=program.ROOT / "results" / "fastest-device")
+    parser.add_argument("--cluster", choices=("paper", "equal", "demo"), default="paper")
+    parser.add_argument("--data", choices=tuple(TARGETS), default="iid")
+    parser.add_argument("--network", default=NARROW, help="of the runs that are reported (default: %(default)s)")
+    parser.add_argument("--methods", nargs="+", choices=tuple(METHODS), default=list(METHODS), metavar="METHOD")
+    parser.add_argument("--tune", action="store_true", help="find learning rates and momenta")
+    parser.add_argument("--tune-seconds", type=float, default=45, help="virtual, of such a run (default: %(default)s)")
+    parser.add_argument("--limits", action="store_true", help="take the preset's parts away, one at a time")
+    parser.add_argument("--seeds", type=int, default=3, help="how many are reported (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")
+    budget.add_arguments(parser)
+    given = parser.parse_args()
+    given.out.mkdir(parents=True, exist_ok=True)
+    chosen = [run for name in given.methods for run in tuning(given, name)] if given.tune else reported(given)
+    costs = {run.name: run.planned(given) for run in chosen}
+    if given.list:
+        print(budget.listed(costs, spent(given.out), given.budget))
+        return 0
+    if given.tune:
+        write_held_out(given.out)
+    kept = set(budget.within(costs, spent(given.out), given.budget))
+    succeeded = carry_out([run for run in chosen if run.name in kept], given)
+    if given.tune:
+        for name in given.methods:
+            best = tuned(given, name)
+            print(f"{name}: not all tried" if best is None else f"{name}: rate × {best[0]:g}, momentum {best[1]:g}")
+        return 0 if succeeded else 1
+    text = table(given)
+    write_atomically(
+        given.out / f"table-{given.cluster}-{given.data}{'-limits' if given.limits else ''}.md", text.encode()
+    )
+    print(text)
+    if over := budget.left_out(costs, list(kept)):
+        print(over)
+    return 0 if succeeded else 1
+
+
+if __name__ == "__main__":
+    program.run(main)
