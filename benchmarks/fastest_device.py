@@ -35,7 +35,7 @@ from typing import Any
 import yaml
 from harness import budget, program
 from harness.beyond_runs import TUNING_SEED, held_out_file, write_held_out
-from harness.figures import markdown_table, spread
+from harness.figures import markdown_table, spread, time_to
 from harness.paper_runs import BATCH_SIZE, EVALUATION, GRADIENT, NARROW, OVERHEAD, TEST_IMAGES
 from harness.simulations import PARTITIONS, RATE, carry_out, result_file, results, spent
 
@@ -208,11 +208,6 @@ def reported(given: argparse.Namespace) -> list[SpeedRun]:
     return found
 
 
-def time_to(result: Mapping[str, Any], target: float) -> float:
-    """Return the virtual seconds until the first evaluation with that accuracy; infinite if there is none."""
-    return next((seconds for _, seconds, accuracy in result["accuracies"] if accuracy >= target), math.inf)
-
-
 def table(given: argparse.Namespace) -> str:
     """Return the times to the accuracies in Markdown, and how much sooner than the fastest device alone they are."""
     finished, targets = results(given.out), TARGETS[given.data]
@@ -237,8 +232,8 @@ def table(given: argparse.Namespace) -> str:
     return markdown_table(heads, rows)
 
 
-def main() -> int:
-    """Carry out the runs and print the table."""
+def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options of this program."""
     parser = program.bare_parser(__doc__)
     parser.add_argument("--out", type=Path, default=program.ROOT / "results" / "fastest-device")
     parser.add_argument("--cluster", choices=("paper", "equal", "demo"), default="paper")
@@ -250,7 +245,12 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3, help="how many are reported (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")
     budget.add_arguments(parser)
-    given = parser.parse_args()
+    return parser.parse_args(words)
+
+
+def main() -> int:
+    """Carry out the runs and print the table."""
+    given = parse_arguments()
     given.out.mkdir(parents=True, exist_ok=True)
     chosen = [run for name in given.methods for run in tuning(given, name)] if given.tune else reported(given)
     costs = {run.name: run.planned for run in chosen}

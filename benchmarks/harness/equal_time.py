@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .beyond_runs import PLAIN, SYNC, EqualTimeRun, Setting, at_times, equal_time_runs, tuned
-from .figures import markdown_table, spread, standard_deviation
+from .figures import markdown_table, spread, standard_deviation, time_to
 from .simulations import results
 
 #: Kind of data → accuracies whose times are compared.
@@ -47,11 +47,6 @@ def table(given: argparse.Namespace, setting: Setting) -> str:
     return "\n".join(parts)
 
 
-def time_to(result: Mapping[str, Any], target: float) -> float | None:
-    """Return the seconds until the first evaluation with that accuracy; None if there is none."""
-    return next((seconds for _, seconds, accuracy in result["accuracies"] if accuracy >= target), None)
-
-
 def ahead(variant: Results, other: Results, minutes: float) -> str:
     """Return when a variant is the more accurate one, over the seeds that both have.
 
@@ -71,7 +66,7 @@ def ahead(variant: Results, other: Results, minutes: float) -> str:
 
 
 def _time(seeds: Results, target: float) -> str:
-    times = [at for at in (time_to(result, target) for result in seeds.values()) if at is not None]
+    times = [at for at in (time_to(result, target) for result in seeds.values()) if at < math.inf]
     if not times:
         return "–"
     some = f" ({len(times)} of {len(seeds)})" if len(times) < len(seeds) else ""

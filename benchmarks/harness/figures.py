@@ -44,6 +44,11 @@ def mean_of_last(result: Mapping[str, Any], share: float) -> float:
     return statistics.fmean(accuracy for _, seconds, accuracy in result["accuracies"] if seconds >= since)
 
 
+def time_to(result: Mapping[str, Any], target: float) -> float:
+    """Return the seconds until a simulation's first evaluation with that accuracy; infinite if there is none."""
+    return next((seconds for _, seconds, accuracy in result["accuracies"] if accuracy >= target), math.inf)
+
+
 def markdown_table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table in Markdown whose columns are not padded."""
     lines = [heads, ["---"] * len(heads), *rows]
