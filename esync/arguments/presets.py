@@ -37,6 +37,16 @@ PRESETS: Mapping[str, Preset] = {
         "data that differ from worker to worker, as classes or users do",
         {"mode": "esync", "normalization": "group"},
     ),
+    "fast": Preset(
+        "the soonest at an accuracy on unequal devices: those that are fast exchange often, in the background",
+        {
+            "mode": "tiered",
+            "leave_out": "auto",
+            "slowest_iterations": 8,
+            "compression": "2bit",
+            "overlap": True,
+        },
+    ),
 }
 
 
