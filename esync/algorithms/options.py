@@ -166,13 +166,8 @@ class OptionInfo:
 
     @property
     def switch(self) -> bool:
-        """Whether the flag stands alone, without a value."""
+        """Whether the flag stands alone, without a value; `--no-…` turns it off."""
         return get_args(self.kind)[0] is bool
-
-    @property
-    def negatable(self) -> bool:
-        """Whether it is a switch that is on by default, so that a flag `--no-…` turns it off."""
-        return self.switch and bool(self.default)
 
     def read(self, text: str) -> Any:
         """Return the value that a text stands for; for a list, one of its values.
@@ -199,7 +194,7 @@ class OptionInfo:
         default = self.default if remark is None else argparse.SUPPRESS
         common: dict[str, Any] = {"dest": self.dest, "default": default, "help": text}
         if self.switch:
-            add(*self.flags, action=_OnOrOff if self.negatable else "store_true", **common)
+            add(*self.flags, action=_OnOrOff, **common)
             return
         if self.several:
             common["nargs"] = "+"
@@ -208,7 +203,7 @@ class OptionInfo:
 
 
 class _OnOrOff(argparse.Action):
-    """A switch that is on by default: `--name` and `--no-name`."""
+    """A switch: `--name`, and `--no-name`, which turns off what a default or a preset has turned on."""
 
     def __init__(self, option_strings: Sequence[str], dest: str, **settings: Any) -> None:
         self._off = [f"--no-{flag.removeprefix('--')}" for flag in option_strings if flag.startswith("--")]

@@ -216,8 +216,7 @@ def all_flags() -> dict[str, OptionInfo]:
     found: dict[str, OptionInfo] = {}
     for algorithm in ALGORITHMS.values():
         for dest, each in flags_of(algorithm).items():
-            if dest not in found or each.negatable:  # --no-NAME is a flag, too
-                found[dest] = each
+            found.setdefault(dest, each)
     return found
 
 

@@ -173,7 +173,8 @@ def _suits(name: str, algorithm: type[Algorithm]) -> bool:
 def to_arguments(settings: Mapping[str, Any]) -> list[str]:
     """Return settings as words of a command line.
 
-    None stands for a flag that is not given, and so does False for a flag without a value.
+    None stands for a flag that is not given, and so does False for a flag without a value that is
+    no option of the algorithm; one of these is turned off.
     """
     own = flags_of(algorithm_of(settings))
     words = []
@@ -181,7 +182,7 @@ def to_arguments(settings: Mapping[str, Any]) -> list[str]:
         if is_switch(name):
             if value:
                 words.append(flag(name))
-            elif value is False and name in own and own[name].negatable:
+            elif value is False and name in own:
                 words.append(flag(f"no_{name}"))
         elif takes_several(name):
             words += [flag(name), *map(typed_text, value)] if value else []

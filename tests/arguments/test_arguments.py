@@ -397,6 +397,11 @@ def test_preset_with_a_flag_that_is_typed_leaves_it_as_typed():
     assert (options.mode, options.network) == ("sync", "resnet18-v1-groupnorm")
 
 
+def test_preset_with_one_of_its_switches_turned_off_leaves_the_others_on():
+    options = read("w", "", ["-n", "resnet18-v1", "--preset=fast", "--no-overlap"])
+    assert (options.overlap, options.mode, options.leave_out) == (False, "tiered", "auto")
+
+
 def test_preset_in_an_error_about_flags_is_spelt_out(capsys):
     with pytest.raises(SystemExit):
         read("w", "", ["--preset", "skewed-data", "-n", "lenet"])

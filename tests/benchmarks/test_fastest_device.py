@@ -37,8 +37,9 @@ def test_fastest_device_runs_have_names_of_their_own_and_valid_flags(cluster, mo
     assert len({run.name for run in runs}) == len(runs)
     for run in runs:
         _, *words = run.words(options)
-        _, job = parse_arguments(words[2:])
-        assert job.path.is_file()
+        simulated, job = parse_arguments(words[2:])
+        assert simulated.file.is_file()
+        assert ("dataset" in job.typed) == run.held_out
 
 
 def test_description_of_equal_devices_has_the_four_gpus_and_a_faster_network(tmp_path):
