@@ -52,8 +52,10 @@ class ESync(ModelAveraging):
         epsilon: Annotated[float, Field(ge=0)] | Literal["auto"] = option(
             config.EPSILON, help="margin of READY in seconds; auto: as much as iterations and questions fluctuate"
         )
-        slowest_iterations: int = option(
-            config.SLOWEST_ITERATIONS, ge=1, help="local iterations of the slowest device per round"
+        slowest_iterations: Annotated[int, Field(ge=1)] | Literal["auto"] = option(
+            config.SLOWEST_ITERATIONS,
+            help="local iterations of the slowest device per round; auto: so many that an exchange takes a tenth of "
+            "the round at most, with --overlap half of it",
         )
         query_mode: Literal["blocking", "delayed-ack"] = option(
             config.QUERY_MODE,
@@ -110,7 +112,9 @@ class ESync(ModelAveraging):
             if exchange.rank == 0 and not exchange.replacement:
                 epsilon = None if isinstance(options.epsilon, str) else options.epsilon
                 tiering: dict[str, Any] = {} if self._tiering is None else {"tiering": self._tiering}
-                self._coordination.init(exchange.workers, epsilon, options.slowest_iterations, **tiering)
+                given = options.slowest_iterations
+                first = config.SLOWEST_ITERATIONS if isinstance(given, str) else given
+                self._coordination.init(exchange.workers, epsilon, first, **tiering)
         super()._begin(exchange)
         if self._coordination is not None and self.result is not None and not self.result.finished:
             self._coordination.round = self._round_of_job()
@@ -170,8 +174,15 @@ class ESync(ModelAveraging):
 
     @property
     def _tiering(self) -> TierSettings | None:
-        """Return how the state server divides the workers into tiers; None: not at all."""
-        return None
+        """How the state server divides the workers into tiers; None: not at all."""
+        return None if self._exchange_share is None else TierSettings((), (), self._exchange_share)
+
+    @property
+    def _exchange_share(self) -> float | None:
+        """The share of a round that an exchange may take; None: the iterations are given."""
+        if self.options.slowest_iterations != "auto":
+            return None
+        return config.EXCHANGE_SHARE_OVERLAPPED if self._run_ahead else config.EXCHANGE_SHARE
 
     def _told(self, answer: ExchangeDecision) -> None:
         """Do what an answer says beside READY and NOT-READY; no exchange is under way."""
@@ -186,6 +197,8 @@ class ESync(ModelAveraging):
         super()._begin_round(result)
         if self._coordination is not None and not result.finished:
             more: dict[str, Any] = {"aside": True} if self._aside else {}
+            if self._exchange_share is not None:
+                more["exchange"] = result.transfer
             self._coordination.reset(self._round_of_job(), members=self._members(result), **more)
 
     def close(self) -> None:

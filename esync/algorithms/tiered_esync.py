@@ -8,6 +8,7 @@ rule among its workers. A worker of a slower tier sends what it has learnt since
 began with; the next round adds it with the weight that any worker of that round has.
 """
 
+import logging
 from argparse import Namespace
 from collections.abc import Mapping, Set
 from dataclasses import replace
@@ -19,10 +20,13 @@ from .. import config
 from ..coordination import ExchangeDecision, TierSettings
 from ..coordination.tiers import AUTO, NONE
 from ..exchange import STATISTICS, WEIGHTS, Payload, Result, Source
+from ..runtime.progress import ASIDE, report_event
 from .base import Style
 from .esync import ESync
 from .options import inherited, option
 from .registry import register
+
+log = logging.getLogger(__name__)
 
 
 @register("tiered", label="Tiered ESync", style=Style("#0072B2", (0, (5, 1, 1, 1)), "D"))
@@ -41,7 +45,7 @@ class TieredESync(ESync):
             help="tier of each rank, such as 0,0,1: rounds wait for tier 0 only; auto: by their speeds",
         )
         leave_out: str = option(
-            NONE,
+            AUTO,
             help="ranks that send nothing, such as 4,5, or none; auto: those whose share of the speed is too small, "
             "for as long as it is",
         )
@@ -105,7 +109,7 @@ class TieredESync(ESync):
 
     @property
     def _tiering(self) -> TierSettings:
-        return self.options.tiering
+        return replace(self.options.tiering, exchange_share=self._exchange_share)
 
     def _told(self, answer: ExchangeDecision) -> None:
         """Step aside where this worker is not of the first tier, or left out."""
@@ -115,6 +119,7 @@ class TieredESync(ESync):
         if (aside and not self._aside) or (answer.left_out and not self._resting):
             self.exchange.step_aside(resting=answer.left_out)
             self._aside = True
+            report_event(ASIDE, aside=True, text=self._left_out_line(answer) if answer.left_out else "")
         self._tier, self._resting = answer.tier, answer.left_out
 
     def _due(self) -> bool:
@@ -127,9 +132,19 @@ class TieredESync(ESync):
     def _begin_round(self, result: Result) -> None:
         if self._returns and result.used:
             self._aside = False
+            report_event(ASIDE, aside=False)
         self._returns = False
         self.left_out = result.aside
         super()._begin_round(result)
+
+    def _left_out_line(self, answer: ExchangeDecision) -> str:
+        share = f"{100 * answer.share:.2g}% of the speed of all" if answer.share else "what is not known yet"
+        line = (
+            f"left out (--leave-out): it would have brought {share}; it measures its speed every "
+            f"{self.options.leave_out_probe:g} s"
+        )
+        log.info("%s", line)
+        return line
 
     # --- left out ---------------------------------------------------------------------------------
 

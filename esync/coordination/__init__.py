@@ -64,7 +64,12 @@ class Coordination(Protocol):
         ...
 
     def reset(
-        self, round: int, rejoin: bool = False, members: Sequence[int] | None = None, aside: bool = False
+        self,
+        round: int,
+        rejoin: bool = False,
+        members: Sequence[int] | None = None,
+        aside: bool = False,
+        exchange: float | None = None,
     ) -> None:
         """Report that this worker holds the model of the next round, `round`, and begins it.
 
@@ -75,6 +80,7 @@ class Coordination(Protocol):
             members: the ranks that take part in the rounds from now on, where some are dead; None:
                 nothing has changed.
             aside: rounds do not wait for this worker, as it has been told.
+            exchange: seconds that its exchange has taken, without the wait for others.
         """
         ...
 

@@ -113,7 +113,8 @@ class StateServerClient:
         self._round_trip = self._http.took
         try:
             tier, left_out = int(answer.get("tier", 0)), bool(answer.get("left_out", False))
-            decision = ExchangeDecision(bool(answer["ready"]), float(answer["lease"]), tier, left_out)
+            share = float(answer.get("share", 0.0))
+            decision = ExchangeDecision(bool(answer["ready"]), float(answer["lease"]), tier, left_out, share)
         except (AttributeError, KeyError, TypeError, ValueError):
             raise self._unexpected(answer) from None
         if not (math.isfinite(decision.lease) and decision.lease >= 0):
@@ -121,7 +122,12 @@ class StateServerClient:
         return Completed(decision)
 
     def reset(
-        self, round: int, rejoin: bool = False, members: Sequence[int] | None = None, aside: bool = False
+        self,
+        round: int,
+        rejoin: bool = False,
+        members: Sequence[int] | None = None,
+        aside: bool = False,
+        exchange: float | None = None,
     ) -> None:
         """Report that this worker begins `round` (see `Coordination.reset`).
 
@@ -140,6 +146,8 @@ class StateServerClient:
                 told["present"] = as_text(members)
         if aside:
             told["aside"] = True
+        if exchange is not None:
+            told["exchange"] = exchange
         self._call(f"{self._path}/reset", told)
         self.round = round
 

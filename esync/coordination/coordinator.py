@@ -27,7 +27,7 @@ from typing import Any
 from .. import config
 from .decision import NOT_READY, READY, ExchangeDecision, automatic_epsilon, decide
 from .records import Ranking, Record
-from .tiers import Division, TierSettings, decide_unawaited
+from .tiers import Division, TierSettings, decide_unawaited, iterations_for
 
 #: Attributes that are not part of a coordinator's saved state, because they can be rebuilt.
 UNSAVED = ("_lock", "_records", "_ranking", "_division")
@@ -183,6 +183,7 @@ class Coordinator:
         rejoin: bool = False,
         members: Collection[int] | None = None,
         aside: bool = False,
+        exchange: float | None = None,
     ) -> None:
         """Take RESET: the worker holds the model of `round` and begins it.
 
@@ -198,6 +199,8 @@ class Coordinator:
             members: the ranks that take part in the rounds; the others are dead and left out of
                 account until they rejoin. None: nothing has changed.
             aside: rounds do not wait for this worker, as it has been told; it may be rounds behind.
+            exchange: seconds that its exchange has taken, without the wait for others; None where
+                it does not say.
 
         Raises:
             InvalidError: unknown rank, negative or non-finite value.
@@ -207,6 +210,8 @@ class Coordinator:
             record = self._record(rank)
             count("t", round)
             seconds("te", te)
+            if exchange is not None:
+                seconds("exchange", exchange)
             present = None if members is None else {self._record(member).rank for member in members}
             division = self._division
             if not (self._round <= round or (aside and division is not None)) or round > self._round + 1:
@@ -219,6 +224,9 @@ class Coordinator:
                 self._ranking.forget()
             elif round == record.round and not aside:
                 return  # a repeated message
+            if exchange is not None:
+                weight = self._smoothing if record.exchange else 1.0
+                record.exchange += weight * (exchange - record.exchange)
             if division is not None and aside != (rank in division.aside):
                 (division.aside.add if aside else division.aside.discard)(rank)
                 self._ranking.forget()
@@ -229,6 +237,7 @@ class Coordinator:
                         other.asked, other.ready = -1, False
                 if division is not None:
                     division.update(self._records, self._absent)
+                    self._choose_iterations(division)
             record.round, record.asked, record.ready = round, -1, False
             record.finished = now
             record.te = te
@@ -317,7 +326,7 @@ class Coordinator:
             division.aside.add(rank)
             self._ranking.forget()
         if out:
-            return ExchangeDecision(False, tier=tier, left_out=True)
+            return ExchangeDecision(False, tier=tier, left_out=True, share=division.shares.get(rank, 0.0))
         decision = READY
         if not record.ready:
             unknown = self._absent if not division.aside else {*self._absent, *division.aside}
@@ -326,6 +335,15 @@ class Coordinator:
             decision = how(slowest, record, self._round, self.slowest_iterations, epsilon, now)
             record.ready = decision.ready
         return replace(decision, tier=tier)
+
+    def _choose_iterations(self, division: Division) -> None:
+        """Choose the iterations of the slowest worker in the round that begins, if it is asked for."""
+        share = division.settings.exchange_share
+        counted = [one for one in self._records if one.rank not in division.aside and one.rank not in self._absent]
+        exchange = max((one.exchange for one in counted), default=0.0)
+        pace = max((one.capability for one in counted), default=0.0)
+        if share is not None and exchange and pace:
+            self.slowest_iterations = iterations_for(exchange, pace, share, self.slowest_iterations)
 
     def _news(self, record: Record, now: float, before: float) -> None:
         """Note that a worker has told something new; `before` was its capability until then."""
@@ -340,7 +358,7 @@ class Coordinator:
 
 def _division(tiering: TierSettings, workers: int) -> Division:
     """Begin the division of this many workers; InvalidError where the settings do not fit."""
-    if tiering.tiers is not None and len(tiering.tiers) != workers:
+    if tiering.tiers and len(tiering.tiers) != workers:
         raise InvalidError(f"tiers of {len(tiering.tiers)} ranks were given, but there are {workers} workers")
     if strange := [rank for rank in tiering.leave_out or () if not 0 < rank < workers]:
         raise InvalidError(

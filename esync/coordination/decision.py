@@ -20,12 +20,14 @@ class ExchangeDecision:
             after its next iteration.
         tier: of the worker (mode tiered): rounds wait for those of tier 0 only.
         left_out: whether the worker is to send nothing for now (mode tiered).
+        share: of a worker that is left out, in the summed speed of all; 0 while unknown.
     """
 
     ready: bool
     lease: float = 0.0
     tier: int = 0
     left_out: bool = False
+    share: float = 0.0
 
 
 GOLDEN = (math.sqrt(5) - 1) / 2

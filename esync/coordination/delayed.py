@@ -61,11 +61,16 @@ class DelayedClient:
         return self._start(ask)
 
     def reset(
-        self, round: int, rejoin: bool = False, members: Sequence[int] | None = None, aside: bool = False
+        self,
+        round: int,
+        rejoin: bool = False,
+        members: Sequence[int] | None = None,
+        aside: bool = False,
+        exchange: float | None = None,
     ) -> None:
         """See `Coordination`."""
         self.round = round
-        self._start(lambda: self._client.reset(round, rejoin, members, aside))
+        self._start(lambda: self._client.reset(round, rejoin, members, aside, exchange))
 
     def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
         """See `Coordination`; the handle is done when the answer has arrived."""

@@ -28,6 +28,7 @@ class Record:
     round_trip: float = 0.0  # smoothed seconds of a question and its answer, as the worker sees them; 0 while unknown
     round_trip_jitter: float = 0.0  # smoothed seconds by which one differs from that
     held_up: float = 0.0  # smoothed seconds per iteration that it loses to waiting for answers
+    exchange: float = 0.0  # smoothed seconds of an exchange, without the wait for others; 0 while unknown
 
     @property
     def speed_rank(self) -> float:

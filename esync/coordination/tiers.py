@@ -22,18 +22,26 @@ class TierSettings:
     """How the workers of a job are divided.
 
     Attributes:
-        tiers: tier of each rank, from 0; None: by their speeds (`divide`).
+        tiers: tier of each rank, from 0; empty: all are of the first; None: by their speeds
+            (`divide`).
         leave_out: ranks that are left out; None: by their shares of the speed (`left_out`).
+        exchange_share: share of a round that an exchange may take, by which the number of
+            iterations is chosen (`iterations_for`); None: the number is given.
     """
 
     tiers: tuple[int, ...] | None = None
     leave_out: tuple[int, ...] | None = ()
+    exchange_share: float | None = None
 
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "TierSettings":
         """Return the settings from the fields that `flat` has returned."""
         tiers, leave_out = fields["tiers"], fields["leave_out"]
-        return cls(None if tiers is None else tuple(tiers), None if leave_out is None else tuple(leave_out))
+        return cls(
+            None if tiers is None else tuple(tiers),
+            None if leave_out is None else tuple(leave_out),
+            fields["exchange_share"],
+        )
 
     @property
     def flat(self) -> dict[str, Any]:
@@ -41,6 +49,7 @@ class TierSettings:
         return {
             "tiers": None if self.tiers is None else list(self.tiers),
             "leave_out": None if self.leave_out is None else list(self.leave_out),
+            "exchange_share": self.exchange_share,
         }
 
 
@@ -112,6 +121,33 @@ def left_out(
     return {rank for rank, own in shares(paces).items() if own < needed[rank]}
 
 
+def iterations_for(
+    exchange: float,
+    pace: float,
+    share: float,
+    before: int,
+    most: int = config.SLOWEST_ITERATIONS_MOST,
+    spare: float = config.SLOWEST_ITERATIONS_SPARE,
+) -> int:
+    """Return how many iterations the slowest worker does in a round.
+
+    They are as many as it takes for an exchange to last no longer than a share of the round:
+    E ≤ s · (E + H · c), the least whole number H. With s = ½ the iterations last as long as the
+    exchange. A number that is larger than needed is kept as long as it is so by the share `spare`
+    at most.
+
+    Args:
+        exchange: seconds of an exchange, without the wait for others (E).
+        pace: seconds of an iteration of the slowest worker, above 0 (c).
+        share: s, between 0 and 1.
+        before: the number until now.
+        most: the largest number.
+        spare: see above.
+    """
+    needed = min(exchange * (1 - share) / (share * pace), most)
+    return before if before * (1 - spare) <= needed <= before else max(1, math.ceil(needed))
+
+
 def decide_unawaited(
     slowest: Record, record: Record, round: int, slowest_iterations: int, epsilon: float, now: float
 ) -> ExchangeDecision:
@@ -149,6 +185,7 @@ class Division:
         left_out: ranks that are left out. Rank 0, which evaluates and writes the model, never is.
         aside: ranks that rounds do not wait for: they have been told so, and have not said since
             that rounds wait for them again.
+        shares: rank → its share of the summed speed, of those whose speeds are known.
     """
 
     def __init__(self, settings: TierSettings, workers: int) -> None:
@@ -156,11 +193,13 @@ class Division:
         self.tiers = list(settings.tiers or [0] * workers)
         self.left_out = set(settings.leave_out or ())
         self.aside: set[int] = set()
+        self.shares: dict[int, float] = {}
         self._measured: set[int] = set()  # ranks that have been divided by their speed
 
     def update(self, records: Sequence[Record], absent: Collection[int]) -> None:
         """Divide the workers anew by what is known of their speeds; `absent` are those gone."""
         known = {one.rank: one.capability for one in records if one.capability > 0 and one.rank not in absent}
+        self.shares = shares(known)
         if self.settings.leave_out is None and len(known) == len(records) - len(absent):
             self.left_out = left_out(known, self.left_out) - {0}
         if self.settings.tiers is None:

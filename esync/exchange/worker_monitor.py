@@ -3,7 +3,8 @@
 A worker whose connection has ended without a goodbye is dead. With --elastic the others go on
 without it at once; they also go on without one that has been silent for the length of the lease
 while others wait for it, because its process or its machine hangs. Without --elastic they wait for
-a replacement where one is promised; where none is, the run ends, naming the worker. At the end of a
+a replacement where one is promised; where none is, the run ends, naming the worker, unless it is
+one that rounds do not wait for. At the end of a
 run only worker 0 is waited for, where its replacement is promised.
 
 A server looks for dead workers when a message has come, on the thread that handles messages:
@@ -155,6 +156,8 @@ class WorkerMonitor:
             return
         if self._lease < math.inf:
             self._drop(rank, "its connection has ended")
+        elif not awaited and round_state.aside[rank] and round_state.counted.any():
+            self._drop(rank, "its connection has ended, and nobody waits for it")
         elif not awaited:
             if not round_state.over:
                 reason = failure_reason(rank, holder.address, holder.replacement)

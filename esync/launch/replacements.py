@@ -126,7 +126,8 @@ class Replacements:
             return Verdict.FAIL  # it would fail again, or it has ended the whole job
         if self.count(spec.name) < self.restarts and not self.repeats(process):
             return Verdict.REPLACE
-        return Verdict.GO_ON if self.elastic else Verdict.FAIL
+        unawaited = process.events.get(progress.ASIDE, {}).get("aside", False)
+        return Verdict.GO_ON if self.elastic or unawaited else Verdict.FAIL
 
     def supervised(self, spec: ProcessSpec) -> ProcessSpec:
         """Return the process as it is to be started.

@@ -138,7 +138,12 @@ class SimulatedCoordination(Coordination):
         return Completed(decision)
 
     def reset(
-        self, round: int, rejoin: bool = False, members: Sequence[int] | None = None, aside: bool = False
+        self,
+        round: int,
+        rejoin: bool = False,
+        members: Sequence[int] | None = None,
+        aside: bool = False,
+        exchange: float | None = None,
     ) -> None:
         """See `Coordination.reset`."""
         more: dict[str, Any] = {}
@@ -148,6 +153,8 @@ class SimulatedCoordination(Coordination):
             more["members"] = members
         if aside:
             more["aside"] = True
+        if exchange is not None:
+            more["exchange"] = exchange
         self._call(lambda now: self._server.coordinator.reset(self._rank, round, now, **more))
         self.round = round
 
@@ -229,11 +236,16 @@ class DelayedCoordination(Coordination):
         return self._start(ask)
 
     def reset(
-        self, round: int, rejoin: bool = False, members: Sequence[int] | None = None, aside: bool = False
+        self,
+        round: int,
+        rejoin: bool = False,
+        members: Sequence[int] | None = None,
+        aside: bool = False,
+        exchange: float | None = None,
     ) -> None:
         """See `Coordination.reset`; it does not wait for the answer."""
         self.round = round
-        self._start(lambda: self.client.reset(round, rejoin, members, aside))
+        self._start(lambda: self.client.reset(round, rejoin, members, aside, exchange))
 
     def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
         """See `Coordination.tell`; the handle is done when the answer has arrived."""

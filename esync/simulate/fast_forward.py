@@ -8,7 +8,7 @@ one iteration at a time.
 import math
 from typing import Any, Protocol
 
-from ..algorithms import SCAFFOLD, Algorithm, DiLoCo, DyLU, ESync, FedProx, LocalSGD
+from ..algorithms import SCAFFOLD, Algorithm, DiLoCo, DyLU, ESync, FedProx, LocalSGD, TieredESync
 from ..algorithms.model_averaging import ModelAveraging
 
 
@@ -80,6 +80,7 @@ KNOWN: dict[type[Algorithm], Any] = {
     SCAFFOLD: AveragingFastForward,
     DiLoCo: AveragingFastForward,
     ESync: ESyncFastForward,
+    TieredESync: ESyncFastForward,
     DyLU: DyLUFastForward,
 }
 

@@ -41,7 +41,7 @@ def query(service: Service, call: Call) -> Response:
     )
     answer: dict[str, Any] = {"ready": decision.ready, "lease": decision.lease}
     if job.coordinator.division is not None:
-        answer |= {"tier": decision.tier, "left_out": decision.left_out}
+        answer |= {"tier": decision.tier, "left_out": decision.left_out, "share": decision.share}
     return responses.data(answer)
 
 
@@ -58,7 +58,15 @@ def reset(service: Service, call: Call) -> Response:
     told = _body(schema.Reset, call)
     job = service.jobs.get(call.job)
     now = job.clock.at(call.arrived)
-    job.reset(told.rank, told.round, now, rejoin=told.rejoin, members=told.taking_part(), aside=told.aside)
+    job.reset(
+        told.rank,
+        told.round,
+        now,
+        rejoin=told.rejoin,
+        members=told.taking_part(),
+        aside=told.aside,
+        exchange=told.exchange,
+    )
     return responses.data({})
 
 

@@ -101,12 +101,22 @@ class Job:
         rejoin: bool = False,
         members: list[int] | None = None,
         aside: bool = False,
+        exchange: float | None = None,
     ) -> None:
         """Take the report that a worker has begun a round; see `Coordinator.reset`."""
         with self._lock:
             before = self.coordinator.absent
-            self.coordinator.reset(rank, round, now, te, rejoin, members, aside)
-            self._took("r", rank, now, round, te, rejoin, members, *([True] if aside else []))
+            self.coordinator.reset(rank, round, now, te, rejoin, members, aside, exchange)
+            self._took(
+                "r",
+                rank,
+                now,
+                round,
+                te,
+                rejoin,
+                members,
+                *([aside, exchange] if aside or exchange is not None else []),
+            )
             if rejoin:
                 self._tell("rejoin", "a replacement takes its place", rank, round)
             for lost in sorted(self.coordinator.absent - before):
@@ -320,8 +330,8 @@ class Job:
                 iteration, capability, te, said = details
                 self.apply(rank, iteration, capability, now, te, said)
             elif kind == "r":
-                round, te, rejoin, members, *aside = details
-                self.reset(rank, round, now, te, rejoin, members, *aside)
+                round, te, rejoin, members, *more = details
+                self.reset(rank, round, now, te, rejoin, members, *more)
             elif kind == "s":
                 since, steps, seconds = details
                 self.tell(rank, since, steps, seconds, now)

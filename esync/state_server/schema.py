@@ -65,6 +65,9 @@ class Tiering(Body):
     leave_out: Annotated[list[Rank], Field(max_length=config.MAX_WORKERS)] | None = Field(
         [], description="ranks that are left out; null: by their shares of the speed"
     )
+    exchange_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
+        None, description="share of a round that an exchange may take, by which slowest_iterations is chosen"
+    )
 
 
 class Begin(Body):
@@ -111,6 +114,7 @@ class Decision(BaseModel):
     lease: float = Field(description="seconds for which the caller need not ask again")
     tier: int = Field(0, description="tier of the caller: rounds wait for those of tier 0 only")
     left_out: bool = Field(False, description="whether the caller is to send no updates for now")
+    share: float = Field(0.0, description="of the caller in the speed of all, where it is left out")
 
 
 class Reset(Body):
@@ -127,6 +131,7 @@ class Reset(Body):
     )
 
     aside: bool = Field(False, description="rounds do not wait for this worker, and it may be rounds behind")
+    exchange: Seconds | None = Field(None, description="seconds of its last exchange, without the wait for others")
 
     @model_validator(mode="after")
     def _one_of_them(self) -> "Reset":

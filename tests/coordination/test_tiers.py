@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from esync.coordination.coordinator import Coordinator, InvalidError
-from esync.coordination.tiers import Division, TierSettings, divide, left_out, shares
+from esync.coordination.tiers import Division, TierSettings, divide, iterations_for, left_out, shares
 
 PACES = st.dictionaries(st.integers(0, 30), st.floats(0.001, 1000), min_size=1, max_size=12)
 RATIO, HYSTERESIS = 4.0, 0.2
@@ -145,3 +145,22 @@ def test_division_survives_a_restart_of_the_state_server(paces):
     assert isinstance(again.division, Division)
     for rank, pace in enumerate(paces.values()):
         assert again.query(rank, 1, 2, pace, 2.0) == coordinator.query(rank, 1, 2, pace, 2.0)
+
+
+@given(st.floats(0, 100), st.floats(0.001, 100), st.sampled_from([0.1, 0.5]), st.integers(1, 128))
+def test_iterations_for_keeps_the_exchange_to_its_share_of_the_round(exchange, pace, share, before):
+    number = iterations_for(exchange, pace, share, before, most=128)
+    assert 1 <= number <= 128
+    assert number == 128 or exchange <= share * (exchange + number * pace) * (1 + 1e-9)
+    assert iterations_for(exchange, pace, share, number, most=128) == number
+
+
+def test_coordinator_chooses_iterations_by_the_exchanges_that_it_is_told_of():
+    coordinator = Coordinator(2, 0.0, tiering=TierSettings((), (), 0.5))
+    for rank in (0, 1):
+        coordinator.query(rank, 1, 0, 1.0, 0.0)
+        coordinator.query(rank, 1, 1, 1.0, 1.0)
+    coordinator.reset(0, 2, 2.0, exchange=10.0)
+    coordinator.reset(1, 2, 2.0, exchange=10.0)
+    coordinator.reset(0, 3, 3.0, exchange=10.0)
+    assert coordinator.slowest_iterations == 10

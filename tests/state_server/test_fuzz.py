@@ -24,9 +24,12 @@ AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 #: Names that nobody knows are allowed behind a question mark. All other checks are made, without
 #: the token, too.
 LENIENT = [negative_data_rejection]
-#: What no description can say: whether a rank is one of the job's; which fields exclude each other;
+#: What no description can say: whether ranks are those of the job; which fields exclude each other;
 #: which values and goals fit a metric's name.
-BEYOND = ("unknown rank", "say the same thing", "metric (", "accuracy is", "expected a finite number")
+BEYOND = (
+    *("unknown rank", "tiers of", "cannot be left out", "say the same thing", "metric (", "accuracy is"),
+    "expected a finite number",
+)
 SPEEDS = [1000.0, 11000.0, 21000.0]  # however long the fuzzing takes, no iteration ends meanwhile
 #: Found by hypothesis once; a shrunk example of a failure is worth the time, an explanation is not.
 PHASES = (Phase.explicit, Phase.generate, Phase.shrink)

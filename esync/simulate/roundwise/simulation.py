@@ -66,6 +66,8 @@ def covers(cluster: ClusterModel, options: argparse.Namespace) -> bool:
     own = flags_of(options.algorithm)
     if any(getattr(options, dest) != each.default for dest, each in own.items() if each.name not in heeded):
         return False
+    if getattr(options, "slowest_iterations", None) == "auto":
+        return False
     others = flags.known().keys() - REGARDED - WITHOUT_EFFECT - all_flags().keys()
     if any(getattr(options, name) != flags.known()[name].default for name in others):
         return False

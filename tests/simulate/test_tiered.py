@@ -1,0 +1,100 @@
+"""Mode tiered on a simulated cluster without gradients: who waits for whom, and who comes back."""
+
+from dataclasses import replace
+
+import pytest
+
+from esync.runtime.straggler_injection import StragglerEvent
+from esync.simulate.network import Link
+
+from .modelling import cluster, simulate
+
+FAST = (0.1, 0.15)
+
+
+def tiered(*words, slow=(2.0,), rounds=60, modelled=None, **arguments):
+    modelled = modelled or cluster(*FAST, *slow, servers=2)
+    return simulate(modelled, "--mode=tiered", "--batch-size=10", *words, rounds=rounds, **arguments)
+
+
+def sharing(modelled, *hosts):
+    """The same workers on hosts that have several of them, which exchange as one."""
+    workers = tuple(replace(worker, host=f"h{hosts[worker.rank]}") for worker in modelled.workers)
+    return replace(modelled, workers=workers, per_host=True)
+
+
+def agreeing(simulation):
+    states = [node.round_state for node in simulation.side.nodes]
+    assert len({(each.round, each.version, each.samples) for each in states}) == 1
+    return states[0]
+
+
+@pytest.mark.parametrize("words", [(), ("--overlap",), ("--compression=fp16",), ("--tiers=0,0,1",)])
+def test_tiered_rounds_are_those_of_the_first_tier(words):
+    simulation = tiered(*words)
+    state, slow = agreeing(simulation), simulation.workers[2]
+    assert state.round == 60
+    assert 60 * 0.15 < simulation.now < 60 * 0.15 + 2 * 2.0  # it ends with the others, but for an iteration
+    assert 3 <= slow.rounds <= 60 * 0.15 / 2.0 + 2
+    assert simulation.workers[1].longest_wait < 0.2
+    assert state.version == 60 * 2 + slow.rounds  # every update of the slow one has been used
+
+
+@pytest.mark.parametrize("words", [(), ("--overlap", "--compression=fp16"), ("--leave-out=2", "--overlap")])
+def test_tiered_workers_that_share_a_host_do_not_wait_for_slow_ones_there(words):
+    modelled = sharing(cluster(*FAST, 2.0, 0.1, 3.0, servers=2), 0, 0, 0, 1, 1)
+    simulation = tiered(*words, modelled=modelled)
+    assert agreeing(simulation).round == 60
+    assert simulation.workers[1].ended < 60 * 0.15 + 5.0
+    assert simulation.workers[4].rounds > 1
+
+
+def test_tiered_workers_of_one_speed_exchange_as_in_esync():
+    both = [
+        simulate(cluster(0.1, 0.13, 0.3), f"--mode={mode}", "--weighting=samples", rounds=20)
+        for mode in ("tiered", "esync")
+    ]
+    assert both[0].workers[0].ended == pytest.approx(both[1].workers[0].ended)
+    assert [worker.iterations for worker in both[0].workers] == [worker.iterations for worker in both[1].workers]
+
+
+def test_tiered_worker_that_is_left_out_sends_nothing_and_ends_with_the_others():
+    simulation = tiered("--leave-out=auto", slow=(40.0,), rounds=600)
+    state, out = agreeing(simulation), simulation.workers[2]
+    assert state.version == 2 * 600
+    assert out.rounds == 0
+    assert simulation.now < 600 * 0.15 + 41.0
+
+
+@pytest.mark.parametrize("words", [(), ("--overlap", "--compression=fp16")])
+def test_tiered_worker_that_was_left_out_comes_back_when_it_is_faster(words):
+    modelled = cluster(*FAST, 0.1, servers=2)
+    event = StragglerEvent("compute", 30.0, 0.0, 40.0)
+    last = replace(modelled.workers[2], device=replace(modelled.workers[2].device, straggler_events=(event,)))
+    modelled = replace(modelled, workers=(*modelled.workers[:2], last))
+    simulation = tiered("--leave-out=auto", "--leave-out-probe=2", *words, modelled=modelled, rounds=800)
+    state, back = agreeing(simulation), simulation.workers[2]
+    assert simulation.state_server.coordinator.division.aside == set()
+    assert 200 < back.rounds < 790
+    assert state.version == 2 * 800 + back.rounds
+    assert not state.aside.any()
+
+
+@pytest.mark.parametrize("elastic", [False, True])
+@pytest.mark.parametrize("words", [(), ("--leave-out=2",), ("--overlap",)])
+def test_tiered_worker_that_is_replaced_is_sorted_in_again(words, elastic):
+    modelled = cluster(*FAST, 2.0, servers=2, crashes=[(2, 5.0, 1.0), (1, 9.0, 1.0)])
+    simulation = tiered(*words, *(["--elastic"] if elastic else []), modelled=modelled, rounds=100)
+    assert [node.round_state.round for node in simulation.side.nodes] == [100, 100]
+    assert simulation.workers[0].ended < 100 * 0.15 + 12.0
+
+
+def test_slowest_iterations_auto_bounds_the_share_of_exchanges():
+    link = Link(1e9, 0.0002)
+    words = "--slowest-iterations=auto", "-n=resnet18-v1"
+    alone = tiered(*words, modelled=cluster(0.3, 0.3, link=link), rounds=30)
+    overlapped = tiered(*words, "--overlap", modelled=cluster(0.3, 0.3, link=link), rounds=30)
+    computing = [each.workers[0].iterations * 0.3 / each.workers[0].ended for each in (alone, overlapped)]
+    assert computing[0] == pytest.approx(0.9, abs=0.05)
+    assert computing[1] > 0.97
+    assert overlapped.workers[0].iterations < alone.workers[0].iterations / 3
