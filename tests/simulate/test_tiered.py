@@ -34,7 +34,8 @@ def test_tiered_rounds_are_those_of_the_first_tier(words):
     simulation = tiered(*words)
     state, slow = agreeing(simulation), simulation.workers[2]
     assert state.round == 60
-    assert 60 * 0.15 - 0.1 < simulation.now < simulation.workers[1].ended + 2.1  # it ends with the others, but for an iteration
+    # It ends with the others, but for an iteration.
+    assert 60 * 0.15 - 0.1 < simulation.now < simulation.workers[1].ended + 2.1
     assert 3 <= slow.rounds <= 60 * 0.15 / 2.0 + 2
     assert simulation.workers[1].longest_wait < 0.2
     assert state.version == 60 * 2 + slow.rounds  # every update of the slow one has been used
