@@ -1,4 +1,4 @@
-"""Write the tables of modes, options and flags into README.md and docs/**/*.md, from what the code says about itself.
+"""Write the tables of modes, options and flags into docs/**/*.md, from what the code says about itself.
 
     python docs/generate.py            # after a change of an algorithm, an option, a flag or a default
     python docs/generate.py --check    # exits with 1, and names the files, where that has been forgotten
@@ -437,9 +437,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python docs/generate.py", description="Write the generated tables.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit with 1 where a page is stale")
     check = parser.parse_args().check
-    texts = {
-        page: page.read_text(encoding="utf-8") for page in [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
-    }
+    texts = {page: page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs").rglob("*.md"))}
     wrong = []
     for page, text in texts.items():
         name = page.relative_to(ROOT)

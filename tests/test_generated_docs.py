@@ -1,4 +1,4 @@
-"""Generated tables in README.md and docs/ are up to date, and tests named in docs/ exist."""
+"""Generated tables in docs/ are up to date, and tests named in docs/ exist."""
 
 import re
 import shutil
@@ -31,7 +31,6 @@ def generate(*arguments: str, root: Path, change: str = "", **environment: str) 
 def copy(tmp_path: Path) -> Path:
     """A copy of all pages and of the program."""
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("*.png"))
-    shutil.copy(ROOT / "README.md", tmp_path)
     return tmp_path
 
 
@@ -69,7 +68,7 @@ def test_generated_docs_with_changed_page_name_and_rewrite_it(copy: Path) -> Non
             "from esync.algorithms import SSP; SSP.serverless = True",
             ["docs/how-to/collectives.md", "docs/reference/modes.md"],
         ),
-        ("from esync.algorithms import DyLU; DyLU.sends = 'gradients'", ["README.md", "docs/reference/modes.md"]),
+        ("from esync.algorithms import DyLU; DyLU.sends = 'gradients'", ["docs/reference/modes.md"]),
     ],
 )
 def test_generated_docs_become_stale_when_the_code_changes(change: str, stale: list[str]) -> None:
