@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Set
 
 from esync.algorithms import SCAFFOLD, ESync, FedProx
+from esync.algorithms.automatic_interval import LocalIterations
 from esync.algorithms.options import inherited
 
 
@@ -16,7 +17,7 @@ class ClockedFedProx(FedProx, ESync):
     class Options(FedProx.Options, ESync.Options):
         """The options of both, without a number of local iterations."""
 
-        local_iterations: int | None = inherited(ESync.Options, "local_iterations", None)  # type: ignore[assignment]
+        local_iterations: LocalIterations | None = inherited(ESync.Options, "local_iterations", None)  # type: ignore[assignment]
 
     options: Options
 
@@ -27,7 +28,7 @@ class ClockedSCAFFOLD(SCAFFOLD, ESync):
     class Options(SCAFFOLD.Options, ESync.Options):
         """The options of both, without a number of local iterations."""
 
-        local_iterations: int | None = inherited(ESync.Options, "local_iterations", None)  # type: ignore[assignment]
+        local_iterations: LocalIterations | None = inherited(ESync.Options, "local_iterations", None)  # type: ignore[assignment]
 
     options: Options
 
