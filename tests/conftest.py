@@ -8,6 +8,8 @@ from pathlib import Path
 import hypothesis
 import pytest
 
+from .support.site import build_site
+
 # Its deadline is 200 ms of real time for an example: a busy machine misses it, whatever the example
 # does.
 hypothesis.settings.register_profile("any machine", deadline=None)
@@ -72,3 +74,12 @@ def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]
         pytest.skip(f"a small disk cannot be mounted: {mount.stderr.decode().strip()}")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The documentation's site, built once for all tests of it."""
+    folder = tmp_path_factory.mktemp("site") / "out"
+    done = build_site(folder)
+    assert done.returncode == 0, done.stderr
+    return folder

@@ -2,11 +2,11 @@
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+from .support.site import build_site
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -59,31 +59,6 @@ def test_architecture_page_names_files_that_exist() -> None:
 
 
 # --- the site -------------------------------------------------------------------------------------
-
-
-def build(folder: Path, config: Path = ROOT / "mkdocs.yml") -> "subprocess.CompletedProcess[str]":
-    """Build the site into a folder, with warnings as errors, where nothing can import MXNet."""
-    pytest.importorskip("mkdocstrings", reason="the site needs the extra docs")
-    blocked = folder.parent / "blocked"
-    blocked.mkdir(exist_ok=True)
-    (blocked / "mxnet.py").write_text("raise ImportError('the site has to be built without MXNet')\n")
-    return subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "-f", str(config), "-d", str(folder)],
-        env={**os.environ, "PYTHONPATH": str(blocked), "NO_MKDOCS_2_WARNING": "1"},
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=170,
-    )
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The built site."""
-    folder = tmp_path_factory.mktemp("site") / "out"
-    done = build(folder)
-    assert done.returncode == 0, done.stderr
-    return folder
 
 
 def html(site: Path, page: Path) -> str:
@@ -154,7 +129,7 @@ def test_site_with_broken_link_or_anchor_does_not_build(tmp_path: Path) -> None:
     settings = settings.replace("docs_dir: docs", f"docs_dir: {pages}")
     settings = settings.replace("[docs/site_hooks.py]", f"[{ROOT}/docs/site_hooks.py]")
     (tmp_path / "mkdocs.yml").write_text(settings)
-    done = build(tmp_path / "out", tmp_path / "mkdocs.yml")
+    done = build_site(tmp_path / "out", tmp_path / "mkdocs.yml")
     assert done.returncode != 0
     assert "missing.md" in done.stderr
     assert "nowhere" in done.stderr

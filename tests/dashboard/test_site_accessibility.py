@@ -1,0 +1,107 @@
+"""The documentation's site for those who use a keyboard, a screen reader or strong contrasts."""
+
+import functools
+import threading
+from collections.abc import Iterator
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import pytest
+
+from tests.support.accessibility import moving, tab_stops, unreachable, violations
+
+#: The start, a how-to with code and tables, generated tables, the API, figures and wide tables.
+PAGES = [
+    "",
+    "start/",
+    "how-to/launch/",
+    "how-to/dashboard/",
+    "reference/flags/",
+    "reference/api/",
+    "reference/modes/",
+    "results/reproduction/",
+]
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Files of a folder; requests are not logged."""
+
+    def log_message(self, format: str, *args: object) -> None:
+        pass
+
+
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    """Where the site is served: its search needs a server."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(site))) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/"
+        server.shutdown()
+        thread.join()
+
+
+def search(page, words: str) -> None:
+    page.keyboard.press("/")
+    page.keyboard.type(words)
+    page.wait_for_selector(".md-search-result__item")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_site_pages_violate_no_guideline(page, address, scheme):
+    page.emulate_media(color_scheme=scheme)
+    found = {}
+    for place in PAGES:
+        page.goto(address + place)
+        assert page.evaluate("document.body.dataset.mdColorScheme") == {"light": "default", "dark": "slate"}[scheme]
+        assert page.evaluate("document.documentElement.lang") == "en"
+        found[place] = violations(page)
+    assert {place: each for place, each in found.items() if each} == {}
+    assert page.complaints == []
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_site_with_open_search_violates_no_guideline(page, address, scheme):
+    page.emulate_media(color_scheme=scheme)
+    page.goto(address)
+    search(page, "compression")
+    assert violations(page) == []
+
+
+@pytest.mark.parametrize("place", ["", "reference/modes/"])
+def test_site_page_is_walked_through_by_tab_and_every_stop_is_seen(page, address, place):
+    page.goto(address + place)
+    stops = list(tab_stops(page))
+    assert [stop for stop in stops if not (stop["outlined"] and stop["seen"])] == []
+    assert stops[0]["name"] == "Skip to content"
+    assert unreachable(page, stops) == []
+
+
+def test_site_wide_table_is_scrolled_by_keyboard(page, address):
+    page.set_viewport_size({"width": 700, "height": 800})
+    page.goto(address + "reference/modes/")
+    page.wait_for_selector(".md-typeset__scrollwrap[role=region]")
+    box = page.locator(".md-typeset__scrollwrap[role=region]").first
+    assert box.get_attribute("aria-label").startswith("Table: ")
+    box.focus()
+    page.keyboard.press("ArrowRight")
+    page.wait_for_timeout(300)
+    assert box.evaluate("box => box.scrollLeft") > 0
+
+
+def test_site_search_is_opened_used_and_left_by_keyboard(page, address):
+    page.goto(address)
+    search(page, "compression")
+    page.keyboard.press("ArrowDown")
+    page.wait_for_timeout(100)
+    assert page.evaluate("document.activeElement.matches('.md-search-result__link')")
+    page.keyboard.press("Escape")
+    assert not page.locator(".md-search-result__item").first.is_visible()
+    assert page.evaluate("document.activeElement.closest('.md-search') === null")
+
+
+def test_site_with_reduced_motion_moves_nothing(page, address):
+    page.goto(address)
+    assert moving(page) == []
+    page.emulate_media(reduced_motion="no-preference")
+    assert moving(page) != []  # there is something to be kept from moving
