@@ -35,7 +35,7 @@ export function list(parent, items, key, create, update) {
 
 /** A table in a box that can be scrolled with the keyboard. */
 export function scrollable(label) {
-  const table = make("table");
+  const table = make("table", { "aria-label": label });
   return { box: make("div", { class: "scroll", role: "region", "aria-label": label, tabindex: "0" }, table), table };
 }
 

@@ -7,7 +7,8 @@ import pytest
 
 #: Levels A and AA of the Web Content Accessibility Guidelines 2.0 and 2.1, in axe-core's words.
 GUIDELINES = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa"]
-#: What is under the focus: its tag, its name, and whether it is outlined and inside the window.
+#: What is under the focus: its tag, its name, whether it is outlined, and inside the window; and
+#: whether the outline is whole: no box around it cuts it off.
 FOCUSED = """() => {
     const one = document.activeElement;
     if (one === document.body) return null;
@@ -15,8 +16,17 @@ FOCUSED = """() => {
     const drawn = one.tagName === 'INPUT' && one.offsetWidth < 2 ? one.nextElementSibling : one;
     const looks = getComputedStyle(drawn), box = drawn.getBoundingClientRect();
     const name = one.getAttribute('aria-label') || one.textContent.trim() || one.getAttribute('title') || '';
+    const space = parseFloat(looks.outlineWidth) + parseFloat(looks.outlineOffset);
+    const whole = (around) => {
+        const edge = around.getBoundingClientRect();
+        return getComputedStyle(around).overflow === 'visible' || (box.left - space >= edge.left - 0.5
+            && box.right + space <= edge.right + 0.5 && box.top - space >= edge.top - 0.5
+            && box.bottom + space <= edge.bottom + 0.5);
+    };
+    const around = [];
+    for (let next = drawn.parentElement; next !== document.body; next = next.parentElement) around.push(next);
     return {
-        tag: one.tagName.toLowerCase(), name: name.replace(/\\s+/g, ' ').slice(0, 40),
+        whole: around.every(whole), tag: one.tagName.toLowerCase(), name: name.replace(/\\s+/g, ' ').slice(0, 40),
         outlined: looks.outlineStyle !== 'none' && parseFloat(looks.outlineWidth) >= 1,
         seen: box.width > 0 && box.height > 0 && box.bottom > 0 && box.top < innerHeight
             && box.right > 0 && box.left < innerWidth,
@@ -72,3 +82,12 @@ def moving(page: Any) -> list[str]:
         return lasts(looks.transitionDuration) || looks.scrollBehavior === 'smooth'
             || (looks.animationName !== 'none' && lasts(looks.animationDuration));
     }).map((one) => one.tagName.toLowerCase() + '.' + [...one.classList].join('.'))""")
+
+
+def boxes_without_keyboard(page: Any) -> list[str]:
+    """Return the boxes of a page that may scroll and that the keyboard does not reach."""
+    return page.evaluate("""() => [...document.querySelectorAll('body *')].filter((one) => {
+        const {overflowX, overflowY} = getComputedStyle(one);
+        return one.checkVisibility() && [overflowX, overflowY].some((way) => way === 'auto' || way === 'scroll')
+            && one.tabIndex < 0 && !one.querySelector('a[href], button, input, summary, [tabindex="0"]');
+    }).map((one) => one.tagName.toLowerCase() + '#' + one.id + '.' + one.className)""")

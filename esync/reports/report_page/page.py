@@ -146,7 +146,7 @@ def _part(part: str | Table | Timeline | Events, section: Section, drawn: list[C
             rows = "".join(
                 f"<li><span>{escape(when)}</span><span>{escape(what)}</span></li>" for when, what in part.rows
             )
-            return f'<ol class="events">{rows}</ol>'
+            return f'<ol class="events" role="list">{rows}</ol>'
         case Timeline():
             return _figure(part, drawn)
 

@@ -87,7 +87,7 @@ export class LineChart extends Chart {
   /** Show something else from now on; see `constructor`. */
   describe({ label, format, range }) {
     Object.assign(this, { label, format, range });
-    this.alternative.box.setAttribute("aria-label", tableLabel(label));
+    for (const part of [this.alternative.box, this.alternative.table]) part.setAttribute("aria-label", tableLabel(label));
   }
 
   show(content) {

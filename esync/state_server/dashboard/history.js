@@ -62,8 +62,11 @@ export class HistoryView {
   }
 
   takeEvents({ events, next }) {
+    const isFirst = !this.afterEvent;
     this.afterEvent = next;
     if (!events.length) return;
+    // For screen readers: what happens from now on, and the newest alone where there is much.
+    text(byId("news"), isFirst ? "" : `${this.name}: ${eventWords(events.at(-1))}`);
     this.events = [...this.events, ...events].slice(-EVENTS);
     const newestFirst = this.events.slice().reverse();
     list(

@@ -104,10 +104,15 @@ function trouble(words) {
 }
 
 function showPulse() {
-  const pulse = byId("pulse");
   const age = (performance.now() - answered) / 1000;
-  pulse.className = `pulse ${lostSince ? "lost" : answered ? "live" : ""}`;
-  text(pulse, lostSince ? `no answer${answered ? `, last ${ago(age)}` : ""}` : answered ? "live" : "connecting");
+  pulse(lostSince ? "no answer" : answered ? "live" : "connecting", lostSince ? "lost" : answered ? "live" : "");
+  text(byId("pulse-age"), lostSince && answered ? `, last ${ago(age)}` : ""); // beside what is announced: it changes all the time
+}
+
+function pulse(words, kind = "") {
+  byId("pulse").parentElement.className = `pulse ${kind}`;
+  text(byId("pulse"), words);
+  text(byId("pulse-age"), "");
 }
 
 function showLogin(words) {
@@ -115,8 +120,7 @@ function showLogin(words) {
   byId("login").hidden = false;
   for (const id of ["job", "empty", "finished", "leave"]) byId(id).hidden = true;
   text(byId("login-error"), words);
-  byId("pulse").className = "pulse";
-  text(byId("pulse"), "token needed");
+  pulse("token needed");
   byId("token").focus();
 }
 
@@ -159,7 +163,7 @@ byId("login-form").addEventListener("submit", (event) => {
   token.set(byId("token").value.trim());
   byId("token").value = "";
   byId("login").hidden = true;
-  text(byId("pulse"), "connecting");
+  pulse("connecting");
   [now, past, runs].forEach((loop) => loop.soon());
 });
 byId("skip").addEventListener("click", (event) => {

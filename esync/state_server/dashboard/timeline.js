@@ -8,6 +8,7 @@ const LANES = 40; // at most
 const LANE_HEIGHT = 26;
 const ROUNDS = 12; // of the slowest worker
 const LATE = 0.6; // seconds that a report may have been on its way
+const TOLD = 8; // lanes in the text in place of the drawing; its table has all
 const PARTS = [["compute", 1], ["wait", 0.36], ["exchange", 1]];
 
 /** The rounds of one worker as blocks {begin, end, parts, report}, in the order of time. */
@@ -45,6 +46,7 @@ export class Timeline extends Chart {
     const end = job.state === "running" ? job.now : Math.max(...newest.map((block) => block.end));
     const span = Math.min(Math.max(ROUNDS * longest, 4), 3600);
     this.window = [end - span, end];
+    this.plotPlace.setAttribute("aria-label", `${this.label}. ${this.summary()}`);
     const height = this.lanes.length * LANE_HEIGHT + 34;
     if (!this.plot || this.ranks !== chosen.join()) {
       this.plot?.destroy();
@@ -130,6 +132,13 @@ export class Timeline extends Chart {
       if (lane) words = block ? this.words(block.report) : `worker ${lane.rank}, the round under way`;
     }
     this.readout.textContent = words || (this.plotPlace.matches(":hover") ? "" : "Pale: the round under way. Point at a round for its figures.");
+  }
+
+  /** The newest round of each lane in words. */
+  summary() {
+    const told = this.lanes.slice(0, TOLD).map((lane) => this.words(lane.blocks.at(-1).report));
+    const rest = this.lanes.length - told.length;
+    return [...told, ...(rest ? [`${rest} more in the table`] : [])].join("; ");
   }
 
   words(report) {

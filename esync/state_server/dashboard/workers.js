@@ -88,7 +88,7 @@ function showWorkers(job) {
 
 function createRow() {
   const bar = make("div", { class: "bar", role: "img" }, ...["compute", "wait", "exchange"].map((part) => make("i", { class: part })));
-  const cells = COLUMNS.map(([title, kind], index) => make("td", { role: "cell", class: kind || null, "data-label": index > 1 ? title : null }));
+  const cells = COLUMNS.map(([title, kind], index) => make("td", { role: index ? "cell" : "rowheader", class: kind || null, "data-label": index > 1 ? title : null }));
   cells[0].append(make("b"), make("span", { class: "tag", hidden: "" }, "slowest"), make("small"));
   cells[1].append(make("span", { class: "pill" }));
   cells[5].append(make("div", { class: "share" }, make("span"), bar));

@@ -130,7 +130,7 @@ class LineChart extends Drawing {
     this.format = FORMATS[content.form];
     this.axes = Object.keys(content.curves);
     this.axis = this.axes[0];
-    this.keys = make("div", { class: "keys" });
+    this.keys = make("div", { class: "keys", role: "status" }); // told to those who go along the curve by keys
     this.svg.after(this.keys);
     if (this.axes.length > 1) this.addChoice();
   }
