@@ -29,7 +29,7 @@ from .registry import register
 log = logging.getLogger(__name__)
 
 
-@register("tiered", label="Tiered ESync", style=Style("#0072B2", (0, (5, 1, 1, 1)), "D"))
+@register("tiered", label="Tiered ESync", style=Style("#AA4499", (0, (5, 1, 1, 1)), "x"))
 class TieredESync(ESync):
     """ESync whose rounds are those of the fastest workers; nobody waits for the others.
 

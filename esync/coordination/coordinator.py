@@ -123,11 +123,17 @@ class Coordinator:
 
         Raises:
             InvalidError: unknown rank, negative or non-finite value.
-            ConflictError: the worker is in another round than the job.
+            ConflictError: the worker is in another round than the job, or the job has tiers, of
+                which the answer to this question cannot tell.
         """
         with self._lock:
             record = self._record(rank)
             seconds("te", te)
+            if self._division is not None and self._division.settings.divides:
+                raise ConflictError(
+                    "this job divides its workers into tiers (mode tiered), of which the published question knows "
+                    "nothing: start this worker with the same version of ESync as the others"
+                )
             self._check_question(record, iteration, capability, round)
             if iteration > record.asked:
                 before = record.capability

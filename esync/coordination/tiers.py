@@ -44,6 +44,11 @@ class TierSettings:
         )
 
     @property
+    def divides(self) -> bool:
+        """Whether there can be workers that rounds do not wait for."""
+        return self.tiers != () or self.leave_out != ()
+
+    @property
     def flat(self) -> dict[str, Any]:
         """The settings as JSON can hold them."""
         return {
@@ -162,10 +167,12 @@ def decide_unawaited(
         return NOT_READY
     seconds = slowest.speed_rank + slowest.held_up
     if slowest.round != round or slowest.ready:
-        rest_time = slowest_iterations * seconds  # about to begin the next round
+        # About to begin the next round. Where it never does, since the run is over, time runs out.
+        rest_time = slowest.exchange + slowest_iterations * seconds
     else:
         done = min(max(slowest.asked, 0), slowest_iterations - 1)
-        rest_time = (slowest_iterations - done) * seconds - (now - slowest.finished)
+        rest_time = (slowest_iterations - done) * seconds
+    rest_time -= now - slowest.finished
     slack = rest_time - (record.capability + record.round_trip + epsilon)
     if slack < 0:
         return READY

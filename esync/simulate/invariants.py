@@ -131,12 +131,12 @@ class InvariantCheck:
     """Runs one schedule and checks what must hold; takes the place of the simulation's `Numerics`.
 
     * There is no deadlock, and no worker fails.
-    * Rounds advance by one.
+    * Rounds advance by one; those of a worker that nobody waits for, by one or more.
     * When payloads are used together, and the next ones are, too, all workers hold the same weights
-      after the round.
+      after the round, but those that nobody waits for.
     * With a rule that adds what is sent, everything that was committed was applied once.
     * With a state server that says when to exchange, and steady devices, nobody waits longer than
-      its bound.
+      its bound, unless there are workers that nobody waits for, who wait for the end of a round.
     * With a specification that limits the staleness, nobody who goes on is further ahead of the
       slowest.
 
@@ -155,8 +155,10 @@ class InvariantCheck:
         self._weights: dict[int, np.ndarray] = {}  # round → weights, as the first worker held them
         self._rounds: dict[SimulatedWorld, int] = {}
         self._exchanges: dict[int, WatchedExchange] = {}  # rank → the newest one
+        self._made: list[WatchedExchange] = []  # those of workers that have crashed, too
         self._contributed: dict[tuple[int, int], set[float]] = defaultdict(set)  # rank, sequence → amounts
         self._at_once: set[tuple[int, int]] = set()  # rank, sequence of payloads that were not for a round
+        self._unawaited: set[tuple[int, int]] = set()  # rank, sequence of payloads that no round waited for
         self._algorithm: Algorithm = choose_algorithm(schedule.options)
         self._momentum = 0.0
         self.uncounted = ""
@@ -193,8 +195,15 @@ class InvariantCheck:
             self._broken(f"{type(error).__name__}: {error}")
         if not self.simulation.side.here:
             self._broken("nobody has met")
+        aside = any(exchange.stepped_aside for exchange in self._made)
+        if aside:
+            self.uncounted = self.uncounted or "workers that nobody waits for"  # rounds are means of different numbers
         self._check_applied()
-        if self._asks_when_to_exchange and self._schedule.steady:
+        if (
+            self._asks_when_to_exchange
+            and self._schedule.steady
+            and not any(exchange.stepped_aside for exchange in self._made)
+        ):
             self._check_waits()
 
     # --- what must hold ---------------------------------------------------------------------------
@@ -215,6 +224,7 @@ class InvariantCheck:
         """Make a worker's exchange."""
         exchange = WatchedExchange(specification, store, host_group, self._committed)
         self._exchanges[store.rank] = exchange
+        self._made.append(exchange)
         return exchange
 
     def _committed(self, exchange: ParameterServerExchange, payload: Payload) -> None:
@@ -234,6 +244,8 @@ class InvariantCheck:
             self.uncounted = self.uncounted or "a switch during a crash"
         if not together:
             self._at_once.add(commit)
+        if payload.unawaited:
+            self._unawaited.add(commit)
         if not self.uncounted and not payload.discard:
             amount = payload.learning_rate * ADDED[specification.rule](self._workers) * float(values[rank])
             if together:
@@ -242,16 +254,17 @@ class InvariantCheck:
         self._contributed[commit].add(amount)
 
     def _watch(self, simulation: Simulation, trainer: TimedTrainer) -> None:
-        before = self._rounds.get(trainer.world)
-        if before is not None and trainer.round != before + 1:
-            self._broken(f"worker {trainer.rank} went from round {before} to round {trainer.round}")
-        self._rounds[trainer.world] = trainer.round
         exchange, result = self._exchanges[trainer.rank], trainer.algorithm.result
         assert result is not None
+        ended = exchange.sequence - trainer.algorithm.in_flight  # with overlap, the next one may have begun
+        before, unawaited = self._rounds.get(trainer.world), (trainer.rank, ended) in self._unawaited
+        if before is not None and (trainer.round <= before if unawaited else trainer.round != before + 1):
+            self._broken(f"worker {trainer.rank} went from round {before} to round {trainer.round}")
+        self._rounds[trainer.world] = trainer.round
         if exchange.specification.staleness < math.inf:
             self._check_staleness(trainer, exchange.specification.staleness)
         # After the last synchronous round, other workers may have gone on asynchronously.
-        if (trainer.rank, exchange.sequence) not in self._at_once and result.synchronous:
+        if (trainer.rank, exchange.sequence) not in self._at_once and result.synchronous and not unawaited:
             weights = trainer.replica.weights.values
             expected = self._weights.setdefault(result.step, weights.copy())
             if not np.array_equal(weights, expected):
@@ -331,6 +344,9 @@ class WatchedExchange(ParameterServerExchange):
         store: see `ParameterServerExchange`.
         host_group: see `ParameterServerExchange`.
         watch: called with this exchange and each payload.
+
+    Attributes:
+        stepped_aside: whether rounds have gone on without this worker.
     """
 
     def __init__(
@@ -342,12 +358,18 @@ class WatchedExchange(ParameterServerExchange):
     ) -> None:
         super().__init__(specification, store, host_group=host_group)
         self._watch = watch
+        self.stepped_aside = False
 
     def start(self, payload: Payload, model: ModelSink) -> PendingExchange:
         """See `Exchange.start`."""
         handle = super().start(payload, model)
         self._watch(self, payload)
         return handle
+
+    def step_aside(self, resting: bool = False) -> None:
+        """See `Exchange.step_aside`."""
+        super().step_aside(resting)
+        self.stepped_aside = True
 
 
 def _added(amounts: Iterable[float], momentum: float) -> float:

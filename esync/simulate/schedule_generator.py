@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import numpy as np
 
-from ..algorithms import Algorithm
+from ..algorithms import Algorithm, TieredESync
 from ..algorithms.options import annotated, limits
 from ..algorithms.registry import flags_of
 from ..arguments import algorithm_of, choose_algorithm
@@ -139,6 +139,7 @@ def draw(mode: str, seed: int, crashes: bool = True, given: Sequence[str] = ()) 
     options.rounds = rounds
     delay = 0.0 if steady else float(random.choice([0.0, 0.01, 0.2]))
     buckets, leases = int(random.integers(1, 4)), bool(random.random() < 0.7)
+    leases = leases or issubclass(options.algorithm, TieredESync)  # the published question knows no tiers
     drawn = _draw_options(options, random)
     if choose_algorithm(options).synchronous or options.algorithm.switches_synchrony:
         bandwidth = float(random.choice([1e3, 1e5, 1e10]))

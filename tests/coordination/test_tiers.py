@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from esync.coordination.coordinator import Coordinator, InvalidError
+from esync.coordination.coordinator import ConflictError, Coordinator, InvalidError
 from esync.coordination.tiers import Division, TierSettings, divide, iterations_for, left_out, shares
 
 PACES = st.dictionaries(st.integers(0, 30), st.floats(0.001, 1000), min_size=1, max_size=12)
@@ -164,3 +164,17 @@ def test_coordinator_chooses_iterations_by_the_exchanges_that_it_is_told_of():
     coordinator.reset(1, 2, 2.0, exchange=10.0)
     coordinator.reset(0, 3, 3.0, exchange=10.0)
     assert coordinator.slowest_iterations == 10
+
+
+def test_coordinator_calls_a_worker_of_a_slower_tier_when_no_round_begins_any_more():
+    job = begun(tiers=(0, 0, 1), paces=(1.0, 1.0, 1.5), iterations=10)
+    job.query(2, 1, 1, 1.5, 1.5)
+    for rank in (0, 1):
+        assert job.query(rank, 1, 10, 1.0, 10.0).ready  # and the run is over: nobody begins round 2
+    assert not job.query(2, 1, 8, 1.5, 12.0).ready
+    assert job.query(2, 1, 14, 1.5, 21.0).ready
+
+
+def test_coordinator_with_tiers_refuses_the_published_question():
+    with pytest.raises(ConflictError, match="mode tiered"):
+        begun(tiers=(0, 0, 1)).apply(2, 1, 1.0, 1.0)

@@ -82,7 +82,8 @@ def test_tiered_scales_by_those_who_have_taken_part_in_the_round() -> None:
         cluster(0.1, 0.1, 5.0), "--mode=tiered", "--tiers=0,0,1", "--slowest-iterations=16", "--lr-scaling=linear"
     )
 
-    assert all(2 <= each.rate_factor <= 2.2 for each in algorithms[:2])
+    # The third one takes part in few rounds, if in any; a round may have one iteration more of a worker.
+    assert [each.rate_factor for each in algorithms[:2]] == pytest.approx([2, 2], abs=0.2)
 
 
 @pytest.mark.parametrize("words", [[], ["--overlap"], ["--collective=ring"]])

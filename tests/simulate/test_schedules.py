@@ -41,7 +41,8 @@ def test_random_schedules_exist_for_every_dense_algorithm():
 
 @pytest.mark.parametrize("mode", MODES)
 def test_random_schedules_break_no_invariant(mode):
-    assert run_all(mode)[""] >= 3  # in these it was checked that what was committed was applied
+    # In these it was checked that what was committed was applied.
+    assert run_all(mode)[""] >= (1 if mode == "tiered" else 3)
 
 
 @pytest.mark.parametrize(
@@ -79,7 +80,7 @@ def test_random_schedules_draw_crashes_where_wanted(crashes):
 @pytest.mark.parametrize("mode", MODES)
 def test_random_schedules_draw_hosts_that_exchange_as_one_where_there_are_rounds(mode):
     drawn = [draw(mode, seed).cluster for seed in range(40)]
-    rounds = mode in ("sync", "esync", "local-sgd", "fedprox", "scaffold", "diloco", "sync-switch")
+    rounds = mode in ("sync", "esync", "tiered", "local-sgd", "fedprox", "scaffold", "diloco", "sync-switch")
     assert {each.per_host for each in drawn} == ({False, True} if rounds else {False})
     assert any(each.host_groups() for each in drawn) == rounds
 
