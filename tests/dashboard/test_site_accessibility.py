@@ -16,6 +16,7 @@ PAGES = [
     "start/",
     "how-to/launch/",
     "how-to/dashboard/",
+    "how-to/migration/",
     "reference/flags/",
     "reference/api/",
     "reference/modes/",

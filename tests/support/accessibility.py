@@ -42,12 +42,17 @@ CONTROLS = """() => {
 }"""
 
 
-def violations(page: Any) -> list[str]:
-    """Return what violates the guidelines on a page: `rule: element, why`, one for each element."""
+def violations(page: Any, *more: str) -> list[str]:
+    """Return what violates the guidelines on a page: `rule: element, why`, one for each element.
+
+    Args:
+        page: Playwright's.
+        more: further tags of axe's rules.
+    """
     axe = pytest.importorskip(
         "axe_playwright_python.sync_playwright", reason="axe is not installed: pip install -e .[dev]"
     )
-    options = {"runOnly": {"type": "tag", "values": GUIDELINES}, "resultTypes": ["violations"]}
+    options = {"runOnly": {"type": "tag", "values": [*GUIDELINES, *more]}, "resultTypes": ["violations"]}
     found = axe.Axe().run(page, options=options).response["violations"]
     return [
         f"{each['id']}: {' '.join(map(str, node['target']))}, {node['failureSummary']}"

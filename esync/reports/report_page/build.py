@@ -183,7 +183,7 @@ def _results(section: Compared) -> Table:
     )
     if compared:
         note = f"{note} Speedups are of the mean times to the target; {LIMIT}.".strip()
-    return Table(["", *titles, *speedups[1:], "computing / waiting / transferring"], rows, note=note)
+    return Table(["group", *titles, *speedups[1:], "computing / waiting / transferring"], rows, note=note)
 
 
 def _short_list(words: Sequence[str], most: int = 8) -> str:

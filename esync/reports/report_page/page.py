@@ -141,7 +141,7 @@ def _part(part: str | Table | Timeline | Events, section: Section, drawn: list[C
         case str():
             return f'<p class="muted">{escape(part)}</p>'
         case Table():
-            return _table(part, section.title)
+            return _table(part, f"{section.title}: {part.columns[0]}, table")
         case Events():
             rows = "".join(
                 f"<li><span>{escape(when)}</span><span>{escape(what)}</span></li>" for when, what in part.rows
@@ -174,7 +174,7 @@ def _table(table: Table, label: str) -> str:
         rows.append(f'<tr><th scope="row">{first}</th>{body}</tr>')
     note = f'<p class="note muted">{escape(table.note)}</p>' if table.note else ""
     return (
-        f'<div class="scroll" role="region" aria-label="{escape(label)}, table" tabindex="0">'
+        f'<div class="scroll" role="region" aria-label="{escape(label)}" tabindex="0">'
         f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(rows)}</tbody></table></div>{note}"
     )
 
