@@ -4,6 +4,7 @@ import argparse
 import json
 import signal
 import sys
+import textwrap
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -149,6 +150,8 @@ def show(made: Plan, file: str, options: argparse.Namespace) -> None:
     console.print(report.table(made, options.all, console.width))
     for lines in (report.recommendation(made, file), report.best_of_classes(made, console.width)):
         for line in lines:
+            if line.startswith("    # "):
+                line = textwrap.fill(line, console.width, subsequent_indent="    #   ", break_on_hyphens=False)
             console.print(line, soft_wrap=line.startswith("    "))  # commands are one line
     if made.what_ifs:
         console.print()

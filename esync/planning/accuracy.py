@@ -1,13 +1,15 @@
 """What is known of the accuracy of a method.
 
-Nothing but what docs/results/beyond.md and docs/results/reproduction.md say.
-Figures are final accuracies of the stand-in there, a perceptron on the paper's cluster (devices
+Nothing but what docs/results/beyond.md and docs/results/reproduction.md say. `worth` is a rule of
+thumb for what a sample brings, fitted to what was measured there (docs/how-to/plan.md).
+Figures in texts are final accuracies of the stand-in there, a perceptron on the paper's cluster (devices
 1:117), after equal samples and with data dealt out evenly or by class, unless a text says otherwise.
 Synchronous SGD is at 0.792 and 0.807 there.
 """
 
 from dataclasses import dataclass
 
+from .. import config
 from .candidates import Candidate
 
 
@@ -64,6 +66,29 @@ _KNOWN: dict[tuple[str, ...], KnownAccuracy] = {
         "ResNet-18: 0.852 after 15 min, sync 0.866 after 34 min", "ResNet-18: 0.330, sync 0.422"
     ),
 }
+
+
+def worth(local_iterations: float, batches: float) -> float:
+    """Return what a sample is worth, where one in sequential SGD is worth 1: a rule of thumb.
+
+    Samples that are summed or averaged say partly the same. With h local iterations between two
+    exchanges on the device that does most of them, and B batches of all devices, n = B ÷ h devices
+    compute at the same time, and a sample is worth
+
+        1 ÷ (1 + (n − 1) ÷ N) · 1 ÷ (1 + (h − 1) ÷ H).
+
+    The first factor is the trade-off between steps and examples of McCandlish et al., *An Empirical
+    Model of Large-Batch Training* (2018), with a critical batch size of N batches. The second gives
+    the drift of the replicas the same form. N and H (`config.PLAN_HALF_DEVICES`,
+    `config.PLAN_HALF_LOCAL`) were fitted to measured times to an accuracy.
+
+    Args:
+        local_iterations: h, 1 or more.
+        batches: B, 1 or more.
+    """
+    devices = max(1.0, batches / max(1.0, local_iterations))
+    drift = max(0.0, local_iterations - 1) / config.PLAN_HALF_LOCAL
+    return 1 / (1 + (devices - 1) / config.PLAN_HALF_DEVICES) / (1 + drift)
 
 
 def known_accuracy(candidate: Candidate) -> KnownAccuracy:

@@ -1,6 +1,6 @@
 """What is tried on a cluster: every mode with the flags that matter for speed.
 
-Each is tried on all devices, and synchronous SGD also on the fast ones alone.
+Each is tried on all devices, and synchronous SGD and local averaging also on the fast ones alone.
 
 Everything comes from the registry of algorithms: which of them have a flag, whether they exchange
 together, and what they send.
@@ -78,7 +78,13 @@ class Candidate:
     @property
     def demands(self) -> tuple[bool, bool, int]:
         """A key for sorting: whether it needs MPI, changes what is sent; its number of settings."""
-        return self.collective, "compression" in self.flags, len(self.flags) + self.per_host
+        settings = len(self.flags) + self.per_host + (self.ranks is not None)
+        return self.collective, "compression" in self.flags, settings
+
+    @property
+    def settings(self) -> tuple[Any, ...]:
+        """A key that candidates have in common which differ in the devices that take part."""
+        return *sorted((name, repr(value)) for name, value in self.flags.items()), self.per_host
 
     @property
     def variation(self) -> dict[str, Any]:
@@ -89,13 +95,11 @@ class Candidate:
 def class_of(options: Namespace, candidate: Candidate) -> PlanClass:
     """Return the class of a candidate, whose flags a worker understands as these options."""
     algorithm = choose_algorithm(options)
-    if candidate.ranks is not None:
-        return PlanClass.FAST
     if not algorithm.synchronous or algorithm.switches_synchrony:
         return PlanClass.ASYNCHRONOUS
     if algorithm.sends == "updates" or algorithm.compression:
         return PlanClass.AVERAGING
-    return PlanClass.EXACT
+    return PlanClass.EXACT if candidate.ranks is None else PlanClass.FAST
 
 
 def excluded(modes: Sequence[str] = ()) -> dict[str, str]:
@@ -185,7 +189,22 @@ def _by_worker(description: Description, cluster: ClusterModel, modes: Sequence[
         ]
         if len(cluster.workers) > 1 and _exact(name):
             found += [Candidate({"mode": name}, ranks) for ranks in fast_devices(cluster)]
+        elif len(cluster.workers) > 1 and ALGORITHMS[name].synchronous and ALGORITHMS[name].sends == "updates":
+            groups = fast_devices(cluster, config.PLAN_GROUPS)
+            found += [Candidate({"mode": name, **each}, ranks) for ranks in groups for each in _on_few(name)]
     return found
+
+
+def _on_few(mode: str) -> Iterator[dict[str, Any]]:
+    """Yield the flags that are tried with a mode on the fastest devices, whose rounds are short."""
+    own = flags_of(ALGORITHMS[mode])
+    yield {}
+    if not {OVERLAP, "compression"} <= own.keys():
+        return
+    hidden = {OVERLAP: True, "compression": config.PLAN_VARIATIONS["compression"][0]}
+    yield hidden
+    if own.get("local_iterations") is not None and own["local_iterations"].default is not None:
+        yield from ({**hidden, "local_iterations": number} for number in config.PLAN_VARIATIONS["local_iterations"])
 
 
 def _exact(mode: str) -> bool:
@@ -194,11 +213,11 @@ def _exact(mode: str) -> bool:
     return algorithm.sends == "gradients" and algorithm.synchronous and not algorithm.switches_synchrony
 
 
-def fast_devices(cluster: ClusterModel) -> list[tuple[int, ...]]:
+def fast_devices(cluster: ClusterModel, most: int = config.PLAN_FASTEST) -> list[tuple[int, ...]]:
     """Return the groups of fastest devices that might do better without the slower ones.
 
     They end where the next device is clearly slower. Of many such places those of the largest
-    differences are taken.
+    differences are taken, `most` of them.
     """
     order = _fastest(cluster)
     speeds = [cluster.workers[rank].device.mean for rank in order]
@@ -206,7 +225,7 @@ def fast_devices(cluster: ClusterModel) -> list[tuple[int, ...]]:
     places = sorted(
         (count for count in ratios if ratios[count] >= config.PLAN_SLOWER), key=lambda count: -ratios[count]
     )
-    return [tuple(sorted(order[:count])) for count in sorted(places[: config.PLAN_FASTEST])]
+    return [tuple(sorted(order[:count])) for count in sorted(places[:most])]
 
 
 def _fastest(cluster: ClusterModel) -> tuple[int, ...]:

@@ -10,6 +10,7 @@ from ..launch import flags
 from ..launch.description import Description, DescriptionError
 from ..simulate.cluster import NUMBERED, links, model
 from ..simulate.job import SimulationJob
+from .accuracy import worth
 from .bottleneck import Bottleneck, bottleneck, busiest_traffic
 from .candidates import STRIPPED, Candidate, PlanClass, class_of
 from .steady import steady
@@ -50,6 +51,7 @@ class Forecast:
         wait: seconds that the device that waits longest waits for the others in a round.
         traffic: bytes per second of the busiest port, in its busier direction.
         bottleneck: what holds it up.
+        worth: what a sample is worth, where one in sequential SGD is worth 1; see `accuracy.worth`.
     """
 
     candidate: Candidate
@@ -60,6 +62,12 @@ class Forecast:
     wait: float
     traffic: float
     bottleneck: Bottleneck
+    worth: float = 1.0
+
+    @property
+    def useful(self) -> float:
+        """Samples per second of sequential SGD that would get as far, by a rule of thumb."""
+        return self.throughput * self.worth
 
 
 def prepared(description: Description) -> tuple[Description, list[str]]:
@@ -105,6 +113,8 @@ def forecast(task: Task) -> Forecast:
     job = SimulationJob(task.file, "none", candidate.flags, description=description, logs=False, quiet=True)
     result = steady(job, len(description.workers))
     asked = (description.state_server or description.scheduler).host
+    batches = result["samples"] / result["rounds"] / batch_size_of(description)
+    most = max(device["iterations"] / max(device["rounds"], 1) for device in result["devices"])
     return Forecast(
         candidate,
         class_of(flags.understood(flags.merge(description.train, candidate.flags)), candidate),
@@ -114,11 +124,12 @@ def forecast(task: Task) -> Forecast:
         max(device["wait"] / max(device["rounds"], 1) for device in result["devices"]),
         busiest_traffic(result),
         bottleneck(result, links(description), asked),
+        worth(most, batches),
     )
 
 
-def limit_of(description: Description, file: Path) -> float:
-    """Return the samples per second that all devices would compute if nobody exchanged anything.
+def speeds_of(description: Description, file: Path) -> list[float]:
+    """Return the samples per second of each device while it computes.
 
     Raises:
         DescriptionError: a device's time is not known.
@@ -127,7 +138,16 @@ def limit_of(description: Description, file: Path) -> float:
         workers = model(description, file.parent).workers
     except DescriptionError as error:
         raise DescriptionError(f"{file}: {error}") from None
-    return batch_size_of(description) * sum(1 / worker.device.mean for worker in workers)
+    return [batch_size_of(description) / worker.device.mean for worker in workers]
+
+
+def limit_of(description: Description, file: Path) -> float:
+    """Return the samples per second that all devices would compute if nobody exchanged anything.
+
+    Raises:
+        DescriptionError: a device's time is not known.
+    """
+    return sum(speeds_of(description, file))
 
 
 def batch_size_of(description: Description) -> int:

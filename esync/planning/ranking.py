@@ -12,7 +12,7 @@ from ..runtime.errors import ExpectedError
 from ..simulate.cluster import model
 from ..simulate.parallel import Failed, outcomes, pool
 from .candidates import Candidate, PlanClass, candidates, excluded, twins
-from .forecast import Forecast, Task, forecast, limit_of, prepared
+from .forecast import Forecast, Task, forecast, limit_of, prepared, speeds_of
 from .what_if import Change, WhatIfError, changed
 
 #: Called with the number of candidates that are done, and of all.
@@ -57,8 +57,8 @@ class WhatIf:
     Attributes:
         text: the changes, as they were asked for.
         ranking: of the changed cluster.
-        gain: throughput of the best of the recommended class, divided by what it is without the
-            change; None if the class has no candidate there.
+        gain: useful samples/s of the best of the recommended class, divided by what they are
+            without the change; None if the class has no candidate there.
     """
 
     text: str
@@ -78,6 +78,7 @@ class Plan:
         twins: modes that take as long as another one → that one, which stands for them.
         notes: what the user should know of it beside.
         program: words of the user's program, where the description does not name it.
+        shares: share of the devices' speed that each worker has, in their order.
     """
 
     description: Description
@@ -87,6 +88,7 @@ class Plan:
     twins: Mapping[str, str]
     notes: Sequence[str]
     program: Sequence[str] = ()
+    shares: Sequence[float] = ()
 
 
 def plan(
@@ -147,7 +149,9 @@ def plan(
             "--collective: what MPI costs the workers' processors is not measured; one is recommended only where it is "
             f"predicted to be more than {config.PLAN_COLLECTIVE:g} times as fast as all others of its class"
         )
-    return Plan(described, base, asked, excluded(modes), twins(modes), notes)
+    speeds = speeds_of(description, path)
+    shares = [speed / sum(speeds) for speed in speeds]
+    return Plan(described, base, asked, excluded(modes), twins(modes), notes, shares=shares)
 
 
 def _network_notes(changes: Sequence[Change], clusters: Sequence[Description]) -> list[str]:
@@ -204,30 +208,26 @@ def _ranked(
 
 
 def rank(forecasts: Sequence[Forecast], failed: Sequence[tuple[Candidate, str]], limit: float) -> Ranking:
-    """Return the forecasts by class and speed, and what is recommended.
+    """Return the forecasts by class and useful samples/s, and what is recommended.
 
-    Doing without slower devices makes sense only where it is faster than the same method on all of
-    them, and only the fastest of such groups is kept.
+    Doing without slower devices makes sense only where that gains, compared with the same method on
+    all of them. Of such groups the best is kept: one of all methods in the class of fast devices,
+    one of each method elsewhere.
     """
-    whole = {
-        (each.candidate.mode, each.candidate.per_host): each
-        for each in forecasts
-        if not each.candidate.variation and each.candidate.ranks is None
-    }
-    groups = [
-        each
-        for each in forecasts
-        if (on_all := whole.get((each.candidate.mode, each.candidate.per_host))) is not None
-        and each.plan_class is PlanClass.FAST
-        and each.throughput > on_all.throughput
-    ]
-    best_group = max(groups, key=lambda each: each.throughput, default=None)
+    whole = {each.candidate.settings: each for each in forecasts if each.candidate.ranks is None}
+    groups: dict[object, Forecast] = {}
+    for each in forecasts:
+        on_all = whole.get(each.candidate.settings)
+        if each.candidate.ranks is None or on_all is None or each.useful <= on_all.useful:
+            continue
+        key = each.plan_class if each.plan_class is PlanClass.FAST else each.candidate.settings
+        if key not in groups or each.useful > groups[key].useful:
+            groups[key] = each
+    best = set(map(id, groups.values()))
     kept = [
         each
         for each in forecasts
-        if each.plan_class is not PlanClass.FAST
-        or each is best_group
-        or (each.candidate.mode, each.candidate.per_host) not in whole
+        if each.candidate.ranks is None or id(each) in best or each.candidate.settings not in whole
     ]
     classes = {
         plan_class: _in_order([each for each in kept if each.plan_class is plan_class]) for plan_class in PlanClass
@@ -237,16 +237,16 @@ def rank(forecasts: Sequence[Forecast], failed: Sequence[tuple[Candidate, str]],
 
 
 def _in_order(forecasts: Sequence[Forecast]) -> list[Forecast]:
-    """Return forecasts, the fastest first; of those that are nearly as fast, the simplest leads.
+    """Return forecasts, the most useful first; of those that are nearly so, the simplest leads.
 
     A collective leads only where it is predicted to be more than `config.PLAN_COLLECTIVE` times as
     fast as everything else: what MPI costs the workers' processors is not measured.
     """
-    ordered = sorted(forecasts, key=lambda each: -each.throughput)
+    ordered = sorted(forecasts, key=lambda each: -each.useful)
     leaders = [each for each in ordered if not each.candidate.collective]
-    if not leaders or ordered[0].throughput > config.PLAN_COLLECTIVE * leaders[0].throughput:
+    if not leaders or ordered[0].useful > config.PLAN_COLLECTIVE * leaders[0].useful:
         leaders = ordered
-    near = [each for each in leaders if each.throughput >= (1 - config.PLAN_EQUAL) * leaders[0].throughput]
+    near = [each for each in leaders if each.useful >= (1 - config.PLAN_EQUAL) * leaders[0].useful]
     best = min(near, key=lambda each: each.candidate.demands, default=None)  # the first of equal ones
     return ([best] if best is not None else []) + [each for each in ordered if each is not best]
 
@@ -259,7 +259,7 @@ def recommended(classes: Mapping[PlanClass, Sequence[Forecast]]) -> Forecast:
     chosen: Forecast | None = None
     for plan_class in PlanClass:
         best = next(iter(classes.get(plan_class, ())), None)
-        if best is not None and (chosen is None or best.throughput > (1 + config.PLAN_GAIN) * chosen.throughput):
+        if best is not None and (chosen is None or best.useful > (1 + config.PLAN_GAIN) * chosen.useful):
             chosen = best
     if chosen is None:
         raise PlanError("no mode is left to recommend")
@@ -268,4 +268,4 @@ def recommended(classes: Mapping[PlanClass, Sequence[Forecast]]) -> Forecast:
 
 def _what_if(text: str, ranking: Ranking, base: Ranking) -> WhatIf:
     best = ranking.best(base.recommended.plan_class)
-    return WhatIf(text, ranking, best.throughput / base.recommended.throughput if best is not None else None)
+    return WhatIf(text, ranking, best.useful / base.recommended.useful if best is not None else None)

@@ -21,7 +21,7 @@ from .ranking import Plan, Ranking
 #: Characters of a line of text, at most.
 _WIDTH = 96
 #: Characters of a method in the table at least, and those of a line that the other columns take.
-_METHOD_WIDTH, _FIGURES_WIDTH = 24, 76
+_METHOD_WIDTH, _FIGURES_WIDTH = 24, 84
 
 
 def method(plan: Plan, candidate: Candidate) -> str:
@@ -60,12 +60,12 @@ def table(plan: Plan, every: bool, width: int) -> TerminalTable:
     """
     room = max(_METHOD_WIDTH, width - _FIGURES_WIDTH)
     columns = TerminalTable(
-        Column("method", overflow="fold"),
-        *map(right, ("samples/s", "efficiency", "round", "wait", "MB/s")),
+        Column("method", overflow="fold", min_width=_METHOD_WIDTH),
+        *map(right, ("samples/s", "useful", "efficiency", "round", "wait", "MB/s")),
         Column("bottleneck", overflow="fold"),
     )
     for plan_class, members in plan.ranking.classes.items():
-        columns.add(plan_class.value, *[""] * 6, style="bold")
+        columns.add(plan_class.value, *[""] * 7, style="bold")
         shown = [
             each
             for place, each in enumerate(members)
@@ -78,7 +78,7 @@ def table(plan: Plan, every: bool, width: int) -> TerminalTable:
             )
             columns.add(Text(name), *_figures(each))
         if len(shown) < len(members):
-            columns.add(f"  … and {len(members) - len(shown)} more (--all)", *[""] * 6, style="dim")
+            columns.add(f"  … and {len(members) - len(shown)} more (--all)", *[""] * 7, style="dim")
     return columns
 
 
@@ -87,6 +87,7 @@ def _figures(each: Forecast) -> tuple[str, ...]:
     where = f" {held.where}" if held.where else ""
     return (
         rate(each.throughput),
+        rate(each.useful),
         f"{each.efficiency:.0%}",
         seconds(each.round_time),
         seconds(each.wait),
@@ -108,31 +109,53 @@ def seconds(value: float) -> str:
 def recommendation(plan: Plan, file: str) -> list[str]:
     """Return the recommendation, and the command to run, as lines of text."""
     best = plan.ranking.recommended
-    lines = [f"Recommended: {method(plan, best.candidate)} ({best.plan_class.value}): {reasons(plan.ranking)}", ""]
+    lines = [f"Recommended: {method(plan, best.candidate)} ({best.plan_class.value}): {reasons(plan.ranking)}"]
+    lines += [*left_out(plan, best.candidate), ""]
     return [*lines, *(f"    {line}" for line in command(plan, best.candidate, file)), ""]
+
+
+def left_out(plan: Plan, candidate: Candidate) -> list[str]:
+    """Return a line about the devices that take no part, and the speed that they would bring."""
+    alike: dict[str, list[int]] = {}
+    for rank, share in enumerate(plan.shares):
+        if candidate.ranks is not None and rank not in candidate.ranks:
+            alike.setdefault(f"{share:.1%}", []).append(rank)
+    if not alike:
+        return []
+    said = [
+        f"{', '.join(_devices(plan, ranks))} ({share}{' each' * (len(ranks) > 1)})" for share, ranks in alike.items()
+    ]
+    return [f"Left out, with their shares of the devices' speed: {', '.join(said)}"]
 
 
 def reasons(ranking: Ranking) -> str:
     """Return how the recommended method compares with the best of each other class."""
     best = ranking.recommended
-    said = [f"{rate(best.throughput)} samples/s"]
+    said = [f"{rate(best.throughput)} samples/s{_worth(best)}"]
     before = True
     for plan_class in PlanClass:
         other = ranking.best(plan_class)
         if plan_class is best.plan_class:
             before = False
         elif other is not None and before:
-            ratio = best.throughput / other.throughput
+            ratio = best.useful / other.useful
             said.append(f'{ratio:.3g} times as fast as the best of "{plan_class.value}"')
         elif other is not None:
-            said.append(f'the best of "{plan_class.value}" is {_gain(other.throughput / best.throughput - 1)}')
+            more = other.throughput / best.throughput
+            but = f"has {more:.3g} times the samples/s{_worth(other)}, and " if more > 1 > other.worth + 0.005 else ""
+            said.append(f'the best of "{plan_class.value}" {but}is {_gain(other.useful / best.useful - 1)}')
     return "; ".join(said)
+
+
+def _worth(each: Forecast) -> str:
+    """Return in words what a sample is worth; "" if it is worth one of sequential SGD."""
+    return f", each worth {each.worth:.0%} of one in sequential SGD" if each.worth < 0.995 else ""
 
 
 def _gain(share: float) -> str:
     """Return in words how much faster a method of a later class is than the recommended one."""
     if share <= 0:
-        return f"{-share:.0%} slower"
+        return f"{abs(share):.0%} slower"
     return f"only {share:.0%} faster (more than {config.PLAN_GAIN:.0%} would make up for its deviation from SGD)"
 
 
@@ -212,6 +235,8 @@ def best_of_classes(plan: Plan, width: int = _WIDTH) -> list[str]:
             )
     return [
         *lines,
+        "useful: samples/s × what a sample is worth beside one in sequential SGD, by a rule of thumb that was "
+        "fitted to one network on one cluster (docs/plan.md).",
         "Accuracies, if nothing else is said, are of a perceptron on Fashion-MNIST after equally many samples "
         "(docs/results/beyond.md, docs/results/reproduction.md); they were measured there, "
         "not predicted for this cluster.",
@@ -227,6 +252,9 @@ def what_if_table(plan: Plan) -> TerminalTable:
         best = each.ranking.best(base.plan_class)
         then = each.ranking.recommended
         name = _settings(then.candidate)
+        if then.candidate.ranks is not None:
+            count = len(then.candidate.ranks)
+            name += f", {count} fastest devices" if count > 1 else " on one device"
         also = "" if then is best else f", {rate(then.throughput)} samples/s"
         columns.add(
             each.text,
@@ -252,6 +280,7 @@ def as_json(plan: Plan, file: str) -> dict[str, Any]:
     return {
         "cluster": file,
         "recommended": {**_row(plan, best), "command": command(plan, best.candidate, file)},
+        "shares": dict(zip(_devices(plan, range(len(plan.shares))), plan.shares, strict=True)),
         **_ranking(plan, plan.ranking),
         "what_if": [
             {"change": each.text, "gain": each.gain, "recommended": _row(plan, each.ranking.recommended)}
@@ -284,6 +313,8 @@ def _row(plan: Plan, each: Forecast) -> dict[str, Any]:
         "workers": None if each.candidate.ranks is None else list(each.candidate.ranks),
         "per_host": each.candidate.per_host,
         "throughput": each.throughput,
+        "worth": each.worth,
+        "useful": each.useful,
         "efficiency": each.efficiency,
         "round_time": each.round_time,
         "wait": each.wait,

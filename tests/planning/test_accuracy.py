@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from esync import config
 from esync.planning import accuracy
 from esync.planning.candidates import Candidate
 
@@ -31,3 +32,22 @@ def test_accuracies_stand_in_the_documents():
 )
 def test_known_accuracy_is_that_of_mode_and_flags(flags, iid):
     assert iid in accuracy.known_accuracy(Candidate(flags)).iid
+
+
+@pytest.mark.parametrize(
+    ("local_iterations", "devices", "measured"),
+    [
+        (1, 6, 10.9 / 18.8),  # SSGD at its best rate: 320.7 s · 58.7 samples/s; one device: 5.1 s · 2,133
+        (117, 4.02, 10.9 / 89.6),  # the best of ESync, 12.9 s · 6,942 samples/s
+        (16, 4, 6.0 / 3.8 / 4),  # the four GPUs only, free exchanges
+    ],
+)
+def test_worth_of_a_sample_is_near_what_was_measured(local_iterations, devices, measured):
+    assert accuracy.worth(local_iterations, local_iterations * devices) == pytest.approx(measured, rel=0.15)
+
+
+def test_worth_of_a_sample_is_one_in_sequential_sgd_and_falls_with_devices_and_local_steps():
+    assert accuracy.worth(1, 1) == 1.0
+    assert accuracy.worth(1, 1 + config.PLAN_HALF_DEVICES) == pytest.approx(0.5)
+    assert accuracy.worth(1 + config.PLAN_HALF_LOCAL, 1 + config.PLAN_HALF_LOCAL) == pytest.approx(0.5)
+    assert 1 > accuracy.worth(1, 2) > accuracy.worth(2, 4) > accuracy.worth(2, 8)

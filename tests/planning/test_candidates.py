@@ -96,6 +96,19 @@ def test_class_of_a_method_follows_from_what_it_exchanges_when(words, expected):
     assert class_of(flags.understood(words), Candidate(words)) is expected
 
 
+def test_averaging_is_tried_on_the_fastest_devices_too(tmp_path):
+    path = write(tmp_path, 0.1, 0.1, 1.0)
+    found = candidates(read(path), model(read(path), path.parent), ["esync", "local-sgd", "sync", "dylu"])
+    few = [dict(each.flags) for each in found if each.ranks == (0, 1)]
+    hidden = {"overlap": True, "compression": "fp16"}
+    assert {"mode": "sync"} in few
+    assert [each for each in few if each["mode"] == "esync"] == [{"mode": "esync"}, {"mode": "esync", **hidden}]
+    assert {"mode": "local-sgd", "local_iterations": 50, **hidden} in few
+    assert not [each for each in few if each["mode"] == "dylu"]
+    assert class_of(flags.understood({"mode": "esync"}), Candidate({"mode": "esync"}, (0, 1))) is PlanClass.AVERAGING
+    assert class_of(flags.understood({"mode": "sync"}), Candidate({"mode": "sync"}, (0, 1))) is PlanClass.FAST
+
+
 def test_groups_of_fast_devices_end_where_the_next_is_slower(tmp_path):
     path = write(tmp_path, 1.0, 0.1, 0.5, 0.1, 0.1)
     assert fast_devices(model(read(path), tmp_path)) == [(1, 3, 4), (1, 2, 3, 4)]

@@ -11,6 +11,7 @@ from esync import config
 from esync.planning.__main__ import main
 from esync.planning.candidates import PlanClass
 from esync.planning.ranking import plan
+from esync.planning.report import left_out, reasons
 from esync.planning.steady import steady
 from esync.simulate.job import SimulationJob
 
@@ -47,13 +48,37 @@ def test_nearly_equal_devices_on_a_fast_network_are_to_train_synchronously(plans
     assert len(made.ranking.classes[PlanClass.FAST]) == 1  # leaving any of them out would be slower
 
 
-@pytest.mark.parametrize("kind", ["unequal, fast", "unequal, slow"])
-def test_unequal_devices_are_not_to_wait_for_the_slowest(plans, kind):
-    ranking = plans[kind].ranking
+def test_unequal_devices_are_not_to_wait_for_the_slowest(plans):
+    ranking = plans["unequal, fast"].ranking
     assert ranking.recommended.plan_class is PlanClass.AVERAGING
     assert ranking.recommended.candidate.mode == "esync"
-    assert speeds(plans[kind], PlanClass.EXACT)["sync",] < 4 * 10 / 0.5
+    assert speeds(plans["unequal, fast"], PlanClass.EXACT)["sync",] < 4 * 10 / 0.5
     assert not ranking.failed
+
+
+def test_fastest_device_alone_is_recommended_where_exchanges_cost_more_than_the_others_bring(plans):
+    ranking = plans["unequal, slow"].ranking
+    assert ranking.recommended.candidate.mode == "local"
+    assert ranking.recommended.candidate.ranks == (0,)
+    averaging = ranking.best(PlanClass.AVERAGING)
+    assert averaging.throughput > ranking.recommended.throughput  # samples per second alone would not say so
+    said = reasons(ranking)
+    assert f"has {averaging.throughput / ranking.recommended.throughput:.3g} times the samples/s" in said
+    assert f"each worth {averaging.worth:.0%} of one in sequential SGD" in said
+    (line,) = left_out(plans["unequal, slow"], ranking.recommended.candidate)
+    assert line.endswith("w1/cpu (38.2%), w2/cpu (11.5%), w3/cpu (4.6%)")
+
+
+def test_averaging_on_the_fast_devices_only_is_recommended_where_slow_ones_bring_little(tmp_path):
+    path = write(tmp_path, 0.05, 0.05, 0.05, 0.05, 5.0, bandwidth="10Gbit")
+    made = plan(path, modes=MODES)
+    best = made.ranking.recommended
+    assert best.candidate.ranks == (0, 1, 2, 3)
+    assert best.useful > 1.2 * made.ranking.best(PlanClass.FAST).useful
+    on_all = next(each for each in made.ranking.every if each.candidate.flags == {"mode": "esync"})
+    assert on_all.candidate.ranks is None
+    assert on_all.useful < best.useful
+    assert left_out(made, best.candidate) == ["Left out, with their shares of the devices' speed: w4/cpu (0.2%)"]
 
 
 def test_slow_network_makes_the_port_of_the_server_the_bottleneck(plans):
@@ -71,11 +96,12 @@ def test_speeds_are_bounded_by_the_devices_and_ranked(plans):
     for made in plans.values():
         for members in made.ranking.classes.values():
             assert all(0 < each.efficiency < 1.01 for each in members)
-            rest = [each.throughput for each in members[1:]]
+            assert all(0 < each.worth <= 1 for each in members)
+            rest = [each.useful for each in members[1:]]
             assert rest == sorted(rest, reverse=True)
-            fastest = max(members, key=lambda each: each.throughput)
-            allowed = config.PLAN_COLLECTIVE if fastest.candidate.collective else 1 / 0.95
-            assert fastest.throughput <= allowed * members[0].throughput
+            best = max(members, key=lambda each: each.useful)
+            allowed = config.PLAN_COLLECTIVE if best.candidate.collective else 1 / 0.95
+            assert best.useful <= allowed * members[0].useful
 
 
 def test_what_ifs_are_ordered_by_gain_and_agree_with_a_plan_of_that_cluster(plans):
@@ -186,7 +212,7 @@ def test_plan_of_a_program_says_what_to_change_in_it(tmp_path, capsys):
     )
     assert main([str(path), "--no-measure", "--modes=esync"]) == 0
     said = capsys.readouterr().out
-    assert "with algorithm=esync.algorithms.ESync(overlap=True" in said
+    assert re.search(r"with algorithm=esync.algorithms.ESync\((overlap|compression)=", said)
     assert f"esync launch {path} --mode esync\n" in said
 
 
@@ -224,8 +250,9 @@ def test_description_without_times_is_refused(tmp_path, capsys):
 def test_lines_are_as_wide_as_the_terminal_and_a_command_is_one_line(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("sys.stdout.isatty", lambda: True)
     monkeypatch.setenv("COLUMNS", "70")
+    monkeypatch.chdir(tmp_path)
     path = write(tmp_path, 0.1, 0.1, 0.1, 0.9, bandwidth="10Gbit")
-    assert main([str(path), "--no-measure", "--modes=sync, esync"]) == 0
+    assert main([path.name, "--no-measure", "--modes=sync, esync"]) == 0
     lines = re.sub("\x1b\\[[0-9;]*m", "", capsys.readouterr().out).splitlines()
     (command,) = (line for line in lines if line.startswith("    esync launch "))
     assert "--mode" in command

@@ -10,9 +10,9 @@ from esync.planning.ranking import PlanError, rank
 from esync.planning.report import reasons
 
 
-def forecast(plan_class, throughput, ranks=None, per_host=False, **flags):
+def forecast(plan_class, throughput, ranks=None, per_host=False, worth=1.0, **flags):
     held = Bottleneck(Cause.DEVICES, "", 1.0)
-    return Forecast(Candidate(flags, ranks, per_host), plan_class, throughput, 1.0, 1.0, 0.0, 0.0, held)
+    return Forecast(Candidate(flags, ranks, per_host), plan_class, throughput, 1.0, 1.0, 0.0, 0.0, held, worth)
 
 
 def ranked(alone, exact, averaging, asynchronous):
@@ -125,3 +125,35 @@ def test_nothing_to_rank_is_an_error():
 )
 def test_reasons_compare_the_recommended_method_with_the_best_of_each_other_class(speeds, said):
     assert reasons(ranked(*speeds)) == said
+
+
+@pytest.mark.parametrize(("worth", "mode"), [(0.2, "local"), (0.35, "esync")])
+def test_one_device_alone_is_recommended_unless_what_its_samples_bring_is_exceeded(worth, mode):
+    alone = forecast(PlanClass.FAST, 100, (0,), mode="local")
+    exact = forecast(PlanClass.EXACT, 90, mode="sync")
+    averaging = forecast(PlanClass.AVERAGING, 400, mode="esync", worth=worth)
+    found = rank([alone, exact, averaging], [], 1.0)
+    assert found.recommended.candidate.mode == mode
+    if mode == "local":
+        assert reasons(found) == (
+            '100 samples/s; the best of "exact synchronous" is 10% slower; the best of "hidden, compressed or local '
+            'averaging" has 4 times the samples/s, each worth 20% of one in sequential SGD, and is 20% slower'
+        )
+
+
+def test_averaging_on_fast_devices_is_kept_where_it_brings_more_than_the_same_on_all():
+    alone = forecast(PlanClass.FAST, 10, (0,), mode="local")
+    whole = forecast(PlanClass.AVERAGING, 100, mode="esync", worth=0.5)
+    few, fewer = (
+        forecast(PlanClass.AVERAGING, speed, tuple(range(number)), mode="esync", worth=0.8)
+        for speed, number in ((80, 3), (70, 2))
+    )
+    slower = forecast(PlanClass.AVERAGING, 55, (0, 1), mode="esync", worth=0.9)
+    assert rank([alone, whole, slower], [], 1.0).classes[PlanClass.AVERAGING] == [whole]
+    assert rank([alone, whole, few, fewer], [], 1.0).classes[PlanClass.AVERAGING] == [few, whole]
+
+
+def test_all_devices_lead_before_some_that_bring_as_much():
+    whole = forecast(PlanClass.AVERAGING, 98, mode="esync")
+    few = forecast(PlanClass.AVERAGING, 100, (0, 1), mode="esync")
+    assert rank([few, whole], [], 1.0).recommended is whole
