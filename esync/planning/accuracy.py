@@ -2,9 +2,9 @@
 
 Nothing but what docs/results/beyond.md and docs/results/reproduction.md say. `worth` is a rule of
 thumb for what a sample brings, fitted to what was measured there (docs/how-to/plan.md).
-Figures in texts are final accuracies of the stand-in there, a perceptron on the paper's cluster (devices
-1:117), after equal samples and with data dealt out evenly or by class, unless a text says otherwise.
-Synchronous SGD is at 0.792 and 0.807 there.
+Figures in texts are final accuracies of the stand-in there, a perceptron on the paper's cluster
+(devices 1:117), after equal samples and with data dealt out evenly or by class, unless a text says
+otherwise. Synchronous SGD is at 0.792 and 0.807 there.
 """
 
 from dataclasses import dataclass

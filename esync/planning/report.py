@@ -21,7 +21,7 @@ from .ranking import Plan, Ranking
 #: Characters of a line of text, at most.
 _WIDTH = 96
 #: Characters of a method in the table at least, and those of a line that the other columns take.
-_METHOD_WIDTH, _FIGURES_WIDTH = 24, 84
+_METHOD_WIDTH, _FIGURES_WIDTH = 24, 81
 
 
 def method(plan: Plan, candidate: Candidate) -> str:
@@ -60,12 +60,12 @@ def table(plan: Plan, every: bool, width: int) -> TerminalTable:
     """
     room = max(_METHOD_WIDTH, width - _FIGURES_WIDTH)
     columns = TerminalTable(
-        Column("method", overflow="fold", min_width=_METHOD_WIDTH),
+        Column("method", no_wrap=True),  # its cells are wrapped below
         *map(right, ("samples/s", "useful", "efficiency", "round", "wait", "MB/s")),
         Column("bottleneck", overflow="fold"),
     )
     for plan_class, members in plan.ranking.classes.items():
-        columns.add(plan_class.value, *[""] * 7, style="bold")
+        columns.add(textwrap.fill(plan_class.value, room), *[""] * 7, style="bold")
         shown = [
             each
             for place, each in enumerate(members)
@@ -78,7 +78,7 @@ def table(plan: Plan, every: bool, width: int) -> TerminalTable:
             )
             columns.add(Text(name), *_figures(each))
         if len(shown) < len(members):
-            columns.add(f"  … and {len(members) - len(shown)} more (--all)", *[""] * 7, style="dim")
+            columns.add(f"  … and {len(members) - len(shown)} more (--all)"[:room], *[""] * 7, style="dim")
     return columns
 
 
@@ -102,8 +102,10 @@ def rate(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """Return seconds with two or three digits."""
-    return f"{value:.0f} s" if value >= 100 else f"{value:.2g} s" if value < 0.1 else f"{value:.3g} s"
+    """Return a time with two or three digits, in milliseconds below 0.1 s."""
+    if 0 < value < 0.1:
+        return f"{value * 1000:.3g} ms"
+    return f"{value:.0f} s" if value >= 100 else f"{value:.3g} s"
 
 
 def recommendation(plan: Plan, file: str) -> list[str]:
@@ -236,7 +238,7 @@ def best_of_classes(plan: Plan, width: int = _WIDTH) -> list[str]:
     return [
         *lines,
         "useful: samples/s × what a sample is worth beside one in sequential SGD, by a rule of thumb that was "
-        "fitted to one network on one cluster (docs/plan.md).",
+        "fitted to one network on one cluster (docs/how-to/plan.md).",
         "Accuracies, if nothing else is said, are of a perceptron on Fashion-MNIST after equally many samples "
         "(docs/results/beyond.md, docs/results/reproduction.md); they were measured there, "
         "not predicted for this cluster.",
@@ -246,8 +248,9 @@ def best_of_classes(plan: Plan, width: int = _WIDTH) -> list[str]:
 def what_if_table(plan: Plan) -> TerminalTable:
     """Return what the asked changes would bring, by gain."""
     base = plan.ranking.recommended
-    columns = TerminalTable("what if", right("gain"), right("samples/s"), Column("recommended then", overflow="fold"))
-    columns.add("as described", "", rate(base.throughput), method(plan, base.candidate))
+    figures = map(right, ("gain", "samples/s", "useful"))
+    columns = TerminalTable("what if", *figures, Column("recommended then", overflow="fold"))
+    columns.add("as described", "", rate(base.throughput), rate(base.useful), method(plan, base.candidate))
     for each in plan.what_ifs:
         best = each.ranking.best(base.plan_class)
         then = each.ranking.recommended
@@ -260,6 +263,7 @@ def what_if_table(plan: Plan) -> TerminalTable:
             each.text,
             NOT_KNOWN if each.gain is None else f"{each.gain - 1:+.1%}",
             NOT_KNOWN if best is None else rate(best.throughput),
+            NOT_KNOWN if best is None else rate(best.useful),
             f"{name} ({then.plan_class.value}{also})",
         )
     return columns

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -154,8 +155,9 @@ def test_plan_prints_ranking_recommendation_and_command(tmp_path, capsys):
     assert found["classes"]["averaging"][0]["bottleneck"]["remedy"]
 
 
-def test_plan_of_hosts_with_several_workers_says_how_they_exchange_as_one(tmp_path, capsys):
-    path = write(tmp_path, *[0.1] * 6, bandwidth="8Gbit", on_one_host=3)
+def test_plan_of_hosts_with_several_workers_says_how_they_exchange_as_one(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = Path(write(tmp_path, *[0.1] * 6, bandwidth="8Gbit", on_one_host=3).name)
     written = tmp_path / "plan.json"
     words = [
         "--no-measure",
@@ -188,8 +190,9 @@ def test_plan_of_hosts_with_several_workers_says_how_they_exchange_as_one(tmp_pa
     assert "asynchronous" in found["classes"]
 
 
-def test_plan_of_a_description_with_per_host_says_where_to_leave_it_out(tmp_path, capsys):
-    path = write(tmp_path, 0.1, 0.1, bandwidth="100Mbit", on_one_host=2)
+def test_plan_of_a_description_with_per_host_says_where_to_leave_it_out(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    path = Path(write(tmp_path, 0.1, 0.1, bandwidth="100Mbit", on_one_host=2).name)
     path.write_text("per_host: true\n" + path.read_text())
     assert main([str(path), "--no-measure", "--modes=async"]) == 0
     assert f"# without per_host in {path}:\n    esync launch {path} --mode async\n" in capsys.readouterr().out
