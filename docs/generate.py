@@ -13,6 +13,7 @@ Needs neither MXNet nor a cluster. Algorithms of other packages are left out, in
 
 import argparse
 import inspect
+import json
 import os
 import re
 import sys
@@ -31,6 +32,7 @@ from esync.arguments.presets import PRESETS  # noqa: E402
 from esync.gluon.optimizer_to_rule import KNOWN, RULES_OF_RMSPROP, options_of_rule  # noqa: E402
 from esync.rules import RULES, STATE_VECTORS, make_rule  # noqa: E402
 from esync.simulate.roundwise import simulation as roundwise  # noqa: E402
+from esync.state_server import openapi, operations  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[^>]+?) -->\n)(?P<text>.*?)(<!-- end generated -->)", re.DOTALL)
 #: Flags that set what an option shares with all modes.
@@ -386,6 +388,92 @@ def optimizers(page: Path) -> str:
     return table(["optimizer", "options beside the rates", "state vectors"], rows)
 
 
+# --- the state server's API -----------------------------------------------------------------------
+
+
+def _api() -> dict[str, Any]:
+    """Return the OpenAPI description of the state server's calls."""
+    found: dict[str, Any] = json.loads(openapi.description(operations.API))
+    return found
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """Say what values a JSON schema allows, in a table's cell."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        return f"[{name}](#{name.lower()})"
+    if "anyOf" in schema:
+        return " or ".join(_kind(each) for each in schema["anyOf"])
+    if "enum" in schema or "const" in schema:
+        return code(json.dumps(each) for each in schema.get("enum", [schema.get("const")]))
+    if schema.get("type") == "array":
+        return f"list of {_kind(schema['items'])}"
+    signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
+    words = [schema.get("type", "any")]
+    words += filter(None, [", ".join(f"{sign} {schema[key]:,}" for key, sign in signs.items() if key in schema)])
+    if "maxLength" in schema:
+        words.append(f"of at most {schema['maxLength']} characters")
+    return " ".join(words)
+
+
+def calls(page: Path) -> str:
+    """Return the table of the state server's JSON calls."""
+    found = _api()["paths"]
+    rows = []
+    for each in operations.API:
+        call = found[each.path][each.method.lower()]
+        content = call["responses"]["200"].get("content", {})
+        answer = ", ".join(_kind(of["schema"]) if kind == "application/json" else kind for kind, of in content.items())
+        body = call.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+        rows.append(
+            [
+                f"`{each.method} {each.path}`",
+                prose(call["summary"], page),
+                code(each.options) or NONE,
+                _kind(body) if body else NONE,
+                answer or NONE,
+                ", ".join(status for status in call["responses"] if status != "200"),
+            ]
+        )
+    return table(["call", "what it does", "query", "body", "answer", "refusals"], rows)
+
+
+def queries(page: Path) -> str:
+    """Return the table of the query parameters of the state server's calls."""
+    found = {
+        each["name"]: each
+        for path in _api()["paths"].values()
+        for call in path.values()
+        for each in call.get("parameters", [])
+        if each["in"] == "query"
+    }
+    return table(
+        ["parameter", "type", "meaning"],
+        ([f"`{name}`", _kind(each["schema"]), prose(each["description"], page)] for name, each in found.items()),
+    )
+
+
+def schemas(page: Path) -> str:
+    """Return a section with a table of fields for each body and answer of the state server's calls."""
+    parts = []
+    for name, schema in _api()["components"]["schemas"].items():
+        rows = []
+        for field, each in schema.get("properties", {}).items():
+            default = f"`{json.dumps(each['default'])}`" if "default" in each else NONE
+            rows.append([f"`{field}`", _kind(each), default, prose(each.get("description", ""), page)])
+        fields = table(["field", "type", "default", "meaning"], rows) if rows else "No fields.\n"
+        paragraphs = "\n\n".join(prose(text, page) for text in schema.get("description", "").split("\n\n"))
+        parts.append(f"### {name}\n\n{paragraphs}\n\n{fields}")
+    return "\n" + "\n".join(parts) + "\n"
+
+
+def refusals(page: Path) -> str:
+    """Return the table of the statuses with which calls are refused."""
+    return table(
+        ["status", "meaning"], ([str(status), prose(text, page)] for status, text in openapi.REFUSALS.items())
+    )
+
+
 # --- pages ----------------------------------------------------------------------------------------
 
 #: Name of a block → what makes it.
@@ -402,6 +490,10 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "model": model,
     "rules": rules,
     "optimizers": optimizers,
+    "calls": calls,
+    "queries": queries,
+    "schemas": schemas,
+    "refusals": refusals,
 }
 
 

@@ -15,13 +15,14 @@ from .registry import NAME
 
 #: Path at which the description is served.
 PATH = "/api/v1/openapi.json"
-_REFUSALS = {
+#: Status of a refusal → what it means.
+REFUSALS = {
     400: "The request makes no sense; the text names what was expected.",
     401: "The token is missing or wrong.",
     404: "There is no such job.",
     409: "The request does not fit the job's state. With Retry-After: it may later.",
     413: "The body is too large.",
-    503: "The database of the history cannot be reached.",
+    503: "The database of the history cannot be reached, or the disk is full.",
 }
 _NAME = {"type": "string", "pattern": f"^{NAME.pattern}$"}
 _OPTIONS = {
@@ -97,7 +98,7 @@ def _operation(operation: Operation) -> dict[str, Any]:
         "responses": {
             "200": success,
             **{
-                str(status): {"description": _REFUSALS[status], "content": _content("Problem")}
+                str(status): {"description": REFUSALS[status], "content": _content("Problem")}
                 for status in sorted({400, 401, *operation.refusals})
             },
         },
