@@ -469,9 +469,7 @@ def schemas(page: Path) -> str:
 
 def refusals(page: Path) -> str:
     """Return the table of the statuses with which calls are refused."""
-    return table(
-        ["status", "meaning"], ([str(status), prose(text, page)] for status, text in openapi.REFUSALS.items())
-    )
+    return table(["status", "meaning"], ([str(status), prose(text, page)] for status, text in openapi.REFUSALS.items()))
 
 
 # --- pages ----------------------------------------------------------------------------------------
