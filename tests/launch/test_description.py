@@ -66,6 +66,12 @@ def test_description_shipped_in_clusters_is_read(name):
         assert len({worker.host for worker in description.workers}) == 2
 
 
+def test_fastest_device_of_the_demonstration_is_described_as_in_the_demonstration():
+    demo, fastest = read(CLUSTERS / "demo.yaml"), read(CLUSTERS / "demo-fastest.yaml")
+    assert fastest.workers == [min(demo.workers, key=lambda worker: worker.step_time)]
+    assert fastest.train == {**demo.train, "mode": "local"}
+
+
 #: Ten lines that stand for 10⁹ values.
 LAUGHS = "a0: &a0 [x]\n" + "".join(f"a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 10)}]\n" for n in range(1, 10))
 
