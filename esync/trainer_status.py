@@ -40,6 +40,11 @@ class TrainerStatus:
         return result.members if result is not None and result.members else tuple(range(self.workers))
 
     @property
+    def resting(self) -> tuple[int, ...]:
+        """The ranks that are left out, and send nothing, as of the last exchange (mode tiered)."""
+        return self.algorithm.result.resting if self.algorithm.result is not None else ()
+
+    @property
     def samples(self) -> int:
         """Training samples of all workers that are in the common model, as of the last exchange.
 

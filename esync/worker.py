@@ -50,7 +50,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
 
     import numpy as np
 
-    from .data import Batches, load, partition, redistribute
+    from .data import Batches, load, partition
     from .evaluate import NamedEvaluation
     from .exchange.collectives.worker_exchange import check_start
     from .gluon.randomness import reseed
@@ -58,7 +58,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .runtime.mxnet_import import mx
     from .training.accuracy import spread
     from .training.batch_norm import layers_with_statistics, reestimate_statistics
-    from .training.loop import Iteration, train, warm_up
+    from .training.loop import DealtData, Iteration, train, warm_up
     from .training.run import Run
     from .world import RealWorld
 
@@ -142,14 +142,14 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         trainer.start()
         dealt = partition(options.partition, dataset.train_labels, trainer.workers, options.seed)
 
-        def share(members: tuple[int, ...]) -> Batches:
-            present = redistribute(dealt, members, options.seed) if options.redistribute else dealt
-            return batches(present.shares[trainer.rank], (options.seed, trainer.rank))
+        def share(indices: np.ndarray) -> Batches:
+            return batches(indices, (options.seed, trainer.rank))
 
-        own = iteration(share(trainer.members))
+        data = DealtData(dealt, options.seed, options.redistribute, share)
+        own = iteration(data.batches(trainer) or share(dealt.shares[trainer.rank]))
         if checkpoints is not None:
             checkpoints.track("batches", own)
-        train(trainer, own, batches=share if options.redistribute else None)
+        train(trainer, own, data=data)
     progress.report_event(progress.DONE)
     return 0
 

@@ -8,7 +8,7 @@ A data set is an entry of `registry`. Needs NumPy but not MXNet. May import `con
 from .batches import Batches, as_floats
 from .datasets import Dataset, find_data_dir, load, locate
 from .errors import DataError
-from .partitions import Partition, parse_partition, partition, redistribute
+from .partitions import Partition, parse_partition, partition, redistribute, share_of
 from .registry import REGISTRY
 from .user_data import FORMS, check_name, is_function, short_dataset_name
 
@@ -28,5 +28,6 @@ __all__ = [
     "parse_partition",
     "partition",
     "redistribute",
+    "share_of",
     "short_dataset_name",
 ]

@@ -171,6 +171,21 @@ def redistribute(dealt: Partition, members: Collection[int], seed: int) -> Parti
     )
 
 
+def share_of(rank: int, dealt: Partition, members: Collection[int], resting: Collection[int], seed: int) -> np.ndarray:
+    """Return a worker's share where those of absent and of resting workers are held by the others.
+
+    Args:
+        rank: the worker.
+        dealt: the shares of all workers.
+        members: the ranks that are present.
+        resting: the ranks that are left out: their shares are dealt to the others, as those of
+            absent workers are. They measure their speed on their own shares all the same.
+        seed: see `redistribute`.
+    """
+    holders = set(members) - set(resting)
+    return (redistribute(dealt, holders, seed) if rank in holders else dealt).shares[rank]
+
+
 def _shares(order: np.ndarray, parts: int, weights: Sequence[float] | None) -> Partition:
     """Split samples in this order into shares that follow one another.
 

@@ -189,6 +189,8 @@ class Result:
             nobody counts them.
         excluded: ranks that are there, but that rounds do not wait for (on some server at least).
         aside: ranks that are there, but have said that rounds need not wait for them.
+        resting: those of them that sent nothing either when this round ended (mode tiered: they are
+            left out): the same on all workers that have taken part in it.
         fastest: seconds of an iteration on the fastest worker that has said so; 0: none has.
         scalars: the specification's further scalars, combined over the round, or over all workers'
             latest where payloads are used at once; only those that some worker has sent.
@@ -210,6 +212,7 @@ class Result:
     synchronous: bool | None = None
     excluded: tuple[int, ...] = ()
     aside: tuple[int, ...] = ()
+    resting: tuple[int, ...] = ()
     fastest: float = 0.0
     samples_together: int | None = None
     scalars: Mapping[str, float] = field(default_factory=dict)

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from ..data import Batches, load, partition
 from ..exchange import values_of
 from ..gluon.flat_arrays import FlatArrays
@@ -21,7 +23,7 @@ from ..runtime.files import atomic_path, through_memory
 from ..runtime.mxnet_import import mx
 from ..runtime.phase_timer import PhaseTimer
 from ..training.accuracy import AccuracyEvaluator
-from ..training.loop import Iteration
+from ..training.loop import DealtData, Iteration
 from ..training.worker_setup import make_trainer
 from .world import SimulatedWorld
 
@@ -50,7 +52,7 @@ class GradientNumerics:
         self._options, self._initial_model = options, initial_model
         self.dataset = load(options.dataset, options.data_dir)
         self.samples, self.data_digest = len(self.dataset.train_labels), self.dataset.digest
-        self._shares = partition(options.partition, self.dataset.train_labels, workers, options.seed).shares
+        self._dealt = partition(options.partition, self.dataset.train_labels, workers, options.seed)
         self._context = mx.cpu() if options.cpu or not mx.context.num_gpus() else mx.gpu(options.gpu or 0)
         self._nets: dict[int, Any] = {}
         self._evaluated: Any = None  # the network that accuracies are computed with
@@ -69,18 +71,16 @@ class GradientNumerics:
         trainer = make_trainer(net, options, world, self.samples, data_digest=self.dataset.digest)
         with trainer.trial():
             pass  # no time passes in a trial, which finds the device's own step time
-        batches = Batches(
-            self.dataset.train_images,
-            self.dataset.train_labels,
-            self._shares[rank],
-            options.batch_size,
-            (options.seed, rank),
-        )
+        images, labels = self.dataset.train_images, self.dataset.train_labels
+
+        def batches(indices: np.ndarray) -> Batches:
+            return Batches(images, labels, indices, options.batch_size, (options.seed, rank))
+
         loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()
         size = input_size(options.network)
         seed = (lambda: reseed(trainer, options.seed)) if _draws(net) else None  # it takes as long as a small network
-        iteration = Iteration(net, loss, batches, size, self._context, seed)
-        return trainer, TimedGradients(iteration, self)
+        iteration = Iteration(net, loss, batches(self._dealt.shares[rank]), size, self._context, seed)
+        return trainer, TimedGradients(iteration, self, DealtData(self._dealt, options.seed, False, batches))
 
     def accuracy(self, weights: Any, statistics: Any, every_sample: bool = False) -> float:
         """Return the accuracy of these values on the test images, or on a subset of them.
@@ -146,10 +146,23 @@ class GradientNumerics:
 
 
 class TimedGradients:
-    """Iterations of one worker, whose real time is measured."""
+    """Iterations of one worker, whose real time is measured.
 
-    def __init__(self, iteration: Iteration, numerics: GradientNumerics) -> None:
-        self._iteration, self._numerics = iteration, numerics
+    Attributes:
+        data: the worker's share of the data.
+    """
+
+    def __init__(self, iteration: Iteration, numerics: GradientNumerics, data: DealtData) -> None:
+        self._iteration, self._numerics, self.data = iteration, numerics, data
+
+    @property
+    def batches(self) -> Batches:
+        """The stream of batches, which may be replaced between iterations."""
+        return self._iteration.batches
+
+    @batches.setter
+    def batches(self, batches: Batches) -> None:
+        self._iteration.batches = batches
 
     def run(self, recorder: PhaseTimer) -> int:
         """See `loop.Iteration.run`."""

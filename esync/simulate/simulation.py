@@ -263,7 +263,7 @@ class Simulation:
                 sums.began = self.engine.now
             tally = SimulationMetrics(sums, lambda: self.now, self._keeper(sums, trainer), self._watch_rounds)
             try:
-                train(trainer, iteration, tally)
+                train(trainer, iteration, tally, iteration.data)
             except DivergedError:
                 for keeper in self._keepers.values():
                     keeper.diverged()

@@ -207,6 +207,8 @@ class TimedTrainer(TrainerStatus):
 class TimedIteration:
     """Takes the place of `loop.Iteration`: the device lets time pass, and nothing is computed."""
 
+    data = None  # there is none to deal
+
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from ..data import Batches
+from ..data import Batches, Partition, share_of
 from ..runtime.errors import ExpectedError
 from ..runtime.phase_timer import COMPUTE, GET_BATCH, PhaseTimer
 
@@ -114,6 +114,38 @@ class Iteration:
             log.warning("this worker's share was different at the checkpoint: its batches begin anew")
 
 
+class DealtData:
+    """This worker's share of the training data, which changes with who is there and who is left out.
+
+    Args:
+        dealt: the shares of all workers.
+        seed: of the order in which a share is dealt to others.
+        absent_too: whether the shares of absent workers are dealt to those present, too
+            (--redistribute); those of workers that are left out always are.
+        batches: returns the stream of batches of a share.
+    """
+
+    def __init__(self, dealt: Partition, seed: int, absent_too: bool, batches: Callable[[np.ndarray], Batches]) -> None:
+        self._dealt, self._seed, self._absent_too, self._batches = dealt, seed, absent_too, batches
+        self._known: tuple[tuple[int, ...], tuple[int, ...]] = tuple(range(len(dealt.shares))), ()
+
+    def batches(self, trainer: "Trainer") -> Batches | None:
+        """Return the batches of this worker's share; None where it has not changed.
+
+        At first it is the worker's own share. A new one begins from its start.
+        """
+        members = trainer.members if self._absent_too else tuple(range(len(self._dealt.shares)))
+        known = members, trainer.resting
+        if known == self._known:
+            return None
+        self._known = known
+        share = share_of(trainer.rank, self._dealt, *known, self._seed)
+        away = sorted({*range(len(self._dealt.shares))} - set(members) | set(trainer.resting))
+        whose = f"those of worker {', '.join(map(str, away))} are" if away else "none is"
+        log.info("%d samples are this worker's share from now on: %s dealt to others", len(share), whose)
+        return self._batches(share)
+
+
 def warm_up(trainer: "Trainer", iteration: Iteration) -> None:
     """Build the network's graph, then measure one iteration, without changing the model.
 
@@ -129,7 +161,7 @@ def train(
     trainer: "Trainer",
     iteration: Iteration,
     rounds: RoundObserver | None = None,
-    batches: Callable[[tuple[int, ...]], Batches] | None = None,
+    data: DealtData | None = None,
 ) -> None:
     """Train with a started trainer until the run is over on all workers.
 
@@ -137,14 +169,13 @@ def train(
         trainer: this worker's trainer.
         iteration: the iteration to repeat.
         rounds: observes finished rounds; None if the trainer has a `Run` that does.
-        batches: returns this worker's batches, given the ranks that are present; None if the
-            batches do not depend on these.
+        data: this worker's share of the data; None if its batches stay as they are.
 
     Raises:
         DivergedError: see `Iteration.run`.
         JobAbortedError: another worker has ended the run because it failed.
     """
-    recorder, members = trainer.world.recorder, trainer.members
+    recorder = trainer.world.recorder
     trainer.world.device.begin_iteration()  # dealing the data since the start was no part of it
     while not trainer.finished:
         trainer.step(iteration.run(recorder))
@@ -153,9 +184,8 @@ def train(
         if trainer.exchanged:
             if rounds is not None:
                 rounds.done(trainer)
-            if batches is not None and trainer.members != members:
-                members = trainer.members
-                iteration.batches = batches(members)
+            if data is not None and (batches := data.batches(trainer)) is not None:
+                iteration.batches = batches
         if rounds is not None:
             rounds.poll(trainer)
     if rounds is not None:

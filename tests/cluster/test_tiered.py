@@ -1,6 +1,7 @@
 """Mode tiered on real clusters: two fast workers and a slow one, and one that comes back."""
 
 import json
+import re
 import signal
 from pathlib import Path
 
@@ -42,6 +43,9 @@ def test_tiered_worker_that_was_left_out_comes_back(tmp_path: Path) -> None:
         start(cluster, tmp_path, port, (*FAST, "0.05"), *words, last=("--straggle", "compute:6@0+8"))
         cluster.finish()
     assert "left out (--leave-out)" in cluster.output("worker-2")
+    for rank in range(2):  # its data is dealt to the others, and given back
+        shares = re.findall("([0-9]+) samples are this worker's share.*: (.*) dealt", cluster.output(f"worker-{rank}"))
+        assert shares == [("30000", "those of worker 2 are"), ("20000", "none is")]
     came = rounds(tmp_path, 2)
     assert came[-1] == 150  # at last, rounds wait for it again
     assert len(came) < 150

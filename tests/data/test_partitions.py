@@ -4,7 +4,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from esync.data import partition
-from esync.data.partitions import PartitionError, by_class, contiguous, dirichlet, redistribute, uniform
+from esync.data.partitions import PartitionError, by_class, contiguous, dirichlet, redistribute, share_of, uniform
 
 LABELS = st.lists(st.integers(0, 9), min_size=1, max_size=300).map(np.array)
 SPECS = st.sampled_from(["uniform", "contiguous", "class"]) | st.floats(1e-12, 1e6).map("dirichlet:{!r}".format)
@@ -152,3 +152,17 @@ def test_redistribute_deals_out_shares_of_missing_workers():
         assert np.array_equal(redistribute(dealt, (3, 0), seed=5).shares[member], again.shares[member])
     assert redistribute(dealt, range(4), seed=5) is dealt
     assert redistribute(dealt, [], seed=5) is dealt
+
+
+@pytest.mark.parametrize("spec", ["uniform", "class"])
+def test_share_of_resting_workers_is_held_by_the_others_and_by_themselves(spec):
+    dealt = partition(spec, np.arange(600) % 6, 6, seed=3)
+    shares = [share_of(rank, dealt, range(6), (4, 5), 3) for rank in range(6)]
+    assert np.array_equal(np.sort(np.concatenate(shares[:4])), np.arange(600))
+    assert [len(share) for share in shares] == [150] * 4 + [100] * 2
+    for rank in (4, 5):
+        assert np.array_equal(shares[rank], dealt.shares[rank])
+    # Rank 3 is gone besides: its share, too, is dealt to those that are left.
+    left = [share_of(rank, dealt, (0, 1, 2, 4, 5), (4, 5), 3) for rank in range(3)]
+    assert np.array_equal(np.sort(np.concatenate(left)), np.arange(600))
+    assert np.array_equal(share_of(2, dealt, range(6), (), 3), dealt.shares[2])

@@ -123,6 +123,7 @@ def test_resting_worker_takes_over_the_model_without_sending_anything() -> None:
     fast, other, slow = cluster.workers
     slow.spawn(lambda: slow.exchange.step_aside(resting=True))
     cluster.round([fast, other], [np.ones(8), np.ones(8)])
+    assert fast.result.resting == other.result.resting == (2,)
     slow.before_sending(lambda server, arrays, message: _nothing(arrays))
     payload = Payload({}, 0, 1.0, discard=True, wanted={WEIGHTS})
     slow.spawn(lambda: slow.exchange.start(payload, slow).wait())

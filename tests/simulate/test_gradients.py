@@ -273,3 +273,27 @@ def test_simulated_evaluation_uses_the_mean_statistics_of_all_workers(monkeypatc
     mean, own = np.mean(latest, axis=0), latest[0]
     assert np.linalg.norm(examined["mean"][1] - mean) < 0.4 * np.linalg.norm(own - mean)
     assert examined["rank0"][1].tolist() == own.tolist()
+
+
+@pytest.mark.parametrize("spec", ["class", "uniform"])
+def test_simulated_workers_train_on_the_data_of_those_that_are_left_out(spec):
+    """By class, each of five workers has two classes; the last one's are dealt to the others."""
+
+    class Observed(GradientNumerics):
+        def start(self, rank, world):
+            trainer, iteration = super().start(rank, world)
+            iterations[rank] = iteration
+            return trainer, iteration
+
+    iterations = {}
+    modelled = cluster(0.1, 0.1, 0.1, 0.1, 60.0)
+    words = (*WORDS, "--mode=tiered", f"--partition={spec}", f"--data-dir={find_data_dir(None, 'fashion-mnist')}")
+    chosen = options(*words, rounds=4)
+    simulation = Simulation(modelled, chosen, Observed(chosen, 5))
+    simulation.run()
+    assert simulation.workers[4].rounds == 0
+    held = [iterations[rank].batches._indices for rank in range(5)]
+    assert [len(each) for each in held] == [15_000] * 4 + [12_000]
+    assert len(np.unique(np.concatenate(held[:4]))) == 60_000
+    labels = simulation.numerics.dataset.train_labels
+    assert all({8, 9} <= set(labels[each].tolist()) for each in held[:4])

@@ -389,6 +389,7 @@ class ParameterServerExchange(Exchange):
             samples_together=status.samples_together,
             excluded=earliest.excluded,
             aside=self._aside,
+            resting=status.resting,
         )
 
     def say(self, kind: int, **fields: Any) -> None:

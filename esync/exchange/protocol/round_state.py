@@ -77,6 +77,8 @@ class RoundState:
         excluded: array of slots: members that rounds do not wait for, as the leader has asked.
         aside: likewise, as each of them has said itself. Their commits wait until a round takes
             them in.
+        resting: array of slots: those of them that sent nothing either when the newest round ended.
+            It stays until the next one ends, so that all workers of a round read the same.
         left: ranks that have said goodbye.
         awaited: ranks that are gone without a goodbye, and that somebody has promised to replace.
     """
@@ -110,6 +112,7 @@ class RoundState:
         self.excluded = np.zeros(self.slots, bool)  # members that rounds do not wait for
         self.aside = np.zeros(self.slots, bool)  # members that have said themselves that rounds need not wait
         self._resting = np.zeros(self.slots, bool)  # those of them that send nothing either
+        self.resting = np.zeros(self.slots, bool)
         self.acknowledged = np.zeros(self.slots, np.int64)
         self._before = np.zeros(self.slots, np.int64)  # commits of a slot before the job began, by its checkpoint
         self.used = np.zeros(self.slots, np.int32)  # TOGETHER or AT_ONCE; 0: not at all
@@ -394,6 +397,7 @@ class RoundState:
         if together:
             self.samples_together += samples
             self.rounds_together += 1
+            self.resting = self.member & self._resting
             self.synchronous = True  # also where the commit that has asked for it has reached other servers only
             self.step += 1
         else:
@@ -453,7 +457,7 @@ class RoundState:
         record["answer"] = self.answer
         record["nonce"], record["arrivals"], record["member"] = self.nonce, self.arrivals, self.member
         record["excluded"] = self.member & self.excluded
-        record["aside"] = self.member & self.aside
+        record["aside"] = (self.member & self.aside) + 2 * self.resting
         record["needed"][list(self.needed)] = 1
         record["committed"][list(self.pending)] = 1
         for name in self.added:

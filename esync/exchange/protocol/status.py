@@ -43,6 +43,7 @@ class Status:
         members: ranks that take part in the rounds.
         excluded: ranks that are there, but that rounds do not wait for, as their leader has asked.
         aside: likewise, as each of them has said itself.
+        resting: those of them that sent nothing either when the newest round ended.
         needed: ranks whose parts a checkpoint of now needs.
         late: ranks whose commits the round under way waits for.
         server: number of the server.
@@ -80,6 +81,7 @@ class Status:
     server: int = 0
     source: Any = field(default=None, compare=False, repr=False)
     aside: tuple[int, ...] = ()
+    resting: tuple[int, ...] = ()
 
     def slot(self, rank: int) -> Slot:
         """Return what is known of a slot."""
@@ -94,7 +96,7 @@ class Status:
     def of_record(cls, record: Any, rank: int, server: int = 0) -> "Status":
         """Return the status in a record (`wire.status_type`) for the worker of that rank."""
         member, excluded, committed = record["member"] != 0, record["excluded"] != 0, record["committed"] != 0
-        aside = record["aside"] != 0
+        aside = record["aside"] & 1 != 0
         text = bytes(record["text"]).decode()
         aborted = bool(record["aborted"])
         stop_at = int(record["stop_at"])
@@ -130,6 +132,7 @@ class Status:
             server=server,
             source=record,
             aside=_ranks(aside),
+            resting=_ranks(record["aside"] & 2 != 0),
         )
 
     @classmethod
@@ -172,6 +175,7 @@ class Status:
             server=server,
             source=round_state,
             aside=_ranks(round_state.member & round_state.aside) if np.count_nonzero(round_state.aside) else (),
+            resting=_ranks(round_state.resting) if np.count_nonzero(round_state.resting) else (),
         )
 
 

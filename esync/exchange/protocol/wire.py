@@ -142,7 +142,7 @@ def _status_type(slots: int, scalars: tuple[str, ...]) -> np.dtype:
             ("arrivals", "<i4", (slots,)),  # how many workers have held it so far
             ("member", "<i4", (slots,)),  # 1: counted in the round under way
             ("excluded", "<i4", (slots,)),  # 1: is there, but rounds do not wait for it
-            ("aside", "<i4", (slots,)),  # 1: likewise, because it has said so itself
+            ("aside", "<i4", (slots,)),  # bit 0: likewise, because it has said so itself; bit 1: `RoundState.resting`
             ("needed", "<i4", (slots,)),  # 1: a checkpoint of now needs its part
             ("committed", "<i4", (slots,)),  # 1: has committed in the round under way
             *([("scalars", [(name, "<f8") for name in sorted(scalars)])] if scalars else []),
