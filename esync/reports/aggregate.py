@@ -142,7 +142,8 @@ def summarized_rounds(folder: Path, devices: Sequence[DeviceFolder], path: Path,
     """
     report = ModeReport(mode_of(folder.name), path, summary, earlier=moved_aside(devices))
     for device in devices:
-        _check_device(report, device, summary[device.host][device.device])
+        known = summary[device.host][device.device]
+        _check_device(report, device, known, known.run)
     return report
 
 
@@ -163,7 +164,7 @@ def _add_device(
     if device is not None:
         _complete_device(report, device, model_bytes)
         report.summary.setdefault(folder.host, {})[folder.device] = device
-    _check_device(report, folder, device)
+    _check_device(report, folder, device, info)
 
 
 def _complete_device(report: ModeReport, device: DeviceSummary, model_bytes: int | None) -> None:
@@ -176,14 +177,18 @@ def _complete_device(report: ModeReport, device: DeviceSummary, model_bytes: int
         device.estimate_bytes(size)
 
 
-def _check_device(report: ModeReport, folder: DeviceFolder, device: DeviceSummary | None) -> None:
-    """Add to the report what is wrong with a device's rounds; None if no file holds one."""
+def _check_device(report: ModeReport, folder: DeviceFolder, device: DeviceSummary | None, info: RunInfo | None) -> None:
+    """Add to the report what is wrong with a device's rounds; `device` is None if no file holds one."""
     name = f"{folder.host}/{folder.device}"
     report.skipped.extend(folder.foreign)
-    for first, last in missing_ranges(folder.rounds):
+    everywhere = info is None or info.tier is None
+    for first, last in missing_ranges(folder.rounds) if everywhere else ():
         report.missing_rounds += last - first + 1
         numbers = f"iter-{first}.txt" if first == last else f"iter-{first}.txt to iter-{last}.txt"
         report.warnings.append(f"{name}: {numbers} missing")
+    if device is None and not everywhere and not folder.rounds:
+        report.warnings.append(f"{name}: this device has taken part in no round, as it may in mode tiered")
+        return
     if device is None:
         report.skipped.append(Skipped(folder.path, "missing", "no file in it holds a round"))
         return

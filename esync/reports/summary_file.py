@@ -51,6 +51,7 @@ class RunInfo(BaseModel):
     model_bytes: int | None = Field(default=None, gt=0, le=MOST)
     metric: Metric = TEST_ACCURACY
     target: float | None = None  # value of the metric that ends the run
+    tier: int | None = None  # mode tiered: the device need not take part in every round
 
 
 class DeviceSummary(BaseModel):
@@ -131,8 +132,11 @@ class DeviceSummary(BaseModel):
 
     @property
     def missing_rounds(self) -> int:
-        """Number of rounds up to the last one that are missing in the summary."""
-        return self.rounds_list[-1] - len(self.rounds_list)
+        """Number of rounds up to the last one that are missing in the summary.
+
+        None are where the device need not take part in every round.
+        """
+        return 0 if self.run and self.run.tier is not None else self.rounds_list[-1] - len(self.rounds_list)
 
     def estimate_bytes(self, model_bytes: int) -> None:
         """Set the bytes as the published figures count them: one push a round, no pull."""

@@ -1,9 +1,13 @@
 """Mode tiered on a simulated cluster without gradients: who waits for whom, and who comes back."""
 
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
+from esync.reports.plot import main as plot
+from esync.reports.summarize import main as summarize
 from esync.runtime.straggler_injection import StragglerEvent
 from esync.simulate.network import Link
 
@@ -99,3 +103,32 @@ def test_slowest_iterations_auto_bounds_the_share_of_exchanges():
     assert computing[0] == pytest.approx(0.9, abs=0.05)
     assert computing[1] > 0.97
     assert overlapped.workers[0].iterations < alone.workers[0].iterations / 3
+
+
+def test_summarize_and_plot_of_a_tiered_run_miss_no_rounds_of_slow_devices(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The slow one joins every few rounds, and the last one is left out from the beginning."""
+    folder = tmp_path / "resnet18-v1" / "tiered"
+    simulation = tiered(modelled=cluster(*FAST, 2.0, 60.0), log_dir=folder)
+    rounds = [worker.rounds for worker in simulation.workers]
+    assert rounds[:2] == [60, 60]
+    assert 1 < rounds[2] < 30
+    assert rounds[3] == 0
+
+    assert summarize(["-b", str(tmp_path), "-m", "tiered"]) == 0
+    said = capsys.readouterr()
+    assert ".txt" not in said.err
+    assert "skipped" not in said.out + said.err
+    assert "w3/cpu: this device has taken part in no round" in said.out + said.err
+    summary = _read(folder / "Tiered-ESync.json")
+    assert [len(summary[f"w{rank}"]["cpu"]["rounds_list"]) for rank in range(3)] == rounds[:3]
+
+    assert plot(["-b", str(tmp_path), "-n", "resnet18-v1"]) == 0
+    assert "missing" not in capsys.readouterr().out
+    speedups = _read(tmp_path / "resnet18-v1" / "figures" / "speedup.json")
+    assert speedups["runs"]["Tiered-ESync"]["missing_rounds"] == 0
+
+
+def _read(path: Path) -> dict:
+    return json.loads(path.read_text())
