@@ -25,6 +25,7 @@ class Kind:
         linear: whether the servers' weights are the sum of the commits that were used, but for
             rounding.
         hosts: whether the workers of a machine exchange as one.
+        tiered: whether rounds do not wait for the last worker, which now and then asks them to.
     """
 
     specification: Specification
@@ -32,11 +33,12 @@ class Kind:
     checkpoints: bool = True
     linear: bool = False
     hosts: bool = False
+    tiered: bool = False
 
     @property
     def rounds(self) -> bool:
         """Whether all workers must hold the same model after every round."""
-        return self.specification.synchronous and self.specification.rule != "momentum_sgd"
+        return self.specification.synchronous and self.specification.rule != "momentum_sgd" and not self.tiered
 
     @property
     def dispensable(self) -> bool:
@@ -66,6 +68,7 @@ _PLAIN: dict[str, Kind] = {
     "fp16": Kind(_compressed("fp16")),
     "2bit": Kind(_compressed("2bit")),
     "topk": Kind(_compressed("topk:0.1")),
+    "tiered": Kind(_compressed("fp16"), checkpoints=False, tiered=True),
     "overlap": Kind(Specification("sgd", True, overlap=True), checkpoints=False, linear=True),
 }
 _PLAIN |= {f"hosts-{name}": replace(_PLAIN[name], hosts=True) for name in ("sync", "fp16", "topk", "overlap", "switch")}

@@ -157,6 +157,10 @@ class Worker(TrainerStatus):
             self._job.iteration(self)
             exchange.heartbeat()
             self.training.take_part()
+            if self._unawaited:
+                self._store.sleep(DISCARD)
+                if self.training.result is not None and self.rank not in self.training.result.aside:
+                    exchange.step_aside()
             if self.rank in self.training.left_out:  # else it could always do something, and time would never pass
                 self._store.sleep(DISCARD)
             result = exchange.start(self._payload(), self._held).wait()
@@ -197,9 +201,16 @@ class Worker(TrainerStatus):
             places = np.flatnonzero(weights)
             del vectors[WEIGHTS]
             terms = {"step": (places, weights[places])}
+        if self._unawaited:
+            terms |= {"unawaited": True, "back": (schedule.seed + self.exchange.sequence) % 3 == 0}
         if schedule.kind in SWITCHING:
             terms |= self._switching()
         return Payload(vectors, 1, RATE, **terms)
+
+    @property
+    def _unawaited(self) -> bool:
+        """Whether rounds need not wait for this worker; see `algorithms.tiered_esync`."""
+        return self._schedule.settings.tiered and self.rank == self._schedule.workers - 1 > 0
 
     def _switching(self) -> dict[str, Any]:
         """What a commit of Sync-Switch says beside; see `algorithms.sync_switch`."""
