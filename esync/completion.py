@@ -58,13 +58,18 @@ def _help_raises() -> Iterator[None]:
         argparse.ArgumentParser.print_help = printed  # type: ignore[method-assign]
 
 
-def parser_of(name: str) -> argparse.ArgumentParser | None:
+def parser_of(name: str, words: Sequence[str] = ()) -> argparse.ArgumentParser | None:
     """Return the parser that prints the help of a subcommand; None if it cannot be started here.
 
     The subcommand is started with --help, and stopped where it would print.
+
+    Args:
+        name: the subcommand.
+        words: what stands before --help, for instance a mode, whose flags the parser then has.
     """
-    words, streams = sys.argv, (sys.stdout, sys.stderr)
-    sys.argv = [f"{program.COMMAND} {name}", "--help"]
+    kept, streams = (sys.argv, sys.orig_argv), (sys.stdout, sys.stderr)
+    sys.argv = [f"{program.COMMAND} {name}", *words, "--help"]
+    sys.orig_argv = [sys.executable, *sys.argv]
     try:
         with _help_raises(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             runpy.run_module(SUBCOMMANDS[name][0], run_name="__main__")
@@ -73,7 +78,7 @@ def parser_of(name: str) -> argparse.ArgumentParser | None:
     except (SystemExit, ImportError):
         return None
     finally:
-        sys.argv = words
+        sys.argv, sys.orig_argv = kept
         sys.stdout, sys.stderr = streams
     return None
 

@@ -1,0 +1,218 @@
+"""Commands in README.md and docs/ are right: each is parsed, or its block says why it is not run.
+
+A block of shell commands is fenced with bash, sh or console, or indented and begins with a command.
+Each command line in it is one of
+
+* `esync …`, `python -m esync.…` or a script that starts one of these: the words are given to the
+  program's own parser;
+* another program of this repository, which must exist, or `pip install` with an extra, which must;
+* a command of the shell that needs nothing.
+
+Any other block has a comment directly before it: `<!-- not run: why -->`.
+"""
+
+import argparse
+import contextlib
+import io
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from esync.__main__ import SUBCOMMANDS
+from esync.completion import parser_of
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+MODULES = {module: name for name, (module, _) in SUBCOMMANDS.items()}
+#: Scripts and programs outside the package → the subcommand that they start.
+STARTERS = {
+    "scripts/start_worker.sh": "worker",
+    "scripts/start_server.sh": "server",
+    "scripts/start_scheduler.sh": "scheduler",
+    "scripts/start_state_server.sh": "state-server",
+    "logs_tools/summarize.py": "summarize",
+    "logs_tools/plot.py": "plot",
+    "logs_tools.sync_switch_report": "sync-switch-report",
+}
+#: Commands whose words need no check.
+HARMLESS = {"cd", "export", "git", "pytest", "mkdocs"}
+#: The users' own files, as they are called in examples.
+OWN = {"train.py", "manage.py"}
+FENCED = re.compile(r"^```(?P<language>\w*)\n(?P<text>.*?)^```$", re.MULTILINE | re.DOTALL)
+INDENTED = re.compile(r"(?:(?<=\n\n)|\A)(?P<text>(?: {4}[^\n]*\n|\n(?= {4}))+)")
+COMMAND = re.compile(
+    r"(?:\w+=\S+ )*(?:esync|python|pip|docker|curl|mpiexec|export|git|cd|pytest|mkdocs|(?:\. )?scripts/\S+)\b ?"
+)
+MARK = re.compile(r"<!-- not run: \S[^>]* -->\n+\Z")
+
+
+class WrongCommandError(Exception):
+    """A command line that cannot be run."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """A block of shell commands: where it begins, its text, and whether it is marked as not run."""
+
+    page: Path
+    line: int
+    text: str
+    marked: bool
+
+    def __str__(self) -> str:
+        return f"{self.page.relative_to(ROOT)}:{self.line}"
+
+
+def blocks(page: Path, text: str) -> Iterator[Block]:
+    """Yield the blocks of shell commands of a page."""
+
+    def block(found: re.Match[str], commands: str) -> Block:
+        line = text.count("\n", 0, found.start("text")) + 1
+        return Block(page, line, commands, MARK.search(text[: found.start()]) is not None)
+
+    for found in FENCED.finditer(text):
+        if found["language"] in ("bash", "sh", "console"):
+            yield block(found, found["text"])
+    without = FENCED.sub(lambda each: "\n" * each[0].count("\n"), text)
+    for found in INDENTED.finditer(without):
+        commands = re.sub(r"^ {4}", "", found["text"], flags=re.MULTILINE)
+        if COMMAND.match(commands):
+            line = without.count("\n", 0, found.start("text")) + 1
+            yield Block(page, line, commands, MARK.search(without[: found.start()]) is not None)
+
+
+def command_lines(text: str) -> Iterator[list[str]]:
+    """Yield the words of each command in a block, without comments, variables and redirections."""
+    for line in re.sub(r"\\\n *", " ", text).splitlines():
+        line = re.sub(r"\$\(.*?'\)", "VALUE", line.removeprefix("$ "))
+        with_operators = shlex.shlex(line, posix=True, punctuation_chars="&|;>")
+        with_operators.whitespace_split = True
+        words: list[str] = []
+        for word in [*with_operators, ";"]:
+            if not re.fullmatch(r"[&|;]+", word):
+                words.append(word)
+                continue
+            if ">" in words:
+                words = words[: words.index(">")]
+            while words and re.match(r"[A-Z_]+=", words[0]):
+                del words[0]
+            if words:
+                yield words
+            words = []
+
+
+@cache
+def extras() -> set[str]:
+    """The extras of this package."""
+    section = (ROOT / "pyproject.toml").read_text("utf-8").partition("[project.optional-dependencies]\n")[2]
+    return set(re.findall(r"^(\w+) = \[", section.partition("\n[")[0], re.MULTILINE))
+
+
+def check(words: list[str]) -> None:
+    """Check a command line.
+
+    Raises:
+        WrongCommandError: it cannot be run, or this test cannot tell.
+    """
+    program, *rest = words
+    if program == "python" and rest[:1] == ["-m"]:
+        program, rest = rest[1], rest[2:]
+        program = f"esync {MODULES[program]}" if program in MODULES else program
+    elif program in ("python", ".") and rest:
+        program, *rest = rest
+    elif program == "esync" and rest:
+        if rest[0] not in SUBCOMMANDS:
+            raise WrongCommandError(f"esync has no subcommand {rest[0]!r}")
+        program, rest = f"esync {rest[0]}", rest[1:]
+    if program in STARTERS:
+        program = f"esync {STARTERS[program]}"
+    kind, _, subcommand = program.partition(" ")
+    if kind == "esync" and subcommand:
+        parse(subcommand, rest)
+    elif program == "pip":
+        named = {each for word in rest for found in re.findall(r"\[([\w,]+)\]", word) for each in found.split(",")}
+        if named - extras():
+            raise WrongCommandError(f"pip: no such extras: {', '.join(sorted(named - extras()))}")
+    elif program in HARMLESS or program in OWN or (ROOT / program).is_file():
+        return
+    elif not any((ROOT / program.replace(".", "/")).with_suffix(end).exists() for end in ("", ".py")):
+        raise WrongCommandError(f"{program} is no program that this test knows: mark the block as not run")
+
+
+@cache
+def parsers() -> dict[str, argparse.ArgumentParser | None]:
+    """The parsers of all subcommands, in the default mode."""
+    return {name: parser_of(name) for name in SUBCOMMANDS}
+
+
+def parse(subcommand: str, words: list[str]) -> None:
+    """Give the words behind a subcommand to its parser."""
+    words = [word for word in words if word != "…" and not re.fullmatch(r"\[|\]", word)]
+    if "--" in words:
+        words = words[: words.index("--")]
+    mode = [words[at + offset] for at, word in enumerate(words) if word in ("-m", "--mode") for offset in (0, 1)]
+    if mode and "/" not in mode[-1] and ":" in mode[-1]:
+        return  # of a file of the user's
+    moded = mode and subcommand in ("worker", "server", "launch", "simulate")
+    parser = parser_of(subcommand, mode) if moded else parsers()[subcommand]
+    if parser is None:
+        raise WrongCommandError(f"esync {subcommand}: no parser for {' '.join(mode)}")
+    said = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(said), contextlib.redirect_stdout(io.StringIO()):
+            _, unknown = parser.parse_known_args(words)
+    except SystemExit as end:
+        if end.code:
+            raise WrongCommandError(f"esync {subcommand}: {said.getvalue().strip().splitlines()[-1]}") from None
+        return
+    if unknown:
+        raise WrongCommandError(f"esync {subcommand}: unknown words {unknown}")
+
+
+def wrong(block: Block) -> list[str]:
+    """What is wrong with the commands of a block."""
+    found = []
+    for words in command_lines(block.text):
+        try:
+            check(words)
+        except WrongCommandError as error:
+            found.append(f"{block}: {error}")
+    return found
+
+
+ALL = [block for page in PAGES for block in blocks(page, page.read_text(encoding="utf-8"))]
+
+
+def test_documented_commands_are_found() -> None:
+    assert len(ALL) > 50
+
+
+@pytest.mark.parametrize("block", [block for block in ALL if not block.marked], ids=str)
+def test_documented_commands_are_accepted_by_their_programs(block: Block) -> None:
+    assert wrong(block) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "complaint"),
+    [
+        ("esync launch :quick --no-such-flag 3\n", "--no-such-flag"),
+        ("python -m esync.worker -m esync --no-such-flag\n", "--no-such-flag"),
+        ("scripts/start_worker.sh -c 7\n", "-c/--cpu"),
+        ("python benchmarks/no_such.py\n", "no_such"),
+        ('pip install -e ".[nothing]"\n', "nothing"),
+        ("cd project && esync lanch\n", "lanch"),
+        ("docker build .\n", "docker"),
+    ],
+)
+def test_documented_command_that_is_wrong_is_named(text: str, complaint: str) -> None:
+    assert complaint in "".join(wrong(Block(PAGES[0], 1, text, marked=False)))
+
+
+def test_documented_block_with_mark_is_marked_and_without_is_not() -> None:
+    text = "# Page\n\n<!-- not run: needs docker -->\n```bash\ndocker build .\n```\n\nText\n\n    docker build .\n"
+    assert [each.marked for each in blocks(PAGES[0], text)] == [True, False]
