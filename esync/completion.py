@@ -67,9 +67,8 @@ def parser_of(name: str, words: Sequence[str] = ()) -> argparse.ArgumentParser |
         name: the subcommand.
         words: what stands before --help, for instance a mode, whose flags the parser then has.
     """
-    kept, streams = (sys.argv, sys.orig_argv), (sys.stdout, sys.stderr)
+    kept, streams = sys.argv, (sys.stdout, sys.stderr)
     sys.argv = [f"{program.COMMAND} {name}", *words, "--help"]
-    sys.orig_argv = [sys.executable, *sys.argv]
     try:
         with _help_raises(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             runpy.run_module(SUBCOMMANDS[name][0], run_name="__main__")
@@ -78,7 +77,7 @@ def parser_of(name: str, words: Sequence[str] = ()) -> argparse.ArgumentParser |
     except (SystemExit, ImportError):
         return None
     finally:
-        sys.argv, sys.orig_argv = kept
+        sys.argv = kept
         sys.stdout, sys.stderr = streams
     return None
 

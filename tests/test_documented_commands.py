@@ -8,14 +8,19 @@ Each command line in it is one of
 * another program of this repository, which must exist, or `pip install` with an extra, which must;
 * a command of the shell that needs nothing.
 
-Any other block has a comment directly before it: `<!-- not run: why -->`.
+Any other block has a comment directly before it: `<!-- not run: why -->`. One that has `<!-- run -->`
+before it is run by a test, after those that stand before it on its page.
 """
 
 import argparse
 import contextlib
 import io
+import os
 import re
 import shlex
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
@@ -49,6 +54,16 @@ COMMAND = re.compile(
     r"(?:\w+=\S+ )*(?:esync|python|pip|docker|curl|mpiexec|export|git|cd|pytest|mkdocs|(?:\. )?scripts/\S+)\b ?"
 )
 MARK = re.compile(r"<!-- not run: \S[^>]* -->\n+\Z")
+RUN = re.compile(r"<!-- run -->\n+\Z")
+#: Pages whose marked blocks are run one after the other, in one folder; a later page uses what an earlier one made.
+SESSIONS = [
+    ("docs/start/index.md", "docs/how-to/logs.md"),
+    ("docs/how-to/doctor.md",),
+    ("docs/how-to/plan.md",),
+    ("docs/how-to/simulate.md", "docs/how-to/overlap.md"),
+]
+#: Seconds that a session may take on a busy machine.
+PATIENCE = 400
 
 
 class WrongCommandError(Exception):
@@ -57,12 +72,13 @@ class WrongCommandError(Exception):
 
 @dataclass(frozen=True)
 class Block:
-    """A block of shell commands: where it begins, its text, and whether it is marked as not run."""
+    """A block of shell commands: where it begins, its text, and its mark: whether it is not run, or run by a test."""
 
     page: Path
     line: int
     text: str
     marked: bool
+    run: bool = False
 
     def __str__(self) -> str:
         return f"{self.page.relative_to(ROOT)}:{self.line}"
@@ -73,7 +89,7 @@ def blocks(page: Path, text: str) -> Iterator[Block]:
 
     def block(found: re.Match[str], commands: str) -> Block:
         line = text.count("\n", 0, found.start("text")) + 1
-        return Block(page, line, commands, MARK.search(text[: found.start()]) is not None)
+        return Block(page, line, commands, *(mark.search(text[: found.start()]) is not None for mark in (MARK, RUN)))
 
     for found in FENCED.finditer(text):
         if found["language"] in ("bash", "sh", "console"):
@@ -83,7 +99,8 @@ def blocks(page: Path, text: str) -> Iterator[Block]:
         commands = re.sub(r"^ {4}", "", found["text"], flags=re.MULTILINE)
         if COMMAND.match(commands):
             line = without.count("\n", 0, found.start("text")) + 1
-            yield Block(page, line, commands, MARK.search(without[: found.start()]) is not None)
+            before = without[: found.start()]
+            yield Block(page, line, commands, *(mark.search(before) is not None for mark in (MARK, RUN)))
 
 
 def command_lines(text: str) -> Iterator[list[str]]:
@@ -185,11 +202,42 @@ def wrong(block: Block) -> list[str]:
     return found
 
 
+def name(block: Block) -> str:
+    """The page of a block."""
+    return str(block.page.relative_to(ROOT))
+
+
 ALL = [block for page in PAGES for block in blocks(page, page.read_text(encoding="utf-8"))]
 
 
 def test_documented_commands_are_found() -> None:
     assert len(ALL) > 50
+    assert {name(block) for block in ALL if block.run} == {page for session in SESSIONS for page in session}
+
+
+@pytest.mark.timeout(PATIENCE + 20)
+@pytest.mark.parametrize("session", SESSIONS, ids=lambda session: Path(session[0]).parent.name + Path(session[0]).stem)
+def test_documented_commands_that_are_marked_so_run(session: tuple[str, ...], tmp_path: Path) -> None:
+    for each in ROOT.iterdir():  # as in a checkout, but nothing is written into this one
+        if each.name not in ("logs", "runs") and not each.name.startswith("."):
+            (tmp_path / each.name).symlink_to(each)
+    script = "\n".join(block.text for page in session for block in ALL if block.run and name(block) == page)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    with subprocess.Popen(
+        ["bash", "-euxc", script],
+        cwd=tmp_path,
+        env={**os.environ, "PATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=PATIENCE)
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)  # what it has started, where the test fails
+    assert process.returncode == 0, output
 
 
 @pytest.mark.parametrize("block", [block for block in ALL if not block.marked], ids=str)

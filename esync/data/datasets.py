@@ -65,10 +65,16 @@ def locate(name: str, data_dir: str | Path | None) -> None:
 def find_data_dir(data_dir: str | Path | None, name: str) -> Path:
     """Return the directory with a folder called `name`: `data_dir`, or one of config.DATA_DIRS.
 
+    In a program that is started elsewhere, those of the checkout that this package is installed
+    from count, too; `scripts/setup.sh` fetches the data set there.
+
     Raises:
         DataError: there is no such folder; the message names every place that was searched.
     """
     places = [expanded(place) for place in ([data_dir] if data_dir else config.DATA_DIRS)]
+    checkout = Path(config.__file__).resolve().parent  # config.py lies at its top
+    if not data_dir and (checkout / "scripts" / "setup.sh").is_file():
+        places += [checkout / place for place in config.DATA_DIRS if not Path(place).is_absolute()]
     for place in places:
         if (place / name).is_dir():
             return place

@@ -89,3 +89,16 @@ def test_fashion_mnist_files_match_the_registry():
     data = load("fashion-mnist", data_dir)
     assert np.bincount(data.train_labels).tolist() == [6000] * 10
     assert np.bincount(data.test_labels).tolist() == [1000] * 10
+
+
+def test_find_data_dir_elsewhere_finds_that_of_the_checkout(tmp_path, monkeypatch):
+    checkout = tmp_path / "checkout"
+    (checkout / "scripts").mkdir(parents=True)
+    (checkout / "scripts" / "setup.sh").touch()
+    tiny_dataset.write(checkout / "data")
+    monkeypatch.setattr(config, "__file__", str(checkout / "config.py"))
+    monkeypatch.setattr(config, "DATA_DIRS", ("data",))
+    monkeypatch.chdir(tmp_path)
+    assert find_data_dir(None, "fashion-mnist") == checkout / "data"
+    tiny_dataset.write(tmp_path / "data")
+    assert find_data_dir(None, "fashion-mnist").resolve() == (tmp_path / "data").resolve()
