@@ -156,6 +156,8 @@ class Trainer(TimedTrainer):
 class Iteration:
     """An iteration that computes the gradient of the next batch."""
 
+    data = None  # the worker keeps its share
+
     def __init__(self, net: Perceptron, batches: Batches) -> None:
         self._net, self._batches = net, batches
 
