@@ -2,18 +2,20 @@
 
     python benchmarks/time_to_accuracy.py [--jobs 2] [--budget CORE-HOURS] [--list]
 
-Trains the paper's six networks with a quarter of their channels (Inception-v3: a sixteenth) on its
-clusters (clusters/paper*.yaml) in virtual time, i.i.d., until a test accuracy of 0.8. Devices take
-as long for a batch, and messages are as large, as with the full networks. Every round is evaluated,
-of sequential SGD every fifth iteration, and an evaluation takes no virtual time. Each algorithm has
-several multiples of the published learning rate; those that count are the published one and that
-with the best mean time.
+Trains the paper's six networks with a quarter of their channels (Inception-v3: a sixteenth), and at
+the end ResNet-18-v1 itself, on its clusters (clusters/paper*.yaml) in virtual time, i.i.d., until a
+test accuracy of 0.8. Devices take as long for a batch, and messages are as large, as with the full
+networks. Every round is evaluated, of sequential SGD every fifth iteration, and an evaluation takes
+no virtual time. Each algorithm has several multiples of the published learning rate; those that
+count are the published one and that with the best mean time. `--factors` and `--settings` take some
+of them.
 
 ESync's settings: the published one; the same with batch norm's statistics weighted by samples, or
 estimated anew from 4,000 training images; exchanges in float16 with all weighted by samples, with
 overlap, without it, and without it and with statistics estimated anew; one exchange of each host
-(`per_host`), as published and in float16 with all weighted by samples. Sequential SGD trains on the
-fastest device alone, with all data.
+(`per_host`), as published and in float16 with all weighted by samples. Besides, `--preset fast` with
+one exchange of each host and momentum 0.9. Sequential SGD trains on the fastest device alone, with
+all data.
 
 A run that is done is not done again; `--out` has runs.json and table.md.
 """
@@ -33,6 +35,7 @@ from harness.figures import markdown_table, spread
 from harness.paper_runs import BATCH_SIZE, CLUSTERS, GRADIENT, MEASURED_ON, OVERHEAD
 from harness.simulations import RATE, TARGET, carry_out, result_file, results, spent
 
+from esync.arguments import count
 from esync.models.names import has_batch_norm
 from esync.reports.published_results import TABLE_1
 from esync.runtime.files import write_atomically
@@ -43,6 +46,8 @@ WIDTHS = {
     **dict.fromkeys(("resnet18-v1", "mobilenet-v1", "resnet50-v1", "resnet50-v2", "alexnet"), "x0.25"),
     "inception-v3": "x0.0625",
 }
+#: Networks that are trained as they are, too.
+FULL = ("resnet18-v1",)
 #: Setting → its flags, multiples of the published rate, seconds of virtual time at most, and
 #: gradients of all workers to 0.8 (a guess, for the plan).
 SETTINGS: dict[str, tuple[tuple[str, ...], tuple[int, ...], float, int]] = {
@@ -69,16 +74,12 @@ SETTINGS: dict[str, tuple[tuple[str, ...], tuple[int, ...], float, int]] = {
         200,
         2000,
     ),
+    "preset-fast-per-host": (("--preset=fast", "--momentum=0.9"), (1,), 90, 1200),
     "sync": (("--mode=sync",), (1, 2, 4, 8), 3600, 500),
     "local": (("--mode=local", "--eval-duration=5"), (1, 2, 4, 8), 600, 300),
 }
 #: Part of the names of settings in which the workers of a host exchange as one.
 PER_HOST = "-per-host"
-
-
-def narrow(network: str) -> str:
-    """Return the name of the network with fewer channels that stands in for one of the paper's."""
-    return f"{network}{WIDTHS[network]}"
 
 
 @dataclass(frozen=True)
@@ -90,24 +91,31 @@ class TargetRun:
         setting: one of SETTINGS.
         factor: multiple of the published learning rate.
         seed: seed of data and weights.
+        full: whether it trains the network as it is, not the one with fewer channels.
     """
 
     network: str
     setting: str
     factor: int
     seed: int
+    full: bool = False
+
+    @property
+    def trained(self) -> str:
+        """Name of the network that is trained."""
+        return self.network if self.full else f"{self.network}{WIDTHS[self.network]}"
 
     @property
     def name(self) -> str:
         """Stem of its files."""
-        return f"{narrow(self.network)}-{self.setting}-x{self.factor}-seed{self.seed}"
+        return f"{self.trained}-{self.setting}-x{self.factor}-seed{self.seed}"
 
     def words(self, given: argparse.Namespace) -> list[str]:
         """Return the command line."""
         flags, _, most, _ = SETTINGS[self.setting]
-        rate = "--local-lr" if self.setting.startswith("esync") else "--learning-rate"
+        rate = "--learning-rate" if self.setting in ("sync", "local") else "--local-lr"
         words = [sys.executable, "-m", "esync.simulate", str(self.description(given.out)), *flags]
-        words += [f"--network={narrow(self.network)}", f"{rate}={RATE * self.factor:g}", f"--seed={self.seed}"]
+        words += [f"--network={self.trained}", f"{rate}={RATE * self.factor:g}", f"--seed={self.seed}"]
         words += [f"--target-accuracy={TARGET}", f"--max-time={most:g}", f"--test-images={given.test_images}"]
         return [*words, "--no-logs", f"--json={result_file(given.out, self)}"]
 
@@ -126,11 +134,16 @@ class TargetRun:
         return path
 
 
+def networks() -> list[tuple[str, bool]]:
+    """Return the networks, and whether they are trained as they are."""
+    return [*((network, False) for network in WIDTHS), *((network, True) for network in FULL)]
+
+
 def runs(seeds: int) -> list[TargetRun]:
     """Return all runs, network by network and seed by seed: the beginning can be compared."""
     return [
-        TargetRun(network, setting, factor, seed)
-        for network in WIDTHS
+        TargetRun(network, setting, factor, seed, full)
+        for network, full in networks()
         for seed in range(seeds)
         for setting, (_, factors, _, _) in SETTINGS.items()
         for factor in factors
@@ -140,7 +153,7 @@ def runs(seeds: int) -> list[TargetRun]:
 
 def planned(run: TargetRun) -> float:
     """Return the core-seconds that a run costs by estimate; evaluations cost as much as gradients."""
-    return 2 * OVERHEAD * GRADIENT[narrow(run.network)] * SETTINGS[run.setting][3]
+    return 2 * OVERHEAD * GRADIENT[run.trained] * SETTINGS[run.setting][3]
 
 
 def reached(result: dict[str, Any]) -> tuple[float, float]:
@@ -160,12 +173,12 @@ def table(out: Path, seeds: int) -> str:
     heads = ["network", "setting", "rate", "seeds", "seconds to 0.8", "samples to 0.8", "SSGD's seconds ÷ these"]
     heads += ["samples ÷ sequential SGD's", "published speedup"]
     rows = []
-    for network in WIDTHS:
+    for network, full in networks():
         found = {
             (setting, factor): [reached(finished[run.name]) for run in chosen if run.name in finished]
             for setting, (_, factors, _, _) in SETTINGS.items()
             for factor in factors
-            if (chosen := [TargetRun(network, setting, factor, seed) for seed in range(seeds)])
+            if (chosen := [TargetRun(network, setting, factor, seed, full) for seed in range(seeds)])
         }
         for kind in ("published", "best"):
             kept = {setting: _chosen(found, setting, kind) for setting in SETTINGS}
@@ -174,7 +187,12 @@ def table(out: Path, seeds: int) -> str:
                     continue
                 factor, values = each
                 seconds, samples = ([value[index] for value in values] for index in (0, 1))
-                cells = [narrow(network), setting, f"× {factor} ({kind})", str(len(values))]
+                cells = [
+                    TargetRun(network, setting, factor, 0, full).trained,
+                    setting,
+                    f"× {factor} ({kind})",
+                    str(len(values)),
+                ]
                 cells += [_spread(seconds, 1), _spread(samples, 0)]
                 cells.append(_ratio(kept["sync"], seconds, 0, inverse=False))
                 cells.append(_ratio(kept["local"], samples, 1, inverse=True))
@@ -219,11 +237,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=3, help="how many (default: %(default)s)")
     parser.add_argument("--test-images", type=int, default=2500, help="for an evaluation (default: %(default)s)")
     parser.add_argument("--only", default="", help="runs whose name contains this")
+    parser.add_argument("--settings", nargs="+", choices=tuple(SETTINGS), default=list(SETTINGS), metavar="SETTING")
+    parser.add_argument("--factors", nargs="+", type=count, metavar="N", help="of the published rate (default: all)")
     parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")
     budget.add_arguments(parser)
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
-    chosen = [run for run in runs(given.seeds) if given.only in run.name]
+    wanted = [run for run in runs(given.seeds) if given.only in run.name and run.setting in given.settings]
+    chosen = [run for run in wanted if given.factors is None or run.factor in given.factors]
     costs = {run.name: planned(run) for run in chosen}
     if given.list:
         print(budget.listed(costs, spent(given.out), given.budget))
