@@ -22,8 +22,9 @@ SGD on the fastest device alone at several learning rates, which is what a user 
 Its figures are drawn raw and through the published filter, with the published results in them, and
 its table has mean accuracies of the last hour (`--last-share` of the time). ESync and sequential
 SGD, which take hours, are done in parts: with `--first-parts N` only the first N of these, which a
-later call without it continues. `--list` prints what each run is planned to cost and has cost;
-`--budget` leaves out the end of the list where it costs more than that.
+later call without it continues. ResNet-18 itself has one run of ten minutes, at the end. `--list`
+prints what each run is planned to cost and has cost; `--budget` leaves out the end of the list
+where it costs more than that.
 
 `--before FOLDER --figure FILE` runs nothing: it draws the accuracy of runs of an earlier version,
 whose results are in FOLDER, beside that of the same runs in `--out`, a panel each.

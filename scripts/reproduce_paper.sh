@@ -1,12 +1,38 @@
 #!/usr/bin/env bash
-# Reproduce the ESync paper's Figures 3, 4, 5 and Table 1 in virtual time:
+# Reproduce the tables and figures of the three papers in virtual time, a command for each:
 #
-#     scripts/reproduce_paper.sh [--full] [--parity] [...]
-#     scripts/reproduce_paper.sh --horizon [--budget CORE-HOURS] [...]    # the paper's two hours, a narrow network
+#     scripts/reproduce_paper.sh                          Figures 3, 4, 5 and Table 1, two epochs (2 hours on two cores)
+#     scripts/reproduce_paper.sh horizon                  Figure 3, the paper's two hours, with a narrow network
+#     scripts/reproduce_paper.sh table1                   Table 1, to an accuracy of 0.8, every round evaluated
+#     scripts/reproduce_paper.sh equal-time               every variant of ESync after the same virtual time
+#     scripts/reproduce_paper.sh alone                    against the fastest device alone
+#     scripts/reproduce_paper.sh sync-switch              Sync-Switch: accuracy and time by the moment of the switch
+#     scripts/reproduce_paper.sh switch-variants          Sync-Switch: order of the phases, momentum at the switch
+#     scripts/reproduce_paper.sh stragglers               Sync-Switch: policies against stragglers
+#     scripts/reproduce_paper.sh dgs                      DGS: Table 3
+#     scripts/reproduce_paper.sh dgs-speedup              DGS: speedup by the number of workers
 #
-# The first takes about two hours on two cores. You can stop it at any time: started again, it goes on
-# with the next run. Figures and table.md are in results/reproduction afterwards;
-# docs/results/reproduction.md says how to read them.
+# Further words go to the experiment's program: --help says which there are, --list (not of Sync-Switch and
+# dgs-speedup) what each run costs. Those that take long can be stopped at any time: started again, they go on with
+# the next run. docs/results/reproduction.md says how to read the results.
 set -euo pipefail
+case "${1-}" in
+    "" | -*) words=(reproduce_paper.py) ;;
+    horizon) words=(reproduce_paper.py --horizon) ;;
+    table1) words=(time_to_accuracy.py) ;;
+    equal-time) words=(beyond_paper.py --network mlp --minutes 30 --here) ;;
+    alone) words=(fastest_device.py) ;;
+    sync-switch) words=(sync_switch.py --json benchmarks/results/sync_switch.json) ;;
+    switch-variants) words=(switch_variants.py --json benchmarks/results/switch_variants.json) ;;
+    stragglers) words=(stragglers.py --seeds 5 --json benchmarks/results/stragglers.json) ;;
+    dgs) words=(sparse_accuracy.py --out benchmarks/results/sparse_accuracy.json --json benchmarks/results/sparse_accuracy.json) ;;
+    dgs-speedup) words=(sparse_speedup.py --json benchmarks/results/sparse_speedup.json) ;;
+    *)
+        echo "$0: '$1' is no experiment; expected one of: horizon table1 equal-time alone sync-switch" \
+            "switch-variants stragglers dgs dgs-speedup, or none for Figures 3 to 5" >&2
+        exit 2
+        ;;
+esac
+case "${1-}" in "" | -*) ;; *) shift ;; esac
 . "$(dirname "$0")/setup.sh" cpu
-exec python benchmarks/reproduce_paper.py "$@"
+exec python "benchmarks/${words[0]}" "${words[@]:1}" "$@"

@@ -68,6 +68,7 @@ class Run:
             their end only, on all images.
         free: whether the network costs nothing; such a run has times only, no gradients.
         longer: whether it goes on until it reaches 0.8.
+        minutes: virtual time of a run over the horizon of a network that is too large for all of it.
     """
 
     network: str
@@ -78,6 +79,7 @@ class Run:
     parity: bool = False
     free: bool = False
     longer: bool = False
+    minutes: int | None = None
 
     @property
     def name(self) -> str:
@@ -85,6 +87,7 @@ class Run:
         more = f"-x{self.factor}" if self.factor != 1 else ""
         more += f"-seed{self.seed}" if self.parity or self.seed else ""
         more += "-free" if self.free else "-longer" if self.longer else ""
+        more += f"-{self.minutes}min" if self.minutes else ""
         return f"{self.network}-{self.algorithm}-{self.data}{more}"
 
     @property
@@ -95,7 +98,7 @@ class Run:
     @property
     def horizon(self) -> bool:
         """Whether it lasts as long as the paper's runs, whatever its number of samples."""
-        return self.network in HORIZON_NETWORKS
+        return self.network in HORIZON_NETWORKS or self.minutes is not None
 
     @property
     def after(self) -> "Run | None":
@@ -112,7 +115,19 @@ class Run:
     def seconds(self, given: argparse.Namespace) -> float:
         """Return the virtual seconds of a run over the horizon, or of its first parts."""
         parts = PARTS.get(self.algorithm)
-        return END if parts is None else END * min(given.first_parts or parts, parts) / parts
+        return self.end if parts is None else self.end * min(given.first_parts or parts, parts) / parts
+
+    @property
+    def end(self) -> float:
+        """Return the virtual seconds of a whole run over the horizon."""
+        return self.minutes * 60 if self.minutes else END
+
+    @property
+    def evaluate_every(self) -> int:
+        """Return the rounds between two evaluations; a short run over the horizon has one in each."""
+        if self.minutes:
+            return 1
+        return (HORIZON_EVALUATE_EVERY if self.horizon else EVALUATE_EVERY)[self.algorithm]
 
     def words(self, given: argparse.Namespace) -> list[str]:
         """Return the command line."""
@@ -133,15 +148,18 @@ class Run:
             never = 10**9
             return [*words, f"--epochs={epochs:.9g}", f"--eval-duration={never}", "--no-logs", f"--max-time={never}"]
         if self.horizon:
-            words += [f"--max-time={END:g}", f"--eval-duration={HORIZON_EVALUATE_EVERY[self.algorithm]}"]
+            words += [f"--max-time={self.end:g}", f"--eval-duration={self.evaluate_every}"]
             words.append(f"--test-images={given.test_images}")
             if parts is not None:
                 return [*words, *([f"--first={given.first_parts}"] if given.first_parts else ())]
             logged = self.seed == 0  # figures show that one
             return [*words, f"--log-dir={out / 'logs'}" if logged else "--no-logs"]
         kind = "logs" if self.factor == 1 else f"logs-x{self.factor}"
-        every = EVALUATE_EVERY[self.algorithm]
-        words += [f"--epochs={epochs:g}", f"--eval-duration={every}", f"--test-images={given.test_images}"]
+        words += [
+            f"--epochs={epochs:g}",
+            f"--eval-duration={self.evaluate_every}",
+            f"--test-images={given.test_images}",
+        ]
         if self.factor != 1 or self.longer:
             words.append(f"--target-accuracy={TARGET}")
         return [*words, f"--log-dir={out / kind}"]
@@ -164,8 +182,8 @@ def runs(full: bool, parity: bool, seeds: int) -> list[Run]:
 def horizon_runs() -> list[Run]:
     """Return the runs over the whole horizon, in the order in which a budget is spent on them.
 
-    With seed 0 the cheap ones come first, then ESync, then sequential SGD. At the end the cheap
-    ones have two more seeds. Group norm is for data by class.
+    With seed 0 the cheap ones come first, then ESync, then sequential SGD. Then the cheap ones have
+    two more seeds. Group norm is for data by class. ResNet-18 itself comes last, for ten minutes.
     """
     cheap = [(algorithm, data) for algorithm in ("sync", "async", "dcasgd") for data in PARTITIONS]
     chosen = [Run(NARROW, algorithm, data) for algorithm, data in cheap]
@@ -174,7 +192,7 @@ def horizon_runs() -> list[Run]:
     chosen += [Run(NARROW, STANDALONE, factor=factor) for factor in LOCAL_FACTORS]
     chosen += [Run(NARROW_GROUP_NORM, "esync", data) for data in ("niid", "iid")]
     chosen += [Run(NARROW, algorithm, data, seed=seed) for seed in (1, 2) for algorithm, data in cheap]
-    return chosen
+    return [*chosen, Run(NETWORKS[0], "esync", minutes=10)]
 
 
 def planned(run: Run, given: argparse.Namespace) -> float:
@@ -187,6 +205,5 @@ def planned(run: Run, given: argparse.Namespace) -> float:
         samples = TRAINING_IMAGES * (given.most_epochs if run.longer else given.epochs)
     evaluated = float(TEST_IMAGES)
     if not run.parity:
-        every = (HORIZON_EVALUATE_EVERY if run.horizon else EVALUATE_EVERY)[run.algorithm]
-        evaluated += given.test_images * samples / SAMPLES_PER_ROUND[run.algorithm] / every
+        evaluated += given.test_images * samples / SAMPLES_PER_ROUND[run.algorithm] / run.evaluate_every
     return OVERHEAD * GRADIENT[run.network] * (samples + EVALUATION * evaluated) / BATCH_SIZE

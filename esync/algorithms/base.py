@@ -5,6 +5,7 @@ MXNet, threads, clocks or HTTP. The same object therefore runs on a real cluster
 one.
 """
 
+import math
 from abc import ABC, abstractmethod
 from argparse import Namespace
 from collections.abc import Mapping, Set
@@ -23,7 +24,7 @@ from .context import AlgorithmContext
 from .model_view import ModelView
 from .options import Options as AnyOptions
 from .options import option
-from .rate_scaling import RateScalingOptions
+from .rate_scaling import RateDecayOptions, RateScalingOptions, decayed
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,12 @@ SPARE_STYLES = tuple(
 def spare_style(name: str) -> Style:
     """Return the style of an algorithm that defines none."""
     return SPARE_STYLES[sum(name.encode(errors="replace")) % len(SPARE_STYLES)]
+
+
+_NO_SAMPLES = (
+    "--lr-decay goes by shares of all samples, so it has to be known how many there will be: give --epochs, or in a "
+    "program of your own limits=esync.Limits(samples=...)"
+)
 
 
 class OwnStatisticsOptions(AnyOptions):
@@ -212,6 +219,8 @@ class Algorithm(ABC):
             if name in typed and (needless := sorted(typed & others)):
                 flag, other = (each.replace("_", "-") for each in (name, needless[0]))
                 raise ValueError(f"--{other} makes no sense beside --{flag}: {why}")
+        if "lr_decay" in typed and not (getattr(options, "epochs", None) or getattr(options, "train_steps", None)):
+            raise ValueError(_NO_SAMPLES)
 
     @property
     def asks_state_server(self) -> bool:
@@ -284,10 +293,13 @@ class Algorithm(ABC):
 
         It changes with exchanges only.
         """
-        if not isinstance(self.options, RateScalingOptions):
-            return 1.0
-        samples = self.result.samples if self.result is not None else 0
-        return self.options.rate_factor(self.effective_workers, samples)
+        samples, options = self.result.samples if self.result is not None else 0, self.options
+        factor = 1.0
+        if isinstance(options, RateScalingOptions):
+            factor = options.rate_factor(self.effective_workers, samples)
+        if isinstance(options, RateDecayOptions) and options.lr_decay:
+            factor *= decayed(options.decay, samples / self.context.limits.samples)
+        return factor
 
     @property
     def evaluate_every(self) -> int | None:
@@ -297,8 +309,10 @@ class Algorithm(ABC):
     @property
     def facts(self) -> dict[str, Any]:
         """Facts about the run so far, for run.json, beside those that all algorithms have."""
-        scaled = isinstance(self.options, RateScalingOptions) and self.options.lr_scaling != "none"
-        return {"learning_rate_factor": self.rate_factor} if scaled else {}
+        options = self.options
+        scaled = isinstance(options, RateScalingOptions) and options.lr_scaling != "none"
+        decays = isinstance(options, RateDecayOptions) and options.lr_decay
+        return {"learning_rate_factor": self.rate_factor} if scaled or decays else {}
 
     @property
     def exchange_phase(self) -> str:
@@ -317,6 +331,9 @@ class Algorithm(ABC):
 
     def start(self, context: AlgorithmContext) -> None:
         """Connect to the other workers, and begin with the common model."""
+        decays = isinstance(self.options, RateDecayOptions) and self.options.lr_decay
+        if decays and not self.switches_synchrony and math.isinf(context.limits.samples):
+            raise ValueError(_NO_SAMPLES)
         self.context = context
         self.replica = context.replica
         self.device = context.world.device

@@ -7,6 +7,7 @@ from ..exchange.protocol.resume_negotiation import choose
 from ..exchange.protocol.round_state import RoundState
 from .base import Algorithm, Style
 from .context import AlgorithmContext
+from .rate_scaling import RateDecayOptions
 from .registry import register
 
 #: Number of the job: there is no other worker whose parts could be mixed up with this one's.
@@ -20,6 +21,10 @@ class Local(Algorithm):
     Every iteration counts as a round.
     """
 
+    class Options(RateDecayOptions):
+        """See `RateDecayOptions`."""
+
+    options: Options
     sends = "nothing"
 
     def __init__(self, *values: Any, **settings: Any) -> None:

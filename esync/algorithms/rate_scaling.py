@@ -1,10 +1,10 @@
-"""The learning rate that fits the number of workers: linear or square root scaling, with warm-up."""
+"""The learning rate: scaled by the number of workers, with warm-up, and its decay by samples."""
 
 import math
-from collections.abc import Mapping
-from typing import Any, Literal
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, Literal
 
-from pydantic import model_validator
+from pydantic import AfterValidator, model_validator
 
 from .. import config
 from .options import Options, option
@@ -59,7 +59,54 @@ def effective_workers(scalars: Mapping[str, float]) -> float | None:
     return max(1.0, total / most) if most > 0 else None
 
 
-class RateScalingOptions(Options):
+def parse_decay(text: str) -> tuple[tuple[float, float], ...]:
+    """Parse SHARE:FACTOR,…, the factors of the learning rate; "" is none.
+
+    Shares are of the run's samples, ascending; factors multiply the first learning rate.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    steps = []
+    for part in text.split(",") if text else ():
+        share, _, factor = part.partition(":")
+        try:
+            steps.append((float(share), float(factor)))
+        except ValueError:
+            raise ValueError(f"{text!r}: {part!r} should be SHARE:FACTOR, 0.5:0.1 for instance") from None
+    shares = [share for share, _ in steps]
+    if shares != sorted(shares) or not all(0 < share < 1 and 0 < factor < math.inf for share, factor in steps):
+        raise ValueError(f"{text!r}: shares should ascend between 0 and 1, and factors be above 0")
+    return tuple(steps)
+
+
+def decayed(decay: Sequence[tuple[float, float]], done: float) -> float:
+    """Return the factor of the learning rate when that share of the samples has been used."""
+    return next((factor for share, factor in reversed(decay) if done >= share), 1.0)
+
+
+def _checked_decay(text: str) -> str:
+    parse_decay(text)
+    return text
+
+
+class RateDecayOptions(Options):
+    """Options of algorithms whose learning rate can fall with the samples of all workers."""
+
+    lr_decay: Annotated[str, AfterValidator(_checked_decay)] = option(
+        "",
+        metavar="SHARE:FACTOR",
+        agreed_as="decay of the learning rate",
+        help="factor of the learning rate from a share of all samples on: 0.5:0.1,0.75:0.01 (default: it stays)",
+    )
+
+    @property
+    def decay(self) -> tuple[tuple[float, float], ...]:
+        """Shares of the samples and factors; see `parse_decay`."""
+        return parse_decay(self.lr_decay)
+
+
+class RateScalingOptions(RateDecayOptions):
     """Options of algorithms whose step is the mean of what the workers have computed."""
 
     lr_scaling: Scaling = option(

@@ -249,29 +249,3 @@ def parse_hyper(text: str) -> dict[str, float]:
             )
         found[name] = number
     return found
-
-
-def parse_decay(text: str) -> tuple[tuple[float, float], ...]:
-    """Parse SHARE:FACTOR,…, the factors of the learning rate; "" is none.
-
-    Shares are of the run's samples, ascending; factors multiply the first learning rate.
-
-    Raises:
-        ValueError: it is something else.
-    """
-    steps = []
-    for part in text.split(",") if text else ():
-        share, _, factor = part.partition(":")
-        try:
-            steps.append((float(share), float(factor)))
-        except ValueError:
-            raise ValueError(f"{text!r}: {part!r} should be SHARE:FACTOR, 0.5:0.1 for instance") from None
-    shares = [share for share, _ in steps]
-    if shares != sorted(shares) or not all(0 < share < 1 and 0 < factor < math.inf for share, factor in steps):
-        raise ValueError(f"{text!r}: shares should ascend between 0 and 1, and factors be above 0")
-    return tuple(steps)
-
-
-def decayed(decay: Sequence[tuple[float, float]], done: float) -> float:
-    """Return the factor of the learning rate when that share of the samples has been used."""
-    return next((factor for share, factor in reversed(decay) if done >= share), 1.0)

@@ -11,7 +11,7 @@ from collections.abc import Sequence, Set
 from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from .. import config
 from ..coordination import Coordination, OnlinePolicySettings
@@ -25,6 +25,7 @@ from ..runtime.futures import Handle
 from .base import OwnStatisticsOptions, Style
 from .every_iteration import EveryIteration
 from .options import option
+from .rate_scaling import RateDecayOptions, decayed
 from .registry import register
 from .switch_schedule import (
     HYPER_PARAMETERS,
@@ -34,8 +35,6 @@ from .switch_schedule import (
     RESET,
     Schedule,
     SwitchPlan,
-    decayed,
-    parse_decay,
 )
 
 log = logging.getLogger(__name__)
@@ -43,11 +42,6 @@ log = logging.getLogger(__name__)
 
 #: Option → the field of Detection that it sets.
 _DETECTION = {f"straggler_{name}": name for name in Detection.__dataclass_fields__}
-
-
-def _checked_decay(text: str) -> str:
-    parse_decay(text)
-    return text
 
 
 @register("sync-switch", label="Sync-Switch", style=Style("#D55E00", (0, (8, 2)), "P"))
@@ -79,7 +73,7 @@ class SyncSwitch(EveryIteration):
         plan: the segments in samples, once started.
     """
 
-    class Options(OwnStatisticsOptions):
+    class Options(RateDecayOptions, OwnStatisticsOptions):
         """The options of the schedule, of its segments, and of the policy for stragglers."""
 
         switch_order: str = option(
@@ -104,11 +98,6 @@ class SyncSwitch(EveryIteration):
             metavar="NAME=NUMBER",
             help=f"hyper-parameters of each segment, joined by commas, from {', '.join(HYPER_PARAMETERS)}; - for none; "
             "the learning rate is a worker's own, and multiplies the gradient summed over its batch",
-        )
-        lr_decay: Annotated[str, AfterValidator(_checked_decay)] = option(
-            "",
-            metavar="SHARE:FACTOR",
-            help="factor of the learning rate from a share of all samples on: 0.5:0.1,0.75:0.01 (default: it stays)",
         )
         switch_momentum: Literal["keep", "reset", "zero", "scale", "linear", "doubling"] = option(
             "keep",
@@ -208,7 +197,7 @@ class SyncSwitch(EveryIteration):
         settings |= dict(zip(("state_server", "job", "statistics"), values, strict=False))
         super().__init__(batch_size=batch_size, **settings)
         options = self.options
-        self._schedule, self._decay, self._watching = options.schedule, parse_decay(options.lr_decay), options.watching
+        self._schedule, self._decay, self._watching = options.schedule, options.decay, options.watching
         self._straggler_client: StragglerClient | None = None
         self.plan: SwitchPlan | None = None
         self.synchronous = self._schedule.begins_synchronous
@@ -257,6 +246,11 @@ class SyncSwitch(EveryIteration):
     def terms(self) -> dict[str, Any]:
         """The settings that make up a plan, and the evaluated statistics; see `Algorithm.terms`."""
         return {**self.checkpoint_terms, "evaluated statistics": self.options.statistics}
+
+    @property
+    def rate_factor(self) -> float:
+        """1: the segment's learning rate falls with the samples of the plan; see `_payload`."""
+        return 1.0
 
     @property
     def updates(self) -> int:

@@ -1,10 +1,12 @@
 """The learning rate that fits the number of workers: `algorithms.rate_scaling`."""
 
 import math
+from types import SimpleNamespace
 
 import pytest
 
-from esync.algorithms import ASGD, DiLoCo, LocalSGD
+from esync import Limits
+from esync.algorithms import ASGD, SSGD, DiLoCo, LocalSGD
 from esync.algorithms.rate_scaling import effective_workers, rate_factor
 from esync.algorithms.registry import ALGORITHMS, flags_of
 
@@ -44,3 +46,24 @@ def test_lr_scaling_belongs_to_the_methods_that_take_a_mean() -> None:
     assert not {"async", "ssp", "dcasgd", "sync-switch", "dylu", "dgs", "local"} & modes
     assert DiLoCo(lr_scaling="sqrt").rate_factor == 1  # nobody has told how much all do
     assert ASGD().rate_factor == 1
+
+
+def test_lr_decay_multiplies_the_scaled_rate_by_the_share_of_samples() -> None:
+    algorithm = SSGD(lr_scaling="linear", lr_decay="0.5:0.1")
+    algorithm.context = SimpleNamespace(limits=Limits(samples=1000))  # type: ignore[assignment]
+    algorithm.exchange = SimpleNamespace(workers=4)  # type: ignore[assignment]
+
+    factors = []
+    for samples in (0, 499, 500, 1000):
+        algorithm.result = SimpleNamespace(samples=samples)  # type: ignore[assignment]
+        factors.append(algorithm.rate_factor)
+
+    assert factors == pytest.approx([4, 4, 0.4, 0.4])
+    assert algorithm.facts == {"learning_rate_factor": algorithm.rate_factor}
+
+
+def test_lr_decay_belongs_to_the_methods_with_rounds_and_to_one_device_alone() -> None:
+    modes = {name for name, each in ALGORITHMS.items() if "lr_decay" in flags_of(each)}
+
+    assert {"sync", "esync", "tiered", "local-sgd", "local", "sync-switch"} <= modes
+    assert not {"async", "ssp", "dylu", "dgs"} & modes

@@ -1,6 +1,7 @@
 import pytest
 
-from esync.algorithms.switch_schedule import MOMENTUM_AT_SWITCH, Schedule, decayed, parse_decay, parse_hyper
+from esync.algorithms.rate_scaling import decayed, parse_decay
+from esync.algorithms.switch_schedule import MOMENTUM_AT_SWITCH, Schedule, parse_hyper
 
 
 def test_schedule_with_published_steps_becomes_samples():

@@ -95,7 +95,8 @@ def test_reproduction_runs_over_the_horizon_last_two_hours_with_valid_flags(monk
         options, job = parse_arguments(words[0 if in_parts else 1 :])
         assert options.file.exists()
         assert job.typed["network"] == run.network
-        assert (job.typed["max_time"], job.typed["seed"], job.typed.get("epochs")) == (7200, run.seed, None)
+        end = 600 if run.network == "resnet18-v1" else 7200
+        assert (job.typed["max_time"], job.typed["seed"], job.typed.get("epochs")) == (end, run.seed, None)
         rate = job.typed["local_lr" if run.algorithm == "esync" else "learning_rate"]
         assert rate == pytest.approx(0.0005 * run.factor)
         assert (job.logs is False) == (not in_parts and run.seed > 0)
@@ -107,8 +108,9 @@ def test_reproduction_runs_over_the_horizon_have_curves_of_100_to_200_points_tha
     given = reproduce.parse_arguments([])
     without = reproduce.parse_arguments(["--test-images", "0"])
     for run in reproduce.horizon_runs():
-        rounds = paper_runs.THROUGHPUT[run.algorithm] * 7200 / paper_runs.SAMPLES_PER_ROUND[run.algorithm]
-        assert 100 < rounds / paper_runs.HORIZON_EVALUATE_EVERY[run.algorithm] < 200
+        rounds = paper_runs.THROUGHPUT[run.algorithm] * run.end / paper_runs.SAMPLES_PER_ROUND[run.algorithm]
+        points = rounds / run.evaluate_every
+        assert 70 < points < 80 if run.minutes else 100 < points < 200
         evaluations = 1 - reproduce.planned(run, without) / reproduce.planned(run, given)
         # SSGD computes 6,600 gradients only: its hundred evaluations are a quarter of two minutes.
         assert evaluations < (0.2 if run.algorithm == "sync" else 0.1)
@@ -401,3 +403,31 @@ def test_reproduction_table_takes_the_time_of_the_longer_run(tmp_path):
     write(tmp_path, "mobilenet-v1-sync-iid", 300.0, 0.83)
     text = reproduce.table(tmp_path, reproduce.runs(full=False, parity=False, seeds=5))
     assert "| mobilenet-v1 | 2.0 | 2.0 (×1) | 2 | 0.810 | 0.905 |" in text
+
+
+def test_reproduction_script_with_an_unknown_experiment_names_the_known_ones():
+    ended = subprocess.run(
+        ["bash", "scripts/reproduce_paper.sh", "table2"], cwd=ROOT, capture_output=True, text=True, timeout=30
+    )
+    assert ended.returncode == 2
+    assert "'table2' is no experiment" in ended.stderr
+    assert "horizon table1 equal-time" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("experiment", "first"),
+    [
+        ("horizon", "resnet18-v1x0.25-sync-iid"),
+        ("table1", "resnet18-v1x0.25-esync-x1-seed0"),
+        ("equal-time", "sync-niid-30min"),
+        ("dgs", "8 workers"),
+    ],
+)
+def test_reproduction_script_lists_the_runs_of_an_experiment_with_their_costs(experiment, first):
+    ended = subprocess.run(
+        ["bash", "scripts/reproduce_paper.sh", experiment, "--list"],
+        cwd=ROOT, capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert ended.returncode == 0, ended.stderr
+    assert first in ended.stdout
+    assert "core-hours: planned" in ended.stdout
