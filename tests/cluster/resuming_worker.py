@@ -6,6 +6,7 @@ Usage: python resuming_worker.py JSON with the fields of `Plan`.
 """
 
 import json
+import math
 import os
 import signal
 import sys
@@ -28,6 +29,7 @@ class Plan:
         rounds: of the whole run.
         killed: the round after which the process ends itself as kill -9 does; 0: never.
         optimizer: name, with `settings`.
+        samples: of all workers in the whole run; 0: no limit.
     """
 
     algorithm: str
@@ -39,6 +41,7 @@ class Plan:
     options: dict[str, Any] = field(default_factory=dict)
     optimizer: str = "sgd"
     settings: dict[str, float] = field(default_factory=lambda: {"learning_rate": 0.05, "momentum": 0.9})
+    samples: int = 0
 
     def arguments(self) -> list[str]:
         """The command line of this script."""
@@ -75,7 +78,7 @@ def main(plan: Plan) -> None:
         plan.optimizer,
         dict(plan.settings),
         algorithm=find(plan.algorithm)(**plan.options),
-        limits=Limits(rounds=plan.rounds),
+        limits=Limits(rounds=plan.rounds, samples=plan.samples or math.inf),
         checkpoints=checkpoints,
     )
     trainer.start()

@@ -42,6 +42,15 @@ MODES: dict[str, tuple[int, int, dict[str, Any]]] = {  # workers, servers, plan
             "options": {"local_iterations": 2, "lr_scaling": "linear", "warmup_samples": 200},
         },
     ),
+    "decaying rates": (
+        2,
+        1,
+        {
+            "algorithm": "local-sgd",
+            "options": {"local_iterations": 2, "lr_decay": "0.25:0.5,0.7:0.1"},
+            "samples": 10 * 2 * 2 * 16,
+        },
+    ),
     "2bit": (2, 1, {"algorithm": "local-sgd", "options": {"local_iterations": 2, "compression": "2bit"}}),
     "topk": (2, 2, {"algorithm": "local-sgd", "options": {"local_iterations": 2, "compression": "topk:0.1:0.05"}}),
     "overlap": (2, 1, {"algorithm": "local-sgd", "options": {"local_iterations": 1, "run_ahead": 1}}),
