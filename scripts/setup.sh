@@ -7,7 +7,7 @@
 #
 # Afterwards `python` is that of the virtual environment, and the current directory is the checkout.
 
-cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit 1
+cd "$(dirname "${BASH_SOURCE[0]}")/.." || return 1
 
 find_python() {
     local candidate
@@ -58,6 +58,6 @@ case "$1" in
     cu*) environment=.venv-${1%%,*} ;;
     *) environment=.venv ;;
 esac
-make_environment "$1" || exit 1
+make_environment "$1" || return 1
 export PATH="$PWD/$environment/bin:$PATH"
-python -m esync.data fetch || exit 1
+python -m esync.data fetch || return 1

@@ -586,9 +586,10 @@ class ParameterServerExchange(Exchange):
     def _included(self) -> list[int]:
         """Return the ranks whose unawaited commits the next round can take in.
 
-        They are those that all servers have, but for servers that have used them already. It looks
-        at the servers now, on the worker whose commit counts, so that they need not wait for the
-        round after the next one.
+        They are those that all servers have, but for servers that have used them already. A server
+        on which the run is over may have dealt with one without using it: then no server may use
+        it. It looks at the servers now, on the worker whose commit counts, so that they need not
+        wait for the round after the next one.
         """
         statuses = self._statuses()
         leaders = {min(_counted(status), default=-1) for status in statuses}
@@ -597,8 +598,9 @@ class ParameterServerExchange(Exchange):
         found: list[int] = []
         for rank in sorted({rank for status in statuses for rank in status.aside}):
             slots = [status.slot(rank) for status in statuses]
-            newest = {slot.acknowledged + slot.committed for slot in slots}
-            if len(newest) == 1 and any(slot.committed for slot in slots):
+            same = len({slot.acknowledged + slot.committed for slot in slots}) == 1
+            waits, used = any(slot.committed for slot in slots), all(slot.committed or slot.used for slot in slots)
+            if same and waits and used:
                 found.append(rank)
         return found
 

@@ -18,12 +18,14 @@ class Slot(NamedTuple):
         member: whether it takes part in the rounds.
         acknowledged: number of its last exchange that was dealt with.
         committed: whether a later one waits for the others.
+        used: how that which was dealt with was used, as in `Status.use`; 0: not at all.
     """
 
     nonce: int
     member: bool
     acknowledged: int
     committed: bool
+    used: int
 
 
 @dataclass(slots=True)  # not frozen, which takes three times as long to make
@@ -87,10 +89,13 @@ class Status:
         """Return what is known of a slot."""
         source = self.source
         if isinstance(source, RoundState):
-            nonce, member, acknowledged = source.nonce[rank], source.member[rank], source.acknowledged[rank]
-            return Slot(int(nonce), bool(member), int(acknowledged), rank in source.pending)
-        nonce, member, acknowledged = source["nonce"][rank], source["member"][rank], source["acknowledged"][rank]
-        return Slot(int(nonce), bool(member), int(acknowledged), bool(source["committed"][rank]))
+            committed = rank in source.pending
+            fields = source.nonce, source.member, source.acknowledged, source.used
+        else:
+            committed = bool(source["committed"][rank])
+            fields = source["nonce"], source["member"], source["acknowledged"], source["used"]
+        nonce, member, acknowledged, used = (int(each[rank]) for each in fields)
+        return Slot(nonce, bool(member), acknowledged, committed, used)
 
     @classmethod
     def of_record(cls, record: Any, rank: int, server: int = 0) -> "Status":
