@@ -94,11 +94,10 @@ def test_site_search_is_opened_used_and_left_by_keyboard(page, address):
     page.goto(address)
     search(page, "compression")
     page.keyboard.press("ArrowDown")
-    page.wait_for_timeout(100)
-    assert page.evaluate("document.activeElement.matches('.md-search-result__link')")
+    page.wait_for_function("document.activeElement.matches('.md-search-result__link')")
     page.keyboard.press("Escape")
-    assert not page.locator(".md-search-result__item").first.is_visible()
-    assert page.evaluate("document.activeElement.closest('.md-search') === null")
+    page.locator(".md-search-result__item").first.wait_for(state="hidden")
+    page.wait_for_function("document.activeElement.closest('.md-search') === null")
 
 
 def test_site_with_reduced_motion_moves_nothing(page, address):

@@ -47,6 +47,11 @@ def test_random_schedules_of_deaths_in_large_numbers_break_no_run(kind: str, pyt
         # Rank 0 died when its commit of the last round had reached one server, which then left a slow
         # worker's commit unused; its replacement named that one to the other server, which used it.
         "tiered 20",
+        "tiered 20 --workers 2 --machines 1 --rounds 1 --deaths commit+0:worker --calm 0",
+        # With three servers, rank 0 died twice around its commit: the round that one server had
+        # ended without a slow worker's commit was ended with it on another.
+        "tiered 50005",
+        "tiered 50005 --machines 1 --rounds 3 --deaths commit+2:worker,commit+5:worker --calm 1005",
         # A job had the number of the job before, and its parts of a checkpoint were taken for that
         # one's.
         "sync 3709",

@@ -586,10 +586,11 @@ class ParameterServerExchange(Exchange):
     def _included(self) -> list[int]:
         """Return the ranks whose unawaited commits the next round can take in.
 
-        They are those that all servers have, but for servers that have used them already. A server
-        on which the run is over may have dealt with one without using it: then no server may use
-        it. It looks at the servers now, on the worker whose commit counts, so that they need not
-        wait for the round after the next one.
+        They are those that all servers have, but for servers that have used them already. Where a
+        leader before has reached some servers only, this round is over there: a commit that they
+        have not used in it may not be used on the others, or the run may end with it on some. It
+        looks at the servers now, on the worker whose commit counts, so that they need not wait for
+        the round after the next one.
         """
         statuses = self._statuses()
         leaders = {min(_counted(status), default=-1) for status in statuses}
@@ -597,10 +598,11 @@ class ParameterServerExchange(Exchange):
             return []
         found: list[int] = []
         for rank in sorted({rank for status in statuses for rank in status.aside}):
-            slots = [status.slot(rank) for status in statuses]
-            same = len({slot.acknowledged + slot.committed for slot in slots}) == 1
-            waits, used = any(slot.committed for slot in slots), all(slot.committed or slot.used for slot in slots)
-            if same and waits and used:
+            slots = [(status.slot(rank), status.rounds_together >= self._round) for status in statuses]
+            same = len({slot.acknowledged + slot.committed for slot, _ in slots}) == 1
+            waits = any(slot.committed for slot, _ in slots)
+            if same and waits and all(not slot.committed and slot.used if over else slot.committed or slot.used
+                                      for slot, over in slots):  # fmt: skip
                 found.append(rank)
         return found
 
