@@ -20,8 +20,8 @@ it.
 
 `--minutes` compares after equal time instead: every variant, more of them than otherwise, runs for
 that much virtual time and is evaluated in every round on all test images. With `--tune` each is
-run with seed 0 at a quarter, half, once and twice the learning rate; 5,000 of the training images
-are kept back and are its test images. Without it, the variants run with the seeds after that, on
+run with seed 0 at a quarter, half, once, twice and four times the learning rate; 5,000 of the
+training images are kept back and are its test images. Without it, the variants run with the seeds after that, on
 the real test images, at the rates with the highest mean of the accuracies in the table, or at the
 rate of all where there are none yet. The table has means and standard deviations over the seeds,
 and when a variant is ahead of plain ESync and of SSGD by more than a standard deviation of the

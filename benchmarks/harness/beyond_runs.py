@@ -70,7 +70,7 @@ class Setting:
 SETTINGS = {
     "resnet18-v1": Setting("clusters/paper.yaml", RATE, GRADIENT["resnet18-v1"]),
     NARROW_GROUP_NORM: Setting("clusters/paper-narrow.yaml", RATE, GRADIENT[NARROW_GROUP_NORM], NARROW_GROUP_NORM),
-    "mlp": Setting("clusters/paper-mlp.yaml", 0.001, 0.004),
+    "mlp": Setting("clusters/paper-mlp.yaml", 0.001, 0.0011),
 }
 
 
@@ -133,7 +133,7 @@ EQUAL_TIME: dict[str, Timed] = {
     **{name: variant for name, variant in _TODAY.items() if name not in (SYNC, PLAIN, "local-sgd")},
 }
 #: Factors of a variant's learning rate that are tried.
-FACTORS = (0.25, 0.5, 1.0, 2.0)
+FACTORS = (0.25, 0.5, 1.0, 2.0, 4.0)
 #: Seed with which rates are tuned; results are those of the seeds after it.
 TUNING_SEED = 0
 #: Share of the training images that is kept back for tests while rates are tuned: 5,000 of 60,000.

@@ -60,6 +60,8 @@ def ahead(variant: Results, other: Results, minutes: float) -> str:
     times = []
     for time in pairs[0][0]:
         differences = [one[time] - two[time] for one, two in pairs]
+        if any(map(math.isnan, differences)):
+            continue  # one of the two had not been evaluated by then
         if statistics.fmean(differences) > standard_deviation(differences):
             times.append(time)
     return ", ".join(times) or "never"

@@ -193,3 +193,17 @@ def test_equal_time_options_that_make_no_sense_exit_with_2(words, told, capsys):
         beyond.parse_arguments(words)
     assert caught.value.code == 2
     assert told in capsys.readouterr().err
+
+
+def test_equal_time_table_compares_only_where_both_have_been_evaluated(tmp_path):
+    asked = given(tmp_path, "--seeds", "2", "--variants", "sync", "esync")
+    for run in beyond_runs.equal_time_runs(asked, MLP):
+        leave(tmp_path, (run, [0.5, 0.6, 0.7, 0.8] if run.variant == "esync" else [0.1, 0.2, 0.3, 0.4]))
+    file = tmp_path / "runs.json"
+    kept = json.loads(file.read_text())
+    for name in (name for name in kept if name.startswith("sync-")):
+        kept[name]["result"]["accuracies"] = [[1, 100.0, 0.3], [2, 120.0, 0.4]]
+    file.write_text(json.dumps(kept))
+    table = equal_time.table(asked, MLP)
+    assert cells(table, "niid", "esync")["ahead of SSGD"] == "2 min, last third"
+    assert cells(table, "niid", "sync")["ahead of ESync"] == "never"
