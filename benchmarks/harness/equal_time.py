@@ -72,8 +72,12 @@ def _time(seeds: Results, target: float) -> str:
     if not times:
         return "–"
     some = f" ({len(times)} of {len(seeds)})" if len(times) < len(seeds) else ""
-    return f"{spread(times, 0)} s{some}"
+    return f"{_spread(times, 0)} s{some}"
 
 
 def _accuracy(values: Sequence[float]) -> str:
-    return "–" if any(map(math.isnan, values)) else spread(values, 3)
+    return "–" if any(map(math.isnan, values)) else _spread(values, 3)
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    return spread(values, digits) if len(values) > 1 else f"{values[0]:.{digits}f}"
