@@ -6,10 +6,12 @@
 #     scripts/reproduce_paper.sh table1                   Table 1, to an accuracy of 0.8, every round evaluated
 #     scripts/reproduce_paper.sh equal-time               every variant of ESync after the same virtual time
 #     scripts/reproduce_paper.sh alone                    against the fastest device alone
+#     scripts/reproduce_paper.sh by-class                 data by class: the best setting, by class and dealt out evenly
 #     scripts/reproduce_paper.sh sync-switch              Sync-Switch: accuracy and time by the moment of the switch
 #     scripts/reproduce_paper.sh switch-variants          Sync-Switch: order of the phases, momentum at the switch
 #     scripts/reproduce_paper.sh stragglers               Sync-Switch: policies against stragglers
 #     scripts/reproduce_paper.sh dgs                      DGS: Table 3
+#     scripts/reproduce_paper.sh dgs-resnet               DGS: the same methods with a narrow ResNet-18
 #     scripts/reproduce_paper.sh dgs-speedup              DGS: speedup by the number of workers
 #
 # Further words go to the experiment's program: --help says which there are, --list (not of Sync-Switch and
@@ -22,14 +24,16 @@ case "${1-}" in
     table1) words=(time_to_accuracy.py) ;;
     equal-time) words=(beyond_paper.py --network mlp --minutes 30 --here) ;;
     alone) words=(fastest_device.py) ;;
+    by-class) words=(data_by_class.py) ;;
     sync-switch) words=(sync_switch.py --json benchmarks/results/sync_switch.json) ;;
     switch-variants) words=(switch_variants.py --json benchmarks/results/switch_variants.json) ;;
     stragglers) words=(stragglers.py --seeds 5 --json benchmarks/results/stragglers.json) ;;
     dgs) words=(sparse_accuracy.py --out benchmarks/results/sparse_accuracy.json --json benchmarks/results/sparse_accuracy.json) ;;
+    dgs-resnet) words=(sparse_resnet.py) ;;
     dgs-speedup) words=(sparse_speedup.py --json benchmarks/results/sparse_speedup.json) ;;
     *)
-        echo "$0: '$1' is no experiment; expected one of: horizon table1 equal-time alone sync-switch" \
-            "switch-variants stragglers dgs dgs-speedup, or none for Figures 3 to 5" >&2
+        echo "$0: '$1' is no experiment; expected one of: horizon table1 equal-time alone by-class" \
+            "sync-switch switch-variants stragglers dgs dgs-resnet dgs-speedup, or none for Figures 3 to 5" >&2
         exit 2
         ;;
 esac

@@ -32,20 +32,20 @@ class Preset:
         return words
 
 
+_FAST: Mapping[str, Any] = {
+    "mode": "tiered",
+    "leave_out": "auto",
+    "slowest_iterations": 8,
+    "compression": "2bit",
+    "overlap": True,
+}
 PRESETS: Mapping[str, Preset] = {
-    "skewed-data": Preset(
-        "data that differ from worker to worker, as classes or users do",
-        {"mode": "esync", "normalization": "group"},
-    ),
     "fast": Preset(
-        "the soonest at an accuracy on unequal devices: those that are fast exchange often, in the background",
-        {
-            "mode": "tiered",
-            "leave_out": "auto",
-            "slowest_iterations": 8,
-            "compression": "2bit",
-            "overlap": True,
-        },
+        "the soonest at an accuracy on unequal devices: those that are fast exchange often, in the background", _FAST
+    ),
+    "skewed-data": Preset(
+        "data that differ from worker to worker, as classes or users do; not with --momentum",
+        {**_FAST, "normalization": "group"},
     ),
 }
 

@@ -393,8 +393,8 @@ def test_preset_stands_for_its_flags():
 
 
 def test_preset_with_a_flag_that_is_typed_leaves_it_as_typed():
-    options = read("w", "", ["-m", "sync", "-n", "resnet18-v1", "--preset=skewed-data"])
-    assert (options.mode, options.network) == ("sync", "resnet18-v1-groupnorm")
+    options = read("w", "", ["--compression", "fp16", "-n", "resnet18-v1", "--preset=skewed-data"])
+    assert (options.compression, options.mode, options.network) == ("fp16", "tiered", "resnet18-v1-groupnorm")
 
 
 def test_preset_with_one_of_its_switches_turned_off_leaves_the_others_on():
@@ -407,18 +407,27 @@ def test_preset_in_an_error_about_flags_is_spelt_out(capsys):
         read("w", "", ["--preset", "skewed-data", "-n", "lenet"])
     error = capsys.readouterr().err
     assert "lenet has no batch norm" in error
-    assert "(--preset skewed-data stands for --mode esync" in error
+    assert "(--preset skewed-data stands for --mode tiered" in error
+
+
+def test_preset_with_a_typed_mode_that_lacks_its_flags_says_what_it_stands_for(capsys):
+    with pytest.raises(SystemExit):
+        read("w", "", ["--preset", "skewed-data", "-n", "resnet18-v1", "-m", "sync"])
+    error = capsys.readouterr().err
+    assert "--mode sync" in error
+    assert "(--preset skewed-data stands for --mode tiered" in error
 
 
 @pytest.mark.parametrize(
-    ("described", "typed", "mode", "network"),
+    ("described", "typed", "compression", "network"),
     [
-        ({"preset": "skewed-data", "mode": "sync"}, {}, "sync", "resnet18-v1-groupnorm"),
-        ({"mode": "sync"}, {"preset": "skewed-data"}, "esync", "resnet18-v1-groupnorm"),
-        ({"mode": "sync"}, {"preset": "skewed-data", "mode": "local-sgd"}, "local-sgd", "resnet18-v1-groupnorm"),
-        ({"preset": "skewed-data"}, {"normalization": "batch"}, "esync", "resnet18-v1"),
+        ({"preset": "skewed-data", "compression": "fp16"}, {}, "fp16", "resnet18-v1-groupnorm"),
+        ({"compression": "fp16"}, {"preset": "skewed-data"}, "2bit", "resnet18-v1-groupnorm"),
+        ({"compression": "fp16"}, {"preset": "skewed-data", "compression": "none"}, "none", "resnet18-v1-groupnorm"),
+        ({"preset": "skewed-data"}, {"normalization": "batch"}, "2bit", "resnet18-v1"),
     ],
 )
-def test_preset_of_a_description_ranks_behind_all_others_and_a_typed_one_before(described, typed, mode, network):
+def test_preset_of_a_description_ranks_behind_all_others_and_a_typed_one_before(described, typed, compression, network):
     options = understood(merge({"network": "resnet18-v1", **described}, typed))
-    assert (options.mode, options.network, options.preset) == (mode, network, "skewed-data")
+    found = (options.mode, options.compression, options.network, options.preset)
+    assert found == ("tiered", compression, network, "skewed-data")

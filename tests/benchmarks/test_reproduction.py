@@ -420,7 +420,9 @@ def test_reproduction_script_with_an_unknown_experiment_names_the_known_ones():
         ("horizon", "resnet18-v1x0.25-sync-iid"),
         ("table1", "resnet18-v1x0.25-esync-x1-seed0"),
         ("equal-time", "sync-niid-30min"),
+        ("by-class", "fast-niid"),
         ("dgs", "8 workers"),
+        ("dgs-resnet", "DGS-16-workers-6-epochs-seed0"),
     ],
 )
 def test_reproduction_script_lists_the_runs_of_an_experiment_with_their_costs(experiment, first):

@@ -1,0 +1,209 @@
+"""How accurate is the best setting for data by class, beside itself with data dealt out evenly?
+
+    python benchmarks/data_by_class.py --tune
+    python benchmarks/data_by_class.py [--seeds 3] [--jobs 2] [--budget CORE-HOURS] [--list]
+
+Data by class pull the workers' models apart. What keeps them together is group norm, and exchanges
+that come often: `--preset skewed-data`, with one exchange of each host, trains a narrow ResNet-18
+on the paper's cluster (clusters/paper-narrow.yaml) in virtual time. The learning rate falls to 0.3
+and 0.1 of itself after 60 % and 80 % of the samples. Devices take as long for a batch, and messages
+are as large, as with the full ResNet-18; gradients are real; evaluations, one in about four seconds
+of virtual time, take none of it.
+
+`--tune` tries multiples of the published learning rate, and momentum of the local steps, with seed
+0 and data by class, on 55,000 of the training images, and tests on the other 5,000. Chosen is the
+setting with the best mean accuracy of the last tenth. The runs that are reported have the seeds 1,
+2 and so on, all training images and the test set; each is done by class and with data dealt out
+evenly. They are compared with synchronous SGD over two hours, by class and with group norm, of
+benchmarks/reproduce_paper.py --horizon, which has one seed.
+
+A run that is done is not done again; `--out` has runs.json and table.md.
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from fastest_device import description
+from harness import budget, program
+from harness.beyond_runs import TUNING_SEED, held_out_file, write_held_out
+from harness.figures import markdown_table, mean_of_last, spread, time_to
+from harness.paper_runs import BATCH_SIZE, GRADIENT, NARROW, NARROW_GROUP_NORM, OVERHEAD, TRAINING_IMAGES
+from harness.simulations import PARTITIONS, RATE, carry_out, result_file, results, spent
+
+from esync.runtime.files import write_atomically
+
+FLAGS = ("--preset=skewed-data", "--lr-decay=0.6:0.3,0.8:0.1")
+#: Multiples of the published learning rate, and momenta, that are tried.
+TRIED = ((0.5, 0.0), (1, 0.0), (2, 0.0), (0.1, 0.9), (1, 0.9))
+#: Passes through the training set, of all workers together: 90 and 180 s.
+TUNING_EPOCHS, EPOCHS = 12, 24
+#: Rounds between two evaluations.
+EVALUATE_EVERY = 16
+#: Further cost of evaluations and exchanges ÷ that of gradients.
+BESIDES = 1.3
+#: Accuracies whose times are in the table, and the seconds whose accuracies are.
+TARGETS = (0.8, 0.85, 0.88)
+TIMES = (30, 60, 120)
+#: Seconds of virtual time around a time whose evaluations are averaged.
+AROUND = 10.0
+#: Synchronous SGD with group norm over two hours.
+COMPARED = program.ROOT / "results" / "reproduction"
+
+
+@dataclass(frozen=True)
+class ByClassRun:
+    """One simulation.
+
+    Attributes:
+        data: "iid" or "niid".
+        seed: seed of data and weights.
+        factor: multiple of the published learning rate.
+        momentum: of the local steps.
+        held_out: whether it is tested on training images that are kept back.
+    """
+
+    data: str
+    seed: int
+    factor: float
+    momentum: float = 0.0
+    held_out: bool = False
+
+    @property
+    def name(self) -> str:
+        """Stem of its files."""
+        more = f"-m{self.momentum:g}" if self.momentum else ""
+        return f"fast-{self.data}-x{self.factor:g}{more}-seed{self.seed}{'-held-out' if self.held_out else ''}"
+
+    @property
+    def epochs(self) -> int:
+        """Passes through the training set."""
+        return TUNING_EPOCHS if self.held_out else EPOCHS
+
+    def words(self, given: argparse.Namespace) -> list[str]:
+        """Return the command line."""
+        file = description("paper", (("per_host", True),), given.out)
+        words = [sys.executable, "-m", "esync.simulate", str(file), *FLAGS, f"--network={NARROW}"]
+        words += [f"--local-lr={RATE * self.factor:g}", f"--seed={self.seed}", f"--epochs={self.epochs}"]
+        words += [f"--momentum={self.momentum:g}"] if self.momentum else []
+        words += [f"--partition={PARTITIONS[self.data]}", f"--eval-duration={EVALUATE_EVERY}", "--no-logs"]
+        words += [f"--dataset=npz:{held_out_file(given.out).resolve()}"] if self.held_out else []
+        return [*words, f"--json={result_file(given.out, self)}"]
+
+    @property
+    def planned(self) -> float:
+        """Return the core-seconds that it costs by estimate."""
+        gradients = self.epochs * TRAINING_IMAGES / BATCH_SIZE
+        return OVERHEAD * BESIDES * GRADIENT[NARROW_GROUP_NORM] * gradients
+
+
+def tuning() -> list[ByClassRun]:
+    """Return the runs that find the learning rate and the momentum."""
+    return [ByClassRun("niid", TUNING_SEED, *each, held_out=True) for each in TRIED]
+
+
+def tuned(out: Path) -> ByClassRun | None:
+    """Return the best of these runs; None: not all have been carried out."""
+    finished, runs = results(out), tuning()
+    if any(run.name not in finished for run in runs):
+        return None
+    return max(runs, key=lambda run: mean_of_last(finished[run.name], 0.1))
+
+
+def reported(best: ByClassRun, seeds: int) -> list[ByClassRun]:
+    """Return the runs of the table, seed by seed."""
+    numbers = range(TUNING_SEED + 1, TUNING_SEED + 1 + seeds)
+    return [replace(best, data=data, seed=seed, held_out=False) for seed in numbers for data in ("niid", "iid")]
+
+
+def accuracy_at(result: Mapping[str, Any], seconds: float) -> float | None:
+    """Return the mean accuracy of the evaluations around a time, of the latest one where there is none around it."""
+    around = [each for _, when, each in result["accuracies"] if abs(when - seconds) <= AROUND]
+    if around:
+        return statistics.fmean(around)
+    return next((each for _, when, each in reversed(result["accuracies"]) if when <= seconds), None)
+
+
+def table(out: Path, best: ByClassRun, seeds: int) -> str:
+    """Return the results in Markdown, beside those of synchronous SGD."""
+    finished = results(out)
+    groups = {
+        f"preset skewed-data, {data}": [
+            finished[run.name] for run in reported(best, seeds) if run.data == data and run.name in finished
+        ]
+        for data in ("niid", "iid")
+    }
+    of_sgd = results(COMPARED)
+    for data in ("niid", "iid"):
+        name = f"{NARROW_GROUP_NORM}-sync-{data}"
+        groups[f"synchronous SGD, group norm, {data}"] = [of_sgd[name]] if name in of_sgd else []
+    heads = ["", "seeds", *(f"seconds to {each:g}" for each in TARGETS), *(f"after {each} s" for each in TIMES)]
+    heads += ["seconds in all", "last tenth", "final"]
+    rows = []
+    for name, group in groups.items():
+        if not group:
+            continue
+        cells = [name, str(len(group))]
+        for target in TARGETS:
+            reached = [each for result in group if (each := time_to(result, target)) < float("inf")]
+            cells.append(_spread(reached, 1) if len(reached) == len(group) else f"by {len(reached)}")
+        for when in TIMES:
+            at = [each for result in group if (each := accuracy_at(result, when)) is not None]
+            cells.append(_spread(at, 3) if len(at) == len(group) else "–")
+        cells.append(_spread([result["seconds"] for result in group], 0))
+        cells.append(_spread([mean_of_last(result, 0.1) for result in group], 3))
+        cells.append(_spread([result["final_accuracy"] for result in group], 3))
+        rows.append(cells)
+    return markdown_table(heads, rows)
+
+
+def _spread(values: Sequence[float], digits: int) -> str:
+    return spread(values, digits) if len(values) > 1 else f"{values[0]:.{digits}f}"
+
+
+def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options of this program."""
+    parser = program.bare_parser(__doc__)
+    parser.add_argument("--out", type=Path, default=program.ROOT / "results" / "skewed-data")
+    parser.add_argument("--tune", action="store_true", help="find learning rate and momentum")
+    parser.add_argument("--seeds", type=int, default=3, help="how many are reported (default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")
+    budget.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def main() -> int:
+    """Carry out the runs and print the table."""
+    given = parse_arguments()
+    given.out.mkdir(parents=True, exist_ok=True)
+    best = tuned(given.out)
+    if not given.tune and best is None:
+        sys.exit("error: the learning rate has not been tuned; run this program with --tune first")
+    chosen = tuning() if given.tune or best is None else reported(best, given.seeds)
+    costs = {run.name: run.planned for run in chosen}
+    if given.list:
+        print(budget.listed(costs, spent(given.out), given.budget))
+        return 0
+    if given.tune:
+        write_held_out(given.out)
+    kept = budget.within(costs, spent(given.out), given.budget)
+    succeeded = carry_out([run for run in chosen if run.name in set(kept)], given)
+    if given.tune:
+        best = tuned(given.out)
+        print("not all tried" if best is None else f"rate × {best.factor:g}, momentum {best.momentum:g}")
+        return 0 if succeeded else 1
+    assert best is not None
+    text = table(given.out, best, given.seeds)
+    write_atomically(given.out / "table.md", text.encode())
+    print(text)
+    if over := budget.left_out(costs, kept):
+        print(over)
+    return 0 if succeeded else 1
+
+
+if __name__ == "__main__":
+    program.run(main)

@@ -1,0 +1,164 @@
+"""How accurate are sparse exchanges with a ResNet-18?
+
+    python benchmarks/sparse_resnet.py [--seeds 1] [--jobs 2] [--budget CORE-HOURS] [--list]
+
+The methods of the DGS paper's Table 3 train a ResNet-18 of a quarter of the channels on
+Fashion-MNIST: 4 and 16 equal simulated workers, whose devices differ by 10 % from iteration to
+iteration, with ASGD, GD-async, DGC-async and DGS, and one alone with momentum SGD. All have the same
+number of samples, batches of 64 on every worker, the published learning rate of ESync (0.0005 on the
+sum over a batch; it does not fall, because asynchronous modes refuse --lr-decay), momentum 0.7 where
+the method has momentum, and weight decay 0.0005. Workers send 1 % of every tensor; "both ways" the
+server's answers have 1 %, too. The network costs next to nothing: it is a matter of accuracy only.
+
+benchmarks/sparse_accuracy.py does the same with a perceptron, more workers and seeds, and a rate
+that falls.
+
+A run that is done is not done again; `--out` has runs.json and table.md.
+"""
+
+import argparse
+import statistics
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+from harness import budget, program
+from harness.figures import markdown_table, mean_of_last, spread
+from harness.paper_runs import BATCH_SIZE, NARROW, TRAINING_IMAGES
+from harness.simulations import RATE, carry_out, result_file, results, spent
+
+from esync.runtime.files import write_atomically
+
+ALONE = "momentum SGD"
+_MOMENTUM, _ALL_TENSORS = "--momentum=0.7", "--sparse-dense-below=0"
+#: Method → flags.
+METHODS: dict[str, tuple[str, ...]] = {
+    ALONE: ("--mode=local", _MOMENTUM),
+    "ASGD": ("--mode=async",),
+    "GD-async": ("--mode=gd-async", _ALL_TENSORS),
+    "DGC-async": ("--mode=dgc-async", _ALL_TENSORS, _MOMENTUM),
+    "DGS": ("--mode=dgs", _ALL_TENSORS, _MOMENTUM),
+    "DGS both ways": ("--mode=dgs", _ALL_TENSORS, _MOMENTUM, "--secondary-ratio=0.01"),
+}
+WORKERS = (4, 16)
+#: Evaluations of a run.
+POINTS = 24
+#: Core-seconds of a batch: gradient, messages, server, and evaluations.
+BATCH_COST = 0.032
+
+
+@dataclass(frozen=True)
+class SparseRun:
+    """One simulation.
+
+    Attributes:
+        method: one of METHODS.
+        workers: how many.
+        seed: seed of data and weights.
+        epochs: passes through the training set, of all workers together.
+    """
+
+    method: str
+    workers: int
+    seed: int
+    epochs: int
+
+    @property
+    def name(self) -> str:
+        """Stem of its files."""
+        return f"{self.method.replace(' ', '-')}-{self.workers}-workers-{self.epochs}-epochs-seed{self.seed}"
+
+    @property
+    def batches(self) -> int:
+        """Batches of all workers together."""
+        return self.epochs * TRAINING_IMAGES // BATCH_SIZE
+
+    def words(self, given: argparse.Namespace) -> list[str]:
+        """Return the command line."""
+        words = [sys.executable, "-m", "esync.simulate", str(description(self.workers, given.out))]
+        words += [*METHODS[self.method], f"--learning-rate={RATE:g}", "--weight-decay=0.0005", f"--seed={self.seed}"]
+        words += [f"--epochs={self.epochs}", f"--eval-duration={max(1, self.batches // self.workers // POINTS)}"]
+        return [*words, "--no-logs", f"--json={result_file(given.out, self)}"]
+
+
+def description(workers: int, out: Path) -> Path:
+    """Write the description of a cluster of equal devices, and return its file."""
+    found = {
+        "scheduler": {"host": "server"},
+        "servers": [{"host": "server"}],
+        "workers": [{"host": "node", "device": "cpu", "count": workers, "step_time": 0.1, "simulate": {"jitter": 0.1}}],
+        "network": {"bandwidth": "100Gbit", "latency": "0.1ms"},
+        "simulate": {"evaluation_time": 1e-6},
+        "train": {"network": NARROW, "batch_size": BATCH_SIZE},
+    }
+    path = out / f"cluster-{workers}.yaml"
+    write_atomically(path, yaml.safe_dump(found, sort_keys=False).encode())
+    return path
+
+
+def runs(seeds: int, epochs: int) -> list[SparseRun]:
+    """Return the runs, in the order in which a budget is spent on them."""
+    return [
+        SparseRun(method, workers, seed, epochs)
+        for seed in range(seeds)
+        for workers in (1, *WORKERS)
+        for method in METHODS
+        if (method == ALONE) == (workers == 1)
+    ]
+
+
+def table(out: Path, seeds: int, epochs: int) -> str:
+    """Return the results in Markdown; differences are to momentum SGD alone, in points, mean of the last tenth."""
+    finished, chosen = results(out), runs(seeds, epochs)
+    groups: dict[tuple[str, int], list[SparseRun]] = {}
+    for run in chosen:
+        if run.name in finished:
+            groups.setdefault((run.method, run.workers), []).append(run)
+    alone = [mean_of_last(finished[run.name], 0.1) for run in groups.get((ALONE, 1), [])]
+    rows = []
+    for (method, workers), group in groups.items():
+        last = [100 * mean_of_last(finished[run.name], 0.1) for run in group]
+        best = [100 * max(accuracy for *_, accuracy in finished[run.name]["accuracies"]) for run in group]
+        difference = f"{statistics.fmean(last) - 100 * statistics.fmean(alone):+.2f}" if alone else "–"
+        rows.append([method, str(workers), str(len(group)), _spread(last), difference, _spread(best)])
+    return markdown_table(["method", "workers", "seeds", "last tenth, %", "to momentum SGD", "best, %"], rows)
+
+
+def _spread(values: Sequence[float]) -> str:
+    return spread(values, 2) if len(values) > 1 else f"{values[0]:.2f}"
+
+
+def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
+    """Return the options of this program."""
+    parser = program.bare_parser(__doc__)
+    parser.add_argument("--out", type=Path, default=program.ROOT / "results" / "sparse-resnet18")
+    parser.add_argument("--seeds", type=int, default=1, help="how many (default: %(default)s)")
+    parser.add_argument("--epochs", type=int, default=6, help="(default: %(default)s)")
+    parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")
+    budget.add_arguments(parser)
+    return parser.parse_args(words)
+
+
+def main() -> int:
+    """Carry out the runs and print the table."""
+    given = parse_arguments()
+    given.out.mkdir(parents=True, exist_ok=True)
+    chosen = runs(given.seeds, given.epochs)
+    costs = {run.name: BATCH_COST * run.batches for run in chosen}
+    if given.list:
+        print(budget.listed(costs, spent(given.out), given.budget))
+        return 0
+    kept = budget.within(costs, spent(given.out), given.budget)
+    succeeded = carry_out([run for run in chosen if run.name in set(kept)], given)
+    text = table(given.out, given.seeds, given.epochs)
+    write_atomically(given.out / "table.md", text.encode())
+    print(text)
+    if over := budget.left_out(costs, kept):
+        print(over)
+    return 0 if succeeded else 1
+
+
+if __name__ == "__main__":
+    program.run(main)
