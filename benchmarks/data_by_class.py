@@ -17,7 +17,8 @@ setting with the best mean accuracy of the last tenth. The runs that are reporte
 evenly. They are compared with synchronous SGD over two hours, by class and with group norm, of
 benchmarks/reproduce_paper.py --horizon, which has one seed.
 
-A run that is done is not done again; `--out` has runs.json and table.md.
+A run that is done is not done again; `--out` has runs.json and table.md. `--figure` draws the
+accuracies over time, on a logarithmic scale, beside ESync's, synchronous SGD's and sequential SGD's.
 """
 
 import argparse
@@ -39,9 +40,9 @@ from esync.runtime.files import write_atomically
 
 FLAGS = ("--preset=skewed-data", "--lr-decay=0.6:0.3,0.8:0.1")
 #: Multiples of the published learning rate, and momenta, that are tried.
-TRIED = ((0.5, 0.0), (1, 0.0), (2, 0.0), (0.1, 0.9), (1, 0.9))
-#: Passes through the training set, of all workers together: 90 and 180 s.
-TUNING_EPOCHS, EPOCHS = 12, 24
+TRIED = ((0.5, 0.0), (1, 0.0), (2, 0.0), (0.1, 0.9))
+#: Passes through the training set, of all workers together: 82 and 120 s.
+TUNING_EPOCHS, EPOCHS = 12, 16
 #: Rounds between two evaluations.
 EVALUATE_EVERY = 16
 #: Further cost of evaluations and exchanges ÷ that of gradients.
@@ -53,6 +54,16 @@ TIMES = (30, 60, 120)
 AROUND = 10.0
 #: Synchronous SGD with group norm over two hours.
 COMPARED = program.ROOT / "results" / "reproduction"
+#: Kind of data → the runs over two hours that are drawn: label → name and style of the line.
+DRAWN: dict[str, dict[str, tuple[str, str]]] = {
+    data: {
+        "ESync, batch norm": (f"{NARROW}-esync-{data}", "tab:blue"),
+        "synchronous SGD, batch norm": (f"{NARROW}-sync-{data}", "tab:orange"),
+        "synchronous SGD, group norm": (f"{NARROW_GROUP_NORM}-sync-{data}", "tab:red"),
+        "one GPU alone, all data": (f"{NARROW}-local-iid-x2", "0.5"),
+    }
+    for data in PARTITIONS
+}
 
 
 @dataclass(frozen=True)
@@ -165,12 +176,42 @@ def _spread(values: Sequence[float], digits: int) -> str:
     return spread(values, digits) if len(values) > 1 else f"{values[0]:.{digits}f}"
 
 
+def draw(out: Path, best: ByClassRun, seeds: int, file: Path) -> None:
+    """Draw the accuracies over time, by class on the left and dealt out evenly on the right."""
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    finished, compared = results(out), results(COMPARED)
+    figure, axes = plt.subplots(1, 2, figsize=(11, 4.2), sharey=True, layout="constrained")
+    for panel, (data, title) in zip(axes, (("niid", "by class"), ("iid", "dealt out evenly")), strict=True):
+        for label, (name, colour) in DRAWN[data].items():
+            if name in compared:
+                panel.plot(*_curve(compared[name]), color=colour, linewidth=1, label=label)
+        for number, run in enumerate(run for run in reported(best, seeds) if run.data == data and run.name in finished):
+            label = "" if number else "--preset skewed-data, each seed"
+            panel.plot(*_curve(finished[run.name]), color="tab:purple", linewidth=1.4, alpha=0.8, label=label)
+        panel.set(title=title, xlabel="virtual time (s)", xscale="log", xlim=(3, 7200), ylim=(0, 1))
+        panel.grid(alpha=0.3)
+    axes[0].set_ylabel("test accuracy")
+    axes[1].legend(loc="lower right", fontsize=8)
+    figure.savefig(file, dpi=110)
+    plt.close(figure)
+
+
+def _curve(result: Mapping[str, Any]) -> tuple[list[float], list[float]]:
+    """Return the times and accuracies of a run's evaluations."""
+    return [seconds for _, seconds, _ in result["accuracies"]], [each for *_, each in result["accuracies"]]
+
+
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of this program."""
     parser = program.bare_parser(__doc__)
     parser.add_argument("--out", type=Path, default=program.ROOT / "results" / "skewed-data")
     parser.add_argument("--tune", action="store_true", help="find learning rate and momentum")
     parser.add_argument("--seeds", type=int, default=3, help="how many are reported (default: %(default)s)")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="PNG file of the accuracies over time")
     parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")
     budget.add_arguments(parser)
     return parser.parse_args(words)
@@ -200,6 +241,8 @@ def main() -> int:
     text = table(given.out, best, given.seeds)
     write_atomically(given.out / "table.md", text.encode())
     print(text)
+    if given.figure is not None:
+        draw(given.out, best, given.seeds, given.figure)
     if over := budget.left_out(costs, kept):
         print(over)
     return 0 if succeeded else 1

@@ -44,7 +44,7 @@ PRESETS: Mapping[str, Preset] = {
         "the soonest at an accuracy on unequal devices: those that are fast exchange often, in the background", _FAST
     ),
     "skewed-data": Preset(
-        "data that differ from worker to worker, as classes or users do; not with --momentum",
+        "data that differ from worker to worker, as classes or users do",
         {**_FAST, "normalization": "group"},
     ),
 }

@@ -41,7 +41,7 @@ def cells(text):
 def test_by_class_runs_have_names_of_their_own_and_valid_flags(tmp_path):
     options = by_class.parse_arguments(["--out", str(tmp_path)])
     runs = [*by_class.tuning(), *by_class.reported(BEST, 3)]
-    assert len({run.name for run in runs}) == len(runs) == 11
+    assert len({run.name for run in runs}) == len(runs) == 10
     for run in runs:
         _, *words = run.words(options)
         simulated, job = parse_arguments(words[2:])
@@ -89,6 +89,13 @@ def test_by_class_table_has_both_kinds_of_data_beside_synchronous_sgd(tmp_path, 
     assert rows[2][5:8] == ["0.800 ± 0.000", "0.800 ± 0.000", "0.840 ± 0.028"]
     assert rows[2][-1] == "0.850 ± 0.028"
     assert rows[3][:3] == ["synchronous SGD, group norm, niid", "1", "1600.0"]
+
+
+def test_by_class_figure_is_drawn_from_what_is_there(tmp_path, monkeypatch):
+    monkeypatch.setattr(by_class, "COMPARED", tmp_path / "compared")
+    leave(tmp_path, {by_class.reported(BEST, 1)[0].name: [(20, 0.8), (100, 0.86)]})
+    by_class.draw(tmp_path, BEST, 1, tmp_path / "drawn.png")
+    assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_accuracy_at_a_time_is_the_mean_around_it_or_the_latest_before_it():
