@@ -146,6 +146,14 @@ def test_worker_run_with_epochs_or_max_time_ends_there(data_dir, tmp_path, flags
     assert list(rounds(tmp_path)) == list(range(1, count + 1))
 
 
+def test_worker_run_with_a_decaying_rate_ends_with_the_last_factor(data_dir, tmp_path):
+    """The iteration that warms up comes before the algorithm knows how long the run is."""
+    flags = ["--epochs", "1", "--lr-decay", "0.3:0.5,0.7:0.1", "--learning-rate", "0.001", "--no-evaluation"]
+    result = child.run(*local(data_dir, tmp_path, *flags))
+    assert result.returncode == 0, result.stderr
+    assert json.loads((tmp_path / "cpu" / "run.json").read_text())["learning_rate_factor"] == 0.1
+
+
 def test_worker_run_ends_at_the_target_accuracy(tmp_path):
     """All labels are 0, which is learnt soon."""
     labels = {

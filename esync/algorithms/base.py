@@ -294,10 +294,10 @@ class Algorithm(ABC):
         It changes with exchanges only.
         """
         samples, options = self.result.samples if self.result is not None else 0, self.options
-        factor = 1.0
+        factor = 1.0  # also of the iteration that warms up, before the algorithm has a context
         if isinstance(options, RateScalingOptions):
             factor = options.rate_factor(self.effective_workers, samples)
-        if isinstance(options, RateDecayOptions) and options.lr_decay:
+        if isinstance(options, RateDecayOptions) and options.lr_decay and samples:
             factor *= decayed(options.decay, samples / self.context.limits.samples)
         return factor
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import AfterValidator, model_validator
@@ -15,6 +16,8 @@ ROUND_SAMPLES, MOST_SAMPLES = "round_samples", "most_samples"
 SCALARS: Mapping[str, str] = {ROUND_SAMPLES: "sum", MOST_SAMPLES: "maximum"}
 
 Scaling = Literal["none", "linear", "sqrt"]
+#: The largest factor of a decay: beyond it, rates are no float32 numbers soon.
+MOST_FACTOR = 1e6
 
 
 def rate_factor(scaling: Scaling, workers: float, samples: float = math.inf, warmup_samples: int = 0) -> float:
@@ -75,8 +78,11 @@ def parse_decay(text: str) -> tuple[tuple[float, float], ...]:
         except ValueError:
             raise ValueError(f"{text!r}: {part!r} should be SHARE:FACTOR, 0.5:0.1 for instance") from None
     shares = [share for share, _ in steps]
-    if shares != sorted(shares) or not all(0 < share < 1 and 0 < factor < math.inf for share, factor in steps):
-        raise ValueError(f"{text!r}: shares should ascend between 0 and 1, and factors be above 0")
+    ascending = all(one < other for one, other in pairwise(shares))
+    if not ascending or not all(0 < share < 1 and 0 < factor <= MOST_FACTOR for share, factor in steps):
+        raise ValueError(
+            f"{text!r}: shares should ascend between 0 and 1, and factors be above 0, and {MOST_FACTOR:g} at most"
+        )
     return tuple(steps)
 
 

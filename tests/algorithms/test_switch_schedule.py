@@ -77,7 +77,7 @@ def test_parse_hyper_reads_name_number_pairs_and_refuses_others():
 def test_decayed_learning_rate_falls_with_the_samples():
     decay = parse_decay("0.5:0.1,0.75:0.01")
     assert [decayed(decay, done) for done in (0, 0.49, 0.5, 0.74, 0.75, 1)] == [1, 1, 0.1, 0.1, 0.01, 0.01]
-    for wrong in ("0.5", "0.5:x", "0.75:0.1,0.5:0.1", "0:1", "0.5:0"):
+    for wrong in ("0.5", "0.5:x", "0.75:0.1,0.5:0.1", "0:1", "0.5:0", "0.5:0.1,0.5:0.01", "0.5:1e308"):
         with pytest.raises(ValueError, match="should"):
             parse_decay(wrong)
 

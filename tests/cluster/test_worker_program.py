@@ -21,9 +21,12 @@ from .harness import Cluster
 ROUNDS = 6
 WORKER = ["-m", "esync.worker", "-c", "1", "-n", "lenet", "-b", "16", "--rounds", str(ROUNDS), "-e", "2"]
 STEP_TIMES = ("0.02", "0.15")
+#: Half of the samples of a whole run with three local iterations lie behind its third round.
+DECAY = ["--lr-decay", "0.5:0.1", "--epochs", str(ROUNDS * 2 * 3 * 16 / 60_000)]
 MODES = {
     "esync": ["-m", "esync", "-ll", "0.002"],
     "esync with fixed local iterations": ["-m", "esync", "-ll", "0.002", "--local-iterations", "3"],
+    "local-sgd with a decaying rate": ["-m", "local-sgd", "-ll", "0.002", "--local-iterations", "3", *DECAY],
     "sync": ["-m", "sync", "-l", "0.002", "--momentum", "0.5"],
     "async": ["-m", "async", "-l", "0.002"],
     "dcasgd": ["-m", "async", "-l", "0.002", "--use-dcasgd", "1", "--dcasgd-adaptive"],
@@ -39,7 +42,7 @@ def rounds(folder: Path) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("mode", "servers"),
     [
-        *variants(((mode, 1) for mode in MODES), quick=["dcasgd"]),
+        *variants(((mode, 1) for mode in MODES), quick=["dcasgd", "local-sgd with a decaying rate"]),
         *variants(((mode, 2) for mode in MODES), quick=["esync", "async"]),
     ],
 )
@@ -64,7 +67,7 @@ def test_worker_program_runs_in_every_mode(tmp_path: Path, mode: str, servers: i
     assert "accuracy" in fast[-1] or len(fast) < ROUNDS
     assert not any("accuracy" in entry for entry in slow)
     last = fast[-1]
-    exchanged = "global update" if mode.startswith("esync") else "global aggregate"
+    exchanged = "global update" if mode.startswith(("esync", "local")) else "global aggregate"
     assert exchanged in last["time"][max(last["time"], key=int)]
     model = facts[0]["model_bytes"]
     for entry in fast[1:]:
@@ -75,7 +78,9 @@ def test_worker_program_runs_in_every_mode(tmp_path: Path, mode: str, servers: i
         assert max(iterations) > 1
         assert all(entry["num_samples"] == 16 for entry in slow)
     else:
-        assert set(iterations) == {3 if "fixed" in mode else 1}
+        assert set(iterations) == {3 if "--local-iterations" in MODES[mode] else 1}
+    if "decaying" in mode:
+        assert [fact["learning_rate_factor"] for fact in facts] == [0.1, 0.1]
 
 
 def test_worker_program_in_local_mode_needs_no_cluster(tmp_path: Path) -> None:
