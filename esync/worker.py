@@ -51,6 +51,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     import numpy as np
 
     from .data import Batches, load, partition
+    from .data.partitions import refuse_speeds
     from .evaluate import NamedEvaluation
     from .exchange.collectives.worker_exchange import check_start
     from .gluon.randomness import reseed
@@ -70,6 +71,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             check_start(options.collective)
         if algorithm.asks_state_server:
             state_server_address(given_state_server(options))
+    refuse_speeds(options.partition)
     expand_paths(options)
     logs, events = Path(options.log_dir), options.tensorboard
     if options.name:

@@ -141,7 +141,8 @@ class TieredESync(ESync):
         share = f"{100 * answer.share:.2g}% of the speed of all" if answer.share else "what is not known yet"
         line = (
             f"left out (--leave-out): it would have brought {share}; it measures its speed every "
-            f"{self.options.leave_out_probe:g} s"
+            f"{self.options.leave_out_probe:g} s. The built-in worker deals its data to the others, a program of your "
+            "own does without them; --leave-out none keeps it in"
         )
         log.info("%s", line)
         return line

@@ -78,4 +78,9 @@ def settings_of(name: Any) -> Mapping[str, Any]:
 
 def remark(name: str | None) -> str:
     """Return what a preset stands for, as the end of an error message; "" where none was given."""
-    return f" (--preset {name} stands for {' '.join(PRESETS[name].words)})" if name else ""
+    if not name:
+        return ""
+    otherwise = (
+        "; --normalization batch leaves the network as it is" if "normalization" in PRESETS[name].settings else ""
+    )
+    return f" (--preset {name} stands for {' '.join(PRESETS[name].words)}{otherwise})"

@@ -11,10 +11,13 @@ import numpy as np
 
 from ..runtime.errors import ExpectedError
 
+#: In the place of weights: the speeds of the devices, as a cluster's description has them.
+SPEED = "speed"
 #: The values of --partition, for messages.
 GRAMMAR = (
     "uniform, contiguous, class, each of these with a weight for every worker, for instance class:4,4,1, "
-    "or dirichlet:ALPHA with 0 < ALPHA <= 1e6, for instance dirichlet:0.3"
+    "or with the devices' speeds as weights, class:speed (speed: the same as uniform:speed; from a description with "
+    "step times), or dirichlet:ALPHA with 0 < ALPHA <= 1e6, for instance dirichlet:0.3"
 )
 
 
@@ -39,6 +42,7 @@ def partition(spec: str, labels: np.ndarray, parts: int, seed: int) -> Partition
     """
     split = parse_partition(spec)
     check_workers(spec, parts)
+    refuse_speeds(spec)
     return split(labels, parts, seed)
 
 
@@ -53,6 +57,8 @@ def parse_partition(spec: str) -> Callable[[np.ndarray, int, int], Partition]:
         alpha = _number(argument)
         if 0 < alpha <= 1e6:
             return lambda labels, parts, seed: dirichlet(labels, parts, alpha, seed)
+    elif needs_speeds(spec):
+        return lambda labels, parts, seed: partition(spec, labels, parts, seed)
     elif scheme in SCHEMES:
         weights = [_number(each) for each in argument.split(",")] if colon else None
         if weights is None or all(0 < weight < math.inf for weight in weights):
@@ -67,8 +73,43 @@ def check_workers(spec: str, workers: int) -> None:
         PartitionError: it has another number of them.
     """
     scheme, _, argument = spec.partition(":")
-    if scheme in SCHEMES and argument and (weights := len(argument.split(","))) != workers:
+    if scheme in SCHEMES and argument not in ("", SPEED) and (weights := len(argument.split(","))) != workers:
         raise PartitionError(f"partition {spec} has weights for {weights} workers, but there are {workers}")
+
+
+def needs_speeds(spec: str) -> bool:
+    """Return whether a partition has the devices' speeds in the place of weights."""
+    scheme, _, argument = spec.partition(":")
+    return spec == SPEED or (scheme in SCHEMES and argument == SPEED)
+
+
+def with_speeds(spec: str, step_times: Sequence[float]) -> str:
+    """Return a partition that needs the devices' speeds with these as weights; others as they are.
+
+    The weight of the slowest device is 1.
+
+    Args:
+        spec: a value of --partition.
+        step_times: seconds of an iteration of each worker.
+    """
+    if not needs_speeds(spec):
+        return spec
+    scheme = "uniform" if spec == SPEED else spec.partition(":")[0]
+    return f"{scheme}:{','.join(f'{max(step_times) / seconds:.6g}' for seconds in step_times)}"
+
+
+def refuse_speeds(spec: str) -> None:
+    """Check that a partition names its weights.
+
+    Raises:
+        PartitionError: it needs the devices' speeds, which only a cluster's description has.
+    """
+    if needs_speeds(spec):
+        example = with_speeds(spec, (1, 1, 4))
+        raise PartitionError(
+            f"partition {spec} takes the devices' speeds from a cluster's description (esync launch, esync simulate); "
+            f"a worker that is started by hand needs them as weights, {example} for instance"
+        )
 
 
 def _number(text: str) -> float:

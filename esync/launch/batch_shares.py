@@ -64,11 +64,24 @@ def divided(workers: Sequence[WorkerEntry], options: argparse.Namespace) -> list
             f"batch_by_speed: --optimizer {options.optimizer} takes the mean gradient of each batch, so that samples "
             "of small batches would count more; use sgd or nag"
         )
+    return batch_sizes(options.batch_size * len(workers), step_times(workers, "batch_by_speed"))
+
+
+def step_times(workers: Sequence[WorkerEntry], wanted: str) -> list[float]:
+    """Return the seconds of an iteration of each worker, as the description has them.
+
+    Args:
+        workers: of the description.
+        wanted: what needs them, for the message.
+
+    Raises:
+        DescriptionError: a worker has none.
+    """
     times = [worker.simulate.step_time or worker.step_time for worker in workers]
     known = [seconds for seconds in times if seconds is not None]
     if len(known) < len(times):
         raise DescriptionError(
-            f"workers[{times.index(None)}].simulate.step_time: batch_by_speed needs the seconds of an iteration of "
-            "each device; esync plan measures them in a description without batch_by_speed"
+            f"workers[{times.index(None)}].simulate.step_time: {wanted} needs the seconds of an iteration of "
+            f"each device; esync plan measures them in a description without {wanted}"
         )
-    return batch_sizes(options.batch_size * len(workers), known)
+    return known

@@ -145,11 +145,14 @@ def merge(described: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
     replaced = set().union(*(others for name, (others, _) in algorithm.excludes.items() if name in typed))
     if "mode" in typed and typed["mode"] not in WITH_DCASGD:
         replaced.add(USE_DCASGD)  # it belongs to the description's mode
-    return {
+    merged = {
         name: value
         for name, value in settings.items()
         if name in typed or (name not in replaced and _suits(name, algorithm))
     }
+    if "preset" not in typed and not preset.keys() <= merged.keys():
+        del merged["preset"]  # it would bring back those of its flags that do not fit the mode
+    return merged
 
 
 def algorithm_of(settings: Mapping[str, Any]) -> type[Algorithm]:

@@ -407,6 +407,7 @@ def test_preset_in_an_error_about_flags_is_spelt_out(capsys):
         read("w", "", ["--preset", "skewed-data", "-n", "lenet"])
     error = capsys.readouterr().err
     assert "lenet has no batch norm" in error
+    assert "--normalization batch leaves the network as it is" in error
     assert "(--preset skewed-data stands for --mode tiered" in error
 
 

@@ -4,7 +4,16 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from esync.data import partition
-from esync.data.partitions import PartitionError, by_class, contiguous, dirichlet, redistribute, share_of, uniform
+from esync.data.partitions import (
+    PartitionError,
+    by_class,
+    contiguous,
+    dirichlet,
+    redistribute,
+    share_of,
+    uniform,
+    with_speeds,
+)
 
 LABELS = st.lists(st.integers(0, 9), min_size=1, max_size=300).map(np.array)
 SPECS = st.sampled_from(["uniform", "contiguous", "class"]) | st.floats(1e-12, 1e6).map("dirichlet:{!r}".format)
@@ -51,6 +60,27 @@ def test_partition_with_weights_whose_sum_is_no_float_splits_in_proportion():
 def test_partition_with_weights_for_another_number_of_workers_is_refused():
     with pytest.raises(PartitionError, match="weights for 2 workers, but there are 3"):
         partition("class:4,1", np.zeros(10, int), 3, 0)
+
+
+@pytest.mark.parametrize(
+    ("spec", "expected"),
+    [
+        ("class:speed", "class:4,1,2"),
+        ("speed", "uniform:4,1,2"),
+        ("contiguous:speed", "contiguous:4,1,2"),
+        ("class:9,1,1", "class:9,1,1"),
+        ("dirichlet:0.3", "dirichlet:0.3"),
+    ],
+)
+def test_partition_by_speed_has_the_speeds_as_weights(spec, expected):
+    assert with_speeds(spec, [0.5, 2.0, 1.0]) == expected
+
+
+def test_partition_by_speed_without_speeds_is_refused_with_what_to_give():
+    with pytest.raises(PartitionError, match=r"class:speed takes the devices' speeds .* class:4,4,1 for instance"):
+        partition("class:speed", np.zeros(10, int), 3, 0)
+    with pytest.raises(ValueError, match="expected uniform"):
+        partition("dirichlet:speed", np.zeros(10, int), 3, 0)
 
 
 @given(st.integers(1, 300), st.integers(1, 12), st.integers(0, 2**32))

@@ -211,6 +211,24 @@ SEVERAL_MODES = {
 }
 
 
+def test_plan_with_shares_by_speed_gives_the_workers_the_weights():
+    job = make(launching.description([0.1, 0.4], rounds=7), partition="class:speed")
+    assert [options_of(worker).partition for worker in job.workers] == ["class:4,1"] * 2
+    content = launching.description([0.1, 0.4], partition="speed")
+    del content["workers"][1]["step_time"]
+    with pytest.raises(
+        DescriptionError, match=r"workers\[1\].*: --partition speed needs the seconds"
+    ):
+        make(content)
+
+
+@pytest.mark.parametrize("typed", [{"mode": "esync"}, {"mode": "sync"}, {"mode": "local"}])
+def test_plan_with_a_preset_of_the_description_and_another_mode_leaves_its_flags_out(typed):
+    job = make(launching.description([0.1] * 2, preset="fast", learning_rate=0.1, rounds=2), **typed)
+    options = options_of(job.workers[0])  # which refuses flags that make no sense in its mode
+    assert (options.mode, options.preset) == (typed["mode"], None)
+
+
 @pytest.mark.parametrize(
     ("typed", "expected", "names"),
     [

@@ -57,6 +57,19 @@ def test_simulate_with_real_gradients_twice_writes_the_same_files(described, cap
     assert "test accuracy" in capsys.readouterr().out
 
 
+def test_simulate_with_shares_by_speed_deals_them_so(described):
+    data = f"--data-dir={find_data_dir(None, 'fashion-mnist')}"
+    by_speed, by_weights = (described.parent / name for name in ("speed.json", "weights.json"))
+    run(described, data, "--no-evaluation", "--partition=class:speed", f"--json={by_speed}", "--no-logs")
+    run(described, data, "--no-evaluation", "--partition=class:5,1", f"--json={by_weights}", "--no-logs")
+    assert by_speed.read_text() == by_weights.read_text()
+
+
+def test_simulate_without_gradients_checks_the_weights_of_the_shares(described, capsys):
+    run(described, "--numerics=none", "--partition=class:1,2,3", code=2)
+    assert "weights for 3 workers, but there are 2" in capsys.readouterr().err
+
+
 def test_simulate_writes_logs_that_the_log_tools_read(described):
     logs = run(described, "--numerics=none")
     from esync.reports import summarize
