@@ -63,7 +63,7 @@ class ModeReport:
 def _device_facts(device: DeviceSummary) -> dict[str, Any]:
     logged = "estimated" if device.bytes_estimated else "measured"
     return {
-        "rounds": len(device.rounds_list),
+        "rounds": device.rounds,
         "last_round": device.rounds_list[-1],
         "total_time": device.total_time,
         "accuracies": len(device.accuracy_rounds),

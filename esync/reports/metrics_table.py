@@ -187,7 +187,7 @@ def run_figures(mode: Mode, summary: Summary, target: float | None) -> RunFigure
         times=tuple(evaluated.accuracy_time_list),
         accuracies=tuple(evaluated.accuracy_exact_list),
         accuracy_rounds=tuple(evaluated.accuracy_rounds),
-        round_ends=tuple(zip(evaluated.rounds_list, evaluated.elapsed_time_list, strict=True)),
+        round_ends=tuple(evaluated.round_ends),
         target=target,
         throughput=metrics.rate(sum(sum(device.num_samples_list) for device in columns), total_time),
         speed_limit=metrics.speed_limit(
@@ -212,7 +212,7 @@ def _device_figures(host: str, name: str, device: DeviceSummary) -> DeviceFigure
     return DeviceFigures(
         host=host,
         device=name,
-        rounds=len(device.rounds_list),
+        rounds=device.rounds,
         missing_rounds=device.missing_rounds,
         samples=sum(device.num_samples_list),
         computing_ratio=metrics.computing_ratio(device.computing_time_list, device.total_time),

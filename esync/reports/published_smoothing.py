@@ -45,7 +45,7 @@ def smoothed(run: RunFigures) -> RunFigures:
     """
     if not can_be_smoothed(run):
         return run
-    every, points = IID if run.mode.iid else NON_IID
+    every, points = _filter(run)
     window = deque([CHANCE] * points, maxlen=points)
     curve = [(0.0, CHANCE)]
     for number, seconds in run.round_ends:
@@ -55,3 +55,23 @@ def smoothed(run: RunFigures) -> RunFigures:
             curve.append((seconds, fmean(window)))
     times, accuracies = zip(*curve, strict=True)
     return replace(run, times=times, accuracies=accuracies)
+
+
+def window(run: RunFigures) -> int:
+    """Return the number of rounds over which the filter takes the mean of a run's accuracies."""
+    every, points = _filter(run)
+    return every * points
+
+
+def window_is_filled(run: RunFigures) -> bool:
+    """Return whether a smoothed run is long enough for its last mean to hold evaluations only.
+
+    Otherwise that mean still contains the padding, and the curve ends below all of its evaluations.
+    """
+    _, points = _filter(run)
+    return len(run.accuracies) > points  # the first one is the point (0, 0.1)
+
+
+def _filter(run: RunFigures) -> tuple[int, int]:
+    """Return the rounds between two points, and the points in a mean."""
+    return IID if run.mode.iid else NON_IID

@@ -3,11 +3,13 @@
 The first five lists and their rounding are those of the published implementation. So programs
 written for its summaries can read ours, and its summaries can be read here. Further lists stand
 beside them in the same object. Lists of accuracies have one value per *evaluated* round
-(`accuracy_rounds` says which), all other lists have one per round (`rounds_list`). Where the run
-has a metric of its own, `metric` names it, and the lists of accuracies hold its values. Times are
-in seconds.
+(`accuracy_rounds` says which), all other lists have one per round (`rounds_list`). With
+`rounds_joined` they have one for several rounds instead, of which `rounds_list` has the last. Where
+the run has a metric of its own, `metric` names it, and the lists of accuracies hold its values.
+Times are in seconds.
 """
 
+from itertools import pairwise
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,6 +72,7 @@ class DeviceSummary(BaseModel):
 
     # added
     rounds_list: list[Count] = []
+    rounds_joined: bool = False  # a value is of all rounds since the one before it: the run has no log of each round
     accuracy_rounds: list[Count] = []
     accuracy_time_list: list[Amount] = []  # when the device had the weights that were evaluated
     accuracy_exact_list: list[float] = []  # not rounded
@@ -131,12 +134,29 @@ class DeviceSummary(BaseModel):
             raise ValueError(f"{name} has {len(getattr(self, name))} values where {expected} are expected")
 
     @property
+    def rounds(self) -> int:
+        """Number of rounds that the lists cover."""
+        return self.rounds_list[-1] if self.rounds_joined else len(self.rounds_list)
+
+    @property
     def missing_rounds(self) -> int:
         """Number of rounds up to the last one that are missing in the summary.
 
         None are where the device need not take part in every round.
         """
-        return 0 if self.run and self.run.tier is not None else self.rounds_list[-1] - len(self.rounds_list)
+        return 0 if self.run and self.run.tier is not None else self.rounds_list[-1] - self.rounds
+
+    @property
+    def round_ends(self) -> list[tuple[int, float]]:
+        """Number and end of each round, in whole seconds; joined rounds are taken to be equally long."""
+        ends = list(zip(self.rounds_list, map(float, self.elapsed_time_list), strict=True))
+        if not self.rounds_joined:
+            return ends
+        return [
+            (number, float(round(begin + (end - begin) * (number - before) / (last - before))))
+            for (before, begin), (last, end) in pairwise([(0, 0.0), *ends])
+            for number in range(before + 1, last + 1)
+        ]
 
     def estimate_bytes(self, model_bytes: int) -> None:
         """Set the bytes as the published figures count them: one push a round, no pull."""

@@ -6,6 +6,7 @@ from ..runtime.metric import Metric
 from ..runtime.terminal import NOT_KNOWN, markdown, number, right
 from .metrics_table import RunFigures
 from .modes import BASELINE_LABEL, STANDALONE, STANDALONE_LABEL
+from .published_smoothing import CHANCE, window, window_is_filled
 from .speedups import Speedup, slower_than_fastest, speedup
 
 
@@ -27,10 +28,29 @@ def runs_text(network: str, runs: list[RunFigures]) -> str:
 
 
 def smoothed_text(runs: list[RunFigures]) -> str:
-    """Return a table of the runs whose curves are smoothed as the published ones are."""
-    rows = ([run.mode.label, *map(run.bracketed, _results(run, runs))] for run in runs)
-    table = markdown(["method", *map(right, ("time to target", "speedup", "final value"))], rows)
-    return f"Smoothed as in the published figures\n\n{table}"
+    """Return a table of the runs whose curves are smoothed as the published ones are.
+
+    Runs that are too short for the filter are marked in it, and named in a line below it.
+    """
+    short = [run for run in runs if not window_is_filled(run)]
+    rows = (
+        [run.mode.label, *map(run.bracketed, _results(run, runs)), "too short for the filter" if run in short else ""]
+        for run in runs
+    )
+    table = markdown(["method", *map(right, ("time to target", "speedup", "final value")), "note"], rows)
+    lines = "".join(f"{_too_short(run)}\n" for run in short)
+    return f"Smoothed as in the published figures\n\n{table}" + (f"\n{lines}" if lines else "")
+
+
+def _too_short(run: RunFigures) -> str:
+    """Say why the smoothed values of a run do not show what it has reached."""
+    last = run.round_ends[-1][0]
+    first = f", evaluated from round {run.accuracy_rounds[0]} on," if last >= window(run) else ""
+    return (
+        f"{run.mode.label}: {last} round{'s' * (last != 1)}{first} are too few for the filter's window of "
+        f"{window(run)} rounds: its last mean still contains the {CHANCE:g} with which the curve begins; "
+        "compare the curve that is not smoothed"
+    )
 
 
 def _standalone_heading(runs: list[RunFigures]) -> str:

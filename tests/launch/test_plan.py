@@ -216,9 +216,7 @@ def test_plan_with_shares_by_speed_gives_the_workers_the_weights():
     assert [options_of(worker).partition for worker in job.workers] == ["class:4,1"] * 2
     content = launching.description([0.1, 0.4], partition="speed")
     del content["workers"][1]["step_time"]
-    with pytest.raises(
-        DescriptionError, match=r"workers\[1\].*: --partition speed needs the seconds"
-    ):
+    with pytest.raises(DescriptionError, match=r"workers\[1\].*: --partition speed needs the seconds"):
         make(content)
 
 

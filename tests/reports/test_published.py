@@ -1,6 +1,8 @@
 """The published filter of accuracy curves, and the published results beside ours."""
 
 import json
+import re
+import shlex
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,11 +12,15 @@ from test_plot import device, figures_of, make
 from esync.reports import figures
 from esync.reports.metrics_table import RunFigures, run_figures
 from esync.reports.modes import mode_of
-from esync.reports.plot import main
+from esync.reports.plot import main, parse_arguments
 from esync.reports.published_results import PublishedRun, published_runs
 from esync.reports.published_smoothing import smoothed
 from esync.reports.speedups import speedup
+from esync.reports.tables import smoothed_text
 from esync.runtime.metric import Metric
+
+ROOT = Path(__file__).parents[2]
+SUMMARIES = ROOT / "results" / "reproduction" / "summaries"
 
 
 def run_of(accuracies: dict[int, float], rounds: int, folder: str = "esync") -> RunFigures:
@@ -82,6 +88,75 @@ def test_smoothing_of_a_run_evaluated_in_some_rounds_goes_by_the_round_numbers()
     # round 20, 26 that of round 25.
     assert run.times == (0.0, 88.0, 128.0, 168.0, 208.0)
     assert run.accuracies == pytest.approx([0.1, 0.14, 0.18, 0.25, 0.3])
+
+
+@pytest.mark.parametrize("folder", ["esync", "esync-niid"])
+def test_smoothing_of_joined_rounds_equals_that_of_the_same_rounds_one_by_one(folder: str) -> None:
+    numbers = [*range(5, 361, 5), 362]
+    accuracies = {number: (37 * number % 101) / 101 for number in numbers}
+    each = run_of(accuracies, 362, folder)
+    columns = {
+        "rounds_list": numbers,
+        "accuracy_rounds": numbers,
+        "accuracy_list": list(accuracies.values()),
+        "accuracy_exact_list": list(accuracies.values()),
+        "elapsed_time_list": [8 * number for number in numbers],
+        "accuracy_time_list": [8.0 * number for number in numbers],
+        "total_time": 8.0 * 362,
+        **dict.fromkeys(("num_samples_list", "self_iters_list"), [64] * len(numbers)),
+        **dict.fromkeys(("aggregate_time_list", "computing_time_list"), [0.0] * len(numbers)),
+        **{name: [] for name in ("bytes_sent_list", "bytes_received_list", "wait_list")},
+    }
+    summary = device(rounds_joined=True, **columns)
+    joined = run_figures(mode_of(folder), {"h": {"gpu0": summary}}, 0.8)
+    assert smoothed(joined).times == smoothed(each).times
+    assert smoothed(joined).accuracies == smoothed(each).accuracies
+    assert [(one.rounds, one.missing_rounds) for one in joined.devices] == [(362, 0)]
+
+
+def test_smoothed_table_marks_and_names_runs_that_are_too_short_for_the_window() -> None:
+    full, short = dict.fromkeys(range(1, 47), 0.9), dict.fromkeys(range(1, 6), 0.9)
+    late = run_of({20: 0.9, 52: 0.9}, 52, "async")
+    by_class = run_of(dict.fromkeys(range(1, 101), 0.9), 100, "sync-niid")
+    runs = [smoothed(run) for run in (run_of(full, 46, "sync"), run_of(short, 5), late, by_class)]
+    text = smoothed_text(runs)
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines() if line.startswith("| ")]
+    assert [(row[0], row[-1]) for row in rows[1:]] == [
+        ("SSGD", ""),  # rounds 1, 6, …, 46 fill the window
+        ("ESync", "too short for the filter"),
+        ("ASGD", "too short for the filter"),
+        ("SSGD non-i.i.d.", "too short for the filter"),
+    ]
+    lines = [line for line in text.splitlines() if "too few" in line]
+    assert [line.partition(" are too few")[0] for line in lines] == [
+        "ESync: 5 rounds",
+        "ASGD: 52 rounds, evaluated from round 20 on,",
+        "SSGD non-i.i.d.: 100 rounds",
+    ]
+    assert ["window of 50 rounds" in line for line in lines] == [True, True, False]
+    assert "window of 300 rounds" in lines[2]
+    assert "too few" not in smoothed_text(runs[:1])
+
+
+def test_stored_run_of_five_rounds_is_named_as_too_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["-b", str(SUMMARIES), "-n", "resnet18-v1", "--published-smoothing", "--out", str(tmp_path)]
+    assert main(words) == 0
+    said = [line for line in capsys.readouterr().out.splitlines() if "are too few for the filter's window" in line]
+    assert [line.partition(" are")[0] for line in said] == ["ESync: 5 rounds", "ESync non-i.i.d.: 5 rounds"]
+
+
+def test_command_of_the_page_draws_smoothed_curves_outside_the_project(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    page = (ROOT / "docs" / "results" / "reproduction.md").read_text("utf-8").replace("\\\n", " ")
+    program, *words = shlex.split(re.findall(r"esync plot [^\n`]*--published-smoothing[^\n`]*", page)[0])
+    monkeypatch.chdir(ROOT)
+    assert (program, words[0]) == ("esync", "plot")
+    out = parse_arguments(words[1:]).out
+    assert out is not None
+    assert not out.resolve().is_relative_to(ROOT)
+    assert main([*words[1:], "--out", str(tmp_path / "drawn")]) == 0
+    assert (tmp_path / "drawn" / "accuracy-iid-smoothed.png").exists()
 
 
 def test_smoothing_leaves_out_rounds_missing_in_the_log() -> None:

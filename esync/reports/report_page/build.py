@@ -76,7 +76,7 @@ def _count(groups: Sequence[Group]) -> str:
     runs = sum(len(group.runs) for group in groups)
     if runs == 1:
         run = groups[0].runs[0]
-        return f"{max(len(device.rounds_list) for device in run.devices.values())} rounds in {_run_time(run)}"
+        return f"{max(device.rounds for device in run.devices.values())} rounds in {_run_time(run)}"
     return f"{runs} runs in {len(groups)} group{'s' * (len(groups) > 1)}"
 
 
@@ -267,9 +267,7 @@ def _devices(group: Group, several: bool) -> Table:
                     f"emulates {_step(step)}" if step else "",
                 ),
                 Cell(f"{samples / compute:,.1f}" if compute else NOT_KNOWN, "while it computes" if compute else ""),
-                Cell(
-                    f"{fmean(len(each.rounds_list) for each in devices):,.0f}", f"{missing} missing" if missing else ""
-                ),
+                Cell(f"{fmean(each.rounds for each in devices):,.0f}", f"{missing} missing" if missing else ""),
                 f"{samples:,.0f}",
                 Cell(" / ".join(f"{100 * part:.0f}" for part in shares) + " %", shares=shares),  # type: ignore[arg-type]
                 Cell(_step(fmean(waits)) if waits else NOT_KNOWN, f"longest {_step(max(waits))}" if waits else ""),
@@ -326,7 +324,7 @@ def _runs(section: Compared) -> Table:
                     Cell(str(run.folder), "; ".join(filter(None, notes)), line_style(group)),
                     group.label,
                     NOT_KNOWN if run.seed is None else str(run.seed),
-                    f"{max(len(device.rounds_list) for device in run.devices.values()):,}",
+                    f"{max(device.rounds for device in run.devices.values()):,}",
                     duration(figures.total_time),
                     "not reached" if figures.time_to_target is None else duration(figures.time_to_target),
                     NOT_KNOWN if figures.final_accuracy is None else figures.metric.text(figures.final_accuracy),
