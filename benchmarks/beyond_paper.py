@@ -59,12 +59,16 @@ from harness.figures import spread, standard_deviation
 from harness.simulations import (
     PARTITIONS,
     TARGET,
+    add_arguments,
     carry_out,
     gather,
+    only,
     result_file,
     results,
     spent,
 )
+
+from esync.runtime.files import write_atomically
 
 #: Targets for the case that plain ESync does not reach the usual one.
 LOWER = ("0.7", "0.6", "0.5")
@@ -136,10 +140,12 @@ def here(chosen: Sequence[Run | EqualTimeRun], given: argparse.Namespace) -> boo
             continue
         begun = time.process_time()
         _, _, _, *words = run.words(given)
-        with redirect_stdout(StringIO()):
-            failed += simulate([*words, "--quiet"]) != 0
+        with program.ending_at_once(), redirect_stdout(StringIO()):
+            code = simulate([*words, "--quiet"])
+        failed += code != 0
         gather(given.out, [run])
-        print(f"{number} of {len(chosen)}: {run.name}, {time.process_time() - begun:.0f} core-seconds", flush=True)
+        told = f"{run.name}{' has failed' if code else ''}, {time.process_time() - begun:.0f} core-seconds"
+        print(f"{number} of {len(chosen)}: {told}", flush=True)
     return not failed
 
 
@@ -273,7 +279,7 @@ def _ssgd(flags: Iterable[str]) -> str:
 def _equal_time(given: argparse.Namespace) -> bool:
     """Carry out the runs of equal time and write their table; return whether all succeeded."""
     setting = SETTINGS[given.network]
-    chosen = [run for run in equal_time_runs(given, setting) if given.only in run.name]
+    chosen = only(equal_time_runs(given, setting), given.only)
     planned, known = {run.name: run.planned() for run in chosen}, spent(given.out)
     if given.list:
         print(budget.listed(planned, known, given.budget))
@@ -292,7 +298,7 @@ def _equal_time(given: argparse.Namespace) -> bool:
 def _equal_samples(given: argparse.Namespace) -> bool:
     """Carry out the runs of equal samples and write their table; return whether all succeeded."""
     everything = runs(given.variants, given.seeds, SETTINGS[given.network], given.to_the_end)
-    chosen = [run for run in everything if given.only in run.name]
+    chosen = only(everything, given.only)
     well = here(chosen, given) if given.here else carry_out(chosen, given)
     told = compared(given.out, VARIANTS, given.seeds) if given.to_the_end else table(given.out, everything)
     _write_table(given, told)
@@ -300,7 +306,7 @@ def _equal_samples(given: argparse.Namespace) -> bool:
 
 
 def _write_table(given: argparse.Namespace, told: str) -> None:
-    (given.out / "table.md").write_text(told)
+    write_atomically(given.out / "table.md", told.encode())
     print(told)
 
 
@@ -309,7 +315,7 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = program.bare_parser(__doc__)
     parser.add_argument("--network", choices=SETTINGS, default="resnet18-v1")
     parser.add_argument("--to-the-end", action="store_true", help="go on after an accuracy of 0.8")
-    parser.add_argument("--seeds", type=int, default=1, help="of every run (default: %(default)s)")
+    add_arguments(parser, 1, "of every run")
     parser.add_argument("--epochs", type=float, default=3.0, help="samples of all workers (default: %(default)s)")
     parser.add_argument("--test-images", type=int, default=2500, help="of an evaluation (default: %(default)s)")
     parser.add_argument("--minutes", type=float, help="compare after this virtual time instead of equal samples")
@@ -319,7 +325,6 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--variants", nargs="+", choices=names, help="(default: all)")
     parser.add_argument("--only", default="", help="runs whose name contains this")
     parser.add_argument("--here", action="store_true", help="one at a time, in this process: saves MXNet's start")
-    parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")
     parser.add_argument("--out", type=Path, help="(default: results/beyond, with -time and -NETWORK where they apply)")
     given = parser.parse_args(words)
     if given.minutes is None and (given.tune or given.list or given.budget is not None):
@@ -341,7 +346,6 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 def main(words: Sequence[str] | None = None) -> int:
     """Carry out the runs and write the table; return the exit code."""
     given = parse_arguments(words)
-    given.out.mkdir(parents=True, exist_ok=True)
     return 0 if (_equal_samples if given.minutes is None else _equal_time)(given) else 1
 
 

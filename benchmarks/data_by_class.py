@@ -34,7 +34,7 @@ from harness import budget, program
 from harness.beyond_runs import TUNING_SEED, held_out_file, write_held_out
 from harness.figures import markdown_table, mean_of_last, spread, time_to
 from harness.paper_runs import BATCH_SIZE, GRADIENT, NARROW, NARROW_GROUP_NORM, OVERHEAD, TRAINING_IMAGES
-from harness.simulations import PARTITIONS, RATE, carry_out, result_file, results, spent
+from harness.simulations import PARTITIONS, RATE, add_arguments, carry_out, result_file, results, spent
 
 from esync.runtime.files import write_atomically
 
@@ -160,11 +160,11 @@ def table(out: Path, best: ByClassRun, seeds: int) -> str:
             continue
         cells = [name, str(len(group))]
         for target in TARGETS:
-            reached = [each for result in group if (each := time_to(result, target)) < float("inf")]
+            reached = [at for result in group if (at := time_to(result, target)) < float("inf")]
             cells.append(_spread(reached, 1) if len(reached) == len(group) else f"by {len(reached)}")
         for when in TIMES:
-            at = [each for result in group if (each := accuracy_at(result, when)) is not None]
-            cells.append(_spread(at, 3) if len(at) == len(group) else "–")
+            known = [each for result in group if (each := accuracy_at(result, when)) is not None]
+            cells.append(_spread(known, 3) if len(known) == len(group) else "–")
         cells.append(_spread([result["seconds"] for result in group], 0))
         cells.append(_spread([mean_of_last(result, 0.1) for result in group], 3))
         cells.append(_spread([result["final_accuracy"] for result in group], 3))
@@ -210,9 +210,8 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = program.bare_parser(__doc__)
     parser.add_argument("--out", type=Path, default=program.ROOT / "results" / "skewed-data")
     parser.add_argument("--tune", action="store_true", help="find learning rate and momentum")
-    parser.add_argument("--seeds", type=int, default=3, help="how many are reported (default: %(default)s)")
+    add_arguments(parser, 3, "how many are reported")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="PNG file of the accuracies over time")
-    parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")
     budget.add_arguments(parser)
     return parser.parse_args(words)
 
@@ -220,7 +219,6 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Carry out the runs and print the table."""
     given = parse_arguments()
-    given.out.mkdir(parents=True, exist_ok=True)
     best = tuned(given.out)
     if not given.tune and best is None:
         sys.exit("error: the learning rate has not been tuned; run this program with --tune first")

@@ -40,8 +40,9 @@ from harness import budget, program
 from harness.beyond_runs import TUNING_SEED, held_out_file, write_held_out
 from harness.figures import markdown_table, spread, time_to
 from harness.paper_runs import BATCH_SIZE, EVALUATION, GRADIENT, NARROW, OVERHEAD, TEST_IMAGES
-from harness.simulations import PARTITIONS, RATE, carry_out, result_file, results, spent
+from harness.simulations import PARTITIONS, RATE, add_arguments, carry_out, result_file, results, spent
 
+from esync.runtime.errors import ExpectedError
 from esync.runtime.files import write_atomically
 
 #: Accuracies whose times are compared, by kind of data.
@@ -249,12 +250,16 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--out", type=Path, default=program.ROOT / "results" / "fastest-device")
     parser.add_argument("--cluster", choices=("paper", "equal", "demo"), default="paper")
     parser.add_argument("--data", choices=tuple(TARGETS), default="iid")
-    parser.add_argument("--network", default=NARROW, help="of the runs that are reported (default: %(default)s)")
+    parser.add_argument(
+        "--network",
+        choices=tuple(GRADIENT),
+        default=NARROW,
+        help="of the runs that are reported (default: %(default)s)",
+    )
     parser.add_argument("--methods", nargs="+", choices=tuple(METHODS), default=list(METHODS), metavar="METHOD")
     parser.add_argument("--tune", action="store_true", help="find learning rates and momenta")
     parser.add_argument("--limits", action="store_true", help="take the preset's parts away, one at a time")
-    parser.add_argument("--seeds", type=int, default=3, help="how many are reported (default: %(default)s)")
-    parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")
+    add_arguments(parser, 3, "how many are reported")
     budget.add_arguments(parser)
     return parser.parse_args(words)
 
@@ -262,8 +267,9 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Carry out the runs and print the table."""
     given = parse_arguments()
-    given.out.mkdir(parents=True, exist_ok=True)
     chosen = [run for name in given.methods for run in tuning(given, name)] if given.tune else reported(given)
+    if not chosen:
+        raise ExpectedError(f"none of {', '.join(given.methods)} can be reported; run this program with --tune first")
     costs = {run.name: run.planned for run in chosen}
     if given.list:
         print(budget.listed(costs, spent(given.out), given.budget))

@@ -23,6 +23,7 @@ from harness.figures import read_figures, write_figures
 from esync.arguments.flag_types import count
 from esync.reports import metrics
 from esync.runtime.errors import ExpectedError
+from esync.runtime.processes import tied
 
 
 def carry_out(
@@ -60,7 +61,7 @@ def carry_out(
             begin = [f"--initial-model={models[part - 1]}"] if part else []
             command = [sys.executable, "-m", "esync.simulate", *words, *begin, "--no-logs", f"--seed={seed + part}"]
             command += [f"--max-time={seconds / parts:g}", f"--final-model={model}", f"--json={result}"]
-            subprocess.run(command, check=True)
+            subprocess.run(tied(command), check=True)
         results.append(json.loads(result.read_text()))
         times.append(json.loads(real.read_text()))
     write_figures(file, merged(results))

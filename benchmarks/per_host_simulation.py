@@ -17,6 +17,7 @@ from typing import Any
 from harness import program
 from harness.figures import spread, write_figures
 
+from esync.arguments import count
 from esync.simulate.job import SimulationJob, run
 
 SERVER = "cloud2"
@@ -57,7 +58,7 @@ def main() -> int:
     parser = program.parser(__doc__, program.RESULTS / "per_host_simulation.json")
     parser.add_argument("--rounds", type=int, default=50, help="of runs without gradients (default: %(default)s)")
     parser.add_argument("--accuracy-rounds", type=int, default=60, help="of training; 0: none (default: %(default)s)")
-    parser.add_argument("--seeds", type=int, default=3, help="of the training (default: %(default)s)")
+    parser.add_argument("--seeds", type=count, default=3, help="of the training (default: %(default)s)")
     parser.add_argument("--test-images", type=int, default=2000, help="of evaluations (default: %(default)s)")
     given = parser.parse_args()
     figures: dict[str, Any] = {"command": program.command(), "rounds": given.rounds, "timing": {}, "accuracy": {}}

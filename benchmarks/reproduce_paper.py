@@ -43,7 +43,7 @@ from typing import Any
 from harness import budget, program
 from harness.figures import interval, mean_of_last
 from harness.paper_runs import BATCH_SIZE, HORIZON_NETWORKS, MEASURED_ON, PARTS, Run, horizon_runs, planned, runs
-from harness.simulations import TARGET, carry_out, forget, results, spent
+from harness.simulations import TARGET, add_arguments, carry_out, forget, only, results, spent
 
 from esync.arguments import count
 from esync.reports.modes import STANDALONE, mode_of
@@ -240,27 +240,30 @@ def _unlogged(out: Path, network: str, last_share: float) -> dict[str, dict[str,
 def unlogged_summaries(result: dict[str, Any]) -> dict[str, dict[str, DeviceSummary]]:
     """Return host → device → the summary of a run that has not been logged, from its result.
 
-    What counts as a round there is what lies between two evaluations, and all of these are taken to
-    be alike. The first worker has the accuracies.
+    Rounds between two evaluations are joined, and all rounds are taken to be alike. The first
+    worker has the accuracies.
     """
     evaluated = result["accuracies"]
-    ends = [0, *(number for number, _, _ in evaluated)]
-    shares = [(end - begin) / max(ends[-1], 1) for begin, end in pairwise(ends)]
-    rounds, times = list(range(1, len(evaluated) + 1)), [seconds for _, seconds, _ in evaluated]
-    accuracies = [accuracy for _, _, accuracy in evaluated]
+    numbers, times, accuracies = map(list, zip(*evaluated, strict=True))
     summaries: dict[str, dict[str, DeviceSummary]] = {}
     for device in result["devices"]:
         first = device["rank"] == 0
-        iterations = [round(share * device["iterations"]) for share in shares]
+        rounds, seconds = [*numbers], [*times]
+        if rounds[-1] < device["rounds"]:  # the last rounds were not evaluated
+            rounds, seconds = [*rounds, device["rounds"]], [*seconds, result["seconds"]]
+        shares = [(end - begin) / rounds[-1] for begin, end in pairwise([0, *rounds])]
+        done = [round(device["iterations"] * end / rounds[-1]) for end in [0, *rounds]]
+        iterations = [end - begin for begin, end in pairwise(done)]
         exchanges = (device["wait"]["mean"] + device["transfer"]) * device["rounds"]
         summaries.setdefault(device["host"], {})[device["device"]] = DeviceSummary(
             accuracy_list=[round(accuracy, 3) for accuracy in accuracies] if first else [],
             num_samples_list=[BATCH_SIZE * number for number in iterations],
             self_iters_list=iterations,
-            elapsed_time_list=[round(seconds) for seconds in times],
+            elapsed_time_list=[round(end) for end in seconds],
             aggregate_time_list=[share * exchanges for share in shares],
             rounds_list=rounds,
-            accuracy_rounds=rounds if first else [],
+            rounds_joined=True,
+            accuracy_rounds=numbers if first else [],
             accuracy_time_list=times if first else [],
             accuracy_exact_list=accuracies if first else [],
             computing_time_list=[device["step_time"] * number for number in iterations],
@@ -304,14 +307,13 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = program.bare_parser(__doc__)
     parser.add_argument("--full", action="store_true", help="four more networks")
     parser.add_argument("--parity", action="store_true", help="ESync and sequential SGD with several seeds, too")
-    parser.add_argument("--seeds", type=int, default=5, help="of --parity (default: %(default)s)")
+    add_arguments(parser, 5, "of --parity")
     parser.add_argument("--epochs", type=float, default=2.0, help="samples of all workers (default: %(default)s)")
     parser.add_argument(
         "--most-epochs", type=float, default=20.0, help="of a run that is not at 0.8 before (default: %(default)s)"
     )
     parser.add_argument("--test-images", type=int, default=2500, help="of an evaluation (default: %(default)s)")
     parser.add_argument("--only", default="", help="runs whose name contains this")
-    parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("results/reproduction"))
     parser.add_argument("--horizon", action="store_true", help="the runs over two hours of virtual time instead")
     parser.add_argument(
@@ -338,11 +340,10 @@ def main(words: Sequence[str] | None = None) -> int:
     """Carry out the runs, draw the figures and write the table; return the exit code."""
     given = parse_arguments(words)
     everything = runs(given.full, given.parity, given.seeds)
-    chosen = [run for run in (horizon_runs() if given.horizon else everything) if given.only in run.name]
+    chosen = only(horizon_runs() if given.horizon else everything, given.only)
     if given.before:
         draw_before_and_after(given.before, given.out, chosen, given.figure)
         return 0
-    given.out.mkdir(parents=True, exist_ok=True)
     if given.list:
         everything_chosen = [*chosen, *to_continue(given.out, chosen)]
         print(budget.listed(costs(everything_chosen, given), spent(given.out), given.budget))
@@ -363,8 +364,9 @@ def main(words: Sequence[str] | None = None) -> int:
         kept = within_budget([*chosen, *to_continue(given.out, chosen)], given)
         well = carry_out(kept[len(chosen) :], given)
     draw(given.out, list(dict.fromkeys(run.network for run in chosen)), given.last_share)
-    (given.out / "table.md").write_text(table(given.out, everything) + horizon_table(given.out, given))
-    print((given.out / "table.md").read_text())
+    told = table(given.out, everything) + horizon_table(given.out, given)
+    write_atomically(given.out / "table.md", told.encode())
+    print(told)
     return 0 if well else 1
 
 

@@ -38,7 +38,7 @@ from harness.perceptron import LAYERS, Copy, Perceptron
 
 from esync.algorithms import AlgorithmContext
 from esync.algorithms.context import Hyper
-from esync.arguments import choose_algorithm
+from esync.arguments import choose_algorithm, count
 from esync.data import Batches, as_floats, find_data_dir, load, partition
 from esync.exchange import WEIGHTS
 from esync.exchange.codecs.sparse.selection import Selection
@@ -273,12 +273,12 @@ def report(runs: Mapping[str, Any]) -> tuple[list[dict[str, Any]], bool]:
     rows, met = [], True
     alone_mean = interval([run["accuracy"] for run in runs.values() if run["method"] == ALONE])[0]
     for method in (ALONE, *METHODS):
-        for count in sorted({run["workers"] for run in runs.values() if run["method"] == method}):
-            found = [run for run in runs.values() if (run["method"], run["workers"]) == (method, count)]
+        for workers in sorted({run["workers"] for run in runs.values() if run["method"] == method}):
+            found = [run for run in runs.values() if (run["method"], run["workers"]) == (method, workers)]
             mean, half = interval([run["accuracy"] for run in found])
             row = {
                 "method": method,
-                "workers": count,
+                "workers": workers,
                 "accuracy": mean,
                 "half_width": half if len(found) > 1 else None,
                 "seeds": len(found),
@@ -290,7 +290,7 @@ def report(runs: Mapping[str, Any]) -> tuple[list[dict[str, Any]], bool]:
             met &= not method.startswith("DGS") or 100 * row["difference"] >= -TARGET
             spread = f" ± {100 * half:.2f}" if len(found) > 1 else ""
             print(
-                f"| {method} | {100 * row['share_sent']:.2f} % | {count} | {100 * mean:.2f}{spread} | "
+                f"| {method} | {100 * row['share_sent']:.2f} % | {workers} | {100 * mean:.2f}{spread} | "
                 f"{100 * row['difference']:+.2f} | {len(found)} |",
                 flush=True,
             )
@@ -302,7 +302,7 @@ def chosen_runs(options: argparse.Namespace) -> list[Run]:
     chosen = []
     for seed in range(options.seeds):
         chosen.append(Run(ALONE, 1, seed))
-        pairs = [(method, count) for method in options.methods for count in options.workers]
+        pairs = [(method, workers) for method in options.methods for workers in options.workers]
         chosen += [Run(*pair, seed) for pair in pairs if "momentum" not in pair[0] or pair[1] >= MANY]
     return chosen
 
@@ -312,11 +312,11 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = program.parser(__doc__)
     add = parser.add_argument
     add("--out", type=Path, default=Path("sparse-accuracy.json"), help="finished runs (default: %(default)s)")
-    add("--workers", type=int, nargs="+", default=list(WORKERS), help=f"(default: {' '.join(map(str, WORKERS))})")
+    add("--workers", type=count, nargs="+", default=list(WORKERS), help=f"(default: {' '.join(map(str, WORKERS))})")
     add("--methods", nargs="+", choices=tuple(METHODS), default=list(TABLE_3), help="(default: those of Table 3)")
-    add("--seeds", type=int, default=5, help="(default: %(default)s)")
+    add("--seeds", type=count, default=5, help="(default: %(default)s)")
     add("--epochs", type=float, default=12, help="(default: %(default)s)")
-    add("--batch-size", type=int, default=32, help="of each worker (default: %(default)s)")
+    add("--batch-size", type=count, default=32, help="of each worker (default: %(default)s)")
     budget.add_arguments(parser)
     return parser.parse_args(words)
 
@@ -326,8 +326,8 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parse_arguments(words)
     setting = {"epochs": options.epochs, "batch_size": options.batch_size, "layers": list(LAYERS), "rate": RATE}
     setting |= {"momentum": MOMENTUM, "weight_decay": DECAY, "sparse_ratio": 0.01}
-    kept = {"setting": setting, **read_figures(options.out)}
-    if kept["setting"] != setting:
+    kept = read_figures(options.out) or {"setting": setting}
+    if kept.get("setting") != setting:
         print(f"error: {options.out} holds runs of another setting; name another file with --out", file=sys.stderr)
         return 1
     runs = kept.setdefault("runs", {})

@@ -27,8 +27,9 @@ import yaml
 from harness import budget, program
 from harness.figures import markdown_table, mean_of_last, spread
 from harness.paper_runs import BATCH_SIZE, NARROW, TRAINING_IMAGES
-from harness.simulations import RATE, carry_out, result_file, results, spent
+from harness.simulations import RATE, add_arguments, carry_out, result_file, results, spent
 
+from esync.arguments import count
 from esync.runtime.files import write_atomically
 
 ALONE = "momentum SGD"
@@ -42,7 +43,8 @@ METHODS: dict[str, tuple[str, ...]] = {
     "DGS": ("--mode=dgs", _ALL_TENSORS, _MOMENTUM),
     "DGS both ways": ("--mode=dgs", _ALL_TENSORS, _MOMENTUM, "--secondary-ratio=0.01"),
 }
-WORKERS = (4, 16)
+#: Numbers of workers, in the order in which a budget is spent on them.
+WORKERS = (16, 4)
 #: Evaluations of a run.
 POINTS = 24
 #: Core-seconds of a batch: gradient, messages, server, and evaluations.
@@ -118,7 +120,7 @@ def table(out: Path, seeds: int, epochs: int) -> str:
             groups.setdefault((run.method, run.workers), []).append(run)
     alone = [mean_of_last(finished[run.name], 0.1) for run in groups.get((ALONE, 1), [])]
     rows = []
-    for (method, workers), group in groups.items():
+    for (method, workers), group in sorted(groups.items(), key=lambda each: each[0][1]):
         last = [100 * mean_of_last(finished[run.name], 0.1) for run in group]
         best = [100 * max(accuracy for *_, accuracy in finished[run.name]["accuracies"]) for run in group]
         difference = f"{statistics.fmean(last) - 100 * statistics.fmean(alone):+.2f}" if alone else "–"
@@ -134,9 +136,8 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of this program."""
     parser = program.bare_parser(__doc__)
     parser.add_argument("--out", type=Path, default=program.ROOT / "results" / "sparse-resnet18")
-    parser.add_argument("--seeds", type=int, default=1, help="how many (default: %(default)s)")
-    parser.add_argument("--epochs", type=int, default=6, help="(default: %(default)s)")
-    parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")
+    add_arguments(parser, 1, "how many")
+    parser.add_argument("--epochs", type=count, default=6, help="(default: %(default)s)")
     budget.add_arguments(parser)
     return parser.parse_args(words)
 
@@ -144,7 +145,6 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
 def main() -> int:
     """Carry out the runs and print the table."""
     given = parse_arguments()
-    given.out.mkdir(parents=True, exist_ok=True)
     chosen = runs(given.seeds, given.epochs)
     costs = {run.name: BATCH_COST * run.batches for run in chosen}
     if given.list:

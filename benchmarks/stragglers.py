@@ -23,6 +23,7 @@ from typing import Any
 from harness import program
 from harness.figures import write_figures
 
+from esync.arguments import count
 from esync.simulate.job import SimulationJob, run
 
 PLANNED = {"train.bsp_share": 0.75}
@@ -81,7 +82,7 @@ def main() -> int:
     """Carry out the runs and print the table; return 1 if the target is missed."""
     parser = program.parser(__doc__)
     parser.add_argument("--out", type=Path, default=Path("straggler-runs"), help="folder (default: %(default)s)")
-    parser.add_argument("--seeds", type=int, default=3, help="how many (default: %(default)s)")
+    parser.add_argument("--seeds", type=count, default=3, help="how many (default: %(default)s)")
     parser.add_argument("--job", choices=JOBS, default="bsp", help="what is trained (default: %(default)s)")
     options = parser.parse_args()
     cluster, settings = JOBS[options.job]

@@ -18,6 +18,7 @@ from harness import program
 from harness.figures import write_figures
 
 from esync import config
+from esync.arguments import count
 from esync.reports.sync_switch.groups import RunGroup, group
 from esync.reports.sync_switch.runs import find_runs
 from esync.reports.sync_switch_report import report_text
@@ -61,7 +62,7 @@ def main() -> int:
     """Carry out the runs and print the table; return 1 if the target is missed."""
     parser = program.parser(__doc__)
     parser.add_argument("--out", type=Path, default=Path("switch-variants"), help="folder (default: %(default)s)")
-    parser.add_argument("--seeds", type=int, default=5, help="how many (default: %(default)s)")
+    parser.add_argument("--seeds", type=count, default=5, help="how many (default: %(default)s)")
     parser.add_argument("--first-seed", type=int, default=0, help="the first of them (default: %(default)s)")
     parser.add_argument("--beta", type=float, default=config.SEARCH_BETA, help="(default: %(default)s)")
     parser.add_argument("--share", type=float, default=0.25, help="of BSP, for the momentum (default: %(default)s)")

@@ -17,6 +17,7 @@ from harness import program
 from harness.figures import write_figures
 
 from esync import config
+from esync.arguments import count
 from esync.runtime.errors import ExpectedError
 from esync.sync_switch.report import as_json, as_text
 from esync.sync_switch.search import search
@@ -30,9 +31,9 @@ def main() -> int:
     """Carry out runs and search, and print the results; return 1 if the target is missed."""
     parser = program.parser(__doc__)
     parser.add_argument("--out", type=Path, default=Path("sync-switch-shares"), help="folder (default: %(default)s)")
-    parser.add_argument("--repeats", type=int, default=config.SEARCH_REPEATS, help="seeds (default: %(default)s)")
+    parser.add_argument("--repeats", type=count, default=config.SEARCH_REPEATS, help="seeds (default: %(default)s)")
     parser.add_argument(
-        "--settings", type=int, default=config.SEARCH_SETTINGS, help="that the search tries (default: %(default)s)"
+        "--settings", type=count, default=config.SEARCH_SETTINGS, help="that the search tries (default: %(default)s)"
     )
     parser.add_argument("--beta", type=float, default=config.SEARCH_BETA, help="(default: %(default)s)")
     options, flags = parser.parse_known_args()

@@ -33,7 +33,7 @@ import yaml
 from harness import budget, program
 from harness.figures import markdown_table, spread
 from harness.paper_runs import BATCH_SIZE, CLUSTERS, GRADIENT, MEASURED_ON, OVERHEAD
-from harness.simulations import RATE, TARGET, carry_out, result_file, results, spent
+from harness.simulations import RATE, TARGET, add_arguments, carry_out, only, result_file, results, spent
 
 from esync.arguments import count
 from esync.models.names import has_batch_norm
@@ -78,6 +78,8 @@ SETTINGS: dict[str, tuple[tuple[str, ...], tuple[int, ...], float, int]] = {
     "sync": (("--mode=sync",), (1, 2, 4, 8), 3600, 500),
     "local": (("--mode=local", "--eval-duration=5"), (1, 2, 4, 8), 600, 300),
 }
+#: Test images of an evaluation.
+EVALUATED = 2500
 #: Part of the names of settings in which the workers of a host exchange as one.
 PER_HOST = "-per-host"
 
@@ -116,7 +118,7 @@ class TargetRun:
         rate = "--learning-rate" if self.setting in ("sync", "local") else "--local-lr"
         words = [sys.executable, "-m", "esync.simulate", str(self.description(given.out)), *flags]
         words += [f"--network={self.trained}", f"{rate}={RATE * self.factor:g}", f"--seed={self.seed}"]
-        words += [f"--target-accuracy={TARGET}", f"--max-time={most:g}", f"--test-images={given.test_images}"]
+        words += [f"--target-accuracy={TARGET}", f"--max-time={most:g}", f"--test-images={EVALUATED}"]
         return [*words, "--no-logs", f"--json={result_file(given.out, self)}"]
 
     def description(self, out: Path) -> Path:
@@ -234,17 +236,14 @@ def main() -> int:
     """Carry out the runs and print the table."""
     parser = program.bare_parser(__doc__)
     parser.add_argument("--out", type=Path, default=program.ROOT / "results" / "time-to-accuracy")
-    parser.add_argument("--seeds", type=int, default=3, help="how many (default: %(default)s)")
-    parser.add_argument("--test-images", type=int, default=2500, help="for an evaluation (default: %(default)s)")
+    add_arguments(parser, 3, "how many")
     parser.add_argument("--only", default="", help="runs whose name contains this")
     parser.add_argument("--settings", nargs="+", choices=tuple(SETTINGS), default=list(SETTINGS), metavar="SETTING")
     parser.add_argument("--factors", nargs="+", type=count, metavar="N", help="of the published rate (default: all)")
-    parser.add_argument("--jobs", type=int, default=2, help="simulations at a time (default: %(default)s)")
     budget.add_arguments(parser)
     given = parser.parse_args()
-    given.out.mkdir(parents=True, exist_ok=True)
-    wanted = [run for run in runs(given.seeds) if given.only in run.name and run.setting in given.settings]
-    chosen = [run for run in wanted if given.factors is None or run.factor in given.factors]
+    wanted = [run for run in runs(given.seeds) if run.setting in given.settings]
+    chosen = only((run for run in wanted if given.factors is None or run.factor in given.factors), given.only)
     costs = {run.name: planned(run) for run in chosen}
     if given.list:
         print(budget.listed(costs, spent(given.out), given.budget))
@@ -258,7 +257,7 @@ def main() -> int:
     if over := budget.left_out(costs, kept):
         print(over)
     core_hours = sum(spent(given.out).values()) / 3600
-    print(f"{core_hours:.2f} core-hours spent; batches of {BATCH_SIZE}, {given.test_images} test images")
+    print(f"{core_hours:.2f} core-hours spent; batches of {BATCH_SIZE}, {EVALUATED} test images")
     return 0 if succeeded else 1
 
 

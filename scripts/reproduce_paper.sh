@@ -14,9 +14,9 @@
 #     scripts/reproduce_paper.sh dgs-resnet               DGS: the same methods with a narrow ResNet-18
 #     scripts/reproduce_paper.sh dgs-speedup              DGS: speedup by the number of workers
 #
-# Further words go to the experiment's program: --help says which there are, --list (not of Sync-Switch and
-# dgs-speedup) what each run costs. Those that take long can be stopped at any time: started again, they go on with
-# the next run. docs/results/reproduction.md says how to read the results.
+# Further words go to the experiment's program: --help says which there are, --list what each run costs, --budget
+# how much is spent. Sync-Switch and dgs-speedup take minutes and have neither. Those that take long can be stopped at
+# any time: started again, they go on with the next run. docs/results/reproduction.md says how to read the results.
 set -euo pipefail
 case "${1-}" in
     "" | -*) words=(reproduce_paper.py) ;;
@@ -35,6 +35,15 @@ case "${1-}" in
         echo "$0: '$1' is no experiment; expected one of: horizon table1 equal-time alone by-class" \
             "sync-switch switch-variants stragglers dgs dgs-resnet dgs-speedup, or none for Figures 3 to 5" >&2
         exit 2
+        ;;
+esac
+case "${1-}" in
+    sync-switch | switch-variants | stragglers | dgs-speedup)
+        case " $* " in *" --list "* | *" --budget "* | *" --budget="*)
+            echo "$0: $1 takes minutes and has no --list and no --budget" >&2
+            exit 2
+            ;;
+        esac
         ;;
 esac
 case "${1-}" in "" | -*) ;; *) shift ;; esac

@@ -6,13 +6,14 @@ import statistics
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from esync.data.datasets import load
-from esync.runtime.files import atomic_path
+from esync.runtime.files import write_atomically
 
 from .figures import mean_of_last
 from .paper_runs import BATCH_SIZE, EVALUATION, GRADIENT, NARROW_GROUP_NORM, OVERHEAD, TEST_IMAGES
@@ -268,11 +269,12 @@ def write_held_out(folder: Path) -> None:
     kept_back = np.zeros(len(data.train_labels), bool)
     kept_back[np.random.default_rng(TUNING_SEED).permutation(len(kept_back))[:number]] = True
     images, labels = data.train_images, data.train_labels
-    with atomic_path(file) as temporary, temporary.open("wb") as stream:
-        np.savez(
-            stream,
-            x_train=images[~kept_back],
-            y_train=labels[~kept_back],
-            x_test=images[kept_back],
-            y_test=labels[kept_back],
-        )
+    content = BytesIO()  # savez does not tell that a disk is full
+    np.savez(
+        content,
+        x_train=images[~kept_back],
+        y_train=labels[~kept_back],
+        x_test=images[kept_back],
+        y_test=labels[kept_back],
+    )
+    write_atomically(file, content.getvalue())

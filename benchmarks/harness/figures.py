@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from esync.reports.estimates import estimate
+from esync.runtime.errors import ExpectedError
 from esync.runtime.files import write_atomically
 
 
@@ -22,9 +23,25 @@ def write_figures(path: Path | None, figures: Any) -> None:
 
 
 def read_figures(path: Path | None) -> dict[str, Any]:
-    """Return the figures in a file, or none if there is no file yet."""
-    figures: dict[str, Any] = json.loads(path.read_text()) if path is not None and path.exists() else {}
+    """Return the figures in a file, or none if there is no file yet.
+
+    Raises:
+        ExpectedError: the file does not hold figures.
+    """
+    if path is None or not path.exists():
+        return {}
+    try:
+        figures = json.loads(path.read_text())
+    except ValueError as error:
+        raise damaged(path, str(error)) from error
+    if not isinstance(figures, dict):
+        raise damaged(path, "it is not a JSON object")
     return figures
+
+
+def damaged(path: Path, why: str) -> ExpectedError:
+    """Return the error of a file that does not hold what it should."""
+    return ExpectedError(f"{path} is damaged ({why}); move it away")
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:

@@ -1,14 +1,17 @@
 """How a benchmark begins and ends: command line, signals, exit code, verdict on a target."""
 
 import argparse
+import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from types import FrameType
 from typing import NoReturn
 
-from esync.runtime.errors import ExpectedError
+from esync.runtime.terminal import print_error, run_command
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTERS = ROOT / "clusters"
@@ -39,21 +42,43 @@ def command() -> str:
 def run(main: Callable[[], int | None]) -> NoReturn:
     """Run a program and exit with its code.
 
-    SIGTERM and Ctrl-C end it through its `with` statements.
+    SIGTERM, SIGHUP and Ctrl-C end it, and everything that it has started, through its `with`
+    statements. An `ExpectedError` or an OSError ends it with one line.
     """
-    exit_on_sigterm()
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is not signal.SIG_IGN:  # nohup ignores SIGHUP
+            signal.signal(number, lambda number, _: sys.exit(128 + number))
+
+    def interruptible() -> int:
+        try:
+            return main() or 0
+        except KeyboardInterrupt:
+            print("interrupted", file=sys.stderr)
+            return 128 + signal.SIGINT
+
+    sys.exit(run_command(interruptible, lambda message: print_error(f"error: {message}")))
+
+
+@contextmanager
+def ending_at_once() -> Iterator[None]:
+    """Have Ctrl-C, SIGTERM and SIGHUP end the process at once during a `with` statement.
+
+    It is for code that does not pass on the exceptions by which they end it otherwise.
+    """
+
+    def end(number: int, _: FrameType | None) -> None:
+        os.write(2, b"interrupted\n")
+        os._exit(128 + number)
+
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    caught = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
+    for number in caught:
+        signal.signal(number, end)
     try:
-        sys.exit(main())
-    except ExpectedError as error:
-        sys.exit(f"error: {error}")
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        sys.exit(128 + signal.SIGINT)
-
-
-def exit_on_sigterm() -> None:
-    """Have SIGTERM end this program, and everything that it has started, as Ctrl-C does."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
+        yield
+    finally:
+        for number in caught:
+            signal.signal(number, before[number])
 
 
 def verdict(met: bool) -> str:

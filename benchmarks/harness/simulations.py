@@ -10,11 +10,15 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from .figures import read_figures, write_figures
+from esync.arguments import count
+from esync.runtime.errors import ExpectedError
+from esync.runtime.processes import tied
+
+from .figures import damaged, read_figures, write_figures
 
 #: Published learning rate, on the gradient summed over the batch.
 RATE = 0.0005
@@ -39,14 +43,47 @@ class Run(Protocol):
         """Return the command line, which writes the result to the `result_file`."""
 
 
+_R = TypeVar("_R", bound=Run)
+
+
+def add_arguments(parser: argparse.ArgumentParser, seeds: int, told: str) -> None:
+    """Add the options --seeds, with its default and help, and --jobs."""
+    parser.add_argument("--seeds", type=count, default=seeds, help=f"{told} (default: %(default)s)")
+    parser.add_argument("--jobs", type=count, default=2, help="simulations at a time (default: %(default)s)")
+
+
+def only(chosen: Iterable[_R], text: str) -> list[_R]:
+    """Return the runs whose names contain a text, which is that of --only.
+
+    Raises:
+        ExpectedError: there are none.
+    """
+    found = [run for run in chosen if text in run.name]
+    if not found:
+        raise ExpectedError(f"--only {text}: the name of no run contains this" if text else "no run has these options")
+    return found
+
+
 def results(folder: Path) -> dict[str, dict[str, Any]]:
     """Return the results of an experiment's finished runs by their names."""
-    return {name: run["result"] for name, run in read_figures(folder / RUNS).items()}
+    return {name: run["result"] for name, run in _kept(folder).items()}
 
 
 def real_times(folder: Path) -> dict[str, dict[str, Any]]:
     """Return what the finished runs have really taken, by their names; see `esync.simulate`."""
-    return {name: run["real"] for name, run in read_figures(folder / RUNS).items()}
+    return {name: run.get("real", {}) for name, run in _kept(folder).items()}
+
+
+def _kept(folder: Path) -> dict[str, dict[str, Any]]:
+    """Return the finished runs with their results and real times."""
+    kept = read_figures(folder / RUNS)
+    if foreign := next((name for name, run in kept.items() if not _finished(run)), None):
+        raise damaged(folder / RUNS, f"{foreign} is not a finished run")
+    return kept
+
+
+def _finished(run: Any) -> bool:
+    return isinstance(run, dict) and isinstance(run.get("result"), dict) and isinstance(run.get("real", {}), dict)
 
 
 def spent(out: Path) -> dict[str, float]:
@@ -69,27 +106,30 @@ def gather(folder: Path, runs: Iterable[Run]) -> None:
     """Move the results of these runs to the file of all runs.
 
     The next program finds what an interrupted one has left. Programs that carry out other runs of
-    the same experiment at the same time wait for one another.
+    the same experiment at the same time wait for one another. Damaged results are removed, so that
+    their runs are carried out again.
     """
     with _locked(folder):
-        kept = read_figures(folder / RUNS)
+        kept = _kept(folder)
         files = []
         for run in runs:
             result = result_file(folder, run)
             real = result.with_suffix(".real.json")  # written last
             if real.exists():
-                kept[run.name] = {"result": json.loads(result.read_text()), "real": json.loads(real.read_text())}
+                with suppress(ValueError, FileNotFoundError):
+                    found = {"result": json.loads(result.read_text()), "real": json.loads(real.read_text())}
+                    kept |= {run.name: found} if _finished(found) else {}
                 files += [real, result]
         if files:
             write_figures(folder / RUNS, dict(sorted(kept.items())))
         for file in files:
-            file.unlink()
+            file.unlink(missing_ok=True)
 
 
 def forget(folder: Path, names: Collection[str]) -> None:
     """Remove runs from the file of all runs, so that they are carried out again."""
     with _locked(folder):
-        kept = read_figures(folder / RUNS)
+        kept = _kept(folder)
         if not kept.keys().isdisjoint(names):
             write_figures(folder / RUNS, {name: run for name, run in kept.items() if name not in names})
 
@@ -125,7 +165,7 @@ def carry_out(chosen: Sequence[Run], given: argparse.Namespace, lacks: Callable[
                     break
                 waiting.remove(run)
                 with (out / f"{run.name}.log").open("wb") as log:
-                    under_way[run] = subprocess.Popen(run.words(given), stdout=log, stderr=log, env=environment)
+                    under_way[run] = subprocess.Popen(tied(run.words(given)), stdout=log, stderr=log, env=environment)
             for run, process in list(under_way.items()):
                 if process.poll() is not None:
                     del under_way[run]
@@ -152,6 +192,7 @@ def _last_line(out: Path, run: Run) -> str:
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
+    folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)

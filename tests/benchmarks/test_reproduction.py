@@ -433,3 +433,16 @@ def test_reproduction_script_lists_the_runs_of_an_experiment_with_their_costs(ex
     assert ended.returncode == 0, ended.stderr
     assert first in ended.stdout
     assert "core-hours: planned" in ended.stdout
+
+
+@pytest.mark.parametrize("experiment", ["sync-switch", "switch-variants", "stragglers", "dgs-speedup"])
+@pytest.mark.parametrize("words", [["--list"], ["--seeds", "1", "--list"], ["--budget", "1"], ["--budget=1"]])
+def test_reproduction_script_refuses_to_list_an_experiment_of_minutes_before_any_set_up(experiment, words, tmp_path):
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "reproduce_paper.sh", tmp_path / "scripts")  # without setup.sh
+    ended = subprocess.run(
+        ["bash", "scripts/reproduce_paper.sh", experiment, *words],
+        cwd=tmp_path, capture_output=True, text=True, timeout=30,
+    )  # fmt: skip
+    assert ended.returncode == 2
+    assert f": {experiment} takes minutes and has no --list and no --budget\n" in ended.stderr
