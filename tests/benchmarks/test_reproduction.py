@@ -446,3 +446,12 @@ def test_reproduction_script_refuses_to_list_an_experiment_of_minutes_before_any
     )  # fmt: skip
     assert ended.returncode == 2
     assert f": {experiment} takes minutes and has no --list and no --budget\n" in ended.stderr
+
+
+def test_reproduction_without_parity_keeps_the_parity_runs_that_are_there_in_the_table(tmp_path, monkeypatch):
+    stored = json.loads((ROOT / "results" / "reproduction" / "runs.json").read_text())
+    kept = {name: run for name, run in stored.items() if name.startswith("resnet18-v1-") and "-seed" in name}
+    (tmp_path / "runs.json").write_text(json.dumps(kept))
+    monkeypatch.setattr(reproduce, "carry_out", lambda *_: True)
+    assert reproduce.main(["--out", str(tmp_path), "--only", "resnet18-v1-esync-iid"]) == 0
+    assert "standard deviation" in (tmp_path / "table.md").read_text()
