@@ -196,6 +196,15 @@ def waits_for(condition, seconds=60.0):
     return value
 
 
+@pytest.fixture
+def _terminal():
+    """Children hear SIGHUP, also where the tests themselves are run by nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("_terminal")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGHUP, signal.SIGTERM, signal.SIGINT])
 def test_program_that_is_ended_leaves_no_simulation_behind(number, tmp_path):
     log = tmp_path / "waiting.log"
@@ -219,6 +228,7 @@ def test_program_under_nohup_outlives_its_terminal(tmp_path):
     assert child.ends(pid, 10)
 
 
+@pytest.mark.usefixtures("_terminal")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_runs_here_that_are_interrupted_end_at_once_and_keep_what_is_finished(number, tmp_path):
     tiny_dataset.write(tmp_path / "data")
