@@ -32,7 +32,7 @@ from typing import Any
 from fastest_device import description
 from harness import budget, program
 from harness.beyond_runs import TUNING_SEED, held_out_file, write_held_out
-from harness.figures import markdown_table, mean_of_last, spread, time_to
+from harness.figures import markdown_table, mean_of_last, spread_or_value, time_to
 from harness.paper_runs import BATCH_SIZE, GRADIENT, NARROW, NARROW_GROUP_NORM, OVERHEAD, TRAINING_IMAGES
 from harness.simulations import PARTITIONS, RATE, add_arguments, carry_out, result_file, results, spent
 
@@ -161,19 +161,15 @@ def table(out: Path, best: ByClassRun, seeds: int) -> str:
         cells = [name, str(len(group))]
         for target in TARGETS:
             reached = [at for result in group if (at := time_to(result, target)) < float("inf")]
-            cells.append(_spread(reached, 1) if len(reached) == len(group) else f"by {len(reached)}")
+            cells.append(spread_or_value(reached, 1) if len(reached) == len(group) else f"by {len(reached)}")
         for when in TIMES:
             known = [each for result in group if (each := accuracy_at(result, when)) is not None]
-            cells.append(_spread(known, 3) if len(known) == len(group) else "–")
-        cells.append(_spread([result["seconds"] for result in group], 0))
-        cells.append(_spread([mean_of_last(result, 0.1) for result in group], 3))
-        cells.append(_spread([result["final_accuracy"] for result in group], 3))
+            cells.append(spread_or_value(known, 3) if len(known) == len(group) else "–")
+        cells.append(spread_or_value([result["seconds"] for result in group], 0))
+        cells.append(spread_or_value([mean_of_last(result, 0.1) for result in group], 3))
+        cells.append(spread_or_value([result["final_accuracy"] for result in group], 3))
         rows.append(cells)
     return markdown_table(heads, rows)
-
-
-def _spread(values: Sequence[float], digits: int) -> str:
-    return spread(values, digits) if len(values) > 1 else f"{values[0]:.{digits}f}"
 
 
 def draw(out: Path, best: ByClassRun, seeds: int, file: Path) -> None:

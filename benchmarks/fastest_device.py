@@ -40,7 +40,16 @@ from harness import budget, program
 from harness.beyond_runs import TUNING_SEED, held_out_file, write_held_out
 from harness.figures import markdown_table, spread, time_to
 from harness.paper_runs import BATCH_SIZE, EVALUATION, GRADIENT, NARROW, OVERHEAD, TEST_IMAGES
-from harness.simulations import PARTITIONS, RATE, add_arguments, carry_out, result_file, results, spent
+from harness.simulations import (
+    PARTITIONS,
+    RATE,
+    add_arguments,
+    carry_out,
+    result_file,
+    results,
+    spent,
+    write_description,
+)
 
 from esync.runtime.errors import ExpectedError
 from esync.runtime.files import write_atomically
@@ -112,11 +121,7 @@ def description(cluster: str, changes: Sequence[tuple[str, Any]], out: Path) -> 
         ]
     found |= dict(changes)
     name = "-".join([cluster, *(key for key, value in changes if value)])
-    path = out / f"{name}.yaml"
-    text = yaml.safe_dump(found, sort_keys=False)
-    if not path.exists() or path.read_text() != text:
-        write_atomically(path, text.encode())
-    return path
+    return write_description(out / f"{name}.yaml", found)
 
 
 @dataclass(frozen=True)

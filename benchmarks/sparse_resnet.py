@@ -23,11 +23,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
 from harness import budget, program
-from harness.figures import markdown_table, mean_of_last, spread
+from harness.figures import markdown_table, mean_of_last, spread_or_value
 from harness.paper_runs import BATCH_SIZE, NARROW, TRAINING_IMAGES
-from harness.simulations import RATE, add_arguments, carry_out, result_file, results, spent
+from harness.simulations import RATE, add_arguments, carry_out, result_file, results, spent, write_description
 
 from esync.arguments import count
 from esync.runtime.files import write_atomically
@@ -95,9 +94,7 @@ def description(workers: int, out: Path) -> Path:
         "simulate": {"evaluation_time": 1e-6},
         "train": {"network": NARROW, "batch_size": BATCH_SIZE},
     }
-    path = out / f"cluster-{workers}.yaml"
-    write_atomically(path, yaml.safe_dump(found, sort_keys=False).encode())
-    return path
+    return write_description(out / f"cluster-{workers}.yaml", found)
 
 
 def runs(seeds: int, epochs: int) -> list[SparseRun]:
@@ -124,12 +121,10 @@ def table(out: Path, seeds: int, epochs: int) -> str:
         last = [100 * mean_of_last(finished[run.name], 0.1) for run in group]
         best = [100 * max(accuracy for *_, accuracy in finished[run.name]["accuracies"]) for run in group]
         difference = f"{statistics.fmean(last) - 100 * statistics.fmean(alone):+.2f}" if alone else "–"
-        rows.append([method, str(workers), str(len(group)), _spread(last), difference, _spread(best)])
+        rows.append(
+            [method, str(workers), str(len(group)), spread_or_value(last, 2), difference, spread_or_value(best, 2)]
+        )
     return markdown_table(["method", "workers", "seeds", "last tenth, %", "to momentum SGD", "best, %"], rows)
-
-
-def _spread(values: Sequence[float]) -> str:
-    return spread(values, 2) if len(values) > 1 else f"{values[0]:.2f}"
 
 
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:

@@ -33,7 +33,17 @@ import yaml
 from harness import budget, program
 from harness.figures import markdown_table, spread
 from harness.paper_runs import BATCH_SIZE, CLUSTERS, GRADIENT, MEASURED_ON, OVERHEAD
-from harness.simulations import RATE, TARGET, add_arguments, carry_out, only, result_file, results, spent
+from harness.simulations import (
+    RATE,
+    TARGET,
+    add_arguments,
+    carry_out,
+    only,
+    result_file,
+    results,
+    spent,
+    write_description,
+)
 
 from esync.arguments import count
 from esync.models.names import has_batch_norm
@@ -129,11 +139,7 @@ class TargetRun:
         per_host = PER_HOST in self.setting
         if per_host:
             found["per_host"] = True
-        path: Path = out / f"{self.network}{PER_HOST if per_host else ''}.yaml"
-        text = yaml.safe_dump(found, sort_keys=False)
-        if not path.exists() or path.read_text() != text:
-            write_atomically(path, text.encode())
-        return path
+        return write_description(out / f"{self.network}{PER_HOST if per_host else ''}.yaml", found)
 
 
 def networks() -> list[tuple[str, bool]]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .beyond_runs import PLAIN, SYNC, EqualTimeRun, Setting, at_times, equal_time_runs, tuned
-from .figures import markdown_table, spread, standard_deviation, time_to
+from .figures import markdown_table, spread_or_value, standard_deviation, time_to
 from .simulations import results
 
 #: Kind of data → accuracies whose times are compared.
@@ -72,12 +72,8 @@ def _time(seeds: Results, target: float) -> str:
     if not times:
         return "–"
     some = f" ({len(times)} of {len(seeds)})" if len(times) < len(seeds) else ""
-    return f"{_spread(times, 0)} s{some}"
+    return f"{spread_or_value(times, 0)} s{some}"
 
 
 def _accuracy(values: Sequence[float]) -> str:
-    return "–" if any(map(math.isnan, values)) else _spread(values, 3)
-
-
-def _spread(values: Sequence[float], digits: int) -> str:
-    return spread(values, digits) if len(values) > 1 else f"{values[0]:.{digits}f}"
+    return "–" if any(map(math.isnan, values)) else spread_or_value(values, 3)

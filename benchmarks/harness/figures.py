@@ -77,6 +77,11 @@ def spread(values: Sequence[float], digits: int) -> str:
     return f"{statistics.fmean(values):.{digits}f} ± {standard_deviation(values):.{digits}f}"
 
 
+def spread_or_value(values: Sequence[float], digits: int) -> str:
+    """Return the same as `spread`; of a single value, the value alone."""
+    return spread(values, digits) if len(values) > 1 else f"{values[0]:.{digits}f}"
+
+
 def standard_deviation(values: Sequence[float]) -> float:
     """Return the standard deviation of a sample, 0 for a single value."""
     return statistics.stdev(values) if len(values) > 1 else 0.0

@@ -9,13 +9,16 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+import yaml
+
 from esync.arguments import count
 from esync.runtime.errors import ExpectedError
+from esync.runtime.files import write_atomically
 from esync.runtime.processes import tied
 
 from .figures import damaged, read_figures, write_figures
@@ -62,6 +65,14 @@ def only(chosen: Iterable[_R], text: str) -> list[_R]:
     if not found:
         raise ExpectedError(f"--only {text}: the name of no run contains this" if text else "no run has these options")
     return found
+
+
+def write_description(path: Path, found: Mapping[str, Any]) -> Path:
+    """Write a cluster's description, unless its file has it already, and return the file."""
+    text = yaml.safe_dump(found, sort_keys=False)
+    if not path.exists() or path.read_text() != text:
+        write_atomically(path, text.encode())
+    return path
 
 
 def results(folder: Path) -> dict[str, dict[str, Any]]:

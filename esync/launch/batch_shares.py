@@ -1,6 +1,7 @@
-"""Batch sizes in proportion to the devices' speeds (`batch_by_speed` of a description).
+"""Batches and shares of the data in proportion to the devices' speeds.
 
-The samples of an iteration, of all workers together, stay as many as with equal batches.
+Batches are those of a description's `batch_by_speed`, of which the samples of an iteration, of all
+workers together, stay as many as with equal batches. Shares are those of `--partition SCHEME:speed`.
 """
 
 import argparse
@@ -8,6 +9,7 @@ import math
 from collections.abc import Sequence
 
 from ..arguments import choose_algorithm
+from ..data.partitions import PartitionError, check_workers, needs_speeds, with_speeds
 from ..training.worker_setup import multiplies_the_sum
 from .description import DescriptionError, WorkerEntry
 
@@ -65,6 +67,21 @@ def divided(workers: Sequence[WorkerEntry], options: argparse.Namespace) -> list
             "of small batches would count more; use sgd or nag"
         )
     return batch_sizes(options.batch_size * len(workers), step_times(workers, "batch_by_speed"))
+
+
+def partition_of(spec: str, workers: Sequence[WorkerEntry]) -> str:
+    """Return a job's partition, with the devices' speeds as weights where it asks for them.
+
+    Raises:
+        DescriptionError: a speed is missing, or there are weights for another number of workers.
+    """
+    if needs_speeds(spec):
+        spec = with_speeds(spec, step_times(workers, f"--partition {spec}"))
+    try:
+        check_workers(spec, len(workers))
+    except PartitionError as error:
+        raise DescriptionError(f"train: {error}") from None
+    return spec
 
 
 def step_times(workers: Sequence[WorkerEntry], wanted: str) -> list[float]:

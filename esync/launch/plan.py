@@ -15,7 +15,6 @@ from typing import Any
 from .. import config
 from ..algorithms.registry import names
 from ..arguments import choose_algorithm
-from ..data.partitions import PartitionError, check_workers, needs_speeds, with_speeds
 from ..exchange.collectives import LIBRARY_SUMS, per_host_refusal
 from ..exchange.collectives.process_manager import READY
 from ..runtime.environment import SLOT_VARIABLE
@@ -24,7 +23,7 @@ from ..runtime.progress import VARIABLE as PROGRESS_VARIABLE
 from ..runtime.worker_environment import FOLDER_VARIABLE, HostGroupName, WorkerEnvironment
 from ..training.run_folder import mode_folder, run_folder, same_below
 from . import flags, user_program
-from .batch_shares import divided, step_times
+from .batch_shares import divided, partition_of
 from .description import Description, DescriptionError, SchedulerEntry, StateServerEntry, WorkerEntry
 from .folders import PROCESSES
 from .hosts import Host
@@ -100,13 +99,9 @@ def plan(
             remarks.append(f"mode {options.mode} trains on one device: the first worker of the description")
         workers = workers[:1]
     if own is None:
-        if needs_speeds(options.partition):
-            times = step_times(workers, f"--partition {options.partition}")
-            settings["partition"] = options.partition = with_speeds(options.partition, times)
-        try:
-            check_workers(options.partition, len(workers))
-        except PartitionError as error:
-            raise DescriptionError(f"train: {error}") from None
+        partition = partition_of(options.partition, workers)
+        if partition != options.partition:
+            settings["partition"] = options.partition = partition
     sizes = _batch_sizes(description, workers, options, own)
     if sizes:
         remarks.append(f"batches by speed: {', '.join(map(str, sizes.values()))} samples")

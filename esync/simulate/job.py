@@ -11,10 +11,9 @@ from typing import Any
 from .. import config
 from ..arguments import expand_paths
 from ..data import REGISTRY, Dataset, load
-from ..data.partitions import PartitionError, check_workers, needs_speeds, with_speeds
 from ..exchange import STATISTICS, WEIGHTS
 from ..launch import flags
-from ..launch.batch_shares import step_times
+from ..launch.batch_shares import partition_of
 from ..launch.description import Description, DescriptionError, read
 from ..launch.plan import check_per_host
 from ..launch.simulation_schema import SimulationSection
@@ -154,15 +153,9 @@ def run(job: SimulationJob) -> FinishedSimulation:
         if description.state_server is not None:  # as launch, whose workers know where the state server is
             options.state_server_ip = description.state_server.host
         cluster = model(description, job.file.parent, only_first=options.algorithm.sends == "nothing")
+        options.partition = partition_of(options.partition, description.workers[: len(cluster.workers)])
     except DescriptionError as error:
         raise DescriptionError(f"{job.file}: {error}") from None
-    try:
-        if needs_speeds(options.partition):
-            times = step_times(description.workers[: len(cluster.workers)], f"--partition {options.partition}")
-            options.partition = with_speeds(options.partition, times)
-        check_workers(options.partition, len(cluster.workers))
-    except (DescriptionError, PartitionError) as error:
-        raise DescriptionError(f"{job.file}: train: {error}") from None
     if options.collective != "ps" and any(worker.crashes for worker in cluster.workers):
         raise DescriptionError(
             f"{job.file}: --collective {options.collective}: a crash would end the job; leave it out"
