@@ -251,6 +251,26 @@ class Replica:
         self.weights.put(*step)
 
 
+def untouched_statistics(parameters: Iterable[Any]) -> str | None:
+    """Return the running mean of a batch norm that a backward pass has not updated; None if there is none.
+
+    On CPUs, MXNet leaves out layers with neither scale nor shift where nothing before them is
+    trained (apache/mxnet issue 18673). They have the zeros and ones then that they began with.
+    """
+    named = {parameter.name: parameter for parameter in parameters}
+    for name, mean in named.items():
+        prefix = name.removesuffix("running_mean")
+        others = [f"{prefix}{each}" for each in ("running_var", "gamma", "beta")]
+        if prefix == name or not named.keys() >= set(others):
+            continue
+        variance, gamma, beta = (named[each] for each in others)
+        if gamma._differentiable or beta._differentiable:
+            continue
+        if not mean.data().asnumpy().any() and (variance.data().asnumpy() == 1).all():
+            return str(name)
+    return None
+
+
 def _check(parameter: Any) -> None:
     if parameter._deferred_init or parameter._data is None:
         raise UnsuitableParametersError(

@@ -92,3 +92,23 @@ def test_lr_mult_and_wd_mult_are_gluons_where_the_optimizer_is_the_workers(algor
             backward(net, number)
             trainer.step(BATCH)
     assert values(nets[0]) == values(nets[1]) != values(nets[2])
+
+
+@pytest.mark.parametrize(("attached", "told"), [(False, True), (True, False)])
+def test_a_first_batch_norm_whose_statistics_stay_as_they_began_is_named(attached, told, caplog):
+    net = mx.gluon.nn.HybridSequential(prefix="net_")
+    with net.name_scope():
+        net.add(mx.gluon.nn.BatchNorm(scale=False, center=False), mx.gluon.nn.Dense(3))
+    net.initialize()
+    inputs = mx.nd.random.uniform(1, 2, shape=(BATCH, 2))
+    net(inputs)
+    trainer = trainer_of(net, "local")
+    for _ in range(2):
+        if attached:
+            inputs.attach_grad()
+        with mx.autograd.record():
+            loss = net(inputs).sum()
+        loss.backward()
+        trainer.step(BATCH)
+    assert caplog.text.count("net_batchnorm0_running_mean") == told
+    assert bool(net[0].running_mean.data().asnumpy().any()) == attached
