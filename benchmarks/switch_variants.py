@@ -11,6 +11,7 @@ in the folder: interrupted, the same command goes on where it was. The target is
 worse than BSP→ASP with the same share by beta or more, for both shares.
 """
 
+import signal
 import sys
 from pathlib import Path
 
@@ -71,7 +72,7 @@ def main() -> int:
         spent = measure(options.out, options.seeds, options.first_seed, options.share)
     except KeyboardInterrupt:
         print(f"interrupted: the same command goes on with what is in {options.out}", file=sys.stderr)
-        return 1
+        return 128 + signal.SIGINT
     groups = group(find_runs(options.out).runs, beta=options.beta)
     print(report_text(groups))
     first, last = by_share(groups, "10"), by_share(groups, "01")

@@ -10,6 +10,7 @@ target is that ASP is worse than BSP by 2 beta or diverges (else the search woul
 that the search finds a share below 100 %.
 """
 
+import signal
 import sys
 from pathlib import Path
 
@@ -51,7 +52,7 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         print(f"interrupted: the same command goes on with what is in {options.out}", file=sys.stderr)
-        return 1
+        return 128 + signal.SIGINT
     bsp, asp = measured[1.0], measured[0.0]
     print("| BSP share | accuracy | diverged | time s | time ÷ BSP | speedup |")
     print("|---:|---:|---:|---:|---:|---:|")

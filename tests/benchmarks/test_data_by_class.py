@@ -41,7 +41,7 @@ def cells(text):
 def test_by_class_runs_have_names_of_their_own_and_valid_flags(tmp_path):
     options = by_class.parse_arguments(["--out", str(tmp_path)])
     runs = [*by_class.tuning(), *by_class.reported(BEST, 3)]
-    assert len({run.name for run in runs}) == len(runs) == 10
+    assert len({run.name for run in runs}) == len(runs) == 18  # two and five minutes with three seeds, ten with one
     for run in runs:
         _, *words = run.words(options)
         simulated, job = parse_arguments(words[2:])
@@ -50,6 +50,7 @@ def test_by_class_runs_have_names_of_their_own_and_valid_flags(tmp_path):
         assert job.typed["preset"] == "skewed-data"
         assert job.typed["partition"] == ("class" if run.data == "niid" else "contiguous")
         assert job.typed.get("momentum", 0.0) == run.momentum
+        assert job.typed["epochs"] == run.epochs
 
 
 def test_by_class_tuned_is_the_rate_that_ends_best_once_all_were_tried(tmp_path):
@@ -73,8 +74,15 @@ def test_by_class_table_has_both_kinds_of_data_beside_synchronous_sgd(tmp_path, 
         tmp_path / "compared", {"resnet18-v1x0.25-groupnorm-sync-niid": [(60, 0.3), (1600, 0.81), (7100, 0.85)]}, 7200.0
     )
     monkeypatch.setattr(by_class, "COMPARED", tmp_path / "compared")
-    one, other = (run.name for run in by_class.reported(BEST, 2) if run.data == "niid")
-    leave(tmp_path, {one: [(20, 0.8), (100, 0.86), (175, 0.87)], other: [(30, 0.8), (110, 0.82), (175, 0.83)]})
+    one, other, long, *_ = (run.name for run in by_class.reported(BEST, 2) if run.data == "niid")
+    leave(
+        tmp_path,
+        {
+            one: [(20, 0.8), (100, 0.86), (175, 0.87)],
+            other: [(30, 0.8), (110, 0.82), (175, 0.83)],
+            long: [(40, 0.8), (300, 0.88)],
+        },
+    )
     rows = cells(by_class.table(tmp_path, BEST, 2))
     assert rows[0][2:8] == [
         "seconds to 0.8",
@@ -84,16 +92,17 @@ def test_by_class_table_has_both_kinds_of_data_beside_synchronous_sgd(tmp_path, 
         "after 60 s",
         "after 120 s",
     ]
-    assert rows[2][0] == "preset skewed-data, niid"
+    assert rows[2][0] == "preset skewed-data, 16 epochs, niid"
     assert rows[2][1:5] == ["2", "25.0 ± 7.1", "by 1", "by 0"]
     assert rows[2][5:8] == ["0.800 ± 0.000", "0.800 ± 0.000", "0.840 ± 0.028"]
     assert rows[2][-1] == "0.850 ± 0.028"
-    assert rows[3][:3] == ["synchronous SGD, group norm, niid", "1", "1600.0"]
+    assert rows[3][:5] == ["preset skewed-data, 40 epochs, niid", "1", "40.0", "300.0", "300.0"]
+    assert rows[4][:3] == ["synchronous SGD, group norm, niid", "1", "1600.0"]
 
 
 def test_by_class_figure_is_drawn_from_what_is_there(tmp_path, monkeypatch):
     monkeypatch.setattr(by_class, "COMPARED", tmp_path / "compared")
-    leave(tmp_path, {by_class.reported(BEST, 1)[0].name: [(20, 0.8), (100, 0.86)]})
+    leave(tmp_path, {run.name: [(20, 0.8), (100, 0.86)] for run in by_class.reported(BEST, 1)})
     by_class.draw(tmp_path, BEST, 1, tmp_path / "drawn.png")
     assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
 
