@@ -41,7 +41,7 @@ def cells(text):
 def test_by_class_runs_have_names_of_their_own_and_valid_flags(tmp_path):
     options = by_class.parse_arguments(["--out", str(tmp_path)])
     runs = [*by_class.tuning(), *by_class.reported(BEST, 3)]
-    assert len({run.name for run in runs}) == len(runs) == 18  # two and five minutes with three seeds, ten with one
+    assert len({run.name for run in runs}) == len(runs) == 19  # two and five minutes with three seeds, ten with one
     for run in runs:
         _, *words = run.words(options)
         simulated, job = parse_arguments(words[2:])
@@ -51,6 +51,7 @@ def test_by_class_runs_have_names_of_their_own_and_valid_flags(tmp_path):
         assert job.typed["partition"] == ("class" if run.data == "niid" else "contiguous")
         assert job.typed.get("momentum", 0.0) == run.momentum
         assert job.typed["epochs"] == run.epochs
+        assert job.typed.get("slowest_iterations", 8) == run.iterations
 
 
 def test_by_class_tuned_is_the_rate_that_ends_best_once_all_were_tried(tmp_path):
@@ -108,10 +109,12 @@ def test_by_class_figure_is_drawn_from_what_is_there(tmp_path, monkeypatch):
 
 
 def test_accuracy_at_a_time_is_the_mean_around_it_or_the_latest_before_it():
-    result = {"accuracies": [(0, 10, 0.2), (0, 55, 0.5), (0, 65, 0.7), (0, 100, 0.9)]}
+    result = {"accuracies": [(0, 10, 0.2), (0, 55, 0.5), (0, 65, 0.7), (0, 100, 0.9)], "seconds": 120}
     assert by_class.accuracy_at(result, 60) == pytest.approx(0.6)
     assert by_class.accuracy_at(result, 85) == 0.7
-    assert by_class.accuracy_at({"accuracies": [(0, 500, 0.2)]}, 60) is None
+    assert by_class.accuracy_at(result, 125) == 0.9
+    assert by_class.accuracy_at(result, 300) is None
+    assert by_class.accuracy_at({"accuracies": [(0, 500, 0.2)], "seconds": 600}, 60) is None
 
 
 def test_sparse_runs_have_names_of_their_own_and_valid_flags(tmp_path):
