@@ -15,8 +15,9 @@ after four local iterations instead of eight, with seed 0 and data by class, on 
 training images, and tests on the other 5,000. Chosen is the setting with the best mean accuracy of
 the last tenth. The runs that are reported have the seeds 1, 2 and so on, all training images and
 the test set, and take two, five and ten minutes of virtual time (ten with one seed only); each is
-done by class and with data dealt out evenly. They are compared with synchronous SGD over two hours,
-by class and with group norm, of benchmarks/reproduce_paper.py --horizon, which has one seed.
+done by class and with data dealt out evenly. One more, of two minutes by class, keeps the two
+processors and their data in (`--leave-out none`). They are compared with synchronous SGD over two
+hours, by class and with group norm, of benchmarks/reproduce_paper.py --horizon, which has one seed.
 
 A run that is done is not done again; `--out` has runs.json and table.md. `--figure` draws the
 accuracies over time, on a logarithmic scale, beside ESync's, synchronous SGD's and sequential SGD's.
@@ -84,6 +85,7 @@ class ByClassRun:
         iterations: local iterations of the slowest device between two exchanges.
         held_out: whether it is tested on training images that are kept back.
         epochs: passes through the training set, of all workers together.
+        all_in: whether devices below 1 % of the speed keep their data and take part.
     """
 
     data: str
@@ -93,13 +95,14 @@ class ByClassRun:
     iterations: int = 8
     held_out: bool = False
     epochs: int = TUNING_EPOCHS
+    all_in: bool = False
 
     @property
     def name(self) -> str:
         """Stem of its files."""
         more = f"-m{self.momentum:g}" if self.momentum else ""
         more += f"-{self.iterations}-iterations" if self.iterations != 8 else ""
-        more += LENGTHS.get(self.epochs, "")
+        more += LENGTHS.get(self.epochs, "") + ("-all-in" if self.all_in else "")
         return f"fast-{self.data}-x{self.factor:g}{more}-seed{self.seed}{'-held-out' if self.held_out else ''}"
 
     def words(self, given: argparse.Namespace) -> list[str]:
@@ -108,11 +111,17 @@ class ByClassRun:
         words = [sys.executable, "-m", "esync.simulate", str(file), *FLAGS, f"--network={NARROW}"]
         words += [f"--local-lr={RATE * self.factor:g}", f"--seed={self.seed}", f"--epochs={self.epochs}"]
         words += [f"--momentum={self.momentum:g}"] if self.momentum else []
+        words += ["--leave-out=none"] if self.all_in else []
         words += [f"--slowest-iterations={self.iterations}"] if self.iterations != 8 else []
         words += [f"--partition={PARTITIONS[self.data]}", "--no-logs"]
         words += [f"--eval-duration={EVALUATE_EVERY // self.iterations}"]
         words += [f"--dataset=npz:{held_out_file(given.out).resolve()}"] if self.held_out else []
         return [*words, f"--json={result_file(given.out, self)}"]
+
+    @property
+    def label(self) -> str:
+        """Name of its row in the table."""
+        return f"preset skewed-data{', all devices in' if self.all_in else ''}, {self.epochs} epochs, {self.data}"
 
     @property
     def planned(self) -> float:
@@ -136,12 +145,13 @@ def tuned(out: Path) -> ByClassRun | None:
 
 def reported(best: ByClassRun, seeds: int) -> list[ByClassRun]:
     """Return the runs of the table, the short ones first, seed by seed."""
-    return [
+    runs = [
         replace(best, data=data, seed=TUNING_SEED + number, held_out=False, epochs=epochs)
         for epochs in LENGTHS
         for number in range(1, 2 if epochs in ONE_SEED else seeds + 1)
         for data in ("niid", "iid")
     ]
+    return [*runs, replace(runs[0], all_in=True)]
 
 
 def accuracy_at(result: Mapping[str, Any], seconds: float) -> float | None:
@@ -160,15 +170,9 @@ def accuracy_at(result: Mapping[str, Any], seconds: float) -> float | None:
 def table(out: Path, best: ByClassRun, seeds: int) -> str:
     """Return the results in Markdown, beside those of synchronous SGD."""
     finished = results(out)
-    groups = {
-        f"preset skewed-data, {epochs} epochs, {data}": [
-            finished[run.name]
-            for run in reported(best, seeds)
-            if (run.epochs, run.data) == (epochs, data) and run.name in finished
-        ]
-        for epochs in LENGTHS
-        for data in ("niid", "iid")
-    }
+    groups: dict[str, list[Any]] = {}
+    for run in reported(best, seeds):
+        groups.setdefault(run.label, []).extend([finished[run.name]] if run.name in finished else [])
     of_sgd = results(COMPARED)
     for data in ("niid", "iid"):
         name = f"{NARROW_GROUP_NORM}-sync-{data}"
@@ -206,7 +210,8 @@ def draw(out: Path, best: ByClassRun, seeds: int, file: Path) -> None:
         for label, (name, colour) in DRAWN[data].items():
             if name in compared:
                 panel.plot(*_curve(compared[name]), color=colour, linewidth=1, label=label)
-        for number, run in enumerate(run for run in reported(best, seeds) if run.data == data and run.name in finished):
+        shown = [run for run in reported(best, seeds) if run.data == data and not run.all_in]
+        for number, run in enumerate(run for run in shown if run.name in finished):
             label = "" if number else "--preset skewed-data, each seed"
             panel.plot(*_curve(finished[run.name]), color="tab:purple", linewidth=1.4, alpha=0.8, label=label)
         panel.set(title=title, xlabel="virtual time (s)", xscale="log", xlim=(3, 7200), ylim=(0, 1))
