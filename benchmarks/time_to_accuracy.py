@@ -24,7 +24,7 @@ import argparse
 import math
 import statistics
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,6 +38,7 @@ from harness.simulations import (
     TARGET,
     add_arguments,
     carry_out,
+    forget,
     only,
     result_file,
     results,
@@ -124,14 +125,18 @@ class TargetRun:
         """Stem of its files."""
         return f"{self.trained}-{self.setting}-x{self.factor}-seed{self.seed}"
 
+    @property
+    def most(self) -> float:
+        """Seconds of virtual time at most."""
+        return SETTINGS[self.setting][2] * LONGER.get(self.network, 1)
+
     def words(self, given: argparse.Namespace) -> list[str]:
         """Return the command line."""
-        flags, _, most, _ = SETTINGS[self.setting]
+        flags = SETTINGS[self.setting][0]
         rate = "--learning-rate" if self.setting in ("sync", "local") else "--local-lr"
         words = [sys.executable, "-m", "esync.simulate", str(self.description(given.out)), *flags]
         words += [f"--network={self.trained}", f"{rate}={RATE * self.factor:g}", f"--seed={self.seed}"]
-        most *= LONGER.get(self.network, 1)
-        words += [f"--target-accuracy={TARGET}", f"--max-time={most:g}", f"--test-images={EVALUATED}"]
+        words += [f"--target-accuracy={TARGET}", f"--max-time={self.most:g}", f"--test-images={EVALUATED}"]
         return [*words, "--no-logs", f"--json={result_file(given.out, self)}"]
 
     def description(self, out: Path) -> Path:
@@ -177,6 +182,12 @@ def reached(result: dict[str, Any]) -> tuple[float, float]:
         if accuracy >= float(TARGET):
             return seconds, result["samples"] * number / result["rounds"]
     return math.inf, math.inf
+
+
+def stopped_too_soon(run: TargetRun, finished: Mapping[str, Any]) -> bool:
+    """Return whether a finished run was ended by a limit that is raised by now."""
+    result = finished.get(run.name)
+    return result is not None and reached(result)[0] == math.inf and result["seconds"] < run.most
 
 
 def table(out: Path, seeds: int) -> str:
@@ -259,6 +270,8 @@ def main() -> int:
         print(budget.listed(costs, spent(given.out), given.budget))
         print(f"planned with gradients measured on {MEASURED_ON} (benchmarks/gradient_costs.py)")
         return 0
+    finished = results(given.out)
+    forget(given.out, [run.name for run in chosen if stopped_too_soon(run, finished)])
     kept = budget.within(costs, spent(given.out), given.budget)
     succeeded = carry_out([run for run in chosen if run.name in set(kept)], given)
     text = table(given.out, given.seeds)

@@ -23,7 +23,7 @@ from .gluon.loader_batches import Batch, LoaderBatches
 from .gluon.master_weights import MasterWeights
 from .gluon.optimizer_to_rule import moving_without_gradient, rule_of, sgd_alone
 from .gluon.optimizers import SGD, AdamW
-from .gluon.replica import Replica, untouched_statistics
+from .gluon.replica import Replica
 from .gluon.trainer_interface import GluonTrainer
 from .rules import PLAIN_SGD
 from .runtime import progress
@@ -301,12 +301,6 @@ class Trainer(TrainerStatus, GluonTrainer):
             raise RuntimeError("the run is over (trainer.finished): there is nobody to exchange with any more")
         self._check_open()
         self.steps += 1
-        if self.steps == 1 and (name := untouched_statistics(self._params)) is not None:
-            log.warning(
-                "backward has not updated %s, and evaluations are made with it: MXNet does not, on CPUs, where a batch "
-                "norm without scale and shift comes first; call attach_grad() of each batch before the network",
-                name,
-            )
         if not self._started:
             before = self._weights()
             self.start()

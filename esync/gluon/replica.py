@@ -57,6 +57,7 @@ class Replica:
     ) -> None:
         for parameter in parameters:
             _check(parameter)
+        _have_statistics_kept(parameters)
         self._trained = [p for p in parameters if p.grad_req != "null"]
         untrained = [p for p in parameters if p.grad_req == "null"]
         if not self._trained:
@@ -251,24 +252,27 @@ class Replica:
         self.weights.put(*step)
 
 
-def untouched_statistics(parameters: Iterable[Any]) -> str | None:
-    """Return the running mean of a batch norm that a backward pass has not updated; None if there is none.
+def _have_statistics_kept(parameters: Iterable[Any]) -> None:
+    """Have MXNet update the running statistics of batch norms with neither scale nor shift on CPUs.
 
-    On CPUs, MXNet leaves out layers with neither scale nor shift where nothing before them is
-    trained (apache/mxnet issue 18673). They have the zeros and ones then that they began with.
+    It updates them in the backward pass there, which leaves out a layer that has nothing to train
+    where nothing before it is trained, as the first of ResNet v2 (apache/mxnet issue 18673). So the
+    unused shift gets a gradient, which nothing reads. Statistics that came with a network of which
+    parts are frozen stay as they are.
     """
     named = {parameter.name: parameter for parameter in parameters}
-    for name, mean in named.items():
-        prefix = name.removesuffix("running_mean")
-        others = [f"{prefix}{each}" for each in ("running_var", "gamma", "beta")]
-        if prefix == name or not named.keys() >= set(others):
+    frozen = any(each._differentiable and each.grad_req == "null" for each in named.values())
+    for name, beta in named.items():
+        prefix = name.removesuffix("beta")
+        others = [f"{prefix}{each}" for each in ("gamma", "running_mean", "running_var")]
+        if prefix == name or not named.keys() >= set(others) or beta.list_ctx()[0].device_type != "cpu":
             continue
-        variance, gamma, beta = (named[each] for each in others)
-        if gamma._differentiable or beta._differentiable:
+        gamma, mean, variance = (named[each] for each in others)
+        if beta._differentiable or gamma._differentiable or beta.data().grad is not None:
             continue
-        if not mean.data().asnumpy().any() and (variance.data().asnumpy() == 1).all():
-            return str(name)
-    return None
+        fresh = not mean.data().asnumpy().any() and (variance.data().asnumpy() == 1).all()
+        if fresh or not frozen:
+            beta.data().attach_grad()
 
 
 def _check(parameter: Any) -> None:

@@ -1,4 +1,4 @@
-"""Running statistics of batch norm: have MXNet keep them, and estimate them anew from training images.
+"""Estimate the statistics of batch norm anew from training images.
 
 Running statistics belong to the weights of the iterations that they were gathered in. Averaged
 weights are others, and in ESync's first rounds the mean of the workers' running statistics does not
@@ -49,19 +49,6 @@ def reestimate_statistics(net: Any, images: np.ndarray, size: int | None, contex
             hook.detach()
     for each in moments:
         each.store()
-
-
-def needs_input_gradient(net: Any) -> bool:
-    """Return whether a network keeps its running statistics only if its input has a gradient.
-
-    On CPUs, MXNet updates running statistics in the backward pass, which leaves out a batch norm
-    that has nothing to train and nothing before it that has, as the first layer of ResNet v2
-    (apache/mxnet issue 18673). Evaluations, which use the statistics, are at chance then. Where the
-    network's author has frozen a batch norm, its statistics are to stay as they are.
-    """
-    parameters = [(layer.gamma, layer.beta) for layer in _with_statistics(net)]
-    frozen = any(each._differentiable and each.grad_req == "null" for both in parameters for each in both)
-    return not frozen and any(not gamma._differentiable and not beta._differentiable for gamma, beta in parameters)
 
 
 class _Moments:
@@ -117,16 +104,6 @@ def layers_with_statistics(net: Any) -> list[Any]:
     Raises:
         ExpectedError: there is none.
     """
-    found = _with_statistics(net)
-    if not found:
-        raise ExpectedError(
-            "--reestimate-statistics: the network has no batch norm whose statistics could be estimated anew; leave "
-            "it out"
-        )
-    return found
-
-
-def _with_statistics(net: Any) -> list[Any]:
     found: list[Any] = []
     kinds = (mx.gluon.nn.BatchNorm, mx.gluon.nn.BatchNormReLU)
 
@@ -135,4 +112,9 @@ def _with_statistics(net: Any) -> list[Any]:
             found.append(block)
 
     net.apply(collect)
+    if not found:
+        raise ExpectedError(
+            "--reestimate-statistics: the network has no batch norm whose statistics could be estimated anew; leave "
+            "it out"
+        )
     return found

@@ -65,9 +65,6 @@ class Iteration:
     ) -> None:
         self._net, self._loss, self.batches = net, loss, batches
         self._size, self._context, self._begin = size, context, begin
-        from .batch_norm import needs_input_gradient
-
-        self._input_gradient = needs_input_gradient(net)
 
     def run(self, recorder: PhaseTimer) -> int:
         """Run the iteration; return the number of samples.
@@ -87,8 +84,6 @@ class Iteration:
             inputs = resize(mx.nd.array(images, ctx=self._context), self._size)
             targets = mx.nd.array(labels, ctx=self._context)
         with recorder.phase(COMPUTE):
-            if self._input_gradient:
-                inputs.attach_grad()
             with mx.autograd.record():
                 outputs = self._net(inputs)
                 # Inception has outputs of auxiliary classifiers after the first one.

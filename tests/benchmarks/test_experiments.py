@@ -93,6 +93,23 @@ def test_time_to_accuracy_evaluates_on_the_same_images_in_all_runs(tmp_path, mon
     assert "unrecognized arguments: --test-images=10" in capsys.readouterr().err
 
 
+def test_run_that_a_lower_limit_has_ended_is_carried_out_again(tmp_path, monkeypatch):
+    program = PROGRAMS["time_to_accuracy"]
+    runs = [program.TargetRun("alexnet", "esync", factor, 0) for factor in (1, 2, 4)]
+    ends = [(200.0, 0.7), (150.0, 0.81), (820.0, 0.7)]  # too soon; at the target; at today's limit
+    kept = {
+        run.name: {
+            "result": {"accuracies": [[1, seconds, accuracy]], "seconds": seconds, "samples": 64, "rounds": 1},
+            "real": {"core_seconds": 1.0},
+        }
+        for run, (seconds, accuracy) in zip(runs, ends, strict=True)
+    }
+    (tmp_path / "runs.json").write_text(json.dumps(kept))
+    monkeypatch.setattr(program, "carry_out", lambda chosen, given: True)
+    call("time_to_accuracy", monkeypatch, f"--out={tmp_path}", "--only=alexnet", "--settings=esync")
+    assert simulations.results(tmp_path).keys() == {run.name for run in runs[1:]}
+
+
 @pytest.mark.parametrize("name", UNTUNED)
 def test_list_makes_no_folder(name, tmp_path, monkeypatch, capsys):
     assert call(name, monkeypatch, *UNTUNED[name], f"--out={tmp_path / 'new'}", "--list") == 0

@@ -7,6 +7,7 @@ import pytest
 
 import esync
 from esync.algorithms import ESync, LocalSGD
+from esync.models.networks import build
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World
@@ -94,21 +95,108 @@ def test_lr_mult_and_wd_mult_are_gluons_where_the_optimizer_is_the_workers(algor
     assert values(nets[0]) == values(nets[1]) != values(nets[2])
 
 
-@pytest.mark.parametrize(("attached", "told"), [(False, True), (True, False)])
-def test_a_first_batch_norm_whose_statistics_stay_as_they_began_is_named(attached, told, caplog):
+UNSCALED = {"scale": False, "center": False}
+
+
+def with_layers(*layers: Any) -> Any:
+    """Return an initialized network of these layers."""
     net = mx.gluon.nn.HybridSequential(prefix="net_")
     with net.name_scope():
-        net.add(mx.gluon.nn.BatchNorm(scale=False, center=False), mx.gluon.nn.Dense(3))
+        net.add(*layers)
     net.initialize()
-    inputs = mx.nd.random.uniform(1, 2, shape=(BATCH, 2))
-    net(inputs)
+    return net
+
+
+def train(net: Any, inputs: Any, steps: int = 60) -> None:
     trainer = trainer_of(net, "local")
-    for _ in range(2):
-        if attached:
-            inputs.attach_grad()
+    for _ in range(steps):
         with mx.autograd.record():
-            loss = net(inputs).sum()
+            loss = (net(inputs) ** 2).sum()
         loss.backward()
         trainer.step(BATCH)
-    assert caplog.text.count("net_batchnorm0_running_mean") == told
-    assert bool(net[0].running_mean.data().asnumpy().any()) == attached
+    mx.nd.waitall()
+
+
+def shifted(size: int) -> Any:
+    return mx.nd.array(np.random.default_rng(0).uniform(2, 6, (BATCH, size)).astype(np.float32))
+
+
+@pytest.mark.parametrize("hybrid", [{}, {"static_alloc": True, "static_shape": True}, None])
+@pytest.mark.parametrize(
+    "before", [[], [lambda: mx.gluon.nn.HybridLambda(lambda ops, x: ops.floor(x))]], ids=["first", "after floor"]
+)
+def test_batch_norm_with_nothing_to_train_keeps_its_running_statistics(before, hybrid):
+    """MXNet leaves it out of the backward pass on CPUs (apache/mxnet issue 18673)."""
+    nn = mx.gluon.nn
+    net = with_layers(*(make() for make in before), nn.BatchNorm(**UNSCALED), nn.Dense(3))
+    inputs = shifted(2)
+    layer, seen = net[len(before)], (inputs.floor() if before else inputs).asnumpy()
+    if hybrid is not None:
+        net.hybridize(**hybrid)
+    with mx.autograd.record():  # compiles the network before the trainer sees it
+        net(inputs).backward()
+    train(net, inputs)
+    assert np.allclose(layer.running_mean.data().asnumpy(), seen.mean(0), rtol=0.01)
+    assert np.allclose(layer.running_var.data().asnumpy(), seen.var(0), rtol=0.05, atol=0.01)
+    assert layer.beta.grad_req == "null"
+    assert not layer.beta.data().asnumpy().any()
+    assert (layer.gamma.data().asnumpy() == 1).all()
+
+
+def test_resnet_v2_keeps_the_running_statistics_of_its_first_layer():
+    net = build("resnet50-v2x0.0625", 10, mx.cpu(), 1)
+    images = mx.nd.random.uniform(2, 4, shape=(BATCH, 1, 28, 28))
+    train(net, images)
+    assert net.features[0].running_mean.data().asscalar() == pytest.approx(images.mean().asscalar(), rel=0.01)
+
+
+def test_batch_norm_behind_an_operator_without_gradient_of_its_input_trains():
+    """The input of such an operator must not be given a gradient."""
+    nn = mx.gluon.nn
+    net = with_layers(nn.Embedding(10, 4), nn.Dense(8), nn.BatchNorm(**UNSCALED), nn.Dense(3))
+    tokens = mx.nd.array(np.random.default_rng(0).integers(0, 10, (BATCH, 5)))
+    net(tokens)
+    train(net, tokens, 2)
+    assert net[2].running_mean.data().asnumpy().any()
+
+
+@pytest.mark.parametrize(("pretrained", "kept"), [(True, True), (False, False)])
+def test_statistics_that_came_with_frozen_layers_stay_as_they_are(pretrained, kept):
+    nn = mx.gluon.nn
+    net = with_layers(nn.Dense(2), nn.BatchNorm(**UNSCALED), nn.Dense(3))
+    inputs = shifted(2)
+    net(inputs)
+    for layer in (net[0], net[1]):
+        layer.collect_params().setattr("grad_req", "null")
+    if pretrained:
+        net[1].running_mean.set_data(mx.nd.array([1.0, 2.0]))
+    before = net[1].running_mean.data().asnumpy()
+    train(net, inputs, 5)
+    assert (net[1].running_mean.data().asnumpy() == before).all() == kept
+
+
+def test_a_frozen_layer_elsewhere_does_not_stop_the_running_statistics():
+    nn = mx.gluon.nn
+    net = with_layers(nn.BatchNorm(**UNSCALED), nn.Dense(4), nn.BatchNorm(), nn.Dense(3))
+    inputs = shifted(2)
+    net(inputs)
+    net[2].gamma.grad_req = "null"
+    train(net, inputs, 5)
+    assert net[0].running_mean.data().asnumpy().all()
+
+
+def test_batch_norm_that_forward_does_not_use_is_no_obstacle(caplog):
+    nn = mx.gluon.nn
+    net = with_layers(nn.Dense(4), nn.Dense(3))
+    net.unused = nn.BatchNorm(in_channels=4, **UNSCALED)
+    inputs = shifted(2)
+    net.initialize()
+    net(inputs)
+    weight = net[0].weight.data().asnumpy()
+    trainer = trainer_of(net, "local")
+    with mx.autograd.record():
+        loss = net(inputs).sum()
+    loss.backward()
+    trainer.step(BATCH, ignore_stale_grad=True)
+    assert not np.array_equal(net[0].weight.data().asnumpy(), weight)
+    assert not caplog.records

@@ -1,15 +1,11 @@
-import time
-
 import numpy as np
 import pytest
 
-from esync.data import Batches, as_floats
+from esync.data import as_floats
 from esync.models.networks import build
 from esync.runtime.errors import ExpectedError
 from esync.runtime.mxnet_import import mx
-from esync.runtime.phase_timer import PhaseTimer
-from esync.training.batch_norm import needs_input_gradient, reestimate_statistics
-from esync.training.loop import Iteration
+from esync.training.batch_norm import reestimate_statistics
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (150, 1, 28, 28), np.uint8)  # two whole batches and a part
 
@@ -107,40 +103,3 @@ def test_estimated_statistics_leave_the_weights_as_they_are():
 def test_network_without_batch_norm_is_refused():
     with pytest.raises(ExpectedError, match="no batch norm"):
         reestimate_statistics(build("lenet", 10, mx.cpu(), seed=0), IMAGES, 28, mx.cpu())
-
-
-@pytest.fixture
-def iterations():
-    """Return what runs iterations of a network on random images."""
-
-    def run(net, number: int) -> None:
-        batches = Batches(IMAGES, np.arange(64) % 10, np.arange(64), 64, seed=0)
-        iteration = Iteration(net, mx.gluon.loss.SoftmaxCrossEntropyLoss(), batches, None, mx.cpu())
-        for _ in range(number):
-            iteration.run(PhaseTimer(time.monotonic))
-        mx.nd.waitall()
-
-    return run
-
-
-def test_a_first_layer_without_anything_to_train_keeps_its_running_statistics(iterations):
-    net = build("resnet50-v2x0.0625", 10, mx.cpu(), 1)
-    first = net.features[0]
-    assert needs_input_gradient(net)
-    iterations(net, 60)
-    assert first.running_mean.data().asscalar() == pytest.approx(as_floats(IMAGES)[:64].mean(), rel=0.01)
-    assert first.running_var.data().asscalar() == pytest.approx(as_floats(IMAGES)[:64].var(), rel=0.05)
-
-
-def test_frozen_layers_keep_the_statistics_that_they_have(iterations):
-    net = build("resnet50-v2x0.0625", 10, mx.cpu(), 1)
-    for parameter in net.features.collect_params().values():
-        parameter.grad_req = "null"
-    iterations(net, 2)
-    assert net.features[0].running_mean.data().asscalar() == 0
-    assert not net.features[2].running_mean.data().asnumpy().any()
-
-
-@pytest.mark.parametrize("name", ["resnet18-v1x0.25", "mobilenet-v1x0.25", "mlp"])
-def test_other_networks_need_no_gradient_of_their_inputs(name):
-    assert not needs_input_gradient(build(name, 10, mx.cpu(), 1))
