@@ -155,16 +155,9 @@ def reported(best: ByClassRun, seeds: int) -> list[ByClassRun]:
 
 
 def accuracy_at(result: Mapping[str, Any], seconds: float) -> float | None:
-    """Return the mean accuracy of the evaluations around a time, of the latest one where there is none around it.
-
-    None: the run has ended by then, or not been evaluated yet.
-    """
-    if result["seconds"] < seconds - AROUND:
-        return None
+    """Return the mean accuracy of the evaluations around a time; None: there is none."""
     around = [each for _, when, each in result["accuracies"] if abs(when - seconds) <= AROUND]
-    if around:
-        return statistics.fmean(around)
-    return next((each for _, when, each in reversed(result["accuracies"]) if when <= seconds), None)
+    return statistics.fmean(around) if around else None
 
 
 def table(out: Path, best: ByClassRun, seeds: int) -> str:

@@ -57,7 +57,6 @@ class Replica:
     ) -> None:
         for parameter in parameters:
             _check(parameter)
-        _have_statistics_kept(parameters)
         self._trained = [p for p in parameters if p.grad_req != "null"]
         untrained = [p for p in parameters if p.grad_req == "null"]
         if not self._trained:
@@ -252,13 +251,13 @@ class Replica:
         self.weights.put(*step)
 
 
-def _have_statistics_kept(parameters: Iterable[Any]) -> None:
+def have_statistics_updated(parameters: Iterable[Any]) -> None:
     """Have MXNet update the running statistics of batch norms with neither scale nor shift on CPUs.
 
     It updates them in the backward pass there, which leaves out a layer that has nothing to train
     where nothing before it is trained, as the first of ResNet v2 (apache/mxnet issue 18673). So the
-    unused shift gets a gradient, which nothing reads. Statistics that came with a network of which
-    parts are frozen stay as they are.
+    unused shift gets a gradient, which nothing reads. In a network with frozen parts, statistics
+    other than zeros and ones stay as they are: call it once the workers have their common values.
     """
     named = {parameter.name: parameter for parameter in parameters}
     frozen = any(each._differentiable and each.grad_req == "null" for each in named.values())

@@ -175,6 +175,33 @@ def test_statistics_that_came_with_frozen_layers_stay_as_they_are(pretrained, ke
     assert (net[1].running_mean.data().asnumpy() == before).all() == kept
 
 
+def test_whether_frozen_layers_came_with_statistics_is_seen_in_the_common_values():
+    """Only rank 0 may have loaded them."""
+    nn = mx.gluon.nn
+    net = with_layers(nn.Dense(2), nn.BatchNorm(**UNSCALED), nn.Dense(3))
+    inputs = shifted(2)
+    net(inputs)
+    for layer in (net[0], net[1]):
+        layer.collect_params().setattr("grad_req", "null")
+    weights = flat(net)
+    world = World(answers=[(weights, False, True)] * 9)
+
+    def begin(exchange: Any) -> None:
+        exchange.beginning = weights
+        net[1].running_mean.set_data(mx.nd.array([1.0, 2.0]))
+
+    world.prepare = begin
+    trainer = esync.Trainer(
+        net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=ESync(local_iterations=100), world=world
+    )
+    trainer.start()
+    with mx.autograd.record():
+        loss = net(inputs).sum()
+    loss.backward()
+    trainer.step(BATCH)
+    assert net[1].running_mean.data().asnumpy().tolist() == [1.0, 2.0]
+
+
 def test_a_frozen_layer_elsewhere_does_not_stop_the_running_statistics():
     nn = mx.gluon.nn
     net = with_layers(nn.BatchNorm(**UNSCALED), nn.Dense(4), nn.BatchNorm(), nn.Dense(3))
