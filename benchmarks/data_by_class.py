@@ -41,13 +41,14 @@ from harness.simulations import PARTITIONS, RATE, add_arguments, carry_out, resu
 from esync.runtime.files import write_atomically
 
 FLAGS = ("--preset=skewed-data", "--lr-decay=0.6:0.3,0.8:0.1")
-#: Multiples of the published learning rate, momenta, and the slowest device's local iterations
-#: between two exchanges, that are tried.
-TRIED = ((0.5, 0.0, 8), (1, 0.0, 8), (2, 0.0, 8), (0.1, 0.9, 8), (1, 0.0, 4))
+#: The slowest device's local iterations between two exchanges, by the preset.
+ITERATIONS = 8
+#: Multiples of the published learning rate, momenta, and such iterations, that are tried.
+TRIED = ((0.5, 0.0, ITERATIONS), (1, 0.0, ITERATIONS), (2, 0.0, ITERATIONS), (0.1, 0.9, ITERATIONS), (1, 0.0, 4))
 #: Passes through the training set, of all workers together, while tuning: 82 s.
 TUNING_EPOCHS = 12
 #: The same of the runs that are reported, two, five and ten minutes → part of their names.
-LENGTHS = {16: "", 40: "-long", 80: "-longer"}
+LENGTHS = {16: "", 40: "-40-epochs", 80: "-80-epochs"}
 #: Those of which only the first seed is run: one costs a core-hour.
 ONE_SEED = (80,)
 #: Local iterations of the slowest device between two evaluations.
@@ -92,7 +93,7 @@ class ByClassRun:
     seed: int
     factor: float
     momentum: float = 0.0
-    iterations: int = 8
+    iterations: int = ITERATIONS
     held_out: bool = False
     epochs: int = TUNING_EPOCHS
     all_in: bool = False
@@ -101,7 +102,7 @@ class ByClassRun:
     def name(self) -> str:
         """Stem of its files."""
         more = f"-m{self.momentum:g}" if self.momentum else ""
-        more += f"-{self.iterations}-iterations" if self.iterations != 8 else ""
+        more += f"-{self.iterations}-iterations" if self.iterations != ITERATIONS else ""
         more += LENGTHS.get(self.epochs, "") + ("-all-in" if self.all_in else "")
         return f"fast-{self.data}-x{self.factor:g}{more}-seed{self.seed}{'-held-out' if self.held_out else ''}"
 
@@ -112,7 +113,7 @@ class ByClassRun:
         words += [f"--local-lr={RATE * self.factor:g}", f"--seed={self.seed}", f"--epochs={self.epochs}"]
         words += [f"--momentum={self.momentum:g}"] if self.momentum else []
         words += ["--leave-out=none"] if self.all_in else []
-        words += [f"--slowest-iterations={self.iterations}"] if self.iterations != 8 else []
+        words += [f"--slowest-iterations={self.iterations}"] if self.iterations != ITERATIONS else []
         words += [f"--partition={PARTITIONS[self.data]}", "--no-logs"]
         words += [f"--eval-duration={EVALUATE_EVERY // self.iterations}"]
         words += [f"--dataset=npz:{held_out_file(given.out).resolve()}"] if self.held_out else []
@@ -165,7 +166,8 @@ def table(out: Path, best: ByClassRun, seeds: int) -> str:
     finished = results(out)
     groups: dict[str, list[Any]] = {}
     for run in reported(best, seeds):
-        groups.setdefault(run.label, []).extend([finished[run.name]] if run.name in finished else [])
+        if run.name in finished:
+            groups.setdefault(run.label, []).append(finished[run.name])
     of_sgd = results(COMPARED)
     for data in ("niid", "iid"):
         name = f"{NARROW_GROUP_NORM}-sync-{data}"
@@ -205,7 +207,7 @@ def draw(out: Path, best: ByClassRun, seeds: int, file: Path) -> None:
                 panel.plot(*_curve(compared[name]), color=colour, linewidth=1, label=label)
         shown = [run for run in reported(best, seeds) if run.data == data and not run.all_in]
         for number, run in enumerate(run for run in shown if run.name in finished):
-            label = "" if number else "--preset skewed-data, each seed"
+            label = "" if number else "--preset skewed-data, each run"
             panel.plot(*_curve(finished[run.name]), color="tab:purple", linewidth=1.4, alpha=0.8, label=label)
         panel.set(title=title, xlabel="virtual time (s)", xscale="log", xlim=(3, 7200), ylim=(0, 1))
         panel.grid(alpha=0.3)
@@ -248,8 +250,10 @@ def main() -> int:
     succeeded = carry_out([run for run in chosen if run.name in set(kept)], given)
     if given.tune:
         best = tuned(given.out)
-        chosen_one = best and f"rate × {best.factor:g}, momentum {best.momentum:g}, {best.iterations} local iterations"
-        print(chosen_one or "not all tried")
+        if best is None:
+            print("not all tried")
+        else:
+            print(f"rate × {best.factor:g}, momentum {best.momentum:g}, {best.iterations} local iterations")
         return 0 if succeeded else 1
     assert best is not None
     text = table(given.out, best, given.seeds)

@@ -89,7 +89,7 @@ SETTINGS: dict[str, tuple[tuple[str, ...], tuple[int, ...], float, int]] = {
     "sync": (("--mode=sync",), (1, 2, 4, 8), 3600, 500),
     "local": (("--mode=local", "--eval-duration=5"), (1, 2, 4, 8), 600, 300),
 }
-#: Network → multiple of these seconds and gradients: AlexNet, without batch norm, begins slowly.
+#: Network → factor on these seconds and gradients: AlexNet, without batch norm, begins slowly.
 LONGER = {"alexnet": 4}
 #: Test images of an evaluation.
 EVALUATED = 2500
@@ -126,7 +126,7 @@ class TargetRun:
         return f"{self.trained}-{self.setting}-x{self.factor}-seed{self.seed}"
 
     @property
-    def most(self) -> float:
+    def max_time(self) -> float:
         """Seconds of virtual time at most."""
         return SETTINGS[self.setting][2] * LONGER.get(self.network, 1)
 
@@ -136,7 +136,7 @@ class TargetRun:
         rate = "--learning-rate" if self.setting in ("sync", "local") else "--local-lr"
         words = [sys.executable, "-m", "esync.simulate", str(self.description(given.out)), *flags]
         words += [f"--network={self.trained}", f"{rate}={RATE * self.factor:g}", f"--seed={self.seed}"]
-        words += [f"--target-accuracy={TARGET}", f"--max-time={self.most:g}", f"--test-images={EVALUATED}"]
+        words += [f"--target-accuracy={TARGET}", f"--max-time={self.max_time:g}", f"--test-images={EVALUATED}"]
         return [*words, "--no-logs", f"--json={result_file(given.out, self)}"]
 
     def description(self, out: Path) -> Path:
@@ -185,9 +185,9 @@ def reached(result: dict[str, Any]) -> tuple[float, float]:
 
 
 def stopped_too_soon(run: TargetRun, finished: Mapping[str, Any]) -> bool:
-    """Return whether a finished run was ended by a limit that is raised by now."""
+    """Return whether a finished run was ended by a limit that has been raised since."""
     result = finished.get(run.name)
-    return result is not None and reached(result)[0] == math.inf and result["seconds"] < run.most
+    return result is not None and reached(result)[0] == math.inf and result["seconds"] < run.max_time
 
 
 def table(out: Path, seeds: int) -> str:
@@ -266,13 +266,15 @@ def main() -> int:
     wanted = [run for run in runs(given.seeds) if run.setting in given.settings]
     chosen = only((run for run in wanted if given.factors is None or run.factor in given.factors), given.only)
     costs = {run.name: planned(run) for run in chosen}
+    finished = results(given.out)
+    outdated = {run.name for run in chosen if stopped_too_soon(run, finished)}
+    done = {name: seconds for name, seconds in spent(given.out).items() if name not in outdated}
     if given.list:
-        print(budget.listed(costs, spent(given.out), given.budget))
+        print(budget.listed(costs, done, given.budget))
         print(f"planned with gradients measured on {MEASURED_ON} (benchmarks/gradient_costs.py)")
         return 0
-    finished = results(given.out)
-    forget(given.out, [run.name for run in chosen if stopped_too_soon(run, finished)])
-    kept = budget.within(costs, spent(given.out), given.budget)
+    kept = budget.within(costs, done, given.budget)
+    forget(given.out, outdated.intersection(kept))
     succeeded = carry_out([run for run in chosen if run.name in set(kept)], given)
     text = table(given.out, given.seeds)
     write_atomically(given.out / "table.md", text.encode())

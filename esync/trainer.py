@@ -23,7 +23,7 @@ from .gluon.loader_batches import Batch, LoaderBatches
 from .gluon.master_weights import MasterWeights
 from .gluon.optimizer_to_rule import moving_without_gradient, rule_of, sgd_alone
 from .gluon.optimizers import SGD, AdamW
-from .gluon.replica import Replica, have_statistics_updated
+from .gluon.replica import Replica, track_running_statistics
 from .gluon.trainer_interface import GluonTrainer
 from .rules import PLAIN_SGD
 from .runtime import progress
@@ -260,7 +260,7 @@ class Trainer(TrainerStatus, GluonTrainer):
                 self._exit_hooks.install()
         if self.checkpoints is not None:
             self.checkpoints.begun()
-        have_statistics_updated(self._params)
+        track_running_statistics(self._params)
         self._started = True
         self._follow_progress()
         self._check_schedule()

@@ -251,13 +251,14 @@ class Replica:
         self.weights.put(*step)
 
 
-def have_statistics_updated(parameters: Iterable[Any]) -> None:
-    """Have MXNet update the running statistics of batch norms with neither scale nor shift on CPUs.
+def track_running_statistics(parameters: Iterable[Any]) -> None:
+    """Make MXNet update the running statistics of batch norms without scale and shift on CPUs.
 
-    It updates them in the backward pass there, which leaves out a layer that has nothing to train
-    where nothing before it is trained, as the first of ResNet v2 (apache/mxnet issue 18673). So the
-    unused shift gets a gradient, which nothing reads. In a network with frozen parts, statistics
-    other than zeros and ones stay as they are: call it once the workers have their common values.
+    There MXNet updates them in the backward pass, which skips a layer with nothing to train if
+    nothing before it is trained, as the first one of ResNet v2 (apache/mxnet issue 18673). So the
+    unused shift of such a layer gets a gradient, which nothing reads. In a network with frozen
+    parts, a layer whose statistics are not zeros and ones is left alone: call it once the workers
+    have their common values.
     """
     named = {parameter.name: parameter for parameter in parameters}
     frozen = any(each._differentiable and each.grad_req == "null" for each in named.values())

@@ -93,7 +93,7 @@ def test_time_to_accuracy_evaluates_on_the_same_images_in_all_runs(tmp_path, mon
     assert "unrecognized arguments: --test-images=10" in capsys.readouterr().err
 
 
-def test_run_that_a_lower_limit_has_ended_is_carried_out_again(tmp_path, monkeypatch):
+def test_run_that_a_lower_limit_has_ended_is_carried_out_again(tmp_path, monkeypatch, capsys):
     program = PROGRAMS["time_to_accuracy"]
     runs = [program.TargetRun("alexnet", "esync", factor, 0) for factor in (1, 2, 4)]
     ends = [(200.0, 0.7), (150.0, 0.81), (820.0, 0.7)]  # too soon; at the target; at today's limit
@@ -106,7 +106,12 @@ def test_run_that_a_lower_limit_has_ended_is_carried_out_again(tmp_path, monkeyp
     }
     (tmp_path / "runs.json").write_text(json.dumps(kept))
     monkeypatch.setattr(program, "carry_out", lambda chosen, given: True)
-    call("time_to_accuracy", monkeypatch, f"--out={tmp_path}", "--only=alexnet", "--settings=esync")
+    words = (f"--out={tmp_path}", "--only=alexnet", "--settings=esync", "--seeds=1")
+    call("time_to_accuracy", monkeypatch, *words, "--list")
+    assert f"–           {runs[0].name}" in capsys.readouterr().out
+    call("time_to_accuracy", monkeypatch, *words, "--budget=0.0001")  # over it, so that its result is kept
+    assert simulations.results(tmp_path).keys() == {run.name for run in runs}
+    call("time_to_accuracy", monkeypatch, *words)
     assert simulations.results(tmp_path).keys() == {run.name for run in runs[1:]}
 
 
