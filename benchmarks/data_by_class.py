@@ -15,9 +15,10 @@ after four local iterations instead of eight, with seed 0 and data by class, on 
 training images, and tests on the other 5,000. Chosen is the setting with the best mean accuracy of
 the last tenth. The runs that are reported have the seeds 1, 2 and so on, all training images and
 the test set, and take two, five and ten minutes of virtual time (ten with one seed only); each is
-done by class and with data dealt out evenly. One more, of two minutes by class, keeps the two
-processors and their data in (`--leave-out none`). They are compared with synchronous SGD over two
-hours, by class and with group norm, of benchmarks/reproduce_paper.py --horizon, which has one seed.
+done by class and with data dealt out evenly. Two more, of two minutes by class, keep the two
+processors and their data in (`--leave-out none`), updates weighted by samples and alike. They are
+compared with synchronous SGD over two hours, by class and with group norm, of
+benchmarks/reproduce_paper.py --horizon, which has one seed.
 
 A run that is done is not done again; `--out` has runs.json and table.md. `--figure` draws the
 accuracies over time, on a logarithmic scale, beside ESync's, synchronous SGD's and sequential SGD's.
@@ -86,7 +87,8 @@ class ByClassRun:
         iterations: local iterations of the slowest device between two exchanges.
         held_out: whether it is tested on training images that are kept back.
         epochs: passes through the training set, of all workers together.
-        all_in: whether devices below 1 % of the speed keep their data and take part.
+        all_in: weighting of updates where devices below 1 % of the speed keep their data and take
+            part; "": they are left out.
     """
 
     data: str
@@ -96,14 +98,14 @@ class ByClassRun:
     iterations: int = ITERATIONS
     held_out: bool = False
     epochs: int = TUNING_EPOCHS
-    all_in: bool = False
+    all_in: str = ""
 
     @property
     def name(self) -> str:
         """Stem of its files."""
         more = f"-m{self.momentum:g}" if self.momentum else ""
         more += f"-{self.iterations}-iterations" if self.iterations != ITERATIONS else ""
-        more += LENGTHS.get(self.epochs, "") + ("-all-in" if self.all_in else "")
+        more += LENGTHS.get(self.epochs, "") + (f"-all-in-{self.all_in}" if self.all_in else "")
         return f"fast-{self.data}-x{self.factor:g}{more}-seed{self.seed}{'-held-out' if self.held_out else ''}"
 
     def words(self, given: argparse.Namespace) -> list[str]:
@@ -112,7 +114,7 @@ class ByClassRun:
         words = [sys.executable, "-m", "esync.simulate", str(file), *FLAGS, f"--network={NARROW}"]
         words += [f"--local-lr={RATE * self.factor:g}", f"--seed={self.seed}", f"--epochs={self.epochs}"]
         words += [f"--momentum={self.momentum:g}"] if self.momentum else []
-        words += ["--leave-out=none"] if self.all_in else []
+        words += ["--leave-out=none", f"--weighting={self.all_in}"] if self.all_in else []
         words += [f"--slowest-iterations={self.iterations}"] if self.iterations != ITERATIONS else []
         words += [f"--partition={PARTITIONS[self.data]}", "--no-logs"]
         words += [f"--eval-duration={EVALUATE_EVERY // self.iterations}"]
@@ -122,7 +124,8 @@ class ByClassRun:
     @property
     def label(self) -> str:
         """Name of its row in the table."""
-        return f"preset skewed-data{', all devices in' if self.all_in else ''}, {self.epochs} epochs, {self.data}"
+        all_in = f", all devices in, --weighting {self.all_in}" if self.all_in else ""
+        return f"preset skewed-data{all_in}, {self.epochs} epochs, {self.data}"
 
     @property
     def planned(self) -> float:
@@ -152,7 +155,7 @@ def reported(best: ByClassRun, seeds: int) -> list[ByClassRun]:
         for number in range(1, 2 if epochs in ONE_SEED else seeds + 1)
         for data in ("niid", "iid")
     ]
-    return [*runs, replace(runs[0], all_in=True)]
+    return [*runs, *(replace(runs[0], all_in=weighting) for weighting in ("samples", "uniform"))]
 
 
 def accuracy_at(result: Mapping[str, Any], seconds: float) -> float | None:

@@ -41,9 +41,8 @@ def cells(text):
 def test_by_class_runs_have_names_of_their_own_and_valid_flags(tmp_path):
     options = by_class.parse_arguments(["--out", str(tmp_path)])
     runs = [*by_class.tuning(), *by_class.reported(BEST, 3)]
-    assert (
-        len({run.name for run in runs}) == len(runs) == 20
-    )  # two and five minutes with three seeds, ten with one, all devices in
+    # Five are tuned; two and five minutes with three seeds, ten with one, both by class and not; all devices in.
+    assert len({run.name for run in runs}) == len(runs) == 5 + 7 * 2 + 2
     for run in runs:
         _, *words = run.words(options)
         simulated, job = parse_arguments(words[2:])
@@ -54,6 +53,7 @@ def test_by_class_runs_have_names_of_their_own_and_valid_flags(tmp_path):
         assert job.typed.get("momentum", 0.0) == run.momentum
         assert job.typed["epochs"] == run.epochs
         assert job.typed.get("leave_out") == ("none" if run.all_in else None)
+        assert job.typed.get("weighting", "") == run.all_in
         assert job.typed.get("slowest_iterations", 8) == run.iterations
 
 
