@@ -35,7 +35,7 @@ import math
 import statistics
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -57,9 +57,9 @@ def costs(chosen: Iterable[Run], given: argparse.Namespace) -> dict[str, float]:
     return {run.name: planned(run, given) for run in chosen}
 
 
-def within_budget(chosen: Sequence[Run], given: argparse.Namespace) -> list[Run]:
-    """Return the beginning of the list that costs no more than the budget."""
-    kept = set(budget.within(costs(chosen, given), spent(given.out), given.budget))
+def within_budget(chosen: Sequence[Run], given: argparse.Namespace, outdated: Collection[str] = ()) -> list[Run]:
+    """Return the beginning of the list that costs no more than the budget; `outdated` as in `spent`."""
+    kept = set(budget.within(costs(chosen, given), spent(given.out, outdated), given.budget))
     return [run for run in chosen if run.name in kept]
 
 
@@ -344,14 +344,15 @@ def main(words: Sequence[str] | None = None) -> int:
     if given.before:
         draw_before_and_after(given.before, given.out, chosen, given.figure)
         return 0
+    finished = results(given.out)
+    outdated = {each.name for each in chosen if each.horizon and too_short(each, finished, given)}
     if given.list:
         everything_chosen = [*chosen, *to_continue(given.out, chosen)]
-        print(budget.listed(costs(everything_chosen, given), spent(given.out), given.budget))
+        print(budget.listed(costs(everything_chosen, given), spent(given.out, outdated), given.budget))
         print(f"planned with gradients measured on {MEASURED_ON} (benchmarks/gradient_costs.py)")
         return 0
-    finished = results(given.out)
-    forget(given.out, [each.name for each in chosen if each.horizon and too_short(each, finished, given)])
-    wanted, chosen = chosen, within_budget(chosen, given)
+    wanted, chosen = chosen, within_budget(chosen, given, outdated)
+    forget(given.out, outdated.intersection(run.name for run in chosen))
     if len(chosen) < len(wanted):
         print(budget.left_out(costs(wanted, given), [run.name for run in chosen]), flush=True)
 

@@ -268,7 +268,7 @@ def main() -> int:
     costs = {run.name: planned(run) for run in chosen}
     finished = results(given.out)
     outdated = {run.name for run in chosen if stopped_too_soon(run, finished)}
-    done = {name: seconds for name, seconds in spent(given.out).items() if name not in outdated}
+    done = spent(given.out, outdated)
     if given.list:
         print(budget.listed(costs, done, given.budget))
         print(f"planned with gradients measured on {MEASURED_ON} (benchmarks/gradient_costs.py)")

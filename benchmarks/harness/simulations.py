@@ -97,14 +97,16 @@ def _finished(run: Any) -> bool:
     return isinstance(run, dict) and isinstance(run.get("result"), dict) and isinstance(run.get("real", {}), dict)
 
 
-def spent(out: Path) -> dict[str, float]:
+def spent(out: Path, outdated: Collection[str] = ()) -> dict[str, float]:
     """Return the core-seconds of each finished run by its name.
 
-    Older results have seconds on the clock instead.
+    Older results have seconds on the clock instead. `outdated` are finished runs that are to be
+    carried out again, and left out.
     """
     return {
         name: real.get("core_seconds", real.get("preparation", 0.0) + real.get("simulation", 0.0))
         for name, real in real_times(out).items()
+        if name not in outdated
     }
 
 

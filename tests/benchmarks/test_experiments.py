@@ -115,6 +115,23 @@ def test_run_that_a_lower_limit_has_ended_is_carried_out_again(tmp_path, monkeyp
     assert simulations.results(tmp_path).keys() == {run.name for run in runs[1:]}
 
 
+def test_budget_keeps_the_result_of_a_run_that_is_too_short(tmp_path, monkeypatch, capsys):
+    program = PROGRAMS["reproduce_paper"]
+    run = next(run for run in program.horizon_runs() if run.algorithm in program.PARTS)
+    kept = {run.name: {"result": {"seconds": 60.0, "time_to": {}}, "real": {"core_seconds": 1.0}}}
+    (tmp_path / "runs.json").write_text(json.dumps(kept))
+    words = ["--horizon", f"--out={tmp_path}", f"--only={run.name}"]
+    assert program.main([*words, "--list"]) == 0
+    assert f"–           {run.name}" in capsys.readouterr().out
+    monkeypatch.setattr(program, "carry_out", lambda *_: True)
+    for name in ("draw", "table", "horizon_table"):
+        monkeypatch.setattr(program, name, lambda *_: "")
+    program.main([*words, "--budget=0.0001"])
+    assert simulations.results(tmp_path).keys() == {run.name}
+    program.main(words)
+    assert not simulations.results(tmp_path)
+
+
 @pytest.mark.parametrize("name", UNTUNED)
 def test_list_makes_no_folder(name, tmp_path, monkeypatch, capsys):
     assert call(name, monkeypatch, *UNTUNED[name], f"--out={tmp_path / 'new'}", "--list") == 0
