@@ -48,10 +48,10 @@ ITERATIONS = 8
 TRIED = ((0.5, 0.0, ITERATIONS), (1, 0.0, ITERATIONS), (2, 0.0, ITERATIONS), (0.1, 0.9, ITERATIONS), (1, 0.0, 4))
 #: Passes through the training set, of all workers together, while tuning: 82 s.
 TUNING_EPOCHS = 12
-#: The same of the runs that are reported, two, five and ten minutes → part of their names.
-LENGTHS = {16: "", 40: "-40-epochs", 80: "-80-epochs"}
-#: Those of which only the first seed is run: one costs a core-hour.
-ONE_SEED = (80,)
+#: The same of the runs that are reported: two, five and ten minutes.
+LENGTHS = (16, 40, 80)
+#: That of which only the first seed is run: one costs a core-hour.
+ONE_SEED = 80
 #: Local iterations of the slowest device between two evaluations.
 EVALUATE_EVERY = 128
 #: Further cost of evaluations and exchanges ÷ that of gradients.
@@ -105,7 +105,8 @@ class ByClassRun:
         """Stem of its files."""
         more = f"-m{self.momentum:g}" if self.momentum else ""
         more += f"-{self.iterations}-iterations" if self.iterations != ITERATIONS else ""
-        more += LENGTHS.get(self.epochs, "") + (f"-all-in-{self.all_in}" if self.all_in else "")
+        more += f"-{self.epochs}-epochs" if self.epochs in LENGTHS[1:] else ""
+        more += f"-all-in-{self.all_in}" if self.all_in else ""
         return f"fast-{self.data}-x{self.factor:g}{more}-seed{self.seed}{'-held-out' if self.held_out else ''}"
 
     def words(self, given: argparse.Namespace) -> list[str]:
@@ -152,7 +153,7 @@ def reported(best: ByClassRun, seeds: int) -> list[ByClassRun]:
     runs = [
         replace(best, data=data, seed=TUNING_SEED + number, held_out=False, epochs=epochs)
         for epochs in LENGTHS
-        for number in range(1, 2 if epochs in ONE_SEED else seeds + 1)
+        for number in range(1, 2 if epochs == ONE_SEED else seeds + 1)
         for data in ("niid", "iid")
     ]
     return [*runs, *(replace(runs[0], all_in=weighting) for weighting in ("samples", "uniform"))]

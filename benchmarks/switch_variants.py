@@ -11,8 +11,6 @@ in the folder: interrupted, the same command goes on where it was. The target is
 worse than BSP→ASP with the same share by beta or more, for both shares.
 """
 
-import signal
-import sys
 from pathlib import Path
 
 from harness import program
@@ -68,11 +66,8 @@ def main() -> int:
     parser.add_argument("--beta", type=float, default=config.SEARCH_BETA, help="(default: %(default)s)")
     parser.add_argument("--share", type=float, default=0.25, help="of BSP, for the momentum (default: %(default)s)")
     options = parser.parse_args()
-    try:
+    with program.resumable(options.out):
         spent = measure(options.out, options.seeds, options.first_seed, options.share)
-    except KeyboardInterrupt:
-        print(f"interrupted: the same command goes on with what is in {options.out}", file=sys.stderr)
-        return 128 + signal.SIGINT
     groups = group(find_runs(options.out).runs, beta=options.beta)
     print(report_text(groups))
     first, last = by_share(groups, "10"), by_share(groups, "01")

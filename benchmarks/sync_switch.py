@@ -10,7 +10,6 @@ target is that ASP is worse than BSP by 2 beta or diverges (else the search woul
 that the search finds a share below 100 %.
 """
 
-import signal
 import sys
 from pathlib import Path
 
@@ -39,20 +38,18 @@ def main() -> int:
     parser.add_argument("--beta", type=float, default=config.SEARCH_BETA, help="(default: %(default)s)")
     options, flags = parser.parse_known_args()
     try:
-        for repeats in range(1, options.repeats):  # seed by seed: what an interrupted run leaves can be compared
-            early = Trials(options.out, CLUSTER, flags, repeats)
-            for share in SHARES:
-                early.measure(share)
-        trials = Trials(options.out, CLUSTER, flags, options.repeats)
-        measured = {share: trials.measure(share) for share in SHARES}
-        spent = trials.core_seconds
-        found = search(trials.measure, options.beta, options.settings)
+        with program.resumable(options.out):
+            for repeats in range(1, options.repeats):  # seed by seed: an interrupted run leaves what can be compared
+                early = Trials(options.out, CLUSTER, flags, repeats)
+                for share in SHARES:
+                    early.measure(share)
+            trials = Trials(options.out, CLUSTER, flags, options.repeats)
+            measured = {share: trials.measure(share) for share in SHARES}
+            spent = trials.core_seconds
+            found = search(trials.measure, options.beta, options.settings)
     except ExpectedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
-        print(f"interrupted: the same command goes on with what is in {options.out}", file=sys.stderr)
-        return 128 + signal.SIGINT
     bsp, asp = measured[1.0], measured[0.0]
     print("| BSP share | accuracy | diverged | time s | time ÷ BSP | speedup |")
     print("|---:|---:|---:|---:|---:|---:|")

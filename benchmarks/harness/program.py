@@ -52,11 +52,20 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     def interruptible() -> int:
         try:
             return main() or 0
-        except KeyboardInterrupt:
-            print("interrupted", file=sys.stderr)
+        except KeyboardInterrupt as interrupt:
+            print(": ".join(["interrupted", *interrupt.args]), file=sys.stderr)
             return 128 + signal.SIGINT
 
     sys.exit(run_command(interruptible, lambda message: print_error(f"error: {message}")))
+
+
+@contextmanager
+def resumable(folder: Path) -> Iterator[None]:
+    """Have `run` say on Ctrl-C, during a `with` statement, that the same command goes on there."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(f"the same command goes on with what is in {folder}") from None
 
 
 @contextmanager

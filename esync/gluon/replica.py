@@ -270,9 +270,9 @@ def track_running_statistics(parameters: Iterable[Any]) -> None:
         gamma, mean, variance = (named[each] for each in others)
         if beta._differentiable or gamma._differentiable or beta.data().grad is not None:
             continue
-        fresh = not mean.data().asnumpy().any() and (variance.data().asnumpy() == 1).all()
-        if fresh or not frozen:
-            beta.data().attach_grad()
+        if frozen and (mean.data().asnumpy().any() or (variance.data().asnumpy() != 1).any()):
+            continue
+        beta.data().attach_grad()
 
 
 def _check(parameter: Any) -> None:

@@ -161,14 +161,20 @@ def test_batch_norm_behind_a_frozen_embedding_keeps_its_running_statistics():
     assert np.allclose(net[2].running_mean.data().asnumpy(), net[:2](tokens).mean(0).asnumpy(), atol=0.001)
 
 
-@pytest.mark.parametrize(("pretrained", "kept"), [(True, True), (False, False)])
-def test_statistics_that_came_with_frozen_layers_stay_as_they_are(pretrained, kept):
+def with_frozen_layers() -> tuple[Any, Any]:
+    """Return a network whose first two layers are frozen, the second one a batch norm, and its inputs."""
     nn = mx.gluon.nn
     net = with_layers(nn.Dense(2), nn.BatchNorm(**UNSCALED), nn.Dense(3))
     inputs = shifted(2)
     net(inputs)
     for layer in (net[0], net[1]):
         layer.collect_params().setattr("grad_req", "null")
+    return net, inputs
+
+
+@pytest.mark.parametrize(("pretrained", "kept"), [(True, True), (False, False)])
+def test_statistics_that_came_with_frozen_layers_stay_as_they_are(pretrained, kept):
+    net, inputs = with_frozen_layers()
     if pretrained:
         net[1].running_mean.set_data(mx.nd.array([1.0, 2.0]))
     before = net[1].running_mean.data().asnumpy()
@@ -178,12 +184,7 @@ def test_statistics_that_came_with_frozen_layers_stay_as_they_are(pretrained, ke
 
 def test_whether_frozen_layers_came_with_statistics_is_seen_in_the_common_values():
     """Only rank 0 may have loaded them."""
-    nn = mx.gluon.nn
-    net = with_layers(nn.Dense(2), nn.BatchNorm(**UNSCALED), nn.Dense(3))
-    inputs = shifted(2)
-    net(inputs)
-    for layer in (net[0], net[1]):
-        layer.collect_params().setattr("grad_req", "null")
+    net, inputs = with_frozen_layers()
     weights = flat(net)
     world = World(answers=[(weights, False, True)] * 9)
 
