@@ -95,7 +95,9 @@ def main(arguments: list[str]) -> int:
     # The same order as in esync.Trainer: by name.
     parameters = [parameter for _, parameter in sorted(net.collect_params().items())]
     evaluate = AccuracyEvaluator(net, dataset, input_size(task.network), context, task.images, task.estimated)
-    answer_questions(sys.stdin, sys.stdout, task.memory, parameters, evaluate)
+    trained = [parameter for parameter in parameters if parameter.grad_req != "null"]
+    others = [parameter for parameter in parameters if parameter.grad_req == "null"]
+    answer_questions(sys.stdin, sys.stdout, task.memory, trained, others, evaluate)
     return 0
 
 

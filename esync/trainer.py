@@ -19,6 +19,7 @@ from .checkpoints.checkpoints import Checkpoints
 from .exchange import JobAbortedError, SlotLostError, values_of
 from .exchange.protocol.round_state import Limits
 from .gluon.common_lr_scheduler import CommonLRScheduler, own_counts_warning
+from .gluon.flat_arrays import stored_values
 from .gluon.loader_batches import Batch, LoaderBatches
 from .gluon.master_weights import MasterWeights
 from .gluon.optimizer_to_rule import moving_without_gradient, rule_of, sgd_alone
@@ -166,7 +167,9 @@ class Trainer(TrainerStatus, GluonTrainer):
             raise ValueError(
                 f"dataset_size is {dataset_size!r}, but should be the number of samples of the training set"
             )
-        super().__init__(params, optimizer, optimizer_params, kvstore=None)
+        super().__init__(_distinct(params), optimizer, optimizer_params, kvstore=None)
+        self._places = {id(parameter): place for place, parameter in enumerate(self._params)}
+        self._others: list[Any] = []
         self.dataset_size = dataset_size
         self.gradient_scale = gradient_scale
         self._scale *= gradient_scale
@@ -217,8 +220,11 @@ class Trainer(TrainerStatus, GluonTrainer):
             return
         self._check_open()
         self._run.setup(self)
-        self.replica = Replica(self._params, self._local_step, self._master, lambda: self._scale / self.gradient_scale)
-        shapes = [list(parameter.shape) for parameter in self._params]
+        self._others = self._parameters_beside()
+        self.replica = Replica(
+            self._params, self._local_step, self._master, lambda: self._scale / self.gradient_scale, self._others
+        )
+        shapes = [list(parameter.shape) for parameter in self.parameters]
         agreement = {
             "algorithm": self.algorithm.name,
             "parameter shapes": _digest(shapes),
@@ -301,6 +307,8 @@ class Trainer(TrainerStatus, GluonTrainer):
         if self.finished:
             raise RuntimeError("the run is over (trainer.finished): there is nobody to exchange with any more")
         self._check_open()
+        if self._started and self.algorithm.sends != "nothing":
+            self.replica.check_trained(frozen_allowed=self.algorithm.sends == "updates")
         self.steps += 1
         if not self._started:
             before = self._weights()
@@ -367,7 +375,8 @@ class Trainer(TrainerStatus, GluonTrainer):
         not called: what they cost is first seen in the run.
         """
         Replica(self._params, self._local_step)  # refuses parameters without a shape, whose values could not be kept
-        kept = [(parameter, parameter.data().copy()) for parameter in self._params]
+        parameters = [*self._params, *(self._others or self._parameters_beside())]
+        kept = [(parameter, stored_values(parameter).copy()) for parameter in parameters]
         # Wherever an optimizer keeps its state (Nadam and the schedules have some of their own),
         # the trial uses a copy.
         owners = [self._optimizer, self._updaters[0], *([self._loss_scaler] if self._loss_scaler is not None else [])]
@@ -543,6 +552,19 @@ class Trainer(TrainerStatus, GluonTrainer):
 
     # --- helpers ----------------------------------------------------------------------------------
 
+    @property
+    def parameters(self) -> list[Any]:
+        """The parameters that are exchanged: the trainer's own, and what else its run's network has."""
+        return [*self._params, *self._others]
+
+    def _parameters_beside(self) -> list[Any]:
+        """Return the parameters of the run's network that the trainer does not have.
+
+        Those that are not initialized take no part in what the network computes.
+        """
+        beside = [each for each in self._run.network_parameters() if id(each) not in self._places]
+        return [parameter for parameter in _distinct(beside) if parameter._data is not None]
+
     def _check_open(self) -> None:
         """Refuse to go on after `close`."""
         if self._closed:
@@ -582,7 +604,7 @@ class Trainer(TrainerStatus, GluonTrainer):
         """Return the float32 copy that is exchanged in place of a parameter's weight, or None."""
         if not self._exchanges_weights:
             return None
-        return self._masters.of(self._param2idx[parameter.name], parameter.data())
+        return self._masters.of(self._places[id(parameter)], stored_values(parameter))
 
     def _check_fresh_gradients(self) -> None:
         """Refuse gradients that no backward pass has brought up to date, or zero them on request.
@@ -592,7 +614,7 @@ class Trainer(TrainerStatus, GluonTrainer):
         for parameter in self._params:
             if parameter.grad_req == "null":
                 continue
-            data = parameter.data()
+            data = stored_values(parameter)
             if not data._fresh_grad:
                 if not self._ignore_stale_grad:
                     raise UserWarning(
@@ -769,6 +791,13 @@ class Trainer(TrainerStatus, GluonTrainer):
                     f"but {parameter.name} has lr_mult {parameter.lr_mult} and wd_mult {parameter.wd_mult}: use an "
                     "algorithm whose optimizer runs on the workers ('esync', 'local-sgd', …)"
                 )
+
+
+def _distinct(params: Any) -> Any:
+    """Return parameters without repetitions, such as tied ones that two blocks have."""
+    if isinstance(params, (dict, mx.gluon.ParameterDict)):  # in gluon.Trainer's order
+        params = [params[name] for name in sorted(params.keys())]
+    return list({id(each): each for each in params}.values()) if isinstance(params, (list, tuple)) else params
 
 
 def _choose_algorithm(given: str | Algorithm | None) -> Algorithm:

@@ -33,6 +33,10 @@ class TrainerCallback:
     checkpoints: Checkpoints | None = None
     takes_phases = False
 
+    def network_parameters(self) -> list[Any]:
+        """Return the parameters of the network that is recorded; none where it is not known."""
+        return []
+
     def setup(self, trainer: Any) -> None:
         """Prepare for a start: the trainer is about to look for the other workers."""
 

@@ -8,6 +8,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
+import numpy as np
+
 from .. import config
 from ..coordination import Coordination
 from ..exchange import NO_OFFERS, Exchange, ModelSink, Source, Specification
@@ -16,6 +18,7 @@ from ..exchange.protocol.round_state import Limits
 from ..rules import PLAIN_SGD, RuleChoice
 from ..runtime.device import Device
 from ..runtime.phase_timer import PhaseTimer
+from .assigned_weights import Assignment
 from .model_view import Hook
 
 
@@ -44,6 +47,25 @@ class ModelReplica(ModelSink, Protocol):
 
     def keep_anchor(self) -> None:
         """Remember the weights of the last exchange."""
+
+    def sample_weights(self) -> None:
+        """Remember a sample of the weights, for `assigned_since_sample`; nothing writes them."""
+
+    def assigned_since_sample(self) -> Assignment | None:
+        """Return weights that the program has assigned since `sample_weights`, None if there are none."""
+
+    def assigned_since_exchange(self) -> Assignment | None:
+        """Return weights that differ from those that the last exchange has written.
+
+        The replica is open and keeps an anchor.
+        """
+
+    def common_values(self) -> np.ndarray:
+        """Return a copy of the weights that the last exchange has written."""
+        ...
+
+    def assign(self, assignment: Assignment, factor: float) -> None:
+        """Move the weights to assigned ones, times a factor of the way."""
 
     def add_vectors(self, names: Iterable[str]) -> None:
         """Keep further vectors, each as long as the weights, which begin with zeros."""

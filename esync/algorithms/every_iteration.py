@@ -4,9 +4,13 @@ The exchanges carry gradients.
 """
 
 from abc import abstractmethod
+from dataclasses import replace
 from typing import Any
 
-from ..exchange import WEIGHTS, Payload, Specification
+import numpy as np
+
+from ..exchange import WEIGHTS, Payload, Result, Specification
+from .assigned_weights import SCALARS, AssignedWeightsError, Assignment, all_assigned, scalars_of, some_assigned
 from .base import Algorithm
 from .context import AlgorithmContext
 
@@ -42,8 +46,8 @@ class EveryIteration(Algorithm):
                 f"optimizer's is {rule.name!r} {rule.options}: ask for it by _optimizer_specification, or set "
                 "optimizer_chooses_rule to False"
             )
-        exchange = self._join(asked)
-        self._begin(exchange)
+        self.replica.keep_anchor()
+        self._begin(self._join(replace(asked, scalars={**asked.scalars, **SCALARS})))
 
     def step(self, batch_size: int) -> None:
         """Send the gradient, and take over the new model."""
@@ -55,7 +59,15 @@ class EveryIteration(Algorithm):
             replica = self.replica
             self._contribute()
             replica.open()
-            result = self.exchange.start(self._payload(batch_size), replica).wait()
+            assignment = replica.assigned_since_exchange()
+            if assignment is not None:
+                self._check_assignment(assignment)
+            before = replica.common_values() if assignment is not None else None
+            payload = self._payload(batch_size)
+            payload = replace(payload, scalars={**payload.scalars, **scalars_of(assignment)})
+            result = self.exchange.start(payload, replica).wait()
+            if self.synchronous and some_assigned(result.scalars):
+                self._take_over(assignment, before, result)
             replica.close()
         self.local_iterations = 1
         self.own_seconds = seconds + result.transfer
@@ -67,6 +79,42 @@ class EveryIteration(Algorithm):
         return Specification(rule=rule.name, options=rule.options, **terms)
 
     _optimizers_service = _optimizer_specification  # its name in earlier versions
+
+    def _check_assignment(self, assignment: Assignment) -> None:
+        """Refuse assigned weights that the servers cannot take over."""
+        if not self.synchronous:
+            why = "in which each worker is at another version of the model: use 'sync', or a mode with local iterations"
+        elif self.compression:
+            why = f"whose compression ({self.compression}) has values under way: leave the compression out"
+        else:
+            return
+        raise AssignedWeightsError(
+            f"the program has assigned {assignment} between two steps; the servers have the weights in mode "
+            f"{self.name!r}, {why}"
+        )
+
+    def _take_over(self, assignment: Assignment | None, before: np.ndarray | None, result: Result) -> None:
+        """Let the model go on from weights that all workers have assigned; the replica is open.
+
+        The servers have taken the step with these weights' gradient from the weights before.
+
+        Raises:
+            AssignedWeightsError: not all workers have assigned the same.
+        """
+        if assignment is None or before is None or not all_assigned(assignment, result.scalars):
+            what = f"the program has assigned {assignment}" if assignment else "another worker has assigned weights"
+            raise AssignedWeightsError(
+                f"{what} between two steps, but not all workers have assigned the same: in mode {self.name!r}, assign "
+                "weights on all workers, after the same round and to the same values"
+            )
+        weights = self.replica.common_values()
+        for place, values in assignment.values.items():
+            part = slice(place, place + values.size)
+            unchanged = values == before[part]
+            weights[part] = np.where(unchanged, weights[part], values + (weights[part] - before[part]))
+        self.replica.write(WEIGHTS, 0, weights)
+        assert self.exchange is not None
+        self.exchange.assign(weights)
 
     def _payload(self, batch_size: int) -> Payload:
         """Return what is sent; the replica is open."""

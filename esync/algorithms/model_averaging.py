@@ -10,7 +10,8 @@ from .. import config
 from ..exchange import AS_UPDATES, STATISTICS, WEIGHTS, Payload, Result, Source, Specification, values_of
 from ..runtime.errors import AlgorithmResultError
 from ..runtime.futures import Handle
-from . import rate_scaling
+from . import assigned_weights, rate_scaling
+from .assigned_weights import AssignedWeightsError, PendingAssignment
 from .automatic_interval import AUTO, AutomaticInterval, LocalIterations
 from .base import Algorithm, CompressionOptions
 from .context import AlgorithmContext, ModelMerge
@@ -112,6 +113,7 @@ class ModelAveraging(Algorithm):
         self._effective_workers = 1.0  # while nobody knows who does how much
         self._overlapped: tuple[Handle[Result], ModelMerge] | None = None
         self._samples, self._iterations = 0, 0  # since the last payload
+        self._assignment = PendingAssignment()
         self._put_off = False  # whether the next exchange waits until a checkpoint is written
 
     @property
@@ -158,6 +160,7 @@ class ModelAveraging(Algorithm):
             statistics_weighting=self.options.statistics_weighting,
             overlap=self._run_ahead > 0,
             scalars={
+                **assigned_weights.SCALARS,
                 **(rate_scaling.SCALARS if self._scales_rates else {}),
                 **(AutomaticInterval.SCALARS if self._interval is not None else {}),
             },
@@ -165,6 +168,7 @@ class ModelAveraging(Algorithm):
         self._begin(self._join(specification))
         if self.result is not None:
             self._follow(self.result, took_part=False)
+        self.replica.sample_weights()
 
     def step(self, batch_size: int) -> None:
         """Take one local step, and exchange where an exchange is due.
@@ -175,6 +179,8 @@ class ModelAveraging(Algorithm):
         """
         if self.exchange is not None:
             self.exchange.heartbeat()
+        if (assignment := self.replica.assigned_since_sample()) is not None:
+            self._assignment.add(assignment)
         if self._put_off:
             self._put_off = False
             if self._due():
@@ -189,6 +195,7 @@ class ModelAveraging(Algorithm):
             self._put_off = self._overlapped is None and self.context.checkpoints.due(self.round)
         if self._overlapped is None and not self._put_off and not self.finished and (self.abandoned or self._due()):
             self.aggregate()
+        self.replica.sample_weights()
 
     @property
     def in_flight(self) -> bool:
@@ -285,6 +292,13 @@ class ModelAveraging(Algorithm):
         """
         self._follow(result)
         self._count(result)
+        if (assignment := self._assignment.due(result.scalars)) is not None:
+            if self.options.outer_momentum:
+                raise AssignedWeightsError(
+                    f"all workers have assigned {assignment}, and the outer momentum of algorithm {self.name!r} would "
+                    "carry the weights on from there: set outer_momentum to 0, or begin another run with these weights"
+                )
+            self.replica.assign(assignment, 1 / self.options.global_lr)
 
     @property
     def _scales_rates(self) -> bool:
@@ -292,7 +306,9 @@ class ModelAveraging(Algorithm):
 
     def _scalars(self) -> dict[str, float]:
         """Return the scalars of the exchange that begins."""
-        scalars = self._interval.scalars() if self._interval is not None else {}
+        scalars = self._assignment.scalars()
+        if self._interval is not None:
+            scalars |= self._interval.scalars()
         if self._scales_rates:
             scalars |= dict.fromkeys(rate_scaling.SCALARS, float(self._samples))
         return scalars

@@ -12,6 +12,7 @@ import numpy as np
 from .. import config
 from ..exchange import Payload, Source, Specification, values_of
 from ..exchange.codecs.sparse import Differences, check_finite
+from .assigned_weights import AssignedWeightsError
 from .base import Algorithm, OwnStatisticsOptions
 from .context import AlgorithmContext, Hyper
 from .options import option
@@ -78,6 +79,7 @@ class SparseAsync(Algorithm):
         from ..exchange.codecs.sparse.selection import Selection
 
         super().start(context)
+        self.replica.keep_anchor()
         tensors = self.replica.weights.sizes
         differences = self.options.model_dump(include={"secondary_ratio", "dense_below", "values"})
         options = {"tensors": tensors, **differences}
@@ -100,6 +102,11 @@ class SparseAsync(Algorithm):
             replica = self.replica
             self._contribute()
             replica.open()
+            if (assignment := replica.assigned_since_exchange()) is not None:
+                raise AssignedWeightsError(
+                    f"the program has assigned {assignment} between two steps, but what workers and servers send each "
+                    f"other in mode {self.name!r} are differences: use 'sync', or a mode with local iterations"
+                )
             step = self._compress(hyper, batch_size)
             rate = hyper.learning_rate
             payload = Payload(samples=batch_size, learning_rate=rate, step=step, **self._with_statistics({}))

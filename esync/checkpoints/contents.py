@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ..algorithms.base import Algorithm
+from ..gluon.flat_arrays import stored_values
 from ..gluon.master_weights import follow
 from ..runtime.files import through_memory
 from ..runtime.mxnet_import import mx
@@ -31,6 +32,10 @@ class CheckpointedTrainer(Protocol):
     gradient_scale: float
     _params: list[Any]
     _optimizer: Any
+
+    @property
+    def parameters(self) -> list[Any]:
+        """The parameters that are exchanged: the trainer's own, and the others of its network."""
 
     @property
     def rank(self) -> int:
@@ -94,7 +99,7 @@ def save_model(path: Path, trainer: CheckpointedTrainer) -> None:
     That of asynchronous workers is saved with the mean of their statistics.
     """
     with trainer.mean_statistics(), through_memory(path) as memory:
-        mx.nd.save(str(memory), {parameter.name: parameter.data() for parameter in trainer._params})
+        mx.nd.save(str(memory), {parameter.name: stored_values(parameter) for parameter in trainer.parameters})
 
 
 def further_vectors(trainer: CheckpointedTrainer) -> dict[str, np.ndarray]:
@@ -126,11 +131,12 @@ def load_model(part: Part, trainer: CheckpointedTrainer) -> None:
     these, rounded, are the weights.
     """
     saved = mx.nd.load(str(part.folder / MODEL_FILE))
-    names: Sequence[str] = [parameter.name for parameter in trainer._params]
+    names: Sequence[str] = [parameter.name for parameter in trainer.parameters]
     if set(names) != set(saved):
         names = list(saved)
-    for parameter, name in zip(trainer._params, names, strict=True):
+    for parameter, name in zip(trainer.parameters, names, strict=True):
         parameter.set_data(saved[name])
+    for parameter in trainer._params:
         master = trainer._master(parameter) if parameter.grad_req != "null" else None
         if master is not None:
-            follow(master, parameter.data())
+            follow(master, stored_values(parameter))

@@ -354,6 +354,16 @@ class Exchange(Protocol):
         """Return the flat weights that the rule on the other side works on; None: the workers'."""
         return None
 
+    def assign(self, weights: np.ndarray) -> None:
+        """Replace the common weights from the next round on.
+
+        Every worker calls it between the same two rounds, with the same values.
+
+        Args:
+            weights: flat, float32.
+        """
+        raise RuntimeError("the weights cannot be assigned here")
+
     def unsent(self) -> dict[str, Any]:
         """Return what this worker keeps for a later exchange, for a checkpoint; empty if nothing.
 

@@ -11,6 +11,15 @@ from ..runtime.mxnet_arrays import BLOCK, host_view, is_plain
 from ..runtime.mxnet_import import mx
 
 
+def stored_values(parameter: Any) -> Any:
+    """Return the NDArray that holds a parameter's values.
+
+    `data()` may return something computed from them instead, as that of a weight-drop parameter
+    does. gluon.Trainer updates the stored values, too.
+    """
+    return parameter.list_data()[0]
+
+
 class FlatArrays:
     """Several NDArrays as one flat vector in host memory, read and written as float32.
 
@@ -102,6 +111,18 @@ class FlatArrays:
                     if np.not_equal(now, new, out=different).any():
                         self._written = True
                         np.divide(new, multiplier, out=view, where=different, casting="same_kind")
+
+    def different(self, values: np.ndarray) -> list[int]:
+        """Return the places of the arrays that are not, bit by bit, these values (float32)."""
+        differs, places = np.empty(BLOCK, bool), []
+        for place, (view, end) in enumerate(zip(self._views, self._ends, strict=True)):
+            for first in range(0, view.size, BLOCK):
+                now, start = view[first : first + BLOCK].astype(np.float32, copy=False), end - view.size + first
+                before = values[start : start + now.size]
+                if np.not_equal(now.view(np.int32), before.view(np.int32), out=differs[: now.size]).any():
+                    places.append(place)
+                    break
+        return places
 
     def add(self, indices: np.ndarray, values: np.ndarray) -> None:
         """Add a sparse vector: ascending indices, and float32 values."""

@@ -5,19 +5,22 @@ written without a copy in between; on a GPU, or with another number format than 
 through host memory.
 """
 
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
+from ..algorithms.assigned_weights import Assignment
 from ..algorithms.model_view import Hook, ModelView
 from ..exchange import STATISTICS, WEIGHTS, Flat, values_of
 from ..exchange.codecs.sparse import Sparse
 from ..runtime.errors import AlgorithmResultError, ExpectedError
 from ..runtime.mxnet_import import mx
-from .flat_arrays import Difference, FlatArrays, Scaled
+from .flat_arrays import Difference, FlatArrays, Scaled, stored_values
 from .overlap_merge import OverlapMerge
+from .weight_samples import sample
 
 
 class UnsuitableParametersError(ExpectedError, ValueError):
@@ -28,18 +31,24 @@ class Replica:
     """This worker's copy of the model.
 
     Args:
-        parameters: initialized Gluon parameters, of one device, whose shapes are known.
+        parameters: initialized Gluon parameters of the trainer, of one device, whose shapes are
+            known.
         local_step: takes a local optimizer step; called with the batch size. It returns the
             learning rate that has multiplied the mean gradient; 0 where the step was left out.
         master: returns the float32 copy of a parameter that the local optimizer works on, see
             `master_weights`; None where there is none.
+        others: parameters of the network that the trainer does not have, likewise; they count as
+            not trained.
         scale: returns the factor that turns the gradients that backward leaves, divided by the
             batch size, into those of the mean loss.
 
     Attributes:
+        trained: the parameters that are trained.
+        others: those that are not.
         weights: the trained values, grad_req other than "null"; their float32 copies where there
             are any.
-        statistics: the values that are not trained: batch norm's statistics, frozen layers.
+        statistics: the values that are not trained: batch norm's statistics, frozen layers, those of
+            the other parameters.
         further: name of each further vector that an algorithm exchanges → its common values, see
             `add_vectors`.
         contributions: the same names → what this worker sends for them.
@@ -54,17 +63,19 @@ class Replica:
         local_step: Callable[[int], float],
         master: Callable[[Any], Any] = lambda parameter: None,
         scale: Callable[[], float] = lambda: 1.0,
+        others: Sequence[Any] = (),
     ) -> None:
-        for parameter in parameters:
+        for parameter in (*parameters, *others):
             _check(parameter)
-        self._trained = [p for p in parameters if p.grad_req != "null"]
-        untrained = [p for p in parameters if p.grad_req == "null"]
-        if not self._trained:
+        self._parameters = parameters
+        self.trained = [p for p in parameters if p.grad_req != "null"]
+        self.others = [*(p for p in parameters if p.grad_req == "null"), *others]
+        if not self.trained:
             raise UnsuitableParametersError("no parameter of this network is trained (every grad_req is 'null')")
         self._master, self._scale = master, scale
         self.weights = FlatArrays(self._exchanged)
-        self.gradients = FlatArrays(lambda: [p.grad() for p in self._trained])
-        self.statistics = FlatArrays(lambda: [p.data() for p in untrained])
+        self.gradients = FlatArrays(lambda: [_gradient(p) for p in self.trained])
+        self.statistics = FlatArrays(lambda: [stored_values(p) for p in self.others])
         self.further: dict[str, Flat] = {}
         self.contributions: dict[str, Flat] = {}
         self.anchor: np.ndarray | None = None
@@ -75,7 +86,7 @@ class Replica:
 
     def _exchanged(self) -> list[Any]:
         """Return the arrays that hold the weights."""
-        return [p.data() if (copy := self._master(p)) is None else copy for p in self._trained]
+        return [stored_values(p) if (copy := self._master(p)) is None else copy for p in self.trained]
 
     @property
     def size(self) -> int:
@@ -176,9 +187,9 @@ class Replica:
     def close(self) -> None:
         """Hand what was written back to the device."""
         if self.weights.close():
-            for parameter in self._trained:
+            for parameter in self.trained:
                 if (copy := self._master(parameter)) is not None:
-                    mx.nd.cast(copy, dtype=parameter.dtype, out=parameter.data())
+                    mx.nd.cast(copy, dtype=parameter.dtype, out=stored_values(parameter))
         self.statistics.close()
         self.gradients.close()
 
@@ -204,6 +215,87 @@ class Replica:
                 "changes arrays of the model in place, or assigns new ones, as model.gradient = …"
             )
         view.write_back()
+        self.close()
+
+    def check_trained(self, frozen_allowed: bool) -> None:
+        """Refuse a `grad_req` that has changed since the run began.
+
+        Args:
+            frozen_allowed: whether layers may be frozen, because the step is the local optimizer's.
+
+        Raises:
+            UnsuitableParametersError: what is exchanged would not be what is trained.
+        """
+        trained = {id(parameter) for parameter in self.trained}
+        for parameter in self._parameters:
+            was, now = id(parameter) in trained, parameter.grad_req != "null"
+            if was == now or (was and frozen_allowed):
+                continue
+            advice = "freeze layers during a run in a mode with local iterations ('esync', 'local-sgd', …) only, or "
+            raise UnsuitableParametersError(
+                f"grad_req of parameter {parameter.name} was {'not ' if was else ''}'null' when the run began, and is "
+                f"{parameter.grad_req!r} now: {advice if was else ''}set it before the trainer starts, or begin "
+                "another run from this one's weights"
+            )
+
+    # --- weights that the program assigns between two steps ---------------------------------------
+
+    def sample_weights(self) -> None:
+        """Remember a sample of the weights, for `assigned_since_sample`; nothing writes them."""
+        self._sample = sample(self._exchanged())
+
+    def assigned_since_sample(self) -> Assignment | None:
+        """Return weights that the program has assigned since `sample_weights`, None if there are none.
+
+        A few values of each parameter are compared. That finds whatever replaces whole parameters,
+        and not always what clips or masks them.
+        """
+        now = sample(self._exchanged())
+        changed = [place for place, (new, old) in enumerate(zip(now, self._sample, strict=True)) if new != old]
+        if not changed:
+            return None
+        self.open()
+        assignment = self._assignment(changed, [now[place] for place in changed])
+        self.close()
+        return assignment
+
+    def assigned_since_exchange(self) -> Assignment | None:
+        """Return weights that differ from those that the last exchange has written.
+
+        The replica is open and keeps an anchor. All values are compared, bit by bit.
+        """
+        if self.anchor is None:
+            raise RuntimeError("keep_anchor was not called")
+        changed = self.weights.different(self.anchor)
+        return self._assignment(changed) if changed else None
+
+    def _assignment(self, changed: Sequence[int], samples: Sequence[bytes] = ()) -> Assignment:
+        """Return the assignment of these parameters; without samples, all values are digested."""
+        ends = np.cumsum(self.weights.sizes)
+        values = {}
+        for place in changed:
+            values[int(ends[place]) - self.weights.sizes[place]] = part = np.empty(
+                self.weights.sizes[place], np.float32
+            )
+            self.weights.read(int(ends[place]) - part.size, int(ends[place]), part)
+        digest = zlib.crc32(str(changed).encode())
+        for content in samples or [part.tobytes() for part in values.values()]:
+            digest = zlib.crc32(content, digest)
+        return Assignment(tuple(self.trained[place].name for place in changed), values, digest + 1.0)
+
+    def common_values(self) -> np.ndarray:
+        """Return a copy of the weights that the last exchange has written."""
+        if self.anchor is None:
+            raise RuntimeError("keep_anchor was not called")
+        return self.anchor.copy()
+
+    def assign(self, assignment: Assignment, factor: float) -> None:
+        """Move the weights from the common ones to assigned ones, times a factor of the way."""
+        common = self.common_values()
+        self.open()
+        for start, values in assignment.values.items():
+            before = common[start : start + values.size]
+            self.weights.write(start, values if factor == 1 else before + np.float32(factor) * (values - before))
         self.close()
 
     def gradient(self, factor: float) -> Scaled:
@@ -245,10 +337,16 @@ class Replica:
     def add(self, step: Sparse) -> None:
         """Add a sparse difference to the weights; makes this an `exchange.ModelSink`."""
         self.weights.add(*step)
+        if self.anchor is not None:
+            indices, values = step
+            self.anchor[indices] += values
 
     def put(self, step: Sparse) -> None:
         """Replace the weights at some places; makes this an `exchange.ModelSink`."""
         self.weights.put(*step)
+        if self.anchor is not None:
+            indices, values = step
+            self.anchor[indices] = values
 
 
 def track_running_statistics(parameters: Iterable[Any]) -> None:
@@ -275,6 +373,13 @@ def track_running_statistics(parameters: Iterable[Any]) -> None:
         beta.data().attach_grad()
 
 
+def _gradient(parameter: Any) -> Any:
+    """Return the gradient that backward has left; zeros for a layer that was frozen during the run."""
+    if parameter.grad_req == "null":
+        return stored_values(parameter) * 0
+    return parameter.list_grad()[0]
+
+
 def _check(parameter: Any) -> None:
     if parameter._deferred_init or parameter._data is None:
         raise UnsuitableParametersError(
@@ -284,6 +389,12 @@ def _check(parameter: Any) -> None:
     if len(parameter.list_ctx()) != 1:
         raise UnsuitableParametersError(
             f"parameter {parameter.name} lives on {len(parameter.list_ctx())} devices: start one process per device"
+        )
+    if parameter.list_data()[0] is not parameter.list_data()[0]:
+        raise UnsuitableParametersError(
+            f"parameter {parameter.name} computes its values whenever they are read ({type(parameter).__name__}."
+            "list_data), so that there is nothing to write the common model to: give the trainer the parameters that "
+            "it computes them from"
         )
     if parameter._stype != "default" or parameter._grad_stype != "default":
         raise UnsuitableParametersError(

@@ -77,6 +77,22 @@ class TimedReplica:
     def keep_anchor(self) -> None:
         """Do nothing: there is nothing to remember."""
 
+    def sample_weights(self) -> None:
+        """Do nothing: nobody assigns weights."""
+
+    def assigned_since_sample(self) -> None:
+        """Return None: nobody assigns weights."""
+
+    def assigned_since_exchange(self) -> None:
+        """Return None: nobody assigns weights."""
+
+    def common_values(self) -> np.ndarray:
+        """Return the weight."""
+        return self.weights.values
+
+    def assign(self, assignment: Any, factor: float) -> None:
+        """Do nothing: nobody assigns weights."""
+
     def add_vectors(self, names: Iterable[str]) -> None:
         """Add vectors as small as the weights."""
         for name in names:

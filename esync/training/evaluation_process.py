@@ -25,7 +25,7 @@ from typing import IO, Any, Protocol
 import numpy as np
 
 from .. import config
-from ..gluon.flat_arrays import FlatArrays
+from ..gluon.flat_arrays import FlatArrays, stored_values
 from ..runtime.errors import ExpectedError
 from ..runtime.forked_process import ForkedProcess
 from ..runtime.futures import Future
@@ -273,7 +273,8 @@ def answer_questions(
     questions: Iterable[str],
     answers: IO[str],
     memory: int,
-    parameters: Sequence[Any],
+    trained: Sequence[Any],
+    others: Sequence[Any],
     evaluate: Callable[[bool], float],
 ) -> None:
     """Answer every question with the value of the metric for the weights in shared memory.
@@ -282,11 +283,12 @@ def answer_questions(
         questions: lines with SOME_SAMPLES or EVERY_SAMPLE.
         answers: gets a line of JSON for each question.
         memory: file descriptor of the shared memory: weights, then statistics, in float32.
-        parameters: the network's parameters, in the order of the trainer's.
+        trained: the network's parameters that are trained, in the order of the trainer's.
+        others: its other parameters, likewise.
         evaluate: computes the metric, on every sample if its argument is true.
     """
-    weights = FlatArrays(lambda: [p.data() for p in parameters if p.grad_req != "null"])
-    statistics = FlatArrays(lambda: [p.data() for p in parameters if p.grad_req == "null"])
+    weights = FlatArrays(lambda: [stored_values(parameter) for parameter in trained])
+    statistics = FlatArrays(lambda: [stored_values(parameter) for parameter in others])
     shared = np.frombuffer(mmap.mmap(memory, 4 * (weights.size + statistics.size)), np.float32)
     for line in questions:
         begun = time.perf_counter()
@@ -306,7 +308,8 @@ class ForkedEvaluation:
 
     Args:
         function: returns the value of the metric for the network's present weights.
-        parameters: the network's parameters, in the order of the trainer's.
+        trained: the network's parameters that are trained, in the order of the trainer's.
+        others: its other parameters, likewise.
         metric: what the function computes.
     """
 
@@ -314,15 +317,20 @@ class ForkedEvaluation:
     lighter = "evaluate on fewer samples"
 
     def __init__(
-        self, function: Callable[[], float], parameters: Sequence[Any], metric: Metric = TEST_ACCURACY
+        self,
+        function: Callable[[], float],
+        trained: Sequence[Any],
+        others: Sequence[Any],
+        metric: Metric = TEST_ACCURACY,
     ) -> None:
-        self._function, self._parameters, self._metric = function, parameters, metric
+        self._function, self._metric = function, metric
+        self._trained, self._others = trained, others
 
     def start(self, memory: int) -> ForkedProcess:
         """See `EvaluationProgram.start`."""
 
         def serve(questions: IO[str], answers: IO[str]) -> None:
-            answer_questions(questions, answers, memory, self._parameters, lambda every: self.value())
+            answer_questions(questions, answers, memory, self._trained, self._others, lambda every: self.value())
 
         return ForkedProcess(serve, EVALUATING)
 

@@ -158,6 +158,10 @@ class Run(TrainerCallback):
 
     # --- called by the trainer --------------------------------------------------------------------
 
+    def network_parameters(self) -> list[Any]:
+        """Return the parameters of `net`: those that the trainer lacks are exchanged as statistics."""
+        return [] if self._net is None else list(self._net.collect_params().values())
+
     def setup(self, trainer: Trainer) -> None:
         """Let a network whose shapes are inferred see an input of `input_shape`."""
         parameters = trainer._params
@@ -286,7 +290,7 @@ class Run(TrainerCallback):
         """Return what evaluates: a process, if that is possible."""
         if not callable(evaluate):
             return EvaluationProcess(evaluate, trainer.replica.size)
-        forked = ForkedEvaluation(evaluate, trainer._params, self._metric)
+        forked = ForkedEvaluation(evaluate, trainer.replica.trained, trainer.replica.others, self._metric)
         if all(parameter.list_ctx()[0].device_type == "cpu" for parameter in trainer._params):
             return EvaluationProcess(forked, trainer.replica.size)
         return InlineEvaluator(trainer, forked.value)

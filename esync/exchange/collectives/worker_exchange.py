@@ -234,6 +234,10 @@ class CollectiveExchange(CollectiveState, Exchange):
         """See `Exchange.rule_state`."""
         return self.model.state()
 
+    def assign(self, weights: np.ndarray) -> None:
+        """See `Exchange.assign`; every rank has the weights."""
+        np.copyto(self.model.vector(self.model.values, WEIGHTS), weights)
+
     def version(self) -> int:
         """See `Exchange.version`."""
         return self.round_state.version

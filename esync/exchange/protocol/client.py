@@ -288,6 +288,10 @@ class ParameterServerExchange(Exchange):
         """See `Exchange.server_weights`; they come through the mailboxes, too."""
         return self._mailboxes.fetch_weights() if self._codecs[WEIGHTS].decoder.lossy else None
 
+    def assign(self, weights: np.ndarray) -> None:
+        """See `Exchange.assign`; every worker sends them, since each may die before it has."""
+        self._mailboxes.put([], weights)
+
     def unsent(self) -> dict[str, Any]:
         """See `Exchange.unsent`; the states are by the name of the vector."""
         states = {name: codec.encoder.state() for name, codec in self._codecs.items()}

@@ -48,8 +48,9 @@ class BucketState:
         exact: whether the published weights are the common ones, and only this server has those
             that the rule works on.
         state: of the rule for these values.
-        restored: values of a checkpoint with which `weights` begin in place of the workers' initial
-            ones; None: there are none.
+        assigned: values that take the place of `weights` before they are used next: a checkpoint's,
+            in place of the workers' initial ones, or those that all workers have assigned between
+            two rounds; None: there are none.
         latest: of a vector that is replaced by its mean, where commits are used at once: the values
             of each worker; None: all have the published ones.
     """
@@ -59,7 +60,7 @@ class BucketState:
     replies: dict[int, np.ndarray]
     exact: bool = False
     state: Any = None
-    restored: np.ndarray | None = None
+    assigned: np.ndarray | None = None
     latest: LatestValues | None = None
 
 
@@ -264,13 +265,16 @@ class ParameterServer:
             kept.published = stored
             wire.stamp(stored, wire.WEIGHTS, 0, 0, self.round_state.step, bucket.index)
             kept.exact = trained and self.downlink.keeps_exact
-            own = values.copy() if kept.exact else values
-            if kept.restored is not None:
-                np.copyto(own, kept.restored)
-                kept.restored = None
-            kept.weights = own if kept.exact else self.memory.work_on(own)
+            kept.weights = self._newest(kept, values.copy() if kept.exact else values)
             if trained:
                 self.downlink.place(bucket.index, kept.weights)
+
+    def _newest(self, kept: BucketState, values: np.ndarray) -> Array:
+        """Return where the rule works on these values (host memory), or the assigned ones, if any."""
+        if kept.assigned is not None:
+            np.copyto(values, kept.assigned)
+            kept.assigned = None
+        return values if kept.exact else self.memory.work_on(values)
 
     def _bucket_state(self, index: int) -> BucketState:
         """Return the state of a bucket, made on first use.
@@ -290,7 +294,7 @@ class ParameterServer:
         values = received[wire.HEADER_ELEMENTS :][: bucket.stop - bucket.start]
         kept = self._bucket_state(bucket.index)
         if place == wire.SERVER_WEIGHTS:
-            kept.restored = values.copy()
+            kept.assigned = values.copy()
             return
         vectors: list[Any] = take_apart(kept.state) if kept.state is not None else [None] * count
         vectors[place] = self.memory.work_on(values.copy())
@@ -477,6 +481,8 @@ class ParameterServer:
 
     def _update_bucket(self, index: int, value: Array, message: Any, ranks: list[int], denominator: float) -> None:
         kept, vector = self._bucket_states[index], self.layout.buckets[index].vector
+        if kept.assigned is not None:  # workers have fetched the weights of the last round by now
+            kept.weights = self._newest(kept, kept.weights if kept.exact else kept.published[wire.HEADER_ELEMENTS :])
         private = self.downlink.private and vector == WEIGHTS
         sent = self.memory.work_on(kept.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if private else None
         step = Step.of(message, sent, self.round_state.step, self.round_state.slots, len(ranks), self.round_state.added)
