@@ -47,7 +47,9 @@ class EveryIteration(Algorithm):
                 "optimizer_chooses_rule to False"
             )
         self.replica.keep_anchor()
-        self._begin(self._join(replace(asked, scalars={**asked.scalars, **SCALARS})))
+        if self.synchronous or self.switches_synchrony:
+            asked = replace(asked, scalars={**asked.scalars, **SCALARS})
+        self._begin(self._join(asked))
 
     def step(self, batch_size: int) -> None:
         """Send the gradient, and take over the new model."""
@@ -64,7 +66,8 @@ class EveryIteration(Algorithm):
                 self._check_assignment(assignment)
             before = replica.common_values() if assignment is not None else None
             payload = self._payload(batch_size)
-            payload = replace(payload, scalars={**payload.scalars, **scalars_of(assignment)})
+            if self.synchronous:
+                payload = replace(payload, scalars={**payload.scalars, **scalars_of(assignment)})
             result = self.exchange.start(payload, replica).wait()
             if self.synchronous and some_assigned(result.scalars):
                 self._take_over(assignment, before, result)

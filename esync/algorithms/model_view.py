@@ -69,9 +69,7 @@ class _Source:
         """Return the replica's anchor."""
         if self._replica.anchor is None:
             raise RuntimeError(
-                "there is no model.anchor: this algorithm does not send updates of the weights since the last "
-                "exchange, but gradients, or nothing; derive it from one that sends updates (LocalSGD, ESync, DyLU), "
-                "or take model.weights"
+                "there is no model.anchor: this algorithm exchanges nothing, so that its weights have no common state"
             )
         return self._replica.anchor
 

@@ -94,8 +94,10 @@ class Replica:
         return self.weights.size + self.statistics.size
 
     def keep_anchor(self) -> None:
-        """Keep a copy of the weights as they are written, for `update`."""
-        self.anchor = np.zeros(self.weights.size, np.float32)
+        """Keep a copy of the weights as exchanges write them; the replica is closed."""
+        self.open()
+        self.anchor = values_of(self.weights)
+        self.close()
 
     def add_vectors(self, names: Iterable[str]) -> None:
         """Keep further vectors, each as long as the weights, which begin with zeros."""

@@ -23,6 +23,7 @@ from esync.algorithms import (
     SyncSwitch,
     make,
 )
+from esync.algorithms.assigned_weights import SCALARS
 from esync.algorithms.context import NoCheckpoints
 from esync.algorithms.switch_schedule import Schedule
 from esync.exchange import STATISTICS, WEIGHTS, Result, Specification
@@ -73,7 +74,7 @@ def test_algorithms_and_protocol_import_without_mxnet():
 @pytest.mark.parametrize(
     ("algorithm", "specification"),
     [
-        (SSGD(), Specification("sgd", synchronous=True)),
+        (SSGD(), Specification("sgd", synchronous=True, scalars=SCALARS)),
         (ASGD(), Specification("sgd", synchronous=False)),
         (
             DCASGD(0.7, adaptive=True, on="sum"),
@@ -94,11 +95,14 @@ def test_algorithms_and_protocol_import_without_mxnet():
                 private=True,
             ),
         ),
-        (ESync(local_iterations=1), Specification("add_mean_update", synchronous=True)),
-        (LocalSGD(), Specification("add_mean_update", synchronous=True)),
+        (ESync(local_iterations=1), Specification("add_mean_update", synchronous=True, scalars=SCALARS)),
+        (LocalSGD(), Specification("add_mean_update", synchronous=True, scalars=SCALARS)),
         (SSP(2), Specification("sgd", synchronous=False, staleness=2)),
         (DyLU(), Specification("delayed_nesterov", synchronous=False)),
-        (DiLoCo(weighting="samples"), Specification("outer_nesterov", synchronous=True, weighting="samples")),
+        (
+            DiLoCo(weighting="samples"),
+            Specification("outer_nesterov", synchronous=True, weighting="samples", scalars=SCALARS),
+        ),
     ],
 )
 def test_algorithm_start_asks_the_servers_for_its_specification(algorithm, specification):

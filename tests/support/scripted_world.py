@@ -73,6 +73,14 @@ class Replica:
     def keep_anchor(self) -> None:
         self.anchor = self.weights.values.copy()
 
+    def sample_weights(self) -> None:
+        pass
+
+    def assigned_since_sample(self) -> None:
+        return None
+
+    assigned_since_exchange = assigned_since_sample
+
     def keep_statistics(self, own: bool) -> None:
         assert self.is_open
         self.own_statistics.append(own)
