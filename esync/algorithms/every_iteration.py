@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..exchange import WEIGHTS, Payload, Result, Specification
+from ..exchange import WEIGHTS, JobAbortedError, Payload, Result, Specification
 from .assigned_weights import SCALARS, AssignedWeightsError, Assignment, all_assigned, scalars_of, some_assigned
 from .base import Algorithm
 from .context import AlgorithmContext
@@ -68,7 +68,12 @@ class EveryIteration(Algorithm):
             payload = self._payload(batch_size)
             if self.synchronous:
                 payload = replace(payload, scalars={**payload.scalars, **scalars_of(assignment)})
-            result = self.exchange.start(payload, replica).wait()
+            try:
+                result = self.exchange.start(payload, replica).wait()
+            except JobAbortedError as error:
+                if assignment is None:
+                    raise
+                raise JobAbortedError(f"{error} (this one has assigned {assignment})") from None
             if self.synchronous and some_assigned(result.scalars):
                 self._take_over(assignment, before, result)
             replica.close()
