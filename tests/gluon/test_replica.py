@@ -296,3 +296,66 @@ def test_replica_keeps_mean_statistics_beside_its_own():
     replica.close()
     assert everything(net, trained=False).tolist() == mean.tolist()
     assert replica.common == (replica.weights, replica.statistics)
+
+
+# --- parameters of other kinds --------------------------------------------------------------------
+
+
+class DroppedParameter(mx.gluon.Parameter):
+    """Its values are dropped out whenever they are read, as in AWD-LSTM (weight drop)."""
+
+    def data(self, ctx=None):
+        return mx.nd.Dropout(super().data(ctx), p=0.5, mode="always")
+
+
+def test_parameter_that_computes_its_data_is_exchanged_as_stored():
+    weight = DroppedParameter("dropped", shape=(64,), init="ones")
+    weight.initialize()
+    replica = Replica([weight], lambda batch_size: 0.0)
+    replica.open()
+    assert np.array_equal(values_of(replica.weights), np.ones(64, np.float32))
+    replica.write(WEIGHTS, 0, np.full(64, 3, np.float32))
+    replica.close()
+    assert np.array_equal(weight.list_data()[0].asnumpy(), np.full(64, 3, np.float32))
+
+
+def test_parameter_without_stored_values_is_refused():
+    class Computed(mx.gluon.Parameter):
+        def list_data(self):
+            return [array * 2 for array in super().list_data()]
+
+    weight = Computed("computed", shape=(3,), init="ones")
+    weight.initialize()
+    with pytest.raises(UnsuitableParametersError, match=r"computed computes its values .*Computed\.list_data"):
+        Replica([weight], lambda batch_size: 0.0)
+
+
+@pytest.mark.parametrize("size", [1, 3, 1000])
+def test_assigned_values_are_found_in_a_sample_and_in_all_values(size):
+    weight = mx.gluon.Parameter("weight", shape=(size,), init="ones")
+    weight.initialize()
+    replica = Replica([weight], lambda batch_size: 0.0)
+    replica.keep_anchor()
+    replica.sample_weights()
+    assert replica.assigned_since_sample() is None
+    weight.set_data(mx.nd.full((size,), 2))
+    sampled = replica.assigned_since_sample()
+    replica.open()
+    compared = replica.assigned_since_exchange()
+    replica.close()
+    for assignment in (sampled, compared):
+        assert assignment.names == ("weight",)
+        assert np.array_equal(assignment.values[0], np.full(size, 2, np.float32))
+    replica.sample_weights()
+    assert replica.assigned_since_sample() is None
+
+
+def test_assigned_value_among_many_is_found_by_bits():
+    weight = mx.gluon.Parameter("weight", shape=(100_000,), init="zeros")
+    weight.initialize()
+    replica = Replica([weight], lambda batch_size: 0.0)
+    replica.keep_anchor()
+    weight.data()[99_999:] = -0.0
+    replica.open()
+    assert replica.assigned_since_exchange() is not None
+    replica.close()

@@ -229,3 +229,14 @@ def test_batch_norm_that_forward_does_not_use_is_no_obstacle(caplog):
     trainer.step(BATCH)
     assert not np.array_equal(net[0].weight.data().asnumpy(), weight)
     assert not caplog.records
+
+
+def test_parameter_that_is_listed_twice_counts_once():
+    net = make_net()
+    parameters = list(net.collect_params().values())
+    trainer = esync.Trainer([*parameters, *parameters], "sgd", {"learning_rate": 0.1}, algorithm="local", world=World())
+    assert trainer.parameters == parameters
+    backward(net, 0)
+    before = flat(net)
+    trainer.step(BATCH)  # with repetitions Gluon finds the gradient of the second mention stale
+    assert flat(net) != before
