@@ -14,14 +14,11 @@ import numpy as np
 from ..algorithms.model_view import Hook, ModelView
 from ..exchange import STATISTICS, WEIGHTS, Flat, values_of
 from ..exchange.codecs.sparse import Sparse
-from ..runtime.errors import AlgorithmResultError, ExpectedError
+from ..runtime.errors import AlgorithmResultError
 from ..runtime.mxnet_import import mx
 from .flat_arrays import Difference, FlatArrays, Scaled
 from .overlap_merge import OverlapMerge
-
-
-class UnsuitableParametersError(ExpectedError, ValueError):
-    """The network has parameters that cannot be exchanged; the message names one and says why."""
+from .parameter_kinds import UnsuitableParametersError, statistics, trained
 
 
 class Replica:
@@ -39,7 +36,8 @@ class Replica:
     Attributes:
         weights: the trained values, grad_req other than "null"; their float32 copies where there
             are any.
-        statistics: the values that are not trained: batch norm's statistics, frozen layers.
+        statistics: the values that are not trained: batch norm's statistics, frozen layers; without
+            constants of other types (`parameter_kinds`), which no exchange touches.
         further: name of each further vector that an algorithm exchanges → its common values, see
             `add_vectors`.
         contributions: the same names → what this worker sends for them.
@@ -57,8 +55,7 @@ class Replica:
     ) -> None:
         for parameter in parameters:
             _check(parameter)
-        self._trained = [p for p in parameters if p.grad_req != "null"]
-        untrained = [p for p in parameters if p.grad_req == "null"]
+        self._trained, untrained = trained(parameters), statistics(parameters)
         if not self._trained:
             raise UnsuitableParametersError("no parameter of this network is trained (every grad_req is 'null')")
         self._master, self._scale = master, scale

@@ -26,6 +26,8 @@ import numpy as np
 
 from .. import config
 from ..gluon.flat_arrays import FlatArrays
+from ..gluon.parameter_kinds import statistics as statistics_of
+from ..gluon.parameter_kinds import trained
 from ..runtime.errors import ExpectedError
 from ..runtime.forked_process import ForkedProcess
 from ..runtime.futures import Future
@@ -285,8 +287,8 @@ def answer_questions(
         parameters: the network's parameters, in the order of the trainer's.
         evaluate: computes the metric, on every sample if its argument is true.
     """
-    weights = FlatArrays(lambda: [p.data() for p in parameters if p.grad_req != "null"])
-    statistics = FlatArrays(lambda: [p.data() for p in parameters if p.grad_req == "null"])
+    weights = FlatArrays(lambda: [p.data() for p in trained(parameters)])
+    statistics = FlatArrays(lambda: [p.data() for p in statistics_of(parameters)])
     shared = np.frombuffer(mmap.mmap(memory, 4 * (weights.size + statistics.size)), np.float32)
     for line in questions:
         begun = time.perf_counter()
