@@ -34,6 +34,11 @@ def constants(parameters: Iterable[Any]) -> list[Any]:
     return [each for each in parameters if each.grad_req == "null" and not _fits(each)]
 
 
+def rounds_weights(parameters: Iterable[Any]) -> bool:
+    """Return whether float32 cannot hold the trained weights."""
+    return not all(map(_fits, trained(parameters)))
+
+
 def check_types(parameters: Iterable[Any], algorithm: str) -> None:
     """Refuse parameters that change in training, and that an exchange would round.
 

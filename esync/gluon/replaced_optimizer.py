@@ -109,6 +109,6 @@ class OptimizerTrainer(GluonTrainer):
     def _check_has_state(self, method: str) -> None:
         if self.algorithm.sends == "gradients":
             raise ReplacedOptimizerError(
-                f"{method}: with algorithm {self.algorithm.name!r} this worker's optimizer has no state, and so would the "
-                "file have none: esync.Checkpoints keeps the servers' (docs/how-to/checkpoints.md)"
+                f"{method}: with algorithm {self.algorithm.name!r} no state is in this worker's optimizer, so that the "
+                "file would have none: esync.Checkpoints keeps the servers' (docs/how-to/checkpoints.md)"
             )
