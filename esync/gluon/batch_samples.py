@@ -25,12 +25,12 @@ def divisor_and_samples(batch_size: Any, samples: Any = None) -> tuple[float, in
     divisor = _number(batch_size)
     if not 0 < divisor < math.inf:
         raise BatchSizeError(
-            f"step was given {batch_size!r}, but gradients are divided by that number: it should be above 0, usually "
-            "the number of samples of this worker's batch, step(len(batch))"
+            f"step was given {_shown(batch_size)}, but gradients are divided by that number: it should be above 0, "
+            "usually the number of samples of this worker's batch, step(len(batch))"
         )
     count = divisor if samples is None else _number(samples)
-    if count < 1 or count != count // 1 or count == math.inf:
-        given = f"samples={samples!r}" if samples is not None else repr(batch_size)
+    if count < 1 or count != count // 1:
+        given = _shown(batch_size) if samples is None else f"samples={_shown(samples)}"
         raise BatchSizeError(
             f"step was given {given}, but samples are counted by it, for limits and epochs: it should be a whole "
             f"number of 1 or more; where gradients are divided by another one, give both: step({divisor:g}, "
@@ -52,3 +52,8 @@ def _number(value: Any) -> float:
         array = np.asarray(value.asnumpy() if hasattr(value, "asnumpy") else value)
         value = array.item() if array.size == 1 and array.dtype.kind in "iuf" else math.nan
     return value
+
+
+def _shown(value: Any) -> str:
+    """Return a value as one line, which MXNet's arrays are not."""
+    return " ".join(repr(value).split())
