@@ -58,6 +58,7 @@ class Replica:
         self._trained, untrained = trained(parameters), statistics(parameters)
         if not self._trained:
             raise UnsuitableParametersError("no parameter of this network is trained (every grad_req is 'null')")
+        self._types = [p.dtype for p in self._trained]
         self._master, self._scale = master, scale
         self.weights = FlatArrays(self._exchanged)
         self.gradients = FlatArrays(lambda: [p.grad() for p in self._trained])
@@ -165,7 +166,16 @@ class Replica:
         return self._overlap_merge
 
     def open(self) -> None:
-        """Wait for the device, then give access to the current values until `close`."""
+        """Wait for the device, then give access to the current values until `close`.
+
+        Raises:
+            UnsuitableParametersError: weights have got another type since the beginning.
+        """
+        if [p.dtype for p in self._trained] != self._types:
+            raise UnsuitableParametersError(
+                f"the type of the weights has changed during the run (net.cast): {self._trained[0].name} is "
+                f"{np.dtype(self._trained[0].dtype)} now; convert the network before the trainer starts"
+            )
         self._wait()
         for arrays in (self.weights, self.gradients, self.statistics):
             arrays.open()

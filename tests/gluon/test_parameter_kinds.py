@@ -123,6 +123,24 @@ def test_float64_that_changes_is_refused_where_values_are_exchanged(algorithm, p
         trainer.start()
 
 
+@pytest.mark.parametrize(
+    "algorithm", ["sync", LocalSGD(local_iterations=1)], ids=lambda each: getattr(each, "name", each)
+)
+@pytest.mark.parametrize("kind", ["float64", "float16"])
+def test_network_that_is_converted_during_the_run_is_refused(kind, algorithm):
+    net = Net(np.zeros(3, np.float32))
+    world = scripted()
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm, world=world)
+    trainer.start()
+    step(net, trainer)
+    net.layer.cast(kind)
+    with mx.autograd.record():
+        loss = net.layer.weight.data().sum() + net.layer.bias.data().sum()
+    loss.backward()
+    with pytest.raises(UnsuitableParametersError, match=rf"dense.* is {kind} now; convert the network before"):
+        trainer.step(2)
+
+
 def test_float64_weights_train_alone_and_are_evaluated_to_the_last_bit(tmp_path):
     weight = single()
     values: list[float] = []
