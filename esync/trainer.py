@@ -226,7 +226,7 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         agreement = {
             "algorithm": self.algorithm.name,
             "parameter shapes": _digest(shapes),
-            **{f"values of {name}": digest for name, digest in digests(self._params).items()},
+            **{f"constant {name}": digest for name, digest in digests(self._params).items()},
             **self.algorithm.options.fixed,
             **self._agreement,
         }

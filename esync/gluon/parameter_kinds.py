@@ -47,7 +47,7 @@ def check_types(parameters: Iterable[Any], algorithm: str) -> None:
     """
     for parameter in parameters:
         kind = np.dtype(parameter.dtype)
-        running = kind.kind not in "iub" and not parameter._differentiable and not isinstance(parameter, _CONSTANT)
+        running = kind.kind == "f" and not parameter._differentiable and not isinstance(parameter, mx.gluon.Constant)
         if not _fits(parameter) and (parameter.grad_req != "null" or running):
             raise UnsuitableParametersError(
                 f"parameter {parameter.name} is {kind}, but algorithm {algorithm!r} exchanges float32 values, to which "
@@ -56,19 +56,17 @@ def check_types(parameters: Iterable[Any], algorithm: str) -> None:
 
 
 def digests(parameters: Iterable[Any]) -> dict[str, str]:
-    """Return a short text for the values of each constant, by its name without the network's prefix."""
+    """Return a short text for the values of each constant.
+
+    The key is its name without the network's prefix, which Gluon counts in each process, so that it
+    may differ on workers.
+    """
     hashes: dict[str, Any] = {}
     for parameter in constants(parameters):
         values = np.ascontiguousarray(parameter.data().asnumpy())
-        digest = hashes.setdefault(_PREFIX.sub("", parameter.name), hashlib.sha256())
+        digest = hashes.setdefault(re.sub("^[^_]+_", "", parameter.name), hashlib.sha256())
         digest.update(f"{values.dtype} {values.shape}".encode() + values.tobytes())
     return {name: digest.hexdigest()[:12] for name, digest in hashes.items()}
-
-
-_CONSTANT = mx.gluon.Constant
-
-#: The prefix of the network, which Gluon counts in each process, so that it may differ on workers.
-_PREFIX = re.compile(r"^[^_]+_")
 
 
 def _fits(parameter: Any) -> bool:

@@ -69,9 +69,9 @@ def test_constant_keeps_every_bit_and_is_compared_at_the_start(kind, values, alg
     if algorithm != "local":
         _, sizes, _, agreement = world.made.log[0]
         assert sizes["statistics"] == 0
-        assert agreement["values of table"] == digests(Net(exact, prefix="other_").collect_params().values())["table"]
+        assert agreement["constant table"] == digests(Net(exact, prefix="other_").collect_params().values())["table"]
         exact[0] = not exact[0]
-        assert agreement["values of table"] != digests(Net(exact).collect_params().values())["table"]
+        assert agreement["constant table"] != digests(Net(exact).collect_params().values())["table"]
 
 
 @pytest.mark.parametrize(("kind", "values"), CONSTANTS)
