@@ -6,7 +6,7 @@ import json
 import logging
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import TracebackType
 from typing import Any
@@ -18,14 +18,16 @@ from .algorithms.loading import agreed_source, is_at_fault
 from .checkpoints.checkpoints import Checkpoints
 from .exchange import JobAbortedError, SlotLostError, values_of
 from .exchange.protocol.round_state import Limits
+from .gluon.batch_samples import ONE_SAMPLE, divisor_and_samples
 from .gluon.common_lr_scheduler import CommonLRScheduler, own_counts_warning
 from .gluon.flat_arrays import stored_values
 from .gluon.loader_batches import Batch, LoaderBatches
 from .gluon.master_weights import MasterWeights
 from .gluon.optimizer_to_rule import moving_without_gradient, rule_of, sgd_alone
-from .gluon.optimizers import SGD, AdamW
+from .gluon.optimizers import AdamW
+from .gluon.parameter_kinds import check_types, digests
+from .gluon.replaced_optimizer import OptimizerTrainer
 from .gluon.replica import Replica, track_running_statistics
-from .gluon.trainer_interface import GluonTrainer
 from .rules import PLAIN_SGD
 from .runtime import progress
 from .runtime.environment import SUPERVISED_VARIABLE, EnvironmentProblemError
@@ -55,7 +57,7 @@ NEWEST_ITERATIONS = 1000
 SMALLEST_LOSS_SCALE = 2.0**-24
 
 
-class Trainer(TrainerStatus, GluonTrainer):
+class Trainer(TrainerStatus, OptimizerTrainer):
     """Trains Gluon parameters together with the other workers of a cluster.
 
     Takes what gluon.Trainer takes, in the same order, plus the algorithm. Three things differ from
@@ -159,8 +161,6 @@ class Trainer(TrainerStatus, GluonTrainer):
             if value is not None:
                 raise ValueError(f"{name}={value!r}: esync.Trainer exchanges in its own way; leave {name} out")
         self.algorithm = make(algorithm or DEFAULT_ALGORITHM) if world is not None else _choose_algorithm(algorithm)
-        if str(optimizer).lower() == "sgd" and self.algorithm.sends != "gradients":
-            optimizer, optimizer_params = SGD(**(optimizer_params or {})), None
         if not 0 < gradient_scale < math.inf:
             raise ValueError(f"gradient_scale is {gradient_scale!r}, but should be a number above 0")
         if dataset_size is not None and not dataset_size > 0:
@@ -189,7 +189,8 @@ class Trainer(TrainerStatus, GluonTrainer):
         self._check_suits(checkpoints)
         if world is None and self.algorithm.sends != "nothing" and is_alone():
             self._become_local()
-        self._masters = MasterWeights(self._updaters[0])
+        self._fitted = self._optimizer
+        self._masters = MasterWeights(lambda: self._updaters[0])
         self.world: World = RealWorld.from_environment() if world is None else world
         if not self._run.takes_phases:
             self.world.recorder.keep_newest(NEWEST_ITERATIONS)
@@ -221,13 +222,17 @@ class Trainer(TrainerStatus, GluonTrainer):
         self._check_open()
         self._run.setup(self)
         self._others = self._parameters_beside()
+        self._follow_optimizer()
         self.replica = Replica(
             self._params, self._local_step, self._master, lambda: self._scale / self.gradient_scale, self._others
         )
+        if self.algorithm.sends != "nothing":
+            check_types(self.parameters, self.algorithm.name)
         shapes = [list(parameter.shape) for parameter in self.parameters]
         agreement = {
             "algorithm": self.algorithm.name,
             "parameter shapes": _digest(shapes),
+            **{f"constant {name}": digest for name, digest in digests(self.parameters).items()},
             **self.algorithm.options.fixed,
             **self._agreement,
         }
@@ -276,13 +281,16 @@ class Trainer(TrainerStatus, GluonTrainer):
         self.world.recorder.begin_iteration()
         self.world.device.begin_iteration()
 
-    def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
+    def step(self, batch_size: float, ignore_stale_grad: bool = False, *, samples: int | None = None) -> None:
         """Go on with the gradients of one batch of this worker: a local step, an exchange, or both.
 
         Args:
-            batch_size: samples of this worker's batch; gradients are divided by it, as in Gluon.
-                The mean over the workers is taken by the exchange.
+            batch_size: what gradients are divided by, as in Gluon: the number of samples of this
+                worker's batch, or 1 where the loss is their mean. The mean over the workers is
+                taken by the exchange.
             ignore_stale_grad: as in gluon.Trainer.
+            samples: the number of samples that limits, epochs and logs count, where it is not
+                `batch_size`: step(1, samples=64) for the mean loss of 64 samples.
 
         With automatic mixed precision (`mxnet.contrib.amp`) gradients that have overflowed are not
         used. Where the optimizer runs on the workers, the local step is left out, as in Gluon.
@@ -290,6 +298,8 @@ class Trainer(TrainerStatus, GluonTrainer):
         batch of this worker.
 
         Raises:
+            BatchSizeError: `batch_size` is not above 0, or the samples are no whole number of 1 or
+                more.
             JobAbortedError: another worker has ended the run because it failed.
             OverflowError: gradients overflow however small the loss scale is.
             ValueError: `ignore_stale_grad` could leave a parameter out that the algorithm's step
@@ -301,8 +311,10 @@ class Trainer(TrainerStatus, GluonTrainer):
                 "out of a step: leave ignore_stale_grad out, or set grad_req of such parameters to 'null'"
             )
         self._ignore_stale_grad = ignore_stale_grad
+        divisor, count = divisor_and_samples(batch_size, samples)
         if self._on_trial:
-            self._local_step(batch_size)
+            with self._divided(divisor, count):
+                self._local_step(count)
             return
         if self.finished:
             raise RuntimeError("the run is over (trainer.finished): there is nobody to exchange with any more")
@@ -310,6 +322,9 @@ class Trainer(TrainerStatus, GluonTrainer):
         if self._started and self.algorithm.sends != "nothing":
             self.replica.check_trained(frozen_allowed=self.algorithm.sends == "updates")
         self.steps += 1
+        counted = self.dataset_size is not None or math.isfinite(self._limits.samples)
+        if counted and self.steps == divisor == 1 and samples is None:
+            log.warning("%s", ONE_SAMPLE)
         if not self._started:
             before = self._weights()
             self.start()
@@ -325,14 +340,15 @@ class Trainer(TrainerStatus, GluonTrainer):
         else:
             self.algorithm.abandoned = False
             try:
-                self.algorithm.step(batch_size)
+                with self._divided(divisor, count):
+                    self.algorithm.step(count)
             except JobAbortedError as error:
                 # It is another worker's: how it has come here helps nobody.
                 raise error.with_traceback(None) from None
         self._check_loss_scale()
         self._follow_progress()
         if not self.abandoned:
-            self.world.recorder.samples += batch_size
+            self.world.recorder.samples += count
         self._run.batch_end(self)
         self.world.recorder.begin_iteration()
         self.world.device.begin_iteration()
@@ -572,6 +588,7 @@ class Trainer(TrainerStatus, GluonTrainer):
 
     def _local_step(self, batch_size: int) -> float:
         """Take a step of the local optimizer; see `Replica`."""
+        self._follow_optimizer()
         self._follow_progress()
         optimizer = self._optimizer
         before = optimizer.num_update
@@ -580,6 +597,16 @@ class Trainer(TrainerStatus, GluonTrainer):
             # After an overflow automatic mixed precision leaves the step out, and the optimizer
             # counts none.
             return float(optimizer.learning_rate) * self.gradient_scale if optimizer.num_update > before else 0.0
+
+    @contextmanager
+    def _divided(self, divisor: float, samples: int) -> Iterator[None]:
+        """Let whatever divides gradients by the samples divide them by the divisor instead, within a with statement."""
+        scale = self._scale
+        self._scale = scale * (samples / divisor)
+        try:
+            yield
+        finally:
+            self._scale = scale
 
     @contextmanager
     def _scaled_rate(self) -> Iterator[None]:
@@ -670,6 +697,7 @@ class Trainer(TrainerStatus, GluonTrainer):
         return weights
 
     def _hyper(self) -> Hyper:
+        self._follow_optimizer()
         self._follow_progress()
         optimizer, number = self._optimizer, self._updates_before + self.algorithm.updates + 1
         if optimizer.lr_scheduler is not None:
@@ -681,8 +709,6 @@ class Trainer(TrainerStatus, GluonTrainer):
         rate = optimizer.learning_rate * self.algorithm.rate_factor
         momentum = getattr(optimizer, "momentum", 0.0)
         _check_rates(rate, momentum, optimizer.wd)
-        if self.algorithm.sends == "gradients":
-            self._check_multipliers()
         return Hyper(rate, momentum, optimizer.wd, self._scale, self.gradient_scale)
 
     def _follow_progress(self) -> None:
@@ -733,6 +759,32 @@ class Trainer(TrainerStatus, GluonTrainer):
                 f"algorithm {algorithm.name!r} keeps no checkpoints with {algorithm.prevents_checkpoints}: they would "
                 "lose what workers have not sent yet"
             )
+        self._check_optimizer()
+        for parameter in self._params:
+            if algorithm.float32_only and np.dtype(parameter.dtype) != np.float32 and parameter.grad_req != "null":
+                raise ValueError(
+                    f"algorithm {algorithm.name!r} needs float32 weights, but parameter {parameter.name} is "
+                    f"{np.dtype(parameter.dtype)}"
+                )
+
+    def _fit_optimizer(self, options: Collection[str]) -> None:
+        """See `OptimizerTrainer`."""
+        rule, replaced = self._rule, self._optimizer is not self._fitted
+        if self.algorithm.sends == "gradients":
+            self._choose_rule(options)
+            if self._started:
+                self._check_replaced(rule, self._rule)
+        else:
+            _follow_scale(self._optimizer, self.gradient_scale)
+        if replaced:
+            self._check_optimizer()
+            self._updates_before = self._optimizer.num_update - self.algorithm.updates
+            if self._started:
+                self._check_schedule()
+
+    def _check_optimizer(self) -> None:
+        """See `OptimizerTrainer`."""
+        algorithm = self.algorithm
         if not algorithm.has_momentum and getattr(self._optimizer, "momentum", None):
             raise ValueError(f"algorithm {algorithm.name!r} has no momentum: leave it out of the optimizer's options")
         if algorithm.plain_sgd:
@@ -743,12 +795,6 @@ class Trainer(TrainerStatus, GluonTrainer):
                 "computes the weights from its own state in every step, and so would forget the common ones: use "
                 "another one ('adam', 'adagrad', …); algorithm 'local' takes any"
             )
-        for parameter in self._params:
-            if algorithm.float32_only and np.dtype(parameter.dtype) != np.float32 and parameter.grad_req != "null":
-                raise ValueError(
-                    f"algorithm {algorithm.name!r} needs float32 weights, but parameter {parameter.name} is "
-                    f"{np.dtype(parameter.dtype)}"
-                )
 
     def _check_plain_sgd(self) -> None:
         """Refuse local steps that cannot be divided by the learning rate to give the gradients."""
@@ -768,7 +814,7 @@ class Trainer(TrainerStatus, GluonTrainer):
                     f"{parameter.name} has lr_mult {parameter.lr_mult}: leave it out, {instead}"
                 )
 
-    def _choose_rule(self, options: dict[str, Any]) -> None:
+    def _choose_rule(self, options: Collection[str]) -> None:
         """Choose the rule by which servers, or a sparse algorithm, take the optimizer's steps.
 
         Raises:

@@ -178,7 +178,7 @@ class Checkpoints:
             "ordinal": 2 if self._whole else 1,  # earlier versions counted the checkpoints here
             "workers": trainer.workers,
             "exchanges": trainer.round,
-            "agreement": self._agreement,
+            "agreement": {**self._agreement, "optimizer": type(trainer._optimizer).__name__.lower()},
             "optimizer": self._optimizer.save(arrays),
             "gradient_scale": trainer.gradient_scale,
             "tracked": {name: item.state() for name, item in self._tracked.items()},

@@ -6,6 +6,7 @@ can represent is not lost, and a common model that was written to the network al
 overwritten by the next step (Micikevicius et al., ICLR 2018, section 3.1).
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,10 +28,11 @@ class MasterWeights:
     """Finds the copies in an updater's state.
 
     Args:
-        updater: the `mx.optimizer.Updater` that holds the state of the local optimizer.
+        updater: returns the `mx.optimizer.Updater` that holds the state of the local optimizer,
+            which a program may replace.
     """
 
-    def __init__(self, updater: Any) -> None:
+    def __init__(self, updater: Callable[[], Any]) -> None:
         self._updater = updater
         self._places: dict[type, int] = {}
 
@@ -42,7 +44,8 @@ class MasterWeights:
         Raises:
             NoMasterWeightsError: the optimizer keeps the copy in an unknown place.
         """
-        updater, optimizer = self._updater, self._updater.optimizer
+        updater = self._updater()
+        optimizer = updater.optimizer
         if not has_master(optimizer, weight):
             return None
         if type(optimizer) not in self._places:

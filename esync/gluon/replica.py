@@ -16,15 +16,12 @@ from ..algorithms.assigned_weights import Assignment
 from ..algorithms.model_view import Hook, ModelView
 from ..exchange import STATISTICS, WEIGHTS, Flat, values_of
 from ..exchange.codecs.sparse import Sparse
-from ..runtime.errors import AlgorithmResultError, ExpectedError
+from ..runtime.errors import AlgorithmResultError
 from ..runtime.mxnet_import import mx
 from .flat_arrays import Difference, FlatArrays, Scaled, stored_values
 from .overlap_merge import OverlapMerge
+from .parameter_kinds import UnsuitableParametersError, fits, statistics, trained
 from .weight_samples import sample
-
-
-class UnsuitableParametersError(ExpectedError, ValueError):
-    """The network has parameters that cannot be exchanged; the message names one and says why."""
 
 
 class Replica:
@@ -48,7 +45,8 @@ class Replica:
         weights: the trained values, grad_req other than "null"; their float32 copies where there
             are any.
         statistics: the values that are not trained: batch norm's statistics, frozen layers, those of
-            the other parameters.
+            the other parameters; without constants of other types (`parameter_kinds`), which no
+            exchange touches.
         further: name of each further vector that an algorithm exchanges → its common values, see
             `add_vectors`.
         contributions: the same names → what this worker sends for them.
@@ -68,10 +66,11 @@ class Replica:
         for parameter in (*parameters, *others):
             _check(parameter)
         self._parameters = parameters
-        self.trained = [p for p in parameters if p.grad_req != "null"]
-        self.others = [*(p for p in parameters if p.grad_req == "null"), *others]
+        self.trained = trained(parameters)
+        self.others = [*statistics(parameters), *filter(fits, others)]
         if not self.trained:
             raise UnsuitableParametersError("no parameter of this network is trained (every grad_req is 'null')")
+        self._types = [p.dtype for p in self.trained]
         self._master, self._scale = master, scale
         self.weights = FlatArrays(self._exchanged)
         self.gradients = FlatArrays(lambda: [_gradient(p) for p in self.trained])
@@ -181,7 +180,16 @@ class Replica:
         return self._overlap_merge
 
     def open(self) -> None:
-        """Wait for the device, then give access to the current values until `close`."""
+        """Wait for the device, then give access to the current values until `close`.
+
+        Raises:
+            UnsuitableParametersError: weights have got another type since the beginning.
+        """
+        if [p.dtype for p in self.trained] != self._types:
+            raise UnsuitableParametersError(
+                f"the type of the weights has changed during the run (net.cast): {self.trained[0].name} is "
+                f"{np.dtype(self.trained[0].dtype)} now; convert the network before the trainer starts"
+            )
         self._wait()
         for arrays in (self.weights, self.gradients, self.statistics):
             arrays.open()

@@ -31,6 +31,10 @@ if TYPE_CHECKING:
             update_on_kvstore: bool | None = None,
         ) -> None: ...
 
+        def _init_optimizer(self, optimizer: Any, optimizer_params: dict[str, Any] | None) -> None:
+            """Take an optimizer, with new state."""
+            ...
+
         @property
         def learning_rate(self) -> float:
             """The optimizer's learning rate, or what its schedule says now."""
@@ -45,7 +49,7 @@ if TYPE_CHECKING:
             """Use another learning rate from now on; UserWarning where a schedule sets it."""
             ...
 
-        def step(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
+        def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
             """Update the parameters with gradients of that many samples."""
             ...
 

@@ -181,8 +181,8 @@ class TimedTrainer(TrainerStatus):
         self.world.device.begin_run(self.elapsed)
         self.world.device.begin_iteration()
 
-    def step(self, batch_size: int) -> None:
-        """Count one iteration, after fast-forwarding as many as possible."""
+    def step(self, batch_size: int, samples: int | None = None) -> None:
+        """Count one iteration of so many samples, after fast-forwarding as many as possible."""
         if self._fast_forward is not None:
             self._skip_ahead(self._fast_forward, batch_size)
         self.algorithm.step(batch_size)

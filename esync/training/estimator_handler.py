@@ -21,7 +21,8 @@ class EstimatorHandler(
     returns when the run is over (`trainer.finished`), or when this worker has gone through its
     loader `epochs` times, whichever comes first. What other handlers do between two epochs, such as
     Gluon's ValidationHandler, counts as a pause (`trainer.paused`); loading a batch counts as
-    computing. The loss of each batch is in the logs.
+    computing. The loss of each batch is in the logs. Where it is a mean, the labels tell how many
+    samples a step has.
 
     Args:
         priority: as in GradientUpdateHandler: the step comes before other handlers of the batch.
@@ -48,8 +49,9 @@ class EstimatorHandler(
         trainer = estimator.trainer
         if not trainer.finished:  # a resumed run may have nothing left to do
             losses = kwargs["loss"] if isinstance(kwargs["loss"], list) else [kwargs["loss"]]
-            trainer.world.recorder.loss = float(sum(each.mean().asscalar() for each in losses)) / len(losses)
-            super().batch_end(estimator, *args, **kwargs)
+            trainer.world.recorder.loss = sum(each.mean().asnumpy().item() for each in losses) / len(losses)
+            size = sum(_length(each) for each in losses)  # as GradientUpdateHandler has it
+            trainer.step(size, samples=size if size > len(losses) else _length(kwargs["label"]))
         return trainer.finished
 
     def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool:
@@ -64,3 +66,10 @@ class EstimatorHandler(
     def train_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         """End the pause."""
         self._pause.close()
+
+
+def _length(values: Any) -> int:
+    """Return the number of samples of an array, or of the first one in a list: one device has all of them."""
+    while isinstance(values, (list, tuple)):
+        values = values[0]
+    return int(values.shape[0]) if values.shape else 1

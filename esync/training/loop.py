@@ -178,7 +178,8 @@ def train(
     recorder = trainer.world.recorder
     trainer.world.device.begin_iteration()  # dealing the data since the start was no part of it
     while not trainer.finished:
-        trainer.step(iteration.run(recorder))
+        samples = iteration.run(recorder)
+        trainer.step(samples, samples=samples)
         if trainer.abandoned:
             iteration.put_back_batch()
         if trainer.exchanged:

@@ -17,6 +17,7 @@ from .. import config
 from ..checkpoints.checkpoints import Checkpoints
 from ..coordination.round_reporter import RoundReporter
 from ..exchange.collectives.worker_exchange import CollectiveExchange
+from ..gluon.parameter_kinds import rounds_weights
 from ..runtime import progress
 from ..runtime.environment import state_server_address
 from ..runtime.files import expanded
@@ -291,7 +292,8 @@ class Run(TrainerCallback):
         if not callable(evaluate):
             return EvaluationProcess(evaluate, trainer.replica.size)
         forked = ForkedEvaluation(evaluate, trainer.replica.trained, trainer.replica.others, self._metric)
-        if all(parameter.list_ctx()[0].device_type == "cpu" for parameter in trainer._params):
+        on_cpu = all(parameter.list_ctx()[0].device_type == "cpu" for parameter in trainer._params)
+        if on_cpu and not rounds_weights(trainer._params):  # a fork is handed float32 values
             return EvaluationProcess(forked, trainer.replica.size)
         return InlineEvaluator(trainer, forked.value)
 

@@ -137,7 +137,8 @@ def test_resume_with_other_settings_names_them(tmp_path):
 
 def test_resume_with_other_optimizer_algorithm_or_workers_is_refused(tmp_path):
     run = Run(tmp_path).go(3)
-    run.checkpoints._agreement |= {"optimizer": "sgd", "algorithm": "sync", "workers": 2}
+    run.checkpoints._agreement |= {"algorithm": "sync", "workers": 2}
+    run.trainer._init_optimizer("sgd", {"learning_rate": 0.1})
     run.go(3)
     said = "algorithm sync instead of local; optimizer sgd instead of adam; workers 2 instead of 1"
     with pytest.raises(ExchangeError, match=said):

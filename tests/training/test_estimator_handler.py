@@ -62,6 +62,23 @@ def test_fit_with_handler_ends_with_the_run(limits, rounds):
     assert trainer.round == rounds
 
 
+def test_fit_with_handler_counts_the_samples_of_a_mean_loss():
+    class MeanLoss(gluon.loss.SoftmaxCrossEntropyLoss):
+        def hybrid_forward(self, *args: Any, **kwargs: Any) -> Any:
+            return super().hybrid_forward(*args, **kwargs).mean()
+
+    net = make_net()
+    trainer = local_trainer(net, limits=Limits(samples=SAMPLES))
+    made = estimators.Estimator(net, MeanLoss(), trainer=trainer, context=mx.cpu())
+    made.logger.handlers.clear()
+    made.fit(loader(), epochs=1000, event_handlers=[esync.EstimatorHandler()])
+    assert (trainer.round, trainer.samples) == (3, SAMPLES)
+
+    other = make_net()
+    fit(other, gluon.Trainer(other.collect_params(), "sgd", {"learning_rate": 0.1}), [], epochs=1)
+    np.testing.assert_allclose(net[0].weight.data().asnumpy(), other[0].weight.data().asnumpy(), rtol=1e-4, atol=1e-6)
+
+
 def test_fit_with_handler_records_the_loss():
     net = make_net()
     trainer = local_trainer(net)

@@ -1,0 +1,59 @@
+"""What `step` is given: by what gradients are divided, and how many samples they are of."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..runtime.errors import ExpectedError
+
+
+class BatchSizeError(ExpectedError, ValueError):
+    """`Trainer.step` was given no number that it can divide by, or count samples by."""
+
+
+def divisor_and_samples(batch_size: Any, samples: Any = None) -> tuple[float, int]:
+    """Return the divisor of a batch's gradients, and the number of its samples.
+
+    Args:
+        batch_size: the divisor; a number of Python, or a single one of NumPy or MXNet.
+        samples: likewise; None: as many as the divisor is.
+
+    Raises:
+        BatchSizeError: the divisor is no positive number, or the samples are no positive whole one.
+    """
+    divisor = _number(batch_size)
+    if not 0 < divisor < math.inf:
+        raise BatchSizeError(
+            f"step was given {_shown(batch_size)}, but gradients are divided by that number: it should be above 0, "
+            "usually the number of samples of this worker's batch, step(len(batch))"
+        )
+    count = divisor if samples is None else _number(samples)
+    if count < 1 or count != count // 1:
+        given = _shown(batch_size) if samples is None else f"samples={_shown(samples)}"
+        raise BatchSizeError(
+            f"step was given {given}, but samples are counted by it, for limits and epochs: it should be a whole "
+            f"number of 1 or more; where gradients are divided by another one, give both: step({divisor:g}, "
+            "samples=len(batch))"
+        )
+    return divisor, int(count)
+
+
+#: What a program with a mean loss might have overlooked.
+ONE_SAMPLE = (
+    "step(1) counts one sample, by which limits and epochs go: where the loss is the mean of a larger batch, write "
+    "step(1, samples=len(batch)) (and samples=1 where it is not, to be spared this line)"
+)
+
+
+def _number(value: Any) -> float:
+    """Return a single number as Python's own, of whatever library it is; NaN for anything else."""
+    if type(value) not in (int, float):
+        array = np.asarray(value.asnumpy() if hasattr(value, "asnumpy") else value)
+        value = array.item() if array.size == 1 and array.dtype.kind in "iuf" else math.nan
+    return value
+
+
+def _shown(value: Any) -> str:
+    """Return a value as one line, which MXNet's arrays are not."""
+    return " ".join(repr(value).split())

@@ -1,0 +1,74 @@
+"""The kinds of a network's parameters: trained ones, statistics, and constants, which stay as they are.
+
+Exchanges carry float32 values. What they would round (integers, booleans, float64) is a constant
+where it is not trained: it is not exchanged but compared at the start; it is refused elsewhere.
+"""
+
+import hashlib
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from ..runtime.errors import ExpectedError
+from ..runtime.mxnet_import import mx
+
+
+class UnsuitableParametersError(ExpectedError, ValueError):
+    """The network has parameters that cannot be exchanged; the message names one and says why."""
+
+
+def trained(parameters: Iterable[Any]) -> list[Any]:
+    """Return the parameters that have gradients."""
+    return [each for each in parameters if each.grad_req != "null"]
+
+
+def statistics(parameters: Iterable[Any]) -> list[Any]:
+    """Return the untrained parameters that are averaged: running statistics, and frozen layers."""
+    return [each for each in parameters if each.grad_req == "null" and fits(each)]
+
+
+def constants(parameters: Iterable[Any]) -> list[Any]:
+    """Return the untrained parameters that float32 cannot hold; they are not exchanged."""
+    return [each for each in parameters if each.grad_req == "null" and not fits(each)]
+
+
+def rounds_weights(parameters: Iterable[Any]) -> bool:
+    """Return whether float32 cannot hold the trained weights."""
+    return not all(map(fits, trained(parameters)))
+
+
+def check_types(parameters: Iterable[Any], algorithm: str) -> None:
+    """Refuse parameters that change in training, and that an exchange would round.
+
+    Raises:
+        UnsuitableParametersError: there is one.
+    """
+    for parameter in parameters:
+        kind = np.dtype(parameter.dtype)
+        running = kind.kind == "f" and not parameter._differentiable and not isinstance(parameter, mx.gluon.Constant)
+        if not fits(parameter) and (parameter.grad_req != "null" or running):
+            raise UnsuitableParametersError(
+                f"parameter {parameter.name} is {kind}, but algorithm {algorithm!r} exchanges float32 values, to which "
+                "it would be rounded: convert the network by net.cast('float32'), or use algorithm 'local'"
+            )
+
+
+def digests(parameters: Iterable[Any]) -> dict[str, str]:
+    """Return a short text for the values of each constant.
+
+    The key is its name without the network's prefix, which Gluon counts in each process, so that it
+    may differ on workers.
+    """
+    hashes: dict[str, Any] = {}
+    for parameter in constants(parameters):
+        values = np.ascontiguousarray(parameter.data().asnumpy())
+        digest = hashes.setdefault(re.sub("^[^_]+_", "", parameter.name), hashlib.sha256())
+        digest.update(f"{values.dtype} {values.shape}".encode() + values.tobytes())
+    return {name: digest.hexdigest()[:12] for name, digest in hashes.items()}
+
+
+def fits(parameter: Any) -> bool:
+    """Return whether float32 holds all values of the parameter's type that a network has."""
+    return np.dtype(parameter.dtype) in (np.float32, np.float16)

@@ -1,0 +1,111 @@
+"""What `Trainer.step` divides by, and what it counts."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import esync
+from esync.algorithms import LocalSGD
+from esync.gluon.batch_samples import BatchSizeError, divisor_and_samples
+from esync.runtime.mxnet_import import mx
+
+from ..support.scripted_world import World
+from ..support.small_net import BATCH, backward, flat, make_net
+
+nd = mx.nd
+
+
+@pytest.mark.parametrize(
+    "given", [64, 64.0, np.int32(64), np.float32(64), np.array([64]), nd.array([64], dtype="int32")]
+)
+def test_whole_numbers_of_any_library_divide_and_count(given):
+    assert divisor_and_samples(given) == (64, 64)
+    assert divisor_and_samples(0.37, given) == (0.37, 64)
+
+
+@pytest.mark.parametrize("given", [0.37, np.float64(0.37), 64.5, nd.array([64.5])])
+def test_fractions_divide_where_samples_are_given(given):
+    divisor = float(given if isinstance(given, float) else given.asscalar())
+    assert divisor_and_samples(given, 9) == (divisor, 9)
+    with pytest.raises(BatchSizeError, match=r"a whole number of 1 or more; .* step\([\d.]+, samples=len\(batch\)\)"):
+        divisor_and_samples(given)
+
+
+NO_NUMBERS = [0, -64, math.nan, math.inf, True, "64", None, [64, 64], np.array([1, 2]), nd.array([1, 2]), np.True_, 1j]
+
+
+@pytest.mark.parametrize("given", NO_NUMBERS, ids=str)
+def test_what_is_no_number_above_zero_is_refused(given):
+    with pytest.raises(BatchSizeError, match=r"it should be above 0, usually .*step\(len\(batch\)\)"):
+        divisor_and_samples(given, 64)
+    if given is not None:
+        with pytest.raises(BatchSizeError, match=r"samples=.*a whole number of 1 or more"):
+            divisor_and_samples(64, given)
+
+
+def trained(algorithm: Any, *size: float, mean: bool = False, **more: Any) -> tuple[Any, World]:
+    """A network after three steps on batches of BATCH samples, and what it has sent."""
+    net, world = make_net(), World(answers=[(flat(make_net()), False, True)] * 9)
+    world.prepare = lambda exchange: setattr(exchange, "beginning", flat(make_net()))
+    options = {"learning_rate": 0.1, "wd": 0.01}
+    trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world, gradient_scale=2.0)
+    trainer.start()
+    with trainer.trial():
+        backward(net, 0)
+        trainer.step(*size, **more)
+    for number in range(3):
+        backward(net, number)
+        if mean:
+            for parameter in net.collect_params().values():
+                if parameter.grad_req != "null":
+                    parameter.grad()[:] /= BATCH
+        trainer.step(*size, **more)
+    assert world.recorder.samples == 3 * BATCH
+    return trainer, world
+
+
+@pytest.mark.parametrize("algorithm", ["sync", "async", "dcasgd", "dgs", "local-sgd", "scaffold", "local"])
+def test_mean_loss_with_samples_steps_and_counts_as_the_sum_does(algorithm):
+    def made() -> Any:
+        return LocalSGD(local_iterations=1) if algorithm == "local-sgd" else algorithm
+
+    (sums, sent), (means, other) = trained(made(), BATCH), trained(made(), 1, mean=True, samples=BATCH)
+    for first, second in zip(flat_of(sums), flat_of(means), strict=True):
+        assert first == pytest.approx(second, rel=1e-5, abs=1e-7)
+    if algorithm != "local":
+        assert [each.samples for each in sent.made.sent] == [each.samples for each in other.made.sent]
+        for first, second in zip(sent.made.sent, other.made.sent, strict=True):
+            np.testing.assert_allclose(first.values, second.values, rtol=1e-4, atol=1e-7)
+            assert np.any(first.values)
+    assert sums.samples == means.samples
+    assert means._scale == 2.0
+
+
+def flat_of(trainer: esync.Trainer) -> list[float]:
+    return np.concatenate([each.data().asnumpy().reshape(-1) for each in trainer._params]).tolist()
+
+
+def test_hook_sees_the_mean_gradient_of_a_mean_loss():
+    class Seeing(LocalSGD):
+        seen: Any = None
+
+        def before_local_step(self, model: Any) -> None:
+            self.seen = model.batch_size, np.linalg.norm(model.gradient)
+
+    (sums, _), (means, _) = trained(Seeing(9), BATCH), trained(Seeing(9), 1, mean=True, samples=BATCH)
+    assert sums.algorithm.seen[0] == means.algorithm.seen[0] == BATCH
+    assert sums.algorithm.seen[1] == pytest.approx(means.algorithm.seen[1], rel=1e-4)
+
+
+@pytest.mark.parametrize(("more", "warned"), [({}, True), ({"samples": 1}, False), ({"samples": 64}, False)])
+def test_step_of_one_where_samples_end_the_run_warns_once(caplog, more, warned):
+    net = make_net()
+    limits = esync.Limits(samples=640)
+    trainer = esync.Trainer(net.collect_params(), "sgd", algorithm="local", limits=limits)
+    for number in range(2):
+        backward(net, number)
+        trainer.step(1, **more)
+    assert caplog.text.count("step(1) counts one sample") == warned
+    assert trainer.samples == 2 * more.get("samples", 1)

@@ -1,0 +1,161 @@
+"""Constants that float32 cannot hold, through all that is done with a model; and float64 weights."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import esync
+from esync.algorithms import LocalSGD
+from esync.gluon.parameter_kinds import UnsuitableParametersError, digests
+from esync.runtime.mxnet_import import mx
+
+from ..support.scripted_world import World
+
+#: What float32 would change, or what it cannot be written to.
+CONSTANTS = [
+    ("bool", [True, False, True]),
+    ("uint8", [0, 128, 255]),
+    ("int32", [0, 2**24 + 1, -(2**31)]),
+    ("int64", [0, 2**53 + 1, -(2**62)]),
+    ("float64", [1 / 3, 1e300, -0.0]),
+]
+
+
+class Net(mx.gluon.nn.HybridBlock):
+    """A layer beside a constant."""
+
+    def __init__(self, values: np.ndarray, **options: Any) -> None:
+        super().__init__(**options)
+        with self.name_scope():
+            self.layer = mx.gluon.nn.Dense(3, in_units=2)
+            self.table = self.params.get_constant("table", mx.nd.array(values, dtype=values.dtype))
+        self.initialize(mx.init.One())
+
+    def hybrid_forward(self, ops, inputs, table):
+        return self.layer(inputs) * ops.ones_like(ops.cast(table, "float32")).reshape((1, -1))
+
+
+def step(net: Any, trainer: esync.Trainer) -> None:
+    with mx.autograd.record():
+        loss = net(mx.nd.ones((2, 2))).sum()
+    loss.backward()
+    trainer.step(2)
+
+
+def scripted() -> World:
+    """A world in which nine exchanges bring the same model."""
+    common = [1.0] * 9
+    return World(answers=[(common, False, True)] * 9, prepare=lambda exchange: setattr(exchange, "beginning", common))
+
+
+@pytest.mark.parametrize(
+    "algorithm",
+    ["sync", LocalSGD(local_iterations=1), "async", "dgs", "local"],
+    ids=lambda each: getattr(each, "name", each),
+)
+@pytest.mark.parametrize(("kind", "values"), CONSTANTS)
+def test_constant_keeps_every_bit_and_is_compared_at_the_start(kind, values, algorithm):
+    exact = np.array(values, kind)
+    net, world = Net(exact), scripted()
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm, world=world)
+    with trainer.trial():
+        step(net, trainer)
+    trainer.start()
+    for _ in range(3):
+        step(net, trainer)
+    with trainer.mean_statistics():
+        assert net.table.data().asnumpy().tobytes() == exact.tobytes()
+    if algorithm != "local":
+        _, sizes, _, agreement = world.made.log[0]
+        assert sizes["statistics"] == 0
+        assert agreement["constant table"] == digests(Net(exact, prefix="other_").collect_params().values())["table"]
+        exact[0] = not exact[0]
+        assert agreement["constant table"] != digests(Net(exact).collect_params().values())["table"]
+
+
+@pytest.mark.parametrize(("kind", "values"), CONSTANTS)
+def test_constant_is_in_checkpoints_and_evaluations(tmp_path, kind, values):
+    exact, found = np.array(values, kind), []
+    for rounds in (2, 4):
+        net = Net(exact)
+
+        def same(net: Any = net) -> float:
+            return float(net.table.data().asnumpy().tobytes() == exact.tobytes())
+
+        checkpoints = esync.Checkpoints(str(tmp_path / "kept"), 1, resume=True)
+        run = esync.Run(
+            tmp_path / f"logs-{rounds}", evaluate=same, every=1, net=net, checkpoints=checkpoints, quiet=True
+        )
+        limits = esync.Limits(rounds=rounds)
+        with esync.Trainer(net.collect_params(), "sgd", algorithm="local", run=run, limits=limits) as trainer:
+            trainer.start()
+            found.append(trainer.round)
+            while not trainer.finished:
+                step(net, trainer)
+        again = Net(np.zeros_like(exact))
+        again.load_parameters(str(tmp_path / "kept" / "model" / "model.params"))
+        assert again.table.data().asnumpy().tobytes() == exact.tobytes()
+    assert found == [0, 2]
+    assert set(accuracies(tmp_path)) == {1.0}
+
+
+def accuracies(folder: Any) -> list[float]:
+    import json
+
+    entries = [json.loads(file.read_text()) for file in folder.glob("logs-*/*/iter-*.txt")]
+    return [entry["accuracy"] for entry in entries if entry.get("accuracy") is not None]
+
+
+def single(kind: str = "float64", **options: Any) -> Any:
+    weight = mx.gluon.Parameter("weight", shape=(1,), dtype=kind, init="ones", **options)
+    weight.initialize()
+    return weight
+
+
+@pytest.mark.parametrize("parameters", [[single()], [single("float32"), single(grad_req="null", differentiable=False)]])
+@pytest.mark.parametrize(
+    "algorithm", ["sync", LocalSGD(local_iterations=1), "async"], ids=lambda each: getattr(each, "name", each)
+)
+def test_float64_that_changes_is_refused_where_values_are_exchanged(algorithm, parameters):
+    trainer = esync.Trainer(parameters, "sgd", algorithm=algorithm, world=World())
+    with pytest.raises(UnsuitableParametersError, match=r"parameter weight is float64, .*net.cast\('float32'\)"):
+        trainer.start()
+
+
+@pytest.mark.parametrize(
+    "algorithm", ["sync", LocalSGD(local_iterations=1)], ids=lambda each: getattr(each, "name", each)
+)
+@pytest.mark.parametrize("kind", ["float64", "float16"])
+def test_network_that_is_converted_during_the_run_is_refused(kind, algorithm):
+    net = Net(np.zeros(3, np.float32))
+    world = scripted()
+    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm, world=world)
+    trainer.start()
+    step(net, trainer)
+    net.layer.cast(kind)
+    with mx.autograd.record():
+        loss = net.layer.weight.data().sum() + net.layer.bias.data().sum()
+    loss.backward()
+    with pytest.raises(UnsuitableParametersError, match=rf"dense.* is {kind} now; convert the network before"):
+        trainer.step(2)
+
+
+def test_float64_weights_train_alone_and_are_evaluated_to_the_last_bit(tmp_path):
+    weight = single()
+    values: list[float] = []
+
+    def evaluate() -> float:
+        values.append(weight.data().asscalar())
+        return values[-1]
+
+    run = esync.Run(tmp_path, evaluate=evaluate, every=1, metric=("weight", "max"), quiet=True)
+    limits = esync.Limits(rounds=3)
+    options = {"learning_rate": 2.0**-40}
+    with esync.Trainer([weight], "sgd", options, algorithm="local", run=run, limits=limits) as trainer:
+        while not trainer.finished:
+            with mx.autograd.record():
+                loss = -weight.data().sum()
+            loss.backward()
+            trainer.step(1)
+    assert values[-1] == weight.data().asscalar() == 1 + 3 * 2.0**-40
