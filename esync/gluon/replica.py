@@ -21,7 +21,7 @@ from ..runtime.mxnet_import import mx
 from .flat_arrays import Difference, FlatArrays, Scaled, stored_values
 from .overlap_merge import OverlapMerge
 from .parameter_kinds import UnsuitableParametersError, fits, statistics, trained
-from .weight_samples import sample
+from .weight_samples import Sampler
 
 
 class Replica:
@@ -75,6 +75,7 @@ class Replica:
         self.weights = FlatArrays(self._exchanged)
         self.gradients = FlatArrays(lambda: [_gradient(p) for p in self.trained])
         self.statistics = FlatArrays(lambda: [stored_values(p) for p in self.others])
+        self._sampler = Sampler(self._exchanged)
         self.further: dict[str, Flat] = {}
         self.contributions: dict[str, Flat] = {}
         self.anchor: np.ndarray | None = None
@@ -252,7 +253,7 @@ class Replica:
 
     def sample_weights(self) -> None:
         """Remember a sample of the weights, for `assigned_since_sample`; nothing writes them."""
-        self._sample = sample(self._exchanged())
+        self._sample = self._sampler.take()
 
     def assigned_since_sample(self) -> Assignment | None:
         """Return weights that the program has assigned since `sample_weights`, None if there are none.
@@ -260,7 +261,7 @@ class Replica:
         A few values of each parameter are compared. That finds whatever replaces whole parameters,
         and not always what clips or masks them.
         """
-        now = sample(self._exchanged())
+        now = self._sampler.take()
         changed = [place for place, (new, old) in enumerate(zip(now, self._sample, strict=True)) if new != old]
         if not changed:
             return None

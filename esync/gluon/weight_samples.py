@@ -1,7 +1,7 @@
 """Samples of arrays, by which it is noticed cheaply that something has replaced their values."""
 
 import ctypes
-from collections.abc import Iterable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..runtime.mxnet_import import mx
@@ -10,18 +10,40 @@ from ..runtime.mxnet_import import mx
 SAMPLE_BYTES = 64
 
 
-def sample(arrays: Iterable[Any]) -> list[bytes]:
-    """Return some bytes of each NDArray, once all that is pending has been written to it."""
-    return [_host_bytes(array) if array.context.device_type == "cpu" else _device_bytes(array) for array in arrays]
+class Sampler:
+    """Takes samples of arrays.
+
+    Args:
+        arrays: returns the NDArrays, in the same order every time.
+    """
+
+    def __init__(self, arrays: Callable[[], Sequence[Any]]) -> None:
+        self._arrays = arrays
+        self._known: Sequence[Any] = ()
+        self._places: list[tuple[int, int]] = []  # first byte of each array's sample, and their number
+
+    def take(self) -> list[bytes]:
+        """Return some bytes of each array, once all that is pending has been written to it."""
+        arrays = self._arrays()
+        if len(arrays) != len(self._known) or any(one is not other for one, other in zip(arrays, self._known)):
+            self._known, self._places = arrays, [_place(array) for array in arrays]
+        library, pointer = mx.base._LIB, ctypes.c_void_p()
+        get, wait, target, samples = library.MXNDArrayGetData, library.MXNDArrayWaitToRead, ctypes.byref(pointer), []
+        for array, (start, size) in zip(arrays, self._places, strict=True):
+            if start < 0:
+                samples.append(_device_bytes(array))
+                continue
+            mx.base.check_call(wait(array.handle))
+            mx.base.check_call(get(array.handle, target))
+            samples.append(ctypes.string_at((pointer.value or 0) + start, size))
+        return samples
 
 
-def _host_bytes(array: Any) -> bytes:
-    array.wait_to_read()
-    pointer = ctypes.c_void_p()
-    mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))
+def _place(array: Any) -> tuple[int, int]:
+    """Return the first byte of an array's sample and their number; −1 where it is on a GPU."""
     total = array.size * array.dtype().itemsize
     size = min(SAMPLE_BYTES, total)
-    return ctypes.string_at((pointer.value or 0) + (total - size) // 2, size)
+    return ((total - size) // 2 if array.context.device_type == "cpu" else -1), size
 
 
 def _device_bytes(array: Any) -> bytes:
