@@ -25,7 +25,9 @@ class Sampler:
     def take(self) -> list[bytes]:
         """Return some bytes of each array, once all that is pending has been written to it."""
         arrays = self._arrays()
-        if len(arrays) != len(self._known) or any(one is not other for one, other in zip(arrays, self._known)):
+        if len(arrays) != len(self._known) or any(
+            one is not other for one, other in zip(arrays, self._known, strict=True)
+        ):
             self._known, self._places = arrays, [_place(array) for array in arrays]
         library, pointer = mx.base._LIB, ctypes.c_void_p()
         get, wait, target, samples = library.MXNDArrayGetData, library.MXNDArrayWaitToRead, ctypes.byref(pointer), []
