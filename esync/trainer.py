@@ -271,10 +271,18 @@ class Trainer(TrainerStatus, OptimizerTrainer):
                 self._exit_hooks.install()
         if self.checkpoints is not None:
             self.checkpoints.begun()
-        track_running_statistics(self._params)
+        track_running_statistics(self.parameters)
         self._started = True
         self._follow_progress()
         self._check_schedule()
+        if self._others and self.rank == 0 and self.workers > 1:
+            names = [parameter.name for parameter in self._others]
+            log.warning(
+                "%d parameters of the network are not in the trainer (%s): they begin as worker 0's on all workers, and "
+                "each exchange averages them as it does batch norm's statistics",
+                len(names),
+                ", ".join(names[:3]) + (", …" if len(names) > 3 else ""),
+            )
         progress.report_event(progress.JOINED, rank=self.rank, round=self.round)
         self._run.train_begin(self)
         self.world.device.begin_run(self.elapsed)

@@ -410,5 +410,5 @@ def _check(parameter: Any) -> None:
     if parameter._stype != "default" or parameter._grad_stype != "default":
         raise UnsuitableParametersError(
             f"parameter {parameter.name} is sparse ({parameter._stype}, gradient {parameter._grad_stype}); only dense "
-            "parameters can be exchanged"
+            "parameters can be exchanged: build its layer with sparse_grad=False"
         )
