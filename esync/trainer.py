@@ -278,8 +278,8 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         if self._others and self.rank == 0 and self.workers > 1:
             names = [parameter.name for parameter in self._others]
             log.warning(
-                "%d parameters of the network are not in the trainer (%s): they begin as worker 0's on all workers, and "
-                "each exchange averages them as it does batch norm's statistics",
+                "%d parameters of the network are not in the trainer (%s): they begin as worker 0's on all workers, "
+                "and each exchange averages them as it does batch norm's statistics",
                 len(names),
                 ", ".join(names[:3]) + (", …" if len(names) > 3 else ""),
             )
