@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .. import config
+from ..runtime.files import memory_descriptor
 from .finding import REINSTALL, Check, Finding
 
 #: Oldest and newest version of Python that this package runs on.
@@ -93,7 +94,7 @@ def processes() -> Finding:
 
 def shared_memory() -> Iterator[Finding]:
     """Check memory that processes share: anonymous, as this package uses it, and /dev/shm."""
-    descriptor = os.memfd_create("esync-doctor")
+    descriptor = memory_descriptor("esync-doctor")
     try:
         os.ftruncate(descriptor, mmap.PAGESIZE)
         with mmap.mmap(descriptor, mmap.PAGESIZE) as memory:

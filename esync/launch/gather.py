@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
-from ..runtime.files import EARLIER_PREFIX
+from ..runtime.files import EARLIER_PREFIX, flush_file
 from .agent_pool import AgentPool
 from .folders import NONCE_FILE
 from .hosts import Host
@@ -100,11 +100,11 @@ def _put(arrived: Path, place: Path) -> None:
     """
     for path in arrived.iterdir():
         with open(path, "rb") as file:
-            os.fsync(file.fileno())
+            flush_file(file.fileno(), path)
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.exists():
         for earlier in place.glob(f"{EARLIER_PREFIX}*"):
-            earlier.rename(arrived / earlier.name)
+            shutil.move(earlier, arrived / earlier.name)
         shutil.rmtree(place)
     os.replace(arrived, place)
 

@@ -31,7 +31,9 @@ def shimmed(program: str, lease: float = 30.0, grace: float = 10.0) -> "Iterator
         start_new_session=True,
     )
     command = [sys.executable, "-u", "-c", textwrap.dedent(program)]
-    process.stdin.write(json.dumps({"command": command, "lease": lease, "grace": grace}).encode() + b"\n")
+    process.stdin.write(
+        json.dumps({"command": command, "environment": {}, "lease": lease, "grace": grace}).encode() + b"\n"
+    )
     try:
         yield process
     finally:

@@ -49,7 +49,7 @@ class Recorded:
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def process_line(self, name: str, text: str) -> None:
+    def process_line(self, name: str, text: str, end: str) -> None:
         self.heard.append((name, text))
 
     def close(self) -> None: ...
