@@ -6,7 +6,6 @@ the lock says who holds it, and stays when the lock is released.
 """
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -70,7 +69,7 @@ class _LockedFile:
         if found is not None:
             return found
         file = cls(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
-        if not lock_file(file._handle, path, "no other run writes its checkpoints there", fcntl.lockf):
+        if not lock_file(file._handle, path, "no other run writes its checkpoints there", inherited=False):
             raise BlockingIOError
         cls._mine[path] = file
         return file

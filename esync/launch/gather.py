@@ -106,7 +106,7 @@ def _put(arrived: Path, place: Path) -> None:
         for earlier in place.glob(f"{EARLIER_PREFIX}*"):
             shutil.move(earlier, arrived / earlier.name)
         shutil.rmtree(place)
-    os.replace(arrived, place)
+    shutil.move(arrived, place)
 
 
 def _missing(host: Host, mode_folder: Path, why: str) -> str:

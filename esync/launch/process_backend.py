@@ -64,8 +64,11 @@ class ChildProcess:
         return 128 - code if code - 128 in named else code
 
     def reports_start(self, line: str) -> bool:
-        """Return whether a line of output reports that the command starts, and note it if so."""
-        if self.arriving and line == process_shim.STARTED:
+        """Return whether a line of output reports that the command starts, and note it if so.
+
+        A login shell may have printed something before, without a newline.
+        """
+        if self.arriving and line.endswith(process_shim.STARTED):
             self.arriving, self.arrived = False, True
             return True
         return False

@@ -15,7 +15,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from .errors import ExpectedError
@@ -74,19 +74,29 @@ def atomic_path(path: Path) -> Iterator[Path]:
         yield beside
         with open(beside, "rb+") as file:
             flush_file(file.fileno(), path)
-        try:
-            os.replace(beside, path)
-        except OSError as error:
-            if error.errno not in _NO_RENAMING:
-                raise
-            _warn(path, error, "be renamed", "whoever reads it while it is written sees a part")
-            shutil.copyfile(beside, path)
+        replace_file(beside, path)
     except OSError as error:
         if error.filename in (None, str(beside)):  # the kernel names no file where one could not be written
             error.filename, error.filename2 = str(path), None
         raise
     finally:
         beside.unlink(missing_ok=True)
+
+
+def replace_file(beside: Path, path: Path) -> None:
+    """Rename a complete file to its final name, so that readers see the old file or the new one.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    try:
+        os.replace(beside, path)
+    except OSError as error:
+        if error.errno not in _NO_RENAMING:
+            raise
+        _warn(path, error, "be renamed", "whoever reads a file while it is written sees a part")
+        shutil.copyfile(beside, path)
+        beside.unlink()
 
 
 @contextlib.contextmanager
@@ -155,9 +165,7 @@ def flush_file(descriptor: int, path: Path) -> None:
         _warn(path, error, "be flushed", "what is written there may not survive a power failure")
 
 
-def lock_file(
-    descriptor: int, path: Path, risk: str, call: Callable[[int, int], None] = fcntl.flock, wait: bool = False
-) -> bool:
+def lock_file(descriptor: int, path: Path, risk: str, inherited: bool = True, wait: bool = False) -> bool:
     """Lock an open file until it is closed or this process ends; return False if another process has it.
 
     Where the file system has no locks, the file counts as locked.
@@ -166,11 +174,13 @@ def lock_file(
         descriptor: of the file, which is open for writing.
         path: of the file, for the warning.
         risk: what the user has to make sure of without a lock, for the warning.
-        call: `fcntl.flock`, or `fcntl.lockf`, whose lock forked processes do not inherit.
+        inherited: whether forked processes have the lock, too (flock), or not (lockf).
         wait: whether to wait until no other process has it.
     """
     try:
-        call(descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        (fcntl.flock if inherited else fcntl.lockf)(
+            descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+        )
     except OSError as error:
         if error.errno in (errno.EAGAIN, errno.EACCES):
             return False
