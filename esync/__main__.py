@@ -71,7 +71,10 @@ def main() -> int:
         print(usage() if not first else _refusal(first), file=sys.stderr)
         return 2
     sys.argv = [f"{COMMAND} {first}", *words]
-    runpy.run_module(SUBCOMMANDS[first][0], run_name="__main__")
+    try:
+        runpy.run_module(SUBCOMMANDS[first][0], run_name="__main__")
+    except BrokenPipeError:  # whoever read the output has gone
+        return 1
     return 0
 
 

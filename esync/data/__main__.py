@@ -152,4 +152,5 @@ def _seconds(text: str) -> float:
 
 
 if __name__ == "__main__":
+    output.install()
     sys.exit(main())
