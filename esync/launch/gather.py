@@ -86,7 +86,7 @@ def unpack(texts: Mapping[str, str], folder: Path) -> None:
             if not LOG_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is not a name of a log")
             (beside / name).parent.mkdir(parents=True, exist_ok=True)
-            (beside / name).write_text(text)
+            (beside / name).write_text(text, encoding="utf-8", errors="surrogateescape")
         for device in sorted(beside.iterdir()) if texts else []:
             _put(device, folder / device.name)
     finally:

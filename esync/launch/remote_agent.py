@@ -196,7 +196,7 @@ class Agent:
         if mine.is_file() and mine.read_text() == nonce:
             return {"shared": True}
         texts = {
-            f"{device.name}/{path.name}": path.read_text()
+            f"{device.name}/{path.name}": path.read_text(encoding="utf-8", errors="surrogateescape")
             for device in sorted(place.glob("[!.]*"))
             for kind in RESULTS
             for path in sorted(device.glob(kind))

@@ -74,7 +74,7 @@ def claim(log_dir: Path, device: str, overwrite: bool, rounds: int = 0, rank: in
 def _rank_of(folder: Path) -> int | None:
     """Return the rank whose logs are in a folder; None if unknown."""
     try:
-        return int(json.loads((folder / RUN_FILE).read_text())["rank"])
+        return int(json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))["rank"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -170,7 +170,8 @@ class RoundLog:
 
 
 def _encoded(content: dict[str, Any]) -> bytes:
-    return json.dumps(content, default=_plain).encode()
+    # A name of a file that is not UTF-8 has characters that are no text for other programs.
+    return json.dumps(content, default=_plain, ensure_ascii=False).encode(errors="replace")
 
 
 def _plain(value: Any) -> Any:
