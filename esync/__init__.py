@@ -2,7 +2,8 @@
 
 `esync.Trainer` takes the place of `gluon.Trainer` in an ordinary Gluon loop. Importing this package
 never imports MXNet by itself (the state server and the log tools run without it), but it prepares
-NumPy for it: import `esync` before `mxnet`.
+NumPy for it: import `esync` before `mxnet`. It also prepares standard output and standard error,
+which write characters that their encoding lacks as escapes from then on.
 """
 
 import contextlib
@@ -18,7 +19,7 @@ with contextlib.suppress(OSError):  # a current folder that is gone
 import importlib
 from typing import TYPE_CHECKING
 
-from .runtime import moved_modules, numpy_aliases
+from .runtime import moved_modules, numpy_aliases, output
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ _MODULES = {
     "shard": "gluon.shard",
 }
 
+output.prepare()
 numpy_aliases.install()
 moved_modules.install()
 

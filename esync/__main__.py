@@ -8,6 +8,7 @@ import runpy
 import sys
 
 from .runtime.errors import suggestion
+from .runtime.output import say
 from .runtime.program import COMMAND
 from .version import __version__
 
@@ -61,16 +62,19 @@ def main() -> int:
     """
     first, *words = sys.argv[1:] or [""]
     if first in ("-h", "--help"):
-        print(usage())
+        say(usage(), sys.stdout)
         return 0
     if first == "--version":
-        print(f"{COMMAND} {__version__}")
+        say(f"{COMMAND} {__version__}", sys.stdout)
         return 0
     if first not in SUBCOMMANDS:
         print(usage() if not first else _refusal(first), file=sys.stderr)
         return 2
     sys.argv = [f"{COMMAND} {first}", *words]
-    runpy.run_module(SUBCOMMANDS[first][0], run_name="__main__")
+    try:
+        runpy.run_module(SUBCOMMANDS[first][0], run_name="__main__")
+    except BrokenPipeError:  # whoever read the output has gone
+        return 1
     return 0
 
 

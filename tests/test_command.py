@@ -85,3 +85,10 @@ def test_esync_exits_with_the_code_of_the_subcommand(tmp_path):
     misused = esync("summarize", "--no-such-flag")
     assert misused.returncode == 2
     assert "esync summarize: error: unrecognized arguments: --no-such-flag" in misused.stderr
+
+
+@pytest.mark.parametrize("tool", ["summarize", "plot", "sync_switch_report"])
+def test_log_tool_without_docstrings_and_assertions_shows_its_help(tool):
+    done = child.run("-m", f"logs_tools.{tool}", "--help", PYTHONOPTIMIZE="2")
+    assert done.returncode == 0, done.stderr
+    assert "usage: " in done.stdout

@@ -6,7 +6,6 @@ the lock says who holds it, and stays when the lock is released.
 """
 
 import contextlib
-import fcntl
 import json
 import logging
 import os
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from .. import config
-from ..runtime.files import make_folder
+from ..runtime.files import flush_file, lock_file, make_folder
 from .store import CheckpointError
 
 log = logging.getLogger(__name__)
@@ -53,8 +52,8 @@ class _LockedFile:
 
     _mine: ClassVar[weakref.WeakValueDictionary[Path, "_LockedFile"]] = weakref.WeakValueDictionary()
 
-    def __init__(self, handle: int) -> None:
-        self._handle = handle
+    def __init__(self, path: Path, handle: int) -> None:
+        self._path, self._handle = path, handle
         weakref.finalize(self, os.close, handle)
 
     @classmethod
@@ -69,17 +68,9 @@ class _LockedFile:
         found = cls._mine.get(path)
         if found is not None:
             return found
-        file = cls(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
-        try:
-            fcntl.lockf(file._handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise
-        except OSError as error:
-            log.warning(
-                "%s cannot be locked (%s): make sure yourself that no other run writes its checkpoints there",
-                path,
-                error.strerror or error,
-            )
+        file = cls(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
+        if not lock_file(file._handle, path, "no other run writes its checkpoints there", inherited=False):
+            raise BlockingIOError
         cls._mine[path] = file
         return file
 
@@ -88,7 +79,7 @@ class _LockedFile:
         content = json.dumps(asdict(holder)).encode()
         os.pwrite(self._handle, content, 0)
         os.ftruncate(self._handle, len(content))
-        os.fsync(self._handle)
+        flush_file(self._handle, self._path)
 
 
 class RankLock:

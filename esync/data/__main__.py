@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from esync import config
-from esync.runtime import program
+from esync.runtime import output, program
 from esync.runtime.files import expanded
 from esync.runtime.user_code import UserCodeError
 
@@ -152,4 +152,5 @@ def _seconds(text: str) -> float:
 
 
 if __name__ == "__main__":
+    output.install()
     sys.exit(main())

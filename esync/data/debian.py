@@ -57,6 +57,7 @@ def _run(command: Sequence[str], folder: Path) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
+            errors="replace",
             timeout=config.FETCH_PACKAGE_TIMEOUT,
         )
     except subprocess.TimeoutExpired:

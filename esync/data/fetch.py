@@ -6,7 +6,6 @@ after an interruption the next fetch goes on with the missing files.
 """
 
 import contextlib
-import fcntl
 import http.client
 import time
 import urllib.error
@@ -20,7 +19,7 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, Trans
 
 from esync import config
 
-from ..runtime.files import atomic_path, flush_folder, leftovers
+from ..runtime.files import atomic_path, flush_folder, leftovers, lock_file
 from .cifar import Archive, CifarEntry, members
 from .debian import unpacked
 from .errors import DataError
@@ -211,12 +210,11 @@ def _alone_in(folder: Path, console: Console) -> Iterator[None]:
     The lock ends with the process, however that ends.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
-    with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    path, risk = folder.with_name(f".{folder.name}.lock"), f"no other fetch fills {folder}"
+    with open(path, "wb") as lock:
+        if not lock_file(lock.fileno(), path, risk):
             _say(console, f"another fetch is filling {folder}: waiting for its end")
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            lock_file(lock.fileno(), path, risk, wait=True)
         try:
             folder.mkdir(exist_ok=True)
             yield

@@ -95,7 +95,7 @@ def _gpu_names() -> list[str]:
         return []
     command = [program, "--query-gpu=name", "--format=csv,noheader"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
+        said = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return []
     return said.stdout.split("\n")[:-1] if said.returncode == 0 else []
@@ -105,7 +105,7 @@ def _probe() -> tuple[dict[str, Any] | None, str]:
     """Import MXNet in a process of its own; return what it says of itself, or why it failed."""
     try:
         command = [sys.executable, "-c", _PROBE]
-        ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)
+        ended = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=PATIENCE, check=False)
     except subprocess.TimeoutExpired:
         return None, f"it has not ended within {PATIENCE:.0f} s"
     for line in ended.stdout.splitlines():

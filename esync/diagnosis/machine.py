@@ -16,6 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from .. import config
+from ..runtime.cores import affinity, cores
+from ..runtime.files import memory_descriptor
 from .finding import REINSTALL, Check, Finding
 
 #: Oldest and newest version of Python that this package runs on.
@@ -43,10 +45,12 @@ def system() -> Finding:
     """Check the operating system, and count cores and memory."""
     if sys.platform != "linux":
         return Finding("system", "problem", sys.platform, "use Linux, or a container or virtual machine with Linux")
-    cores = len(os.sched_getaffinity(0))
     known = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
     megabytes = int(known[1]) // 1000 if known else None
-    text = f"Linux, {cores} core(s)" + (f", {megabytes / 1000:.1f} GB of memory available" if megabytes else "")
+    quota = f" (a quota leaves these of {affinity()})" if cores() < affinity() else ""
+    text = f"Linux, {cores()} core(s){quota}" + (
+        f", {megabytes / 1000:.1f} GB of memory available" if megabytes else ""
+    )
     if megabytes is not None and megabytes < WORKER_MEGABYTES:
         return Finding("system", "warning", text, "a worker that trains ResNet-18 needs 1 GB: end other programs")
     return Finding("system", "ok", text)
@@ -93,7 +97,7 @@ def processes() -> Finding:
 
 def shared_memory() -> Iterator[Finding]:
     """Check memory that processes share: anonymous, as this package uses it, and /dev/shm."""
-    descriptor = os.memfd_create("esync-doctor")
+    descriptor = memory_descriptor("esync-doctor")
     try:
         os.ftruncate(descriptor, mmap.PAGESIZE)
         with mmap.mmap(descriptor, mmap.PAGESIZE) as memory:

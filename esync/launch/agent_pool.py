@@ -202,10 +202,9 @@ class AgentPool:
 
 def _answer_in(text: str) -> dict[str, Any] | None:
     """Return the answer that a line of output holds, or None if it is something else."""
-    if not text.startswith(remote_agent.MARK):
-        return None
+    _, mark, rest = text.partition(remote_agent.MARK)  # a login shell may have printed something without a newline
     try:
-        answer = json.loads(text.removeprefix(remote_agent.MARK))
+        answer = json.loads(rest) if mark else None
     except ValueError:
         return None
     return answer if isinstance(answer, dict) else None

@@ -10,7 +10,6 @@ For a run with a name, {mode}@{name} takes the place of {mode}.
 The folder `processes` has no folders in it, so that the log tools do not take it for a host's.
 """
 
-import fcntl
 import uuid
 from collections.abc import Iterable
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import TextIO
 
 from ..reports.job_events import OUTCOME_FILE, REPORT_FILE
 from ..runtime.errors import ExpectedError
-from ..runtime.files import EARLIER_PREFIX, earlier_stamp
+from ..runtime.files import EARLIER_PREFIX, earlier_stamp, lock_file
 from ..training import round_log
 from ..training.round_log import LogDirectoryError
 
@@ -115,14 +114,12 @@ def lock_folder(folder: Path, name: Path) -> TextIO:
     `name` is the folder that the error message names.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    lock = open(folder / LOCK_FILE, "a+")  # noqa: SIM115 - stays open as long as the job
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
+    lock = open(folder / LOCK_FILE, "a", encoding="utf-8")  # noqa: SIM115 - stays open as long as the job
+    if not lock_file(lock.fileno(), folder / LOCK_FILE, f"no other job writes its logs to {name}"):
         lock.close()
         raise BusyLogsError(
             f"another job writes its logs to {name}; wait for its end, or give this one a --name or another --log-dir"
-        ) from None
+        )
     lock.truncate(0)
     return lock
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
-from ..runtime.files import EARLIER_PREFIX
+from ..runtime.files import EARLIER_PREFIX, flush_file
 from .agent_pool import AgentPool
 from .folders import NONCE_FILE
 from .hosts import Host
@@ -86,7 +86,7 @@ def unpack(texts: Mapping[str, str], folder: Path) -> None:
             if not LOG_NAME.fullmatch(name):
                 raise ValueError(f"{name!r} is not a name of a log")
             (beside / name).parent.mkdir(parents=True, exist_ok=True)
-            (beside / name).write_text(text)
+            (beside / name).write_text(text, encoding="utf-8", errors="surrogateescape")
         for device in sorted(beside.iterdir()) if texts else []:
             _put(device, folder / device.name)
     finally:
@@ -100,13 +100,13 @@ def _put(arrived: Path, place: Path) -> None:
     """
     for path in arrived.iterdir():
         with open(path, "rb") as file:
-            os.fsync(file.fileno())
+            flush_file(file.fileno(), path)
     place.parent.mkdir(parents=True, exist_ok=True)
     if place.exists():
         for earlier in place.glob(f"{EARLIER_PREFIX}*"):
-            earlier.rename(arrived / earlier.name)
+            shutil.move(earlier, arrived / earlier.name)
         shutil.rmtree(place)
-    os.replace(arrived, place)
+    shutil.move(arrived, place)
 
 
 def _missing(host: Host, mode_folder: Path, why: str) -> str:

@@ -69,12 +69,16 @@ def locate(description: Description, is_here: Callable[[str], bool] = is_this_ma
 
 
 def _check_addresses(hosts: Mapping[str, Host]) -> None:
-    """Refuse a loopback address among several machines.
+    """Refuse addresses of IPv6, and a loopback address among several machines.
 
     Processes tell one another their addresses, which must mean the same machine everywhere.
     """
     far = [host for host in hosts.values() if not host.here and not host.loopback]
     for host in hosts.values():
+        if ":" in host.address:
+            raise DescriptionError(
+                f"hosts.{host.name}.address: {host.address} is an address of IPv6, but MXNet needs one of IPv4"
+            )
         if far and host.loopback:
             raise DescriptionError(
                 f"hosts.{host.name}.address: {host.address} ({host.ip}) is reached from the machine itself only, but "

@@ -36,8 +36,9 @@ STATE_SERVER_READY = "listening on "
 #: The state server's folder beside the logs of the processes. It is hidden, so that no log tool
 #: takes it for a device's.
 STATE_FOLDER = ".state-server"
-#: Variables of every process, so that its output arrives while it runs.
-COMMON = {"PYTHONUNBUFFERED": "1"}
+#: Variables of every process, so that its output arrives while it runs, and in the encoding in which
+#: launch reads it, whatever its host's locale is.
+COMMON = {"PYTHONUNBUFFERED": "1", "PYTHONIOENCODING": "utf-8:backslashreplace"}
 #: Flags that have no meaning for a worker that trains alone, to be measured.
 NOT_ALONE = frozenset(
     {

@@ -11,8 +11,8 @@ import signal
 import subprocess
 import sys
 import weakref
-from collections.abc import Mapping, Sequence
-from typing import ClassVar
+from collections.abc import Sequence
+from typing import Any, ClassVar
 
 from .. import config
 from ..runtime.processes import tied
@@ -36,12 +36,13 @@ class ChildProcess:
         self.arriving, self.arrived = True, False
         self._address = "" if spec.host.here else spec.host.address
         self._all.add(self)
-        asked = {"command": spec.command, "lease": config.LAUNCH_LEASE, "grace": config.LAUNCH_GRACE}
+        asked: dict[str, Any] = {"command": spec.command, "environment": dict(spec.environment)}
+        asked |= {"lease": config.LAUNCH_LEASE, "grace": config.LAUNCH_GRACE}
         if spec.host.here:
             # A pipe between two processes of one machine cannot lose its connection in silence, and
             # a launcher that is suspended (Ctrl-Z) is still there: silence means nothing.
             asked["lease"] = math.inf
-            self.popen = start((sys.executable, "-m", process_shim.__name__), subprocess.PIPE, spec.environment)
+            self.popen = start((sys.executable, "-m", process_shim.__name__), subprocess.PIPE)
             variables = b""
         else:
             self.popen = start(ssh.start_module(spec.host, process_shim.__name__), subprocess.PIPE)
@@ -63,8 +64,11 @@ class ChildProcess:
         return 128 - code if code - 128 in named else code
 
     def reports_start(self, line: str) -> bool:
-        """Return whether a line of output reports that the command starts, and note it if so."""
-        if self.arriving and line == process_shim.STARTED:
+        """Return whether a line of output reports that the command starts, and note it if so.
+
+        A login shell may have printed something before, without a newline.
+        """
+        if self.arriving and line.endswith(process_shim.STARTED):
             self.arriving, self.arrived = False, True
             return True
         return False
@@ -88,9 +92,7 @@ class ChildProcess:
         os.killpg(self.popen.pid, signal.SIGKILL)
 
 
-def start(
-    command: Sequence[str], stdin: int, environment: Mapping[str, str] | None = None
-) -> "subprocess.Popen[bytes]":
+def start(command: Sequence[str], stdin: int) -> "subprocess.Popen[bytes]":
     """Start a child in a process group of its own.
 
     Call it in the main thread only, because the kernel ties the child to the thread that starts it.
@@ -101,6 +103,5 @@ def start(
         stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
-        env={**os.environ, **(environment or {})},
         start_new_session=True,
     )

@@ -1,9 +1,10 @@
 """Shim around one process of a job: neither it nor any of its descendants outlives launch.
 
 Launch starts `esync.launch.process_shim` for every process, on this machine directly and on another
-one over ssh. The shim reads one line of JSON, {"command": [...], "lease": seconds, "grace":
-seconds}, and runs the command in a process group of its own, which inherits the shim's output. When
-the command has ended, or has been ended because launch is gone, the shim ends every descendant,
+one over ssh. The shim reads one line of JSON, {"command": [...], "environment": {...}, "lease":
+seconds, "grace": seconds}, and runs the command in a process group of its own, which inherits the
+shim's output, and the shim's variables except those of another process's part in a job. When the
+command has ended, or has been ended because launch is gone, the shim ends every descendant,
 including those that have left the process group. It exits with the command's exit code, or with
 128 + the number of the signal, as a shell does; where launch is gone, with the code of an ssh that
 has lost its connection.
@@ -19,6 +20,7 @@ import sys
 import time
 from pathlib import Path
 
+from ..runtime.environment import without_part_in_job
 from ..runtime.processes import tied
 from .heartbeat_pipe import KILL, NO_CONNECTION, TERMINATE, OrderReader
 
@@ -37,7 +39,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 class ShimmedProcess:
     """The command while it runs, and what it leaves behind."""
 
-    def __init__(self, command: list[str]) -> None:
+    def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self._adopt_orphans()
         self.wake, write = os.pipe()
         for end in (self.wake, write):
@@ -52,6 +54,7 @@ class ShimmedProcess:
             stdin=subprocess.DEVNULL,
             stderr=subprocess.STDOUT,  # in one stream, in which the order of the lines is kept
             start_new_session=True,
+            env={**without_part_in_job(), **environment},
         )
 
     def _hear(self, *_: object) -> None:
@@ -124,11 +127,12 @@ def main() -> int:
     reader = OrderReader()
     try:
         asked = json.loads(reader.line(FIRST_REQUEST) or b"")
-        (program, *words), lease, grace = asked["command"], float(asked["lease"]), float(asked["grace"])
+        (program, *words), environment = asked["command"], dict(asked["environment"])
+        lease, grace = float(asked["lease"]), float(asked["grace"])
     except (ValueError, KeyError, TypeError):
         return 1
     print(STARTED, flush=True)
-    process = ShimmedProcess([os.path.expanduser(program), *words])
+    process = ShimmedProcess([os.path.expanduser(program), *words], environment)
     cut_off = False
     try:
         cut_off = _attend(process, reader, lease, grace)

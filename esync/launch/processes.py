@@ -1,6 +1,7 @@
 """A process of a job: start it, read its output into a log, and end it with all its descendants."""
 
 import os
+import re
 import signal
 import time
 from collections import deque
@@ -18,6 +19,10 @@ from .spec import ProcessSpec
 
 #: Lines of a process's output that are kept for the message about its failure.
 LAST_LINES = 12
+#: What a terminal takes for colours and movements of the cursor.
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+#: The end of a line: a newline, or the return by which a progress bar goes back to draw its next state.
+_END = re.compile(rb"(?<=\n)|(?<=\r)(?=[^\n])")
 #: Bytes to read at once, and the length at which output without a newline counts as a line.
 CHUNK = 65536
 #: Chunks to read before another process has its turn: some programs never stop printing.
@@ -33,12 +38,13 @@ class ProgramError:
 
 
 class Process:
-    """A process of a job, started when this is made.
+    r"""A process of a job, started when this is made.
 
     Args:
         spec: what to start.
         log: file for its output.
-        process_line: called with its name and every line of its output.
+        process_line: called with its name, and every line of its output and what ends it: "\r" where
+            a progress bar draws its next state in the same place.
         say: called with messages for the user.
         again: append to the log, because the process takes the place of an earlier one.
 
@@ -46,7 +52,6 @@ class Process:
         exit_code: None while it runs; negative for the signal that ended it.
         progress: the last round that a worker has reported.
         reported: when it did (time.monotonic); before the first one, when the process started.
-        last_lines: the end of its output.
         told_to_end: whether launch has told it to end.
         events: events that it has reported, kind → facts; "at" among them is the time
             (time.monotonic).
@@ -56,19 +61,20 @@ class Process:
         self,
         spec: ProcessSpec,
         log: Path,
-        process_line: Callable[[str, str], None],
+        process_line: Callable[[str, str, str], None],
         say: Callable[[str], None],
         again: bool = False,
     ) -> None:
         self.spec, self.log, self._process_line, self._say = spec, log, process_line, say
         self.exit_code: int | None = None
         self.progress: Progress | None = None
-        self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
+        self._last_lines: deque[str] = deque(maxlen=LAST_LINES)
+        self._passing = False  # whether the last of them is a state of a progress bar, which the next replaces
         self.told_to_end = False
         self.events: dict[str, dict[str, Any]] = {}
         self._rest = b""
         self._file = LossyFile(log, "ab" if again else "wb")
-        self._write(f"$ {spec.shell}\n".encode())
+        self._write(f"$ {spec.shell}\n".encode(errors="backslashreplace"))
         self.reported = time.monotonic()
         self._child = ChildProcess(spec)
         self._popen = self._child.popen
@@ -76,6 +82,15 @@ class Process:
         assert self._popen.stdout is not None
         self.output = self._popen.stdout
         os.set_blocking(self.output.fileno(), False)
+
+    @property
+    def last_lines(self) -> tuple[str, ...]:
+        """The end of its output; of a progress bar, the last state."""
+        rest = _CONTROL.sub("", _text(self._rest))
+        before = list(self._last_lines)
+        if rest and self._passing:
+            before.pop()
+        return (*before, rest)[-LAST_LINES:] if rest else tuple(before)
 
     @property
     def running(self) -> bool:
@@ -151,15 +166,14 @@ class Process:
             except BlockingIOError:
                 return True
             if not chunk:
-                self._take(self._rest)
+                self._take_rest()
                 self.output.close()
                 return False
-            *lines, self._rest = (self._rest + chunk).split(b"\n")
+            *lines, self._rest = _END.split(self._rest + chunk)
             for line in lines:
-                self._take(line + b"\n")
+                self._take(line)
             if len(self._rest) >= CHUNK:
-                self._take(self._rest)
-                self._rest = b""
+                self._take_rest()
         return True
 
     def poll(self) -> bool:
@@ -174,8 +188,7 @@ class Process:
         os.killpg(self._popen.pid, signal.SIGKILL)  # nobody else has this number before the leader is reaped
         self.exit_code = self._child.exit_code(self._popen.wait())
         if not self.output.closed and self.read():  # somebody else still has the pipe
-            self._take(self._rest)
-            self._rest = b""
+            self._take_rest()
         return True
 
     def terminate(self) -> None:
@@ -199,11 +212,15 @@ class Process:
             self._say(f"{self._file.missing} bytes of output are missing in {self.log}: {self._file.why}")
         self._file.close()
 
+    def _take_rest(self) -> None:
+        self._take(self._rest)
+        self._rest = b""
+
     def _take(self, line: bytes) -> None:
         """Keep a report of progress or an event; write every other line to the log."""
         if not line:
             return
-        text = line.decode(errors="replace").rstrip()
+        text = _text(line)
         if self._child.reports_start(text):
             return
         if self._awaited and text.startswith(self._awaited):
@@ -217,8 +234,11 @@ class Process:
         if self.spec.own_program:  # which need not report rounds
             self.reported = time.monotonic()
         if text:
-            self.last_lines.append(text)
-            self._process_line(self.spec.name, text)
+            if self._passing:
+                self._last_lines.pop()
+            self._last_lines.append(_CONTROL.sub("", text))
+            self._passing = line.endswith(b"\r")
+            self._process_line(self.spec.name, text, "\r" if self._passing else "\n")
 
     def _take_report(self, text: str) -> bool:
         """Keep a report; return whether it is one."""
@@ -237,3 +257,7 @@ class Process:
         self._file.write(line)
         if self._file.missing and not missing:
             self._say(f"cannot write {self.log}: {self._file.why}; the job goes on, and its output is left out there")
+
+
+def _text(line: bytes) -> str:
+    return line.decode(errors="replace").rstrip()

@@ -8,7 +8,6 @@ standard input does, as `process_shim` does.
 import base64
 import importlib.util
 import json
-import os
 import socket
 import sys
 import zlib
@@ -21,6 +20,7 @@ from ..algorithms.loading import digest as algorithm_digest
 from ..algorithms.loading import find
 from ..checkpoints.store import refuse_earlier
 from ..data import locate
+from ..runtime.cores import cores
 from ..runtime.environment import is_own
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
@@ -125,7 +125,7 @@ class Agent:
                 directory, workers = checkpoints
                 refuse_earlier(expanded(directory), workers)
             self._held.push(taken.pop_all())
-        return {"ports": free, "cores": len(os.sched_getaffinity(0))}
+        return {"ports": free, "cores": cores()}
 
     @staticmethod
     def _check_installation(data: tuple[str, str | None] | None, engine: bool) -> None:
@@ -196,7 +196,7 @@ class Agent:
         if mine.is_file() and mine.read_text() == nonce:
             return {"shared": True}
         texts = {
-            f"{device.name}/{path.name}": path.read_text()
+            f"{device.name}/{path.name}": path.read_text(encoding="utf-8", errors="surrogateescape")
             for device in sorted(place.glob("[!.]*"))
             for kind in RESULTS
             for path in sorted(device.glob(kind))

@@ -4,9 +4,11 @@ Environment variables are not part of them. They are the first lines of standard
 `first_lines`), so that no list of processes shows them on either machine.
 """
 
+import functools
 import os
 import re
 import shlex
+import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -16,7 +18,8 @@ from .heartbeat_pipe import NO_CONNECTION as NO_CONNECTION
 from .hosts import Host
 
 #: Options of every connection. It is its own (no shared master that may outlive it), asks the user
-#: nothing, and notices a dead network.
+#: nothing, notices a dead network, and runs the command given to it, with its input, whatever the
+#: user's configuration says of that host for sessions of people.
 OPTIONS = {
     "BatchMode": "yes",
     "ConnectTimeout": f"{config.SSH_CONNECT_TIMEOUT:.0f}",
@@ -25,8 +28,13 @@ OPTIONS = {
     "ControlMaster": "no",
     "ControlPath": "none",
     "ClearAllForwardings": "yes",
+    "PermitLocalCommand": "no",
+    "RemoteCommand": "none",
     "LogLevel": "ERROR",
 }
+#: The same for versions of OpenSSH that know these options; others refuse them.
+NEWER_OPTIONS = {"StdinNull": "no", "SessionType": "default", "ForkAfterAuthentication": "no"}
+NEWER = 8, 7
 #: Variables of the launcher that hold for the whole job, on every host.
 COMMON_VARIABLES = re.compile(r"(ESYNC|MXNET|PS)_[A-Z0-9_]+")
 #: Variables that are passed on, but never shown.
@@ -65,9 +73,25 @@ def login(host: Host, *more: str) -> list[str]:
     if entry.key:
         words += [*_identity(os.path.expanduser(entry.key)), "-o", "IdentitiesOnly=yes"]
     words += entry.ssh_options  # in front of ours: ssh takes the first value of an option
-    for name, value in OPTIONS.items():
+    for name, value in options().items():
         words += ["-o", f"{name}={value}"]
     return [*words, f"{entry.user}@{host.address}" if entry.user else host.address]
+
+
+def options() -> dict[str, str]:
+    """Return the options of every connection that this machine's ssh knows."""
+    return OPTIONS | (NEWER_OPTIONS if _version() >= NEWER else {})
+
+
+@functools.cache
+def _version() -> tuple[int, int]:
+    """Return the version of OpenSSH on this machine; (0, 0) where it is something else, or is missing."""
+    try:
+        said = subprocess.run(["ssh", "-V"], stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return 0, 0
+    found = re.search(rb"OpenSSH_(\d+)\.(\d+)", said.stderr + said.stdout)
+    return (int(found[1]), int(found[2])) if found else (0, 0)
 
 
 def _identity(file: str) -> list[str]:
@@ -102,7 +126,7 @@ def first_lines(host: Host, environment: Mapping[str, str]) -> bytes:
     passed_on = {name: value for name, value in os.environ.items() if COMMON_VARIABLES.fullmatch(name)}
     variables = {**passed_on, **host.entry.env, **environment}
     lines = [f"{name}={value}\n" for name, value in variables.items() if "\n" not in value]
-    return "".join([*lines, "\n"]).encode()
+    return os.fsencode("".join([*lines, "\n"]))
 
 
 def pasteable(host: Host, environment: Mapping[str, str], command: Sequence[str]) -> str:

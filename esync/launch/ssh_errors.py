@@ -60,7 +60,7 @@ def _without_batch_mode(words: list[str]) -> list[str]:
 
     Ssh then asks its questions, and options that only a program needs are left out.
     """
-    ours = {f"{name}={value}" for name, value in ssh.OPTIONS.items()}
+    ours = {f"{name}={value}" for name, value in ssh.options().items()}
     typed: list[str] = []
     for word in words:
         if word in ours:

@@ -24,8 +24,8 @@ class LaunchView(Protocol):
     def say(self, text: str) -> None:
         """Show a message."""
 
-    def process_line(self, name: str, text: str) -> None:
-        """Take a line that a process has printed; it is in the process's log already."""
+    def process_line(self, name: str, text: str, end: str) -> None:
+        """Take a line that a process has printed, and its end; it is in the process's log already."""
 
     def close(self) -> None:
         """End the view; called when the job is over."""
@@ -41,7 +41,7 @@ class QuietView:
         """Print the message to standard error."""
         print(text, file=sys.stderr, flush=True)
 
-    def process_line(self, name: str, text: str) -> None:
+    def process_line(self, name: str, text: str, end: str) -> None:
         """Show nothing."""
 
     def close(self) -> None:
@@ -68,9 +68,9 @@ class LineView(QuietView):
 class FollowView(LineView):
     """Prints, between the lines, what the processes print, with their names in front."""
 
-    def process_line(self, name: str, text: str) -> None:
+    def process_line(self, name: str, text: str, end: str) -> None:
         """Print the line."""
-        print(f"{name} | {text}", flush=True)
+        print(f"{name} | {text}", end=end, flush=True)
 
 
 class TableView:
@@ -93,7 +93,7 @@ class TableView:
         """Print the message above the table."""
         self._live.console.print(text, markup=False, highlight=False)
 
-    def process_line(self, name: str, text: str) -> None:
+    def process_line(self, name: str, text: str, end: str) -> None:
         """Show nothing."""
 
     def close(self) -> None:

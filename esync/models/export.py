@@ -85,7 +85,7 @@ def _export(net: Any, symbol: Any, folder: Path) -> tuple[Path, Path]:
     parameters = {name: each for name, each in net.collect_params().items() if name in kinds}
     named = folder / f"{NAME}-symbol.json", folder / f"{NAME}-0000.params"
     with atomic_path(named[0]) as path:
-        path.write_text(symbol.tojson())
+        path.write_text(symbol.tojson(), encoding="utf-8")
     with atomic_path(named[1]) as path, through_memory(path) as memory:
         mx.nd.save(str(memory), {f"{kinds[name]}:{name}": each._reduce() for name, each in parameters.items()})
     return named

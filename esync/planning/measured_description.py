@@ -8,6 +8,7 @@ from typing import Any
 from ..launch.description import DescriptionError, read
 from ..launch.resources import HostResources
 from ..runtime import descriptions
+from ..runtime.cores import cores
 from .calibration import calibrated, calibrated_path, check_path, write_calibrated
 from .log_measurement import measure_from_logs
 from .measurement import measure
@@ -51,8 +52,8 @@ def write_measured(
         if from_logs is not None:
             found = measure_from_logs(description, file, from_logs, say)
         else:
-            cores = None if "OMP_NUM_THREADS" in os.environ else len(os.sched_getaffinity(0))
-            found = measure(description, typed or {}, HostResources((), cores), say, program)
+            threads = None if "OMP_NUM_THREADS" in os.environ else cores()
+            found = measure(description, typed or {}, HostResources((), threads), say, program)
     except DescriptionError as error:
         raise DescriptionError(f"{file}: {error}") from None
     content = calibrated(file, description, found, typed, program)

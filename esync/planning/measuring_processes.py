@@ -88,5 +88,5 @@ class MeasuringProcesses:
                 process.close()
 
 
-def _ignore(name: str, line: str) -> None:
+def _ignore(name: str, line: str, end: str) -> None:
     """Take a line of output, which is in the log already."""

@@ -61,6 +61,7 @@ def _state_server() -> Iterator[int]:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            errors="replace",
         )
         assert process.stdout is not None
         last = ""

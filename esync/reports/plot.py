@@ -41,7 +41,10 @@ from .tables import runs_text, smoothed_text
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exit with code 2 on bad usage."""
-    parser = argparse.ArgumentParser(prog=program.name("plot"), description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog=program.name("plot"),
+        description="Draw the five figures and the speedup table from the summaries of a network's modes.",
+    )
     parser.add_argument(
         "-b", "--base-dir", type=expanded, default=config.LOG_DIR, help="folder of all logs (default: %(default)s)"
     )

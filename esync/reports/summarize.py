@@ -29,7 +29,9 @@ from .modes import FOLDERS, mode_of
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exit with code 2 on bad usage."""
-    parser = argparse.ArgumentParser(prog=program.name("summarize"), description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(
+        prog=program.name("summarize"), description="Summarize the round files of a mode's devices in one NAME.json."
+    )
     parser.add_argument(
         "-b", "--base-dir", type=expanded, default=config.LOG_DIR, help="folder of all logs (default: %(default)s)"
     )

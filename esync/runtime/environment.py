@@ -3,7 +3,9 @@
 MXNet itself reads these variables, too, but waits in silence for ever if one is missing or wrong.
 """
 
+import ipaddress
 import os
+import re
 import socket
 from collections.abc import Mapping, MutableMapping
 from dataclasses import dataclass
@@ -17,6 +19,16 @@ SLOT_VARIABLE = "ESYNC_SLOT"
 #: Variable that says how often the launcher will replace this worker. It is set if the launcher can
 #: handle the worker's death, which therefore need not end the whole job.
 SUPERVISED_VARIABLE = "ESYNC_SUPERVISED"
+#: Variables that describe one process's part in one job: for ps-lite, for what starts MPI's processes,
+#: and for this package. The others of ESYNC_ hold for the whole job.
+_PART_IN_JOB = re.compile(
+    r"PORT|DMLC_\w+|PS_(RESEND|DROP_MSG)\w*|(PMI|PMIX|OMPI_COMM_WORLD)_\w+"
+    r"|ESYNC_(?!TOKEN|STATE_SERVER_CA|ALLOWED_HOSTS|TEST_)\w+"
+)
+
+
+#: Variables of ps-lite that make it talk in another way, lose messages or send them twice → their usual values.
+_UNSUPPORTED = {"PS_RESEND": "0", "PS_DROP_MSG": "0", "DMLC_LOCAL": "0", "DMLC_PS_VAN_TYPE": "zmq"}
 
 
 class EnvironmentProblemError(ExpectedError, ValueError):
@@ -60,12 +72,11 @@ class Cluster:
         port = _number(environment, "DMLC_PS_ROOT_PORT", "the scheduler's port, for instance 9091", 65535)
         servers = _number(environment, "DMLC_NUM_SERVER", "the number of parameter servers, for instance 1")
         workers = _number(environment, "DMLC_NUM_WORKER", "the number of workers, for instance 6")
-        if environment.get("PS_RESEND", "0") != "0":
-            raise EnvironmentProblemError("PS_RESEND is set: ps-lite's resending is not supported, leave it out")
-        try:
-            environment["DMLC_PS_ROOT_URI"] = socket.gethostbyname(host)
-        except (OSError, UnicodeError) as error:  # UnicodeError: no host name at all
-            raise EnvironmentProblemError(f"DMLC_PS_ROOT_URI: cannot resolve the host {host!r}: {error}") from None
+        for name, usual in _UNSUPPORTED.items():
+            if environment.get(name, usual) not in ("", usual):
+                raise EnvironmentProblemError(f"{name} is set, and this way of ps-lite is not supported: leave it out")
+        environment.pop("DMLC_RANK", None)  # left by ps-lite for what a worker has started; it would keep that rank
+        environment["DMLC_PS_ROOT_URI"] = _ipv4("DMLC_PS_ROOT_URI", host)
         _check_own_address(environment)
         return cls(host, port, servers, workers, environment["DMLC_PS_ROOT_URI"])
 
@@ -124,22 +135,59 @@ def parse_state_server_address(text: str, advice: str = "") -> tuple[str, int]:
     return host, int(port)
 
 
-def _check_own_address(environment: Mapping[str, str]) -> None:
-    """Check the address that this process gives the others.
+def without_part_in_job(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """Return the variables without those that describe a process's part in a job.
 
-    Where it is not one of this machine's, MXNet would fail only much later.
+    Launch starts every process with these: the shell of its user, or of another host, may have
+    variables for a process that was started by hand, or PORT for something else.
     """
-    own, interface = environment.get("DMLC_NODE_HOST", ""), environment.get("DMLC_INTERFACE", "")
-    if own and not is_own(own):
-        raise EnvironmentProblemError(
-            f"DMLC_NODE_HOST is {own!r}, which is not an address of this machine; it should be the one under which the "
-            "others reach it, for instance 10.1.1.33"
-        )
+    return {name: value for name, value in environment.items() if not _PART_IN_JOB.fullmatch(name)}
+
+
+def _ipv4(variable: str, host: str) -> str:
+    """Return the IPv4 address of a name, which MXNet needs."""
+    try:
+        return socket.gethostbyname(host)
+    except (OSError, UnicodeError) as error:  # UnicodeError: no host name at all
+        reason = f"cannot resolve the host {host!r}: {error}; give a name or an address, and nothing else"
+    try:
+        if socket.getaddrinfo(host.strip("[]"), None, socket.AF_INET6):
+            reason = f"{host!r} is an IPv6 address or has no other one; MXNet needs one of IPv4, such as 10.1.1.34"
+    except (OSError, UnicodeError):
+        pass
+    raise EnvironmentProblemError(f"{variable}: {reason}")
+
+
+def _check_own_address(environment: MutableMapping[str, str]) -> None:
+    """Check the address and the port that this process gives the others; resolve a name.
+
+    Where they are not this machine's, or in use, MXNet would fail only much later.
+    """
+    own, interface = environment.get("DMLC_NODE_HOST", "").strip(), environment.get("DMLC_INTERFACE", "")
+    if own:
+        own = environment["DMLC_NODE_HOST"] = _ipv4("DMLC_NODE_HOST", own)
+        scheduler, address = environment["DMLC_PS_ROOT_URI"], ipaddress.ip_address(own)
+        if not is_own(own) or address.is_unspecified or (address.is_loopback and not is_own(scheduler)):
+            raise EnvironmentProblemError(
+                f"DMLC_NODE_HOST is {own!r}, which is not an address of this machine at which the scheduler at "
+                f"{scheduler} can reach it; it should be the one under which the others do, for instance 10.1.1.33"
+            )
     known = [name for _, name in socket.if_nameindex()]
     if not own and interface and interface not in known:
         raise EnvironmentProblemError(
             f"DMLC_INTERFACE is {interface!r}, but this machine's network interfaces are {', '.join(known)}"
         )
+    if environment.get("PORT") and environment.get("DMLC_ROLE") != "scheduler":
+        port = _number(environment, "PORT", "where this process listens; without it, it chooses a free port", 65535)
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((own, port))
+            except OSError as error:
+                raise EnvironmentProblemError(
+                    f"PORT is {port}, where this process is to listen, but it cannot ({error.strerror}); unset PORT, "
+                    "and it chooses a free port"
+                ) from None
 
 
 def is_own(address: str) -> bool:

@@ -1,15 +1,36 @@
-"""Files and folders: atomic writes, home directories, and what earlier runs have left."""
+"""Files and folders: atomic writes, locks, home directories, and what earlier runs have left.
+
+Some file systems (NFS, Lustre, FUSE, shared folders of containers and virtual machines) have no
+locks, cannot flush folders, or cannot rename. There a warning says once what follows from that, and
+the program goes on.
+"""
 
 import argparse
 import contextlib
+import errno
+import fcntl
 import glob
+import logging
 import os
 import shutil
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from .errors import ExpectedError
+
+log = logging.getLogger(__name__)
+
+#: Errors that mean that there is no space left for this file, user or group.
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+#: Errors of file systems that cannot rename.
+_NO_RENAMING = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EXDEV)
+#: Flag of `memfd_create` (Linux 6.3) for memory that holds no program. A system may refuse any other
+#: (vm.memfd_noexec=2); older ones do not know the flag.
+_MFD_NOEXEC_SEAL = 8
+#: What this process has warned of: file system, what it cannot do, and what follows.
+_warned: set[tuple[int, str, str]] = set()
 
 #: Beginning of the names of folders that have what an earlier run has left.
 EARLIER_PREFIX = "earlier-"
@@ -52,14 +73,30 @@ def atomic_path(path: Path) -> Iterator[Path]:
     try:
         yield beside
         with open(beside, "rb+") as file:
-            os.fsync(file.fileno())
-        os.replace(beside, path)
+            flush_file(file.fileno(), path)
+        replace_file(beside, path)
     except OSError as error:
         if error.filename in (None, str(beside)):  # the kernel names no file where one could not be written
             error.filename, error.filename2 = str(path), None
         raise
     finally:
         beside.unlink(missing_ok=True)
+
+
+def replace_file(beside: Path, path: Path) -> None:
+    """Rename a complete file to its final name, so that readers see the old file or the new one.
+
+    Raises:
+        OSError: it cannot be renamed.
+    """
+    try:
+        os.replace(beside, path)
+    except OSError as error:
+        if error.errno not in _NO_RENAMING:
+            raise
+        _warn(path, error, "be renamed", "whoever reads a file while it is written sees a part")
+        shutil.copyfile(beside, path)
+        beside.unlink()
 
 
 @contextlib.contextmanager
@@ -72,7 +109,7 @@ def through_memory(path: Path) -> Iterator[Path]:
     Raises:
         OSError: the file cannot be written.
     """
-    with open(os.memfd_create(path.name), "rb") as memory:
+    with open(memory_descriptor(path.name), "rb") as memory:
         yield Path(f"/proc/self/fd/{memory.fileno()}")
         with open(path, "wb") as file:
             shutil.copyfileobj(memory, file)
@@ -99,17 +136,84 @@ def make_folder(path: Path) -> None:
     missing = [each for each in path.parents if not each.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for each in (path, *missing):  # the first one may have been made by somebody else just now
-        with contextlib.suppress(PermissionError):  # a folder that may be entered, but not read
-            flush_folder(each.parent)
+        flush_folder(each.parent)
 
 
 def flush_folder(path: Path) -> None:
     """Flush a folder, so that the names in it survive a power failure."""
-    handle = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(handle)
+        handle = os.open(path, os.O_RDONLY)
+    except PermissionError:  # it may be entered, but not read
+        return
+    try:
+        flush_file(handle, path)
     finally:
         os.close(handle)
+
+
+def flush_file(descriptor: int, path: Path) -> None:
+    """Flush an open file or folder, so that its content survives a power failure.
+
+    Raises:
+        OSError: it could not be written.
+    """
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno in (errno.EIO, *DISK_FULL):
+            raise
+        _warn(path, error, "be flushed", "what is written there may not survive a power failure")
+
+
+def lock_file(descriptor: int, path: Path, risk: str, inherited: bool = True, wait: bool = False) -> bool:
+    """Lock an open file until it is closed or this process ends; return False if another process has it.
+
+    Where the file system has no locks, the file counts as locked.
+
+    Args:
+        descriptor: of the file, which is open for writing.
+        path: of the file, for the warning.
+        risk: what the user has to make sure of without a lock, for the warning.
+        inherited: whether forked processes have the lock, too (flock), or not (lockf).
+        wait: whether to wait until no other process has it.
+    """
+    try:
+        (fcntl.flock if inherited else fcntl.lockf)(
+            descriptor, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB
+        )
+    except OSError as error:
+        if error.errno in (errno.EAGAIN, errno.EACCES):
+            return False
+        _warn(path, error, "be locked", f"make sure yourself that {risk}")
+    return True
+
+
+def _warn(path: Path, error: OSError, what: str, consequence: str) -> None:
+    """Say once for each file system that something cannot be done there, and what follows."""
+    key = path.parent.stat().st_dev, what, consequence
+    if key not in _warned:
+        _warned.add(key)
+        log.warning("%s cannot %s (%s): %s", path, what, error.strerror or error, consequence)
+
+
+def memory_descriptor(name: str) -> int:
+    """Return the descriptor of a new file in memory without a name in any file system.
+
+    Where the system refuses `memfd_create`, it is a file without a name in /dev/shm, or else in the
+    folder for temporary files.
+
+    Args:
+        name: shown by the kernel, where it lists what a process has mapped.
+
+    Raises:
+        OSError: no such file can be made.
+    """
+    for flag in (_MFD_NOEXEC_SEAL, 0):
+        with contextlib.suppress(OSError):
+            return os.memfd_create(name, os.MFD_CLOEXEC | flag)
+    folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+    with tempfile.TemporaryFile(dir=folder) as file:
+        return os.dup(file.fileno())
 
 
 def earlier_stamp() -> str:

@@ -1,9 +1,10 @@
 """Memory that several processes of a machine share, without a name in any file system (Linux).
 
-It is a file of `memfd_create`, which exists as long as some process has it open or mapped: however
-processes end, nothing of it stays. Its bytes can be locked. The locks belong to a process: the
-kernel releases them when the process ends, also by SIGKILL, and forked processes do not inherit
-them. Beware: they are released, too, when the process closes any descriptor of the file.
+It is a file of `files.memory_descriptor`, which exists as long as some process has it open or
+mapped: however processes end, nothing of it stays. Its bytes can be locked. The locks belong to a
+process: the kernel releases them when the process ends, also by SIGKILL, and forked processes do
+not inherit them. Beware: they are released, too, when the process closes any descriptor of the
+file.
 """
 
 import contextlib
@@ -17,11 +18,10 @@ import time
 from collections.abc import Callable, Iterator
 
 from .errors import ExpectedError
+from .files import memory_descriptor
 
 #: struct flock: type, origin, start, length, and the process that holds a conflicting lock.
 _FLOCK = struct.Struct("hhqqi4x")
-#: Seals that fix the size of the file, so that no process can take pages away from another one.
-_SEALS = fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL if hasattr(fcntl, "F_SEAL_SEAL") else 0
 #: Seconds between two tries to get a lock: the first pause, its growth, the longest.
 _FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.00005, 1.5, 0.002
 
@@ -52,8 +52,8 @@ class MemoryFile:
         self._lock = threading.Lock()  # the kernel's locks do not tell threads apart
         try:
             found = os.fstat(descriptor)
-            if found.st_size != size or fcntl.fcntl(descriptor, fcntl.F_GET_SEALS) & _SEALS != _SEALS:
-                raise SharedMemoryError(f"expected sealed memory of {size} bytes, got a file of {found.st_size}")
+            if found.st_size != size:
+                raise SharedMemoryError(f"expected memory of {size} bytes, got a file of {found.st_size}")
             self.memory = mmap.mmap(descriptor, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
         except OSError as error:
             os.close(descriptor)
@@ -73,15 +73,12 @@ class MemoryFile:
             size: number of bytes.
 
         Raises:
-            SharedMemoryError: there is not enough memory, or the system has no `memfd_create`.
+            SharedMemoryError: there is not enough memory.
         """
-        if not hasattr(os, "memfd_create"):
-            raise SharedMemoryError("shared memory needs Linux (memfd_create)")
         descriptor = -1
         try:
-            descriptor = os.memfd_create(name, os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+            descriptor = memory_descriptor(name)
             os.posix_fallocate(descriptor, 0, size)
-            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
         except OSError as error:
             if descriptor >= 0:
                 os.close(descriptor)

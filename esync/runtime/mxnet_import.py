@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import numpy_aliases
+from .cores import affinity, cores
 from .errors import ExpectedError
 from .mxnet_operators import kept_code
 
@@ -55,6 +56,8 @@ def _statistics_later() -> Iterator[None]:
 
 def _import_mxnet() -> Any:
     numpy_aliases.install()
+    if (usable := cores()) < affinity():
+        os.environ.setdefault("OMP_NUM_THREADS", str(usable))
     role = os.environ.pop("DMLC_ROLE", None)
     try:
         with _statistics_later(), kept_code():

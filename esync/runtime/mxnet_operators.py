@@ -4,6 +4,8 @@ While it is imported, MXNet writes the source of 2,500 functions, one for each o
 Python compile it. That takes two fifths of the time of the import. Here the compiled code is taken
 from a file beside the other files of compiled code (`__pycache__`), which the first import writes.
 What the file does not know is compiled as before, so nothing depends on it.
+
+Without docstrings (PYTHONOPTIMIZE=2) that source cannot be written; empty ones help.
 """
 
 import contextlib
@@ -22,6 +24,8 @@ from .files import write_atomically
 
 #: The modules that execute such source, by a call of `exec`.
 MODULES = frozenset({"mxnet.ndarray.register", "mxnet.symbol.register"})
+#: The modules whose classes' docstrings go into the source.
+DOCUMENTATION = frozenset({"mxnet.ndarray_doc", "mxnet.symbol_doc"})
 #: The address of an operator, which differs from process to process, is the first argument of one
 #: of these calls in the source; …
 CALLS = ("_imperative_invoke(", "_symbol_creator(")
@@ -42,13 +46,18 @@ class _Finder(MetaPathFinder):
         self.missed: dict[str, CodeType] = {}
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
-        spec = PathFinder.find_spec(fullname, path, target) if fullname in MODULES else None
+        spec = PathFinder.find_spec(fullname, path, target) if fullname in MODULES | DOCUMENTATION else None
         if spec is not None and spec.loader is not None:
             execute = spec.loader.exec_module
 
             def exec_module(module: ModuleType) -> None:
-                vars(module)["exec"] = functools.partial(self._run, vars(module))
+                if fullname in MODULES:
+                    vars(module)["exec"] = functools.partial(self._run, vars(module))
                 execute(module)
+                if fullname in DOCUMENTATION:
+                    for each in vars(module).values():
+                        if isinstance(each, type) and each.__doc__ is None:
+                            each.__doc__ = ""
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

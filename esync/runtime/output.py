@@ -1,20 +1,21 @@
-"""Output that survives hostile text, floods of messages and a full disk.
+"""Output that survives hostile text, any encoding, floods of messages, and whatever refuses it.
 
-`printable` escapes control characters in text from outside; `is_label` says whether a text can be
-shown as it is. `RateLimitedLog` limits messages that
-anybody can cause by sending something. `LossyFile` drops output for which the disk has no space,
-counts it, and marks the place.
+`prepare` and `say` see to it that nothing that is printed ends anything. `printable` escapes control
+characters in text from outside; `is_label` says whether a text can be shown as it is.
+`RateLimitedLog` limits messages that anybody can cause by sending something. `LossyFile` drops
+output that cannot be written, to a full disk for instance, counts it, and marks the place.
 """
 
-import errno
+import atexit
+import contextlib
 import io
 import math
 import os
-import stat
+import select
 import sys
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -91,17 +92,13 @@ class RateLimitedLog:
             self._say(f"{text} (and {left_out} more of this kind before)" if left_out else text)
 
 
-#: Errors that mean that there is no space left for this file, user or group.
-DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-
-
 class LossyFile(io.FileIO):
-    """A file, opened for writing, that drops data for which there is no space.
+    """A file, opened for writing, that drops data which it cannot write.
 
-    When there is space again, a line says how many bytes are missing at that place.
+    When writing works again, a line says how many bytes are missing at that place.
 
     Attributes:
-        missing: number of bytes dropped so far.
+        missing: number of bytes dropped so far, without those that a reader who has gone left unread.
         why: the error, in words; "" while nothing is missing.
     """
 
@@ -118,10 +115,13 @@ class LossyFile(io.FileIO):
                 super().write(f"\n[{self._gap} bytes of output are missing here: {self.why}]\n".encode())
                 self._gap = 0
             while left:
-                left = left[super().write(left) or 0 :]
+                written = super().write(left)
+                if written is None:  # a pipe that does not block, and is full
+                    select.select([], [self], [])
+                left = left[written or 0 :]
+        except BrokenPipeError:
+            pass
         except OSError as error:
-            if error.errno not in DISK_FULL:
-                raise
             self.why = error.strerror or str(error)
             self.missing += len(left)
             self._gap += len(left)
@@ -132,26 +132,57 @@ class LossyFile(io.FileIO):
         try:
             super().close()
         except OSError as error:
-            if error.errno not in DISK_FULL:
-                raise
             self.why = error.strerror or str(error)
 
 
-def install() -> None:
-    """Make this program's standard output and standard error drop data that a full disk refuses.
+def prepare() -> None:
+    """Keep what this program prints from ending it, whatever programs of others do to its streams.
 
-    Streams that are not files (terminals, pipes) stay as they are.
+    Characters that the encoding of a stream lacks are written as escapes, streams that are closed
+    (`>&-`) count as /dev/null, and a reader that has gone (`| head`) is no error at the end.
+    """
+    if None in (sys.stdin, sys.stdout, sys.stderr):
+        while os.open(os.devnull, os.O_RDWR) < 3:  # or the next files would get these numbers
+            pass
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115 - until the end
+        elif isinstance(stream, io.TextIOWrapper) and stream.errors in ("strict", "surrogateescape"):
+            stream.reconfigure(errors="backslashreplace")
+    atexit.register(_flush)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BrokenPipeError:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        except (AttributeError, OSError, ValueError):  # closed, or replaced by somebody; or Python says what is lost
+            pass
+
+
+def say(text: str, stream: TextIO) -> None:
+    """Print a line in one piece, so that no other thread's output divides it, unless that is impossible."""
+    with contextlib.suppress(OSError, ValueError):  # a full disk, a closed stream
+        stream.write(f"{text}\n")
+        stream.flush()
+
+
+def install() -> None:
+    """Make this program's standard output and standard error drop what cannot be written.
+
+    It is for programs that have more to do than to print.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         try:
-            mode = os.fstat(stream.fileno()).st_mode
+            number = stream.fileno()
         except (AttributeError, OSError, ValueError):  # closed, or replaced by somebody
             continue
-        if stream.isatty() or not (stat.S_ISREG(mode) or stat.S_ISCHR(mode)):
-            continue
         stream.flush()
-        raw = LossyFile(stream.fileno(), "wb", closefd=False)
+        raw = LossyFile(number, "wb", closefd=False)
         buffer = raw if stream.write_through else io.BufferedWriter(raw)  # the former with python -u
         kept = {"line_buffering": stream.line_buffering, "write_through": stream.write_through}
         setattr(sys, name, io.TextIOWrapper(buffer, stream.encoding, stream.errors, **kept))

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, TextIO
 
 from .metric import ACCURACY, Metric
+from .output import say
 
 #: Mark in front of progress in JSON on standard output, which the environment asks for.
 MARK = "@progress "
@@ -82,12 +83,6 @@ def split(line: str) -> tuple[str, str]:
     return (line[: min(places)], line[min(places) :]) if places else (line, "")
 
 
-def _print(text: str, stream: TextIO) -> None:
-    """Print a line in one piece, so that another thread's output cannot come before its end."""
-    stream.write(f"{text}\n")
-    stream.flush()
-
-
 def parse(line: str) -> Progress | None:
     """Return the progress in a line of a worker's output; None if the line is something else."""
     if not line.startswith(MARK):
@@ -101,7 +96,7 @@ def parse(line: str) -> Progress | None:
 def report_event(kind: str, stream: TextIO | None = None, **facts: Any) -> None:
     """Report an event to the launcher; do nothing if there is none."""
     if os.environ.get(VARIABLE) == "json":
-        _print(EVENT_MARK + json.dumps({"kind": kind, **facts}), stream or sys.stdout)
+        say(EVENT_MARK + json.dumps({"kind": kind, **facts}), stream or sys.stdout)
 
 
 def parse_event(line: str) -> dict[str, Any] | None:
@@ -134,7 +129,7 @@ class ProgressReporter:
         self._last = progress
         self._tell_machine()
         if not self._quiet:
-            print(progress.line(), file=self._stream, flush=True)
+            say(progress.line(), self._stream)
 
     def accuracy(self, number: int, accuracy: float, metric: str = ACCURACY) -> None:
         """Report the accuracy, or another metric, of an earlier round."""
@@ -142,13 +137,13 @@ class ProgressReporter:
             self._last = replace(self._last, accuracy=accuracy, accuracy_round=number, metric=metric)
             self._tell_machine()
         if not self._quiet:
-            print(f"round {number:4d}  {metric} {Metric(metric).text(accuracy, 4)}", file=self._stream, flush=True)
+            say(f"round {number:4d}  {metric} {Metric(metric).text(accuracy, 4)}", self._stream)
 
     def say(self, text: str) -> None:
         """Print a message."""
         if not self._quiet:
-            print(text, file=self._stream, flush=True)
+            say(text, self._stream)
 
     def _tell_machine(self) -> None:
         if self._machine and self._last is not None:
-            _print(MARK + json.dumps(asdict(self._last)), self._stream)
+            say(MARK + json.dumps(asdict(self._last)), self._stream)

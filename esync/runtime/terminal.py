@@ -4,7 +4,6 @@ Status and errors go to standard error, results to standard output.
 """
 
 import io
-import os
 import shutil
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -119,12 +118,13 @@ def run_command(command: Callable[[], int], print_error: Callable[[str], None] =
         print_error: prints a message.
     """
     try:
-        return command()
+        code = command()
+        sys.stdout.flush()  # what cannot be written is an error of the command
+        return code
     except ExpectedError as error:
         print_error(str(error))
         return error.exit_code
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for what is flushed at the end
         return 1
     except OSError as error:
         print_error(f"{error.filename or 'failed'}: {error.strerror or error}")

@@ -1,7 +1,6 @@
 """Many simulations at a time, in processes of their own, whose failures are reported and not raised."""
 
 import contextlib
-import os
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -11,6 +10,7 @@ from typing import TypeVar
 
 from ..algorithms.loading import AlgorithmError, find
 from ..launch.description import DescriptionError
+from ..runtime.cores import cores
 from ..runtime.errors import ExpectedError
 
 TaskT = TypeVar("TaskT")
@@ -39,7 +39,7 @@ def pool(at_a_time: int | None, tasks: int, modes: Collection[str] = ()) -> Iter
         tasks: number of simulations, which no more processes are needed for.
         modes: modes of all simulations, whose algorithms may be the user's own.
     """
-    processes = max(1, min(at_a_time or len(os.sched_getaffinity(0)), tasks))
+    processes = max(1, min(at_a_time or cores(), tasks))
     with ProcessPoolExecutor(processes, get_context("spawn"), _load, (sorted(modes),)) as executor:
         try:
             yield executor

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from .. import config
+from ..runtime.files import replace_file
 
 logger = logging.getLogger("esync.state_server")
 
@@ -116,15 +117,17 @@ class Journal:
         """
         line = encode(self._head())
         beside = self.path.with_name(self.path.name + ".new")
-        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND, 0o600)
+        file = os.open(beside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         try:
-            _write(file, line)
-            os.replace(beside, self.path)
+            try:
+                _write(file, line)
+            finally:
+                os.close(file)
+            replace_file(beside, self.path)
         except BaseException:
-            os.close(file)
             beside.unlink(missing_ok=True)
             raise
-        self._take(file, len(line), len(line))
+        self._take(os.open(self.path, os.O_WRONLY | os.O_APPEND), len(line), len(line))
 
     def resume(self, contents: Contents) -> None:
         """Continue the existing file after the part that could be read.

@@ -5,11 +5,11 @@ STATE/history.sqlite3       the history, unless DATABASE_URL names another datab
 STATE/lock                  locked by the server that uses the folder
 """
 
-import fcntl
 import os
 from pathlib import Path
 
 from ..runtime.errors import ExpectedError
+from ..runtime.files import lock_file
 
 VARIABLE = "ESYNC_STATE_DIR"
 
@@ -40,7 +40,7 @@ class StateFolder:
         self.jobs = self.path / "jobs"
         try:
             self.jobs.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = open(self.path / "lock", "a+")  # noqa: SIM115 - stays open as long as the server
+            self._lock = open(self.path / "lock", "ab")  # noqa: SIM115 - stays open as long as the server
             probe = self.jobs / ".probe"
             probe.touch()
             probe.unlink()
@@ -49,14 +49,12 @@ class StateFolder:
                 f"the state folder {self.path} cannot be written: {error.strerror or error}; choose another one with "
                 f"--state-dir or {VARIABLE}"
             ) from None
-        try:
-            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        if not lock_file(self._lock.fileno(), self.path / "lock", "no other state server uses this folder"):
             self._lock.close()
             raise StateFolderError(
                 f"another state server uses the state folder {self.path}: end it, or give this one a folder of its own "
                 f"with --state-dir or {VARIABLE}"
-            ) from None
+            )
 
     def close(self) -> None:
         """Release the lock."""

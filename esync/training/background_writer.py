@@ -8,8 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from .. import config
-from ..runtime.files import write_atomically
-from ..runtime.output import DISK_FULL
+from ..runtime.files import DISK_FULL, write_atomically
 
 log = logging.getLogger(__name__)
 

@@ -27,6 +27,7 @@ import numpy as np
 from .. import config
 from ..gluon.flat_arrays import FlatArrays, stored_values
 from ..runtime.errors import ExpectedError
+from ..runtime.files import memory_descriptor
 from ..runtime.forked_process import ForkedProcess
 from ..runtime.futures import Future
 from ..runtime.metric import TEST_ACCURACY, Metric
@@ -122,7 +123,7 @@ class EvaluationProcess:
     """
 
     def __init__(self, program: EvaluationProgram, values: int) -> None:
-        self._memory = os.memfd_create("esync-evaluation")
+        self._memory = memory_descriptor("esync-evaluation")
         os.ftruncate(self._memory, 4 * values)
         self._shared = np.frombuffer(mmap.mmap(self._memory, 4 * values), np.float32)
         self._program = program
@@ -260,10 +261,10 @@ def _state_of(pid: int) -> tuple[str, int]:
     If they are not known, return "" and -1.
     """
     try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     except OSError:
         return "", -1
-    return fields[0], int(fields[11]) + int(fields[12])
+    return fields[0].decode(), int(fields[11]) + int(fields[12])
 
 
 # --- the evaluating process -----------------------------------------------------------------------

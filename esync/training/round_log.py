@@ -3,7 +3,6 @@
 A thread writes them; every file is complete as soon as it has its name.
 """
 
-import fcntl
 import json
 import shutil
 from collections.abc import Iterator
@@ -14,7 +13,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from ..runtime.errors import ExpectedError
-from ..runtime.files import make_earlier_folder
+from ..runtime.files import lock_file, make_earlier_folder
 from .background_writer import BackgroundWriter
 
 RUN_FILE = "run.json"
@@ -45,13 +44,11 @@ def claim(log_dir: Path, device: str, overwrite: bool, rounds: int = 0, rank: in
                 number += 1
                 continue
             folder.mkdir(parents=True, exist_ok=True)
-            lock = open(folder / LOCK_FILE, "w")  # noqa: SIM115 - stays open as long as the process
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = open(folder / LOCK_FILE, "w", encoding="utf-8")  # noqa: SIM115 - stays open as long as the process
+            if lock_file(lock.fileno(), folder / LOCK_FILE, "no other process writes its logs there"):
                 break
-            except BlockingIOError:
-                lock.close()
-                number += 1
+            lock.close()
+            number += 1
         for unfinished in [*folder.glob(".iter-*.txt.*"), *folder.glob(f".{RUN_FILE}.*")]:
             unfinished.unlink()  # of a process that was killed
         if rounds:
@@ -68,7 +65,7 @@ def claim(log_dir: Path, device: str, overwrite: bool, rounds: int = 0, rank: in
             elif overwrite:
                 path.unlink()
             else:
-                path.rename(aside / path.name)
+                shutil.move(path, aside / path.name)
     except OSError as error:
         raise LogDirectoryError(f"cannot write logs to {log_dir}: {error.strerror or error}") from None
     return folder, lock
@@ -77,7 +74,7 @@ def claim(log_dir: Path, device: str, overwrite: bool, rounds: int = 0, rank: in
 def _rank_of(folder: Path) -> int | None:
     """Return the rank whose logs are in a folder; None if unknown."""
     try:
-        return int(json.loads((folder / RUN_FILE).read_text())["rank"])
+        return int(json.loads((folder / RUN_FILE).read_text(encoding="utf-8"))["rank"])
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -173,7 +170,8 @@ class RoundLog:
 
 
 def _encoded(content: dict[str, Any]) -> bytes:
-    return json.dumps(content, default=_plain).encode()
+    # A name of a file that is not UTF-8 has characters that are no text for other programs.
+    return json.dumps(content, default=_plain, ensure_ascii=False).encode(errors="replace")
 
 
 def _plain(value: Any) -> Any:

@@ -266,6 +266,11 @@ def test_plan_with_typed_flags_overrides_description_and_drops_other_modes(typed
             r"hosts\.left\.address: localhost \(127\.0\.0\.1\) is reached from the machine itself only, but far takes",
         ),
         (
+            {"hosts": {"left": {"address": "2001:db8::7"}}},
+            {},
+            r"hosts\.left\.address: 2001:db8::7 is an address of IPv6, but MXNet needs one of IPv4",
+        ),
+        (
             {"hosts": {"left": {"address": "localhost", "workdir": "/x"}}},
             {},
             r"hosts\.left\.workdir: left is this machine",

@@ -31,7 +31,9 @@ def shimmed(program: str, lease: float = 30.0, grace: float = 10.0) -> "Iterator
         start_new_session=True,
     )
     command = [sys.executable, "-u", "-c", textwrap.dedent(program)]
-    process.stdin.write(json.dumps({"command": command, "lease": lease, "grace": grace}).encode() + b"\n")
+    process.stdin.write(
+        json.dumps({"command": command, "environment": {}, "lease": lease, "grace": grace}).encode() + b"\n"
+    )
     try:
         yield process
     finally:
@@ -187,3 +189,14 @@ def test_shim_whose_request_never_comes_starts_nothing(tmp_path):
         output, _ = process.communicate(b"what?\n", timeout=20)
         assert (process.returncode, output) == (1, b"")
     assert os.listdir(tmp_path) == []
+
+
+def test_shim_hides_variables_of_another_job(monkeypatch):
+    """The user's shell may have them for a process that was started by hand, or for something else."""
+    for name in ("PORT", "DMLC_RANK", "ESYNC_SLOT", "PMI_FD"):
+        monkeypatch.setenv(name, "7")
+    monkeypatch.setenv("GREETING", "hello")
+    with shimmed(
+        "import os; print(*map(os.environ.get, ['PORT', 'DMLC_RANK', 'ESYNC_SLOT', 'PMI_FD', 'GREETING']))"
+    ) as process:
+        until(process, "None None None None hello")

@@ -24,6 +24,8 @@ from sshd import ADDRESSES, Sshd, make_key
 from test_launched_jobs import rounds, run
 from test_supervisor import ends, impatient, spec, supervise  # noqa: F401
 
+from esync.launch import ssh
+from esync.launch.agent_pool import AgentPool, RemoteHostError
 from esync.launch.hosts import Host, HostEntry
 from esync.launch.plan import COMMON
 from esync.launch.ssh import login, missing_key, pasteable
@@ -315,8 +317,6 @@ def test_launch_over_ssh_with_silent_host_gives_up(tmp_path, monkeypatch):
     up.
     """
     from esync import config
-    from esync.launch import ssh
-    from esync.launch.agent_pool import AgentPool, RemoteHostError
 
     monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.5)
     monkeypatch.setitem(ssh.OPTIONS, "ConnectTimeout", "30")
@@ -359,3 +359,35 @@ def test_ssh_login_takes_key_file_name_literally(tmp_path, sshd, machines):
     assert not missing_key(host)
     done = subprocess.run([*login(host), "true"], capture_output=True, text=True, timeout=60, stdin=subprocess.DEVNULL)
     assert done.returncode == 0, done.stderr
+
+
+#: What people write into ~/.ssh/config for their own sessions. Older versions do not know the last three.
+FOR_PEOPLE = """\
+RemoteCommand sleep 100
+RequestTTY force
+PermitLocalCommand yes
+LocalCommand cat
+ControlMaster auto
+ControlPath {folder}/%C
+StdinNull yes
+SessionType none
+ForkAfterAuthentication yes
+"""
+
+
+def test_launch_over_ssh_with_configuration_for_people_and_talkative_shell_runs_its_command(tmp_path, sshd, machines):
+    """The shell there prints something in Latin-1 without a newline, as a .bashrc may."""
+    lines = FOR_PEOPLE.format(folder=tmp_path).splitlines()
+    (tmp_path / "config").write_text("\n".join(lines if ssh.options().keys() >= {"StdinNull"} else lines[:-3]))
+    key = make_key(tmp_path / "talkative")
+    forced = r"printf 'Gr\374\337 Gott> '; eval \"$SSH_ORIGINAL_COMMAND\""
+    with open(sshd.folder / "authorized", "a") as authorized:
+        authorized.write(f'command="{forced}" {key.with_suffix(".pub").read_text()}')
+    options = ["-F", str(tmp_path / "config"), "-o", f"UserKnownHostsFile={sshd.folder / 'known'}"]
+    entry = HostEntry(**sshd.entry("left", key=str(key), ssh_options=options))
+    host = Host("left", ADDRESSES["left"], False, ADDRESSES["left"], entry)
+    with AgentPool([host], lambda text: None) as agents:
+        assert "unknown" in str(agents.try_to_ask({"left": {"do": "unknown"}}, 60)[1])
+    outcome, view = supervise(tmp_path, replace(spec("worker-0", "print('ready')"), host=host), start_timeout=60)
+    assert outcome.ok
+    assert view.heard == [("worker-0", "ready")]

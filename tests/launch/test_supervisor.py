@@ -49,7 +49,7 @@ class Recorded:
     def say(self, text: str) -> None:
         self.said.append(text)
 
-    def process_line(self, name: str, text: str) -> None:
+    def process_line(self, name: str, text: str, end: str) -> None:
         self.heard.append((name, text))
 
     def close(self) -> None: ...
@@ -202,6 +202,29 @@ def test_supervisor_with_failing_worker_ends_the_job(tmp_path, program, how, las
     assert (failure.last_lines[-1] if failure.last_lines else None) == last
     assert view.states == {"worker-0": "ended", "worker-1": "failed"}
     assert not outcome.interrupted
+
+
+@pytest.mark.parametrize(
+    ("drawn", "last"),
+    [
+        (r"\r 10%|#  |\r 20%|## |\r 30%|###", " 30%|###"),  # in front of each state, as tqdm
+        (r"10%\r20%\r30%\r", "30%"),  # behind it
+        (r"\r 90%|##\r100%|###\nValueError", "ValueError"),
+        (r"\r\x1b[32m 10%\x1b[0m\x1b[A\r 20%\r      \r", " 20%"),  # colours, and cleared in the end
+        (r"a line of another system\r\n", "a line of another system"),
+    ],
+)
+def test_supervisor_with_progress_bar_keeps_its_last_state(tmp_path, drawn, last):
+    program = (
+        f"import sys; print('begun')\nfor one in '{drawn}': sys.stdout.write(one); sys.stdout.flush()\nsys.exit(3)"
+    )
+    outcome, view = supervise(tmp_path, spec("worker-0", program))
+    lines = outcome.failures[0].last_lines
+    assert (lines[0], lines[-1]) == ("begun", last)
+    assert len([line for line in lines if "%" in line]) <= 1
+    content = (tmp_path / "worker-0.log").read_bytes()
+    assert content.endswith(b"begun\n" + drawn.encode().decode("unicode_escape").encode())
+    assert ("worker-0", last) in view.heard
 
 
 def test_supervisor_with_service_that_exits_early_fails_even_with_exit_code_0(tmp_path):

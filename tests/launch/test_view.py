@@ -95,7 +95,7 @@ def test_table_view_leaves_the_last_state_on_the_terminal(monkeypatch):
 
 
 def test_view_with_follow_prints_process_output(capsys):
-    view.choose("the title", quiet=False, follow=True).process_line("worker-0", "[so] it goes")
+    view.choose("the title", quiet=False, follow=True).process_line("worker-0", "[so] it goes", "\n")
     assert capsys.readouterr().out == "worker-0 | [so] it goes\n"
 
 

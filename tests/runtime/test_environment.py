@@ -1,6 +1,14 @@
+import socket
+
 import pytest
 
-from esync.runtime.environment import Cluster, EnvironmentProblemError, state_server_address, take_role
+from esync.runtime.environment import (
+    Cluster,
+    EnvironmentProblemError,
+    state_server_address,
+    take_role,
+    without_part_in_job,
+)
 
 GOOD = {
     "DMLC_PS_ROOT_URI": "127.0.0.1",
@@ -67,6 +75,63 @@ def test_cluster_with_unknown_network_interface_names_it():
     assert Cluster.from_environment({**GOOD, "DMLC_INTERFACE": "lo"}).workers == 6
     with pytest.raises(EnvironmentProblemError, match=r"^DMLC_INTERFACE is 'eth99', but this machine's .* are .*lo"):
         Cluster.from_environment({**GOOD, "DMLC_INTERFACE": "eth99"})
+
+
+def test_cluster_with_name_for_this_machine_resolves_it_for_mxnet():
+    environment = {**GOOD, "DMLC_NODE_HOST": "localhost", "DMLC_RANK": "3"}
+    Cluster.from_environment(environment)
+    assert environment["DMLC_NODE_HOST"] == "127.0.0.1"
+    assert "DMLC_RANK" not in environment  # or ps-lite would not take the rank that it is given
+
+
+@pytest.mark.parametrize(
+    ("changes", "sentence"),
+    [
+        ({"DMLC_PS_ROOT_URI": "::1"}, "DMLC_PS_ROOT_URI: '::1' is an IPv6 address or has no other one"),
+        ({"DMLC_PS_ROOT_URI": "[::1]"}, "is an IPv6 address or has no other one; MXNet needs one of IPv4"),
+        ({"DMLC_PS_ROOT_URI": "127.0.0.1:9091"}, "give a name or an address, and nothing else"),
+        ({"DMLC_NODE_HOST": "::1"}, "DMLC_NODE_HOST: '::1' is an IPv6 address"),
+        ({"DMLC_NODE_HOST": "no-such-host.invalid"}, "DMLC_NODE_HOST: cannot resolve the host"),
+        ({"DMLC_NODE_HOST": "0.0.0.0"}, "DMLC_NODE_HOST is '0.0.0.0', which is not an address"),
+        (
+            {"DMLC_NODE_HOST": "localhost", "DMLC_PS_ROOT_URI": "203.0.113.9"},
+            "at which the scheduler at 203.0.113.9 can",
+        ),
+        ({"PORT": "tcp://10.0.0.7:80"}, "PORT is 'tcp://10.0.0.7:80', but should be a whole number"),
+        ({"PS_RESEND": "1"}, "PS_RESEND is set"),
+        ({"PS_DROP_MSG": "10"}, "PS_DROP_MSG is set"),
+        ({"DMLC_LOCAL": "1"}, "DMLC_LOCAL is set"),
+        ({"DMLC_PS_VAN_TYPE": "p3"}, "DMLC_PS_VAN_TYPE is set"),
+    ],
+)
+def test_cluster_with_variable_that_mxnet_would_misunderstand_is_refused(changes, sentence):
+    with pytest.raises(EnvironmentProblemError) as refused:
+        Cluster.from_environment({**GOOD, **changes})
+    assert sentence in str(refused.value)
+
+
+def test_cluster_with_port_in_use_is_refused_but_not_for_the_scheduler():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        environment = {**GOOD, "PORT": str(taken.getsockname()[1])}
+        with pytest.raises(EnvironmentProblemError, match=r"^PORT is \d+, .* cannot \(Address already in use\); unset"):
+            Cluster.from_environment(environment)
+        assert Cluster.from_environment({**environment, "DMLC_ROLE": "scheduler"}).workers == 6
+
+
+def test_variables_without_part_in_job_keep_what_holds_for_the_whole_job():
+    kept = dict.fromkeys(["ESYNC_TOKEN", "ESYNC_STATE_SERVER_CA", "PS_VERBOSE", "MXNET_ENGINE_TYPE", "PORTAL"], "1")
+    part = [
+        "PORT",
+        "DMLC_RANK",
+        "PS_RESEND_TIMEOUT",
+        "PMI_FD",
+        "OMPI_COMM_WORLD_RANK",
+        "ESYNC_SLOT",
+        "ESYNC_COLLECTIVE",
+    ]
+    assert without_part_in_job(kept | dict.fromkeys(part, "1")) == kept
 
 
 def test_cluster_everyone_counts_the_processes_waited_for():

@@ -1,14 +1,25 @@
 """Writing files atomically, and paths with `~`."""
 
+import errno
+import fcntl
 import getpass
+import logging
 import os
+import stat
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from esync.runtime.files import NoHomeError, expanded, write_atomically
+from esync.data.fetch import Console, _alone_in
+from esync.launch.folders import lock_folder
+from esync.runtime import files
+from esync.runtime.files import NoHomeError, expanded, flush_folder, memory_descriptor, through_memory, write_atomically
+from esync.runtime.memory_file import MemoryFile
+from esync.state_server.state_folder import StateFolder, StateFolderError
+from esync.training.round_log import claim
 
 
 def test_write_atomically_replaces_a_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
@@ -77,3 +88,90 @@ def test_programs_expand_a_tilde_in_every_path_flag(tmp_path: Path, program: str
     assert str(tmp_path / "home" / "logs") in done.stdout + done.stderr
     assert "Traceback" not in done.stderr
     assert os.listdir(tmp_path / "here") == []
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, module: Any, name: str, number: int, only_folders: bool = False) -> None:
+    """Let a function fail with an error number."""
+    real = getattr(module, name)
+
+    def call(*arguments: Any, **named: Any) -> Any:
+        if only_folders and not stat.S_ISDIR(os.fstat(arguments[0]).st_mode):
+            return real(*arguments, **named)
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(module, name, call)
+    monkeypatch.setattr(files, "_warned", set())
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.EINVAL])
+def test_folders_on_file_system_without_locks_are_used_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    refuse(monkeypatch, fcntl, "flock", number)
+    with caplog.at_level(logging.WARNING):
+        StateFolder(tmp_path / "state").close()
+        for _ in range(2):
+            lock_folder(tmp_path / "logs", tmp_path).close()
+        claim(tmp_path / "rounds", "cpu", overwrite=False)[1].close()
+        with _alone_in(tmp_path / "data", Console(file=sys.stderr)):
+            pass
+    told = [record.getMessage() for record in caplog.records]
+    assert len(told) == 4
+    assert all(f"cannot be locked ({os.strerror(number)}): make sure yourself that no other " in line for line in told)
+
+
+def test_state_folder_of_another_server_is_refused(tmp_path: Path) -> None:
+    first = StateFolder(tmp_path)
+    with pytest.raises(StateFolderError, match="another state server uses"):
+        StateFolder(tmp_path)
+    first.close()
+
+
+@pytest.mark.parametrize("number", [errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM])
+def test_files_in_folders_that_cannot_be_flushed_are_written_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    refuse(monkeypatch, os, "fsync", number, only_folders=True)
+    for _ in range(2):
+        flush_folder(tmp_path)
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{tmp_path} cannot be flushed ({os.strerror(number)}): what is written there may not survive a power failure"
+    ]
+    refuse(monkeypatch, os, "fsync", errno.EIO)
+    with pytest.raises(OSError, match="Input/output error"):
+        flush_folder(tmp_path)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSYS, errno.EPERM])
+def test_write_atomically_without_renaming_copies_with_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, number: int
+) -> None:
+    refuse(monkeypatch, os, "replace", number)
+    write_atomically(tmp_path / "result.json", b"new")
+    assert (tmp_path / "result.json").read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["result.json"]
+    assert "cannot be renamed" in caplog.text
+
+
+@pytest.mark.parametrize("number", [0, errno.EACCES, errno.ENOSYS, errno.EPERM])
+def test_memory_without_memfd_is_an_unnamed_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+    if number:
+        refuse(monkeypatch, os, "memfd_create", number)
+    with through_memory(tmp_path / "model") as path:
+        path.write_bytes(b"weights")
+    assert (tmp_path / "model").read_bytes() == b"weights"
+    memory = MemoryFile.create("esync-test", 4096)
+    other = MemoryFile(os.dup(memory.descriptor), 4096)
+    memory.memory[0] = 7
+    assert other.memory[0] == 7
+    assert memory.hold(1)
+    for each in (memory, other):
+        each.close()
+
+
+def test_memory_holds_no_program() -> None:
+    """So that it may be made where the system refuses other memory (vm.memfd_noexec=2)."""
+    descriptor = memory_descriptor("esync-test")
+    executable = os.fstat(descriptor).st_mode & 0o111
+    os.close(descriptor)
+    assert not executable or tuple(map(int, os.uname().release.split(".")[:2])) < (6, 3)

@@ -82,3 +82,8 @@ def test_mxnet_quantization_imports_are_deferred_until_used():
         "import scipy.stats as before\nfrom esync.runtime.mxnet_import import mx\nprint(mx.test_utils.ss is before)",
     )
     assert result.stdout.strip() == "True", result.stderr
+
+
+def test_mxnet_without_docstrings_is_imported():
+    result = child.run("-c", "from esync import mx; print(mx.nd.ones(3).sum().asscalar())", PYTHONOPTIMIZE="2")
+    assert (result.returncode, result.stdout) == (0, "3.0\n"), result.stderr

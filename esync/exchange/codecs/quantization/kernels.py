@@ -4,18 +4,17 @@ Floats keep IEEE's rules where both ends of a wire must compute the same; only `
 `mean_above`, whose results are sent along, may add up in any order.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numba import njit
 
+from ....runtime.machine_code import machine_code
 from .float16_conversion import MAGNITUDE, half, value
 
 #: Compiles a function.
-compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = njit(cache=True, nogil=True)
+compiled = machine_code()
 #: Compiles a function that may add up sums in the fastest order.
-any_order: Callable[[Callable[..., Any]], Callable[..., Any]] = njit(cache=True, nogil=True, fastmath={"reassoc"})
+any_order = machine_code(fastmath={"reassoc"})
 
 #: Bits of the smallest float32 that is not finite, without its sign.
 INFINITE = 0x7F800000

@@ -4,16 +4,17 @@ Each goes through its arrays once; the same in NumPy takes several passes over m
 limits them.
 """
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 from llvmlite import ir
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic
 
+from ....runtime.machine_code import machine_code
+
 #: Compiles a function; floats keep IEEE's rules, so that both ends of a wire compute the same.
-compiled: Callable[[Callable[..., Any]], Callable[..., Any]] = njit(cache=True, nogil=True)
+compiled = machine_code()
 
 #: Number of values by which prefetching is ahead of their use; memory takes that long to answer.
 AHEAD = 1024

@@ -1,0 +1,47 @@
+"""Cores that this process may use, also where a container's quota leaves fewer than there are."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+#: Files with a group's quota and period in microseconds, in both versions of Linux's control groups.
+_FILES = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
+
+
+def affinity() -> int:
+    """Return the number of cores on which this process may run, as `nproc` counts them."""
+    return len(os.sched_getaffinity(0))
+
+
+def cores(root: Path = Path("/")) -> int:
+    """Return the number of cores that this process may keep busy, at least 1.
+
+    Args:
+        root: folder with the file systems /proc and /sys.
+    """
+    return max(1, min([affinity(), *map(int, _quotas(root))]))
+
+
+def _quotas(root: Path) -> Iterator[float]:
+    """Yield the quotas of this process's group and of those that it is in, in cores."""
+    try:
+        lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    mounted = root / "sys/fs/cgroup"
+    for line in lines:
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpu" not in controllers.split(","):
+            continue
+        for place in (mounted, mounted / "unified") if not controllers else (mounted / controllers, mounted / "cpu"):
+            folder = place / path.strip("/")
+            for group in (folder, *folder.parents):  # from within a container, only its own may be seen
+                if not group.is_relative_to(place):
+                    break
+                for names in _FILES:
+                    try:
+                        quota, period = " ".join((group / name).read_text(encoding="ascii") for name in names).split()
+                        if quota not in ("max", "-1"):
+                            yield int(quota) / int(period)
+                    except (OSError, ValueError):
+                        continue

@@ -1,0 +1,53 @@
+"""Compile loops with numba; the machine code is kept for later processes, where there is a place for it."""
+
+import contextlib
+import logging
+import pickle
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from numba import njit
+from numba.core.caching import FunctionCache
+
+log = logging.getLogger(__name__)
+
+
+class _Cache(FunctionCache):
+    """Numba's files with machine code; one that cannot be read or written is no error."""
+
+    @contextlib.contextmanager
+    def _guard_against_spurious_io_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, EOFError, pickle.UnpicklingError) as error:
+            _say(f"{self.cache_path}: {error}")
+
+
+def machine_code(**options: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Return a decorator that compiles a function when it is called first, and keeps the machine code.
+
+    Numba keeps it beside the function's file or in the home directory, or in NUMBA_CACHE_DIR. Where
+    it can write to none of them, each process compiles anew.
+
+    Args:
+        options: of `numba.njit`.
+    """
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        made = njit(nogil=True, **options)(function)
+        try:
+            made._cache = _Cache(function)
+        except (RuntimeError, OSError) as error:  # RuntimeError: numba has found no folder
+            _say(str(error))
+        return made
+
+    return decorate
+
+
+def _say(why: str) -> None:
+    if not _said:
+        _said.append(why)
+        log.warning("compiled loops cannot be kept (%s): each process compiles them anew; set NUMBA_CACHE_DIR", why)
+
+
+_said: list[str] = []
