@@ -146,17 +146,18 @@ def test_step_with_overflowing_gradients_sends_nothing(algorithm):
         assert np.isfinite(trainer.world.made.sent[0].values).all()
 
 
-def test_step_with_amp_sends_unscaled_gradients():
+@pytest.mark.parametrize("mean", [False, True])
+def test_step_with_amp_sends_unscaled_gradients(mean):
     nets = make_net(), make_net()
     trainers = [make_trainer(net, "sync") for net in nets]
     scaled(trainers[0])
-    scaled_backward(nets[0], trainers[0], 0)
+    scaled_backward(nets[0], trainers[0], 0, 1 / BATCH if mean else 1.0)
     data = mx.nd.array(np.random.default_rng(0).standard_normal((BATCH, 5)))
     with mx.autograd.record():
         loss = nets[1](data).square().sum()
     loss.backward()
-    for trainer in trainers:
-        trainer.step(BATCH)
+    trainers[0].step(1 if mean else BATCH, samples=BATCH)
+    trainers[1].step(BATCH)
     with_amp, without = (trainer.world.made.sent[0].values for trainer in trainers)
     np.testing.assert_allclose(with_amp, without, rtol=1e-5)
 
