@@ -91,8 +91,8 @@ def test_wheel_contains_every_module_and_data_file(wheel):
 def test_sdist_has_only_the_package_and_its_metadata_at_the_top(sdist):
     with tarfile.open(sdist) as archive:
         top = {Path(name).parts[1] for name in archive.getnames() if len(Path(name).parts) > 1}
-    metadata = {"LICENSE", "NOTICE", "PKG-INFO", "README.md", "esync.egg-info", "pyproject.toml", "setup.cfg", "setup.py"}
-    assert top == {"esync", "logs_tools", "SimpleStateServer"} | metadata
+    metadata = {"LICENSE", "NOTICE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
+    assert top == {"esync", "esync.egg-info", "logs_tools", "SimpleStateServer"} | metadata
 
 
 def test_wheel_contains_licences_and_names_its_own(wheel):
