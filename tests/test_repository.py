@@ -43,6 +43,12 @@ def python_versions() -> list[str]:
     return [f"3.{minor}" for minor in range(int(lowest), int(first_not))]
 
 
+def test_checkout_has_the_published_files_and_folders_at_the_top():
+    folders = ("esync", "SimpleStateServer", "scripts", "logs_tools", "tests")
+    assert [name for name in folders if not (ROOT / name).is_dir()] == []
+    assert [name for name in ("config.py", "setup.py", "README.md") if not (ROOT / name).is_file()] == []
+
+
 def test_workflow_runs_what_ci_runs_on_every_python_of_the_package():
     job = yaml.safe_load(WORKFLOW.read_text(encoding="utf-8"))["jobs"]["tests"]
     assert job["strategy"]["matrix"]["python"] == python_versions()

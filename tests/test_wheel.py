@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import urllib.request
 import zipfile
 from pathlib import Path
@@ -22,7 +23,7 @@ pytest.importorskip("setuptools.command.bdist_wheel", reason="setuptools from 70
 ROOT = Path(__file__).parents[1]
 #: What is packed; the links in esync/ lead to the others.
 FOLDERS = ("esync", "clusters", "examples", "logs_tools", "SimpleStateServer")
-FILES = ("config.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
+FILES = ("config.py", "setup.py", "pyproject.toml", "README.md", "LICENSE", "NOTICE")
 BUILD_SDIST = "from setuptools import build_meta; import sys; build_meta.build_sdist(sys.argv[1])"
 
 
@@ -35,8 +36,8 @@ def succeed(*command: str | Path, cwd: Path) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Make the wheel from the sdist that is made from a copy: building leaves folders behind."""
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Make the sdist from a copy: building leaves folders behind."""
     folder = tmp_path_factory.mktemp("built")
     copy = folder / "checkout"
     copy.mkdir()
@@ -45,10 +46,15 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name in FILES:
         shutil.copy(ROOT / name, copy)
     succeed(sys.executable, "-c", BUILD_SDIST, folder, cwd=copy)
-    (sdist,) = folder.glob("*.tar.gz")
+    return next(folder.glob("*.tar.gz"))
+
+
+@pytest.fixture(scope="module")
+def wheel(sdist: Path) -> Path:
+    """Make the wheel from the sdist."""
     offline = ["--no-deps", "--no-index", "--no-build-isolation"]
-    succeed(sys.executable, "-m", "pip", "wheel", "-q", *offline, "-w", folder, sdist, cwd=folder)
-    return next(folder.glob("*.whl"))
+    succeed(sys.executable, "-m", "pip", "wheel", "-q", *offline, "-w", sdist.parent, sdist, cwd=sdist.parent)
+    return next(sdist.parent.glob("*.whl"))
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +86,13 @@ def test_wheel_contains_every_module_and_data_file(wheel):
     packed = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert packed == wanted
     assert {"esync/config.py", "esync/clusters/quick.yaml", "esync/examples/own_model.py"} <= packed
+
+
+def test_sdist_has_only_the_package_and_its_metadata_at_the_top(sdist):
+    with tarfile.open(sdist) as archive:
+        top = {Path(name).parts[1] for name in archive.getnames() if len(Path(name).parts) > 1}
+    metadata = {"LICENSE", "NOTICE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
+    assert top == {"esync", "esync.egg-info", "logs_tools", "SimpleStateServer"} | metadata
 
 
 def test_wheel_contains_licences_and_names_its_own(wheel):
