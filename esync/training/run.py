@@ -17,8 +17,10 @@ from .. import config
 from ..checkpoints.checkpoints import Checkpoints
 from ..coordination.round_reporter import RoundReporter
 from ..exchange.collectives.worker_exchange import CollectiveExchange
+from ..gluon.replica import UnsuitableParametersError
 from ..runtime import progress
 from ..runtime.environment import state_server_address
+from ..runtime.exit_hooks import failure
 from ..runtime.files import expanded
 from ..runtime.futures import Completed, Handle
 from ..runtime.metric import Goal, Metric
@@ -159,11 +161,22 @@ class Run(TrainerCallback):
     # --- called by the trainer --------------------------------------------------------------------
 
     def setup(self, trainer: Trainer) -> None:
-        """Let a network whose shapes are inferred see an input of `input_shape`."""
+        """Let a network whose shapes are inferred see an input of `input_shape`.
+
+        Raises:
+            UnsuitableParametersError: it does not take one.
+        """
         parameters = trainer._params
         if self._net is not None and self._input_shape is not None and any(each._deferred_init for each in parameters):
-            context = next(each.list_ctx()[0] for each in parameters if each._deferred_init or each._data is not None)
-            self._net(mx.nd.zeros((1, *self._input_shape), ctx=context))
+            first = next(each for each in parameters if each._deferred_init or each._data is not None)
+            zeros = (mx.np if mx.util.is_np_array() else mx.nd).zeros
+            try:
+                self._net(zeros((1, *self._input_shape), ctx=first.list_ctx()[0], dtype=first.dtype))
+            except Exception as error:
+                raise UnsuitableParametersError(
+                    f"net does not take one input of input_shape={self._input_shape} ({failure(error)}): correct it, "
+                    "or leave it out and let one batch pass through the network before the trainer starts"
+                ) from None
 
     def train_begin(self, trainer: Trainer) -> None:
         """Begin the records, since the trainer has started.
@@ -318,11 +331,13 @@ class Run(TrainerCallback):
 
         assert self.folder is not None
         folder = (self.checkpoints.directory if self.checkpoints is not None else self.folder) / MODEL_FOLDER
-        context = trainer._params[0].list_ctx()[0]
         shape = None if self._input_shape is None else (1, *self._input_shape)
         if self._before_export is not None:
-            self._before_export()
-        export.save(self._net, folder, shape, context, self._reporter.say)
+            try:
+                self._before_export()
+            except Exception as error:
+                log.warning("before_export has failed (%s): the final model is written without it", failure(error))
+        export.save(self._net, folder, shape, log.warning)
         self._reporter.say(f"final model in {folder}")
 
 
