@@ -13,6 +13,7 @@ import numpy as np
 from ..algorithms.base import Algorithm
 from ..gluon.master_weights import follow
 from ..runtime.files import through_memory
+from ..runtime.mxnet_arrays import like
 from ..runtime.mxnet_import import mx
 from .store import CheckpointError, Part
 
@@ -94,7 +95,7 @@ def save_model(path: Path, trainer: CheckpointedTrainer) -> None:
     That of asynchronous workers is saved with the mean of their statistics.
     """
     with trainer.mean_statistics(), through_memory(path) as memory:
-        mx.nd.save(str(memory), {parameter.name: parameter.data() for parameter in trainer._params})
+        mx.nd.save(str(memory), {each.name: each.data().as_nd_ndarray() for each in trainer._params})
 
 
 def further_vectors(trainer: CheckpointedTrainer) -> dict[str, np.ndarray]:
@@ -130,7 +131,7 @@ def load_model(part: Part, trainer: CheckpointedTrainer) -> None:
     if set(names) != set(saved):
         names = list(saved)
     for parameter, name in zip(trainer._params, names, strict=True):
-        parameter.set_data(saved[name])
+        parameter.set_data(like(saved[name], parameter.data()))
         master = trainer._master(parameter) if parameter.grad_req != "null" else None
         if master is not None:
             follow(master, parameter.data())

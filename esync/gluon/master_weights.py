@@ -42,7 +42,7 @@ class MasterWeights:
         Raises:
             NoMasterWeightsError: the optimizer keeps the copy in an unknown place.
         """
-        updater, optimizer = self._updater, self._updater.optimizer
+        updater, optimizer, weight = self._updater, self._updater.optimizer, weight.as_nd_ndarray()
         if not has_master(optimizer, weight):
             return None
         if type(optimizer) not in self._places:
@@ -58,6 +58,7 @@ class MasterWeights:
 
 def follow(master: Any, weight: Any) -> None:
     """Set a copy to the weight's value wherever the weight is not the rounded copy."""
+    weight = weight.as_nd_ndarray()
     same = master.astype(weight.dtype) == weight
     master[:] = mx.nd.where(same.astype(master.dtype), master, weight.astype(master.dtype))
 

@@ -178,7 +178,7 @@ class Replica:
         if self.weights.close():
             for parameter in self._trained:
                 if (copy := self._master(parameter)) is not None:
-                    mx.nd.cast(copy, dtype=parameter.dtype, out=parameter.data())
+                    mx.nd.cast(copy, dtype=parameter.dtype, out=parameter.data().as_nd_ndarray())
         self.statistics.close()
         self.gradients.close()
 

@@ -18,7 +18,7 @@ from typing import IO
 from . import processes
 
 #: The signal at which the fork writes where its threads stand, and seconds that it has for that.
-WHERE, WRITING = signal.SIGUSR2, 1.0
+WHERE, WRITING = signal.SIGUSR2, 5.0
 Stack = list[traceback.FrameSummary]
 
 

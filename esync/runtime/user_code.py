@@ -234,7 +234,8 @@ def users_frame(stack: Iterable[traceback.FrameSummary]) -> traceback.FrameSumma
         for frame in stack
         if not frame.filename.startswith((here, "<frozen", sysconfig.get_path("stdlib") + os.sep + "importlib"))
     ]
-    own = [frame for frame in frames if not _is_installed(frame.filename)]
+    # MXNet's operators are functions without a file.
+    own = [frame for frame in frames if not _is_installed(frame.filename) and frame.filename != "<string>"]
     return next(reversed(own or frames), None)
 
 

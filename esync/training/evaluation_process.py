@@ -184,18 +184,18 @@ class EvaluationProcess:
             log.warning("%s has not computed for %.0f s: killing it", self.described(), config.EVALUATION_STILL)
             self._process.kill()  # the next look finds that it has ended
         elif still:
-            self._give_up("hangs", f"it has used no processor time for {config.EVALUATION_STILL:.0f} s")
+            why = f"it has used no processor time for {config.EVALUATION_STILL:.0f} s. {self._program.remedy}"
+            self._give_up("hangs", why)
         elif time.monotonic() - self._asked > self._timeout:
-            self._give_up("is too slow", f"it has taken longer than evaluation_timeout, {self._timeout:g} s")
+            why = f"it has taken longer than evaluation_timeout, {self._timeout:g} s"
+            self._give_up("is too slow", f"{why}. {self._program.lighter.capitalize()}")
         return None
 
     def _give_up(self, what: str, why: str) -> None:
         """Kill a process that will not answer, and raise an EvaluationError that says where it is."""
         where = _where(self._process)
         self._process.kill()
-        raise EvaluationError(
-            f"evaluate {what}{where}: {why}. {self._program.remedy}, or train {self._program.without}"
-        )
+        raise EvaluationError(f"evaluate {what}{where}: {why}, or train {self._program.without}")
 
     def described(self) -> str:
         """Return a description of the process for messages, which says whether it is stopped."""
@@ -416,7 +416,7 @@ class ForkedEvaluation:
         def serve(questions: IO[str], answers: IO[str]) -> None:
             _load_in_this_process()
             with failure_reported(answers):
-                answer_questions(questions, answers, memory, self._parameters, lambda every: self._watched_value())
+                answer_questions(questions, answers, memory, self._parameters, lambda every: self.watched_value())
 
         return ForkedProcess(serve, EVALUATING)
 
@@ -440,7 +440,8 @@ class ForkedEvaluation:
         number = _number(value)
         if number is None:
             hint = " (of what a metric's get() returns, the value is the second: get()[1])" * isinstance(value, tuple)
-            raise EvaluationError(f"evaluate should return a number, but {name} has returned {value!r:.200}{hint}")
+            shown = " ".join(repr(value).split())[:200]  # an array's has several lines
+            raise EvaluationError(f"evaluate should return a number, but {name} has returned {shown}{hint}")
         if self._metric.is_accuracy and not self._metric.possible(number):
             raise EvaluationError(
                 f"evaluate should return the accuracy, {self._metric.expected()}, but {name} has returned {number:g}: "
@@ -448,7 +449,7 @@ class ForkedEvaluation:
             )
         return number
 
-    def _watched_value(self) -> float:
+    def watched_value(self) -> float:
         """Do as `value`, and warn of a metric that stays the same although the weights change."""
         value = self.value()
         weights = 0
@@ -486,6 +487,6 @@ def _number(value: Any) -> float | None:
 def _load_in_this_process() -> None:
     """Let all of Gluon's DataLoaders load in this process, a fork that lacks their workers."""
     for each in gc.get_objects():
-        if issubclass(type(each), mx.gluon.data.DataLoader):
+        if issubclass(type(each), mx.gluon.data.DataLoader) and each._num_workers > 0:
             each._num_workers = 0
             each.clean()  # of the batches that it has asked its workers for
