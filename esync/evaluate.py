@@ -84,6 +84,7 @@ def main(arguments: list[str]) -> int:
     task = EvaluationTask(**json.loads(arguments[0]))
     processes.die_with_parent(task.parent)
     from .data import load
+    from .gluon.replica import Replica
     from .models.networks import build, input_size
     from .runtime.mxnet_import import mx
     from .training.accuracy import AccuracyEvaluator
@@ -98,7 +99,8 @@ def main(arguments: list[str]) -> int:
         # The same order as in esync.Trainer: by name.
         parameters = [parameter for _, parameter in sorted(net.collect_params().items())]
         evaluate = AccuracyEvaluator(net, dataset, input_size(task.network), context, task.images, task.estimated)
-        answer_questions(sys.stdin, answers, task.memory, parameters, evaluate)
+        replica = Replica(parameters, lambda batch_size: 0.0)
+        answer_questions(sys.stdin, answers, task.memory, replica, evaluate)
     return 0
 
 

@@ -23,14 +23,16 @@ import signal
 import time
 import traceback
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 import numpy as np
 
 from .. import config
+from ..exchange import values_of
 from ..gluon.flat_arrays import FlatArrays
+from ..gluon.replica import Replica
 from ..runtime.errors import ExpectedError
 from ..runtime.exit_hooks import failure
 from ..runtime.forked_process import ForkedProcess
@@ -343,7 +345,7 @@ def answer_questions(
     questions: Iterable[str],
     answers: IO[str],
     memory: int,
-    parameters: Sequence[Any],
+    replica: Replica,
     evaluate: Callable[[bool], float],
 ) -> None:
     """Answer every question with the value of the metric for the weights in shared memory.
@@ -352,17 +354,15 @@ def answer_questions(
         questions: lines with SOME_SAMPLES or EVERY_SAMPLE.
         answers: gets a line of JSON for each question.
         memory: file descriptor of the shared memory: weights, then statistics, in float32.
-        parameters: the network's parameters, in the order of the trainer's.
+        replica: the network, whose vectors are laid out as the training process's.
         evaluate: computes the metric, on every sample if its argument is true.
     """
-    weights = FlatArrays(lambda: [p.data() for p in parameters if p.grad_req != "null"])
-    statistics = FlatArrays(lambda: [p.data() for p in parameters if p.grad_req == "null"])
-    shared = np.frombuffer(mmap.mmap(memory, 4 * (weights.size + statistics.size)), np.float32)
+    shared = np.frombuffer(mmap.mmap(memory, 4 * replica.size), np.float32)
     for line in questions:
-        for arrays, values in ((weights, shared[: weights.size]), (statistics, shared[weights.size :])):
-            arrays.open()
-            arrays.write(0, values)
-            arrays.close()
+        replica.open()
+        replica.weights.write(0, shared[: replica.weights.size])
+        replica.statistics.write(0, shared[replica.weights.size :])
+        replica.close()
         print(json.dumps({"value": evaluate(line.strip() == EVERY_SAMPLE)}), file=answers, flush=True)
 
 
@@ -392,7 +392,7 @@ class ForkedEvaluation:
 
     Args:
         function: returns the value of the metric for the network's present weights.
-        parameters: the network's parameters, in the order of the trainer's.
+        replica: the network, which the fork has a copy of.
         metric: what the function computes.
     """
 
@@ -404,10 +404,8 @@ class ForkedEvaluation:
         "let the worker itself evaluate, and wait for it, by esync.Run(…, background=False)"
     )
 
-    def __init__(
-        self, function: Callable[[], float], parameters: Sequence[Any], metric: Metric = TEST_ACCURACY
-    ) -> None:
-        self._function, self._parameters, self._metric = function, parameters, metric
+    def __init__(self, function: Callable[[], float], replica: Replica, metric: Metric = TEST_ACCURACY) -> None:
+        self._function, self._replica, self._metric = function, replica, metric
         self._newest, self._equal = (math.nan, 0), 1
 
     def start(self, memory: int) -> ForkedProcess:
@@ -416,7 +414,7 @@ class ForkedEvaluation:
         def serve(questions: IO[str], answers: IO[str]) -> None:
             _load_in_this_process()
             with failure_reported(answers):
-                answer_questions(questions, answers, memory, self._parameters, lambda every: self.watched_value())
+                answer_questions(questions, answers, memory, self._replica, lambda every: self.watched_value())
 
         return ForkedProcess(serve, EVALUATING)
 
@@ -452,9 +450,9 @@ class ForkedEvaluation:
     def watched_value(self) -> float:
         """Do as `value`, and warn of a metric that stays the same although the weights change."""
         value = self.value()
-        weights = 0
-        for parameter in self._parameters:
-            weights = zlib.crc32(parameter.data().asnumpy(), weights)
+        self._replica.open()
+        weights = zlib.crc32(values_of(self._replica.weights).tobytes())
+        self._replica.close()
         if value == self._newest[0] and weights != self._newest[1] and not (self._metric.is_accuracy and value == 1):
             self._equal += 1
         else:

@@ -312,7 +312,7 @@ class Run(TrainerCallback):
         """Return what evaluates: a process, if that is possible."""
         if not callable(evaluate):
             return EvaluationProcess(evaluate, trainer.replica.size, self._evaluation_timeout)
-        forked = ForkedEvaluation(evaluate, trainer._params, self._metric)
+        forked = ForkedEvaluation(evaluate, trainer.replica, self._metric)
         on_cpu = all(parameter.list_ctx()[0].device_type == "cpu" for parameter in trainer._params)
         if self._background and on_cpu:
             return EvaluationProcess(forked, trainer.replica.size, self._evaluation_timeout)

@@ -18,6 +18,7 @@ import pytest
 
 import esync
 from esync import config, mx
+from esync.gluon.replica import Replica
 from esync.reports.plot import main as plot
 from esync.reports.runs import load_run
 from esync.reports.summarize import main as summarize
@@ -278,7 +279,7 @@ def test_run_that_evaluates_in_the_worker_sees_what_the_program_changes(tmp_path
 @pytest.mark.parametrize(("value", "warned"), [(0.5, True), (1.0, False)])
 def test_metric_that_stays_the_same_while_the_weights_change_is_noticed(caplog, value, warned):
     net = dense()
-    evaluation = ForkedEvaluation(lambda: value, list(net.collect_params().values()))
+    evaluation = ForkedEvaluation(lambda: value, Replica(list(net.collect_params().values()), lambda size: 0.0))
     for number in range(10):
         net[0].weight.set_data(mx.nd.full((2, 4), number))
         evaluation.watched_value()
