@@ -88,7 +88,7 @@ def _export(net: Any, symbol: Path, parameters: Path) -> list[str]:
         if name in kinds
     }
     with atomic_path(symbol) as path:
-        path.write_text(graph.tojson())
+        path.write_text(graph.tojson(), encoding="utf-8")
     with atomic_path(parameters) as path, through_memory(path) as memory:
         # Arrays of mx.np have the same form in a file.
         mx.nd.save(str(memory), {name: value.as_nd_ndarray() for name, value in values.items()})

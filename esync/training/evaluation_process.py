@@ -334,8 +334,8 @@ def _state_of(pid: int) -> tuple[str, int]:
 
 def _fields_of(stat: Path) -> tuple[str, int]:
     """Return the state of a process or thread, and its processor time in ticks, from its file."""
-    fields = stat.read_text().rpartition(")")[2].split()
-    return fields[0], int(fields[11]) + int(fields[12])
+    fields = stat.read_bytes().rpartition(b")")[2].split()
+    return fields[0].decode(), int(fields[11]) + int(fields[12])
 
 
 # --- the evaluating process -----------------------------------------------------------------------

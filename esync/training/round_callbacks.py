@@ -93,13 +93,12 @@ class PeriodicEvaluation:
             EvaluationError: it does not work.
         """
         wait = WatchedWait("evaluate, which is tried before the first round", config.EVALUATION_TRIAL)
-        with trainer.busy("trying evaluate"):
-            self._pending = None, self._start(trainer)
-            while not self._pending[1].done() and wait.lasted < wait.limit:
-                if wait.due(config.ANNOUNCE_AFTER):
-                    log.warning(wait.announcement())
-                time.sleep(0.01)
-            self.arrived()
+        self._pending = None, self._start(trainer)
+        while not self._pending[1].done() and wait.lasted < wait.limit:
+            if wait.due(config.ANNOUNCE_AFTER):
+                log.warning(wait.announcement())
+            time.sleep(0.01)
+        self.arrived()
 
     @property
     def under_way(self) -> bool:
