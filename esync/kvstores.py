@@ -21,6 +21,7 @@ from .exchange.collectives import SCHEDULES
 from .exchange.collectives.engine import CollectiveEngine
 from .exchange.collectives.mpi import MPITransport
 from .exchange.collectives.transport import Backoff
+from .runtime.mxnet_arrays import like
 from .runtime.mxnet_import import mx
 from .runtime.watchdog import Watchdog
 
@@ -120,7 +121,7 @@ def _each(key: Any, value: Any, out: Any) -> list[tuple[Any, list[Any], list[Any
 
 def _put(values: np.ndarray, arrays: list[Any]) -> None:
     for array in arrays:
-        array[:] = mx.nd.array(values, ctx=array.context, dtype=array.dtype)
+        array[:] = like(mx.nd.array(values, ctx=array.context, dtype=array.dtype), array)
 
 
 def _register() -> None:

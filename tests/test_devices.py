@@ -106,7 +106,7 @@ def test_device_export_gives_the_same_scores_on_the_cpu(device, tmp_path):
     net = build("lenet", 10, context, seed=5)
     images = np.random.default_rng(0).random((4, 1, 28, 28), np.float32)
     expected = net(mx.nd.array(images, ctx=context)).asnumpy()
-    export.save(net, tmp_path, (1, 1, 28, 28), context, lambda message: None)
+    export.save(net, tmp_path, (1, 1, 28, 28), lambda message: None)
     block = mx.gluon.SymbolBlock.imports(
         str(tmp_path / "model-symbol.json"), ["data"], str(tmp_path / "model-0000.params"), ctx=mx.cpu()
     )

@@ -14,6 +14,7 @@ from ..algorithms.base import Algorithm
 from ..gluon.flat_arrays import stored_values
 from ..gluon.master_weights import follow
 from ..runtime.files import through_memory
+from ..runtime.mxnet_arrays import like
 from ..runtime.mxnet_import import mx
 from .store import CheckpointError, Part
 
@@ -99,7 +100,7 @@ def save_model(path: Path, trainer: CheckpointedTrainer) -> None:
     That of asynchronous workers is saved with the mean of their statistics.
     """
     with trainer.mean_statistics(), through_memory(path) as memory:
-        mx.nd.save(str(memory), {parameter.name: stored_values(parameter) for parameter in trainer.parameters})
+        mx.nd.save(str(memory), {each.name: stored_values(each).as_nd_ndarray() for each in trainer.parameters})
 
 
 def further_vectors(trainer: CheckpointedTrainer) -> dict[str, np.ndarray]:
@@ -135,7 +136,7 @@ def load_model(part: Part, trainer: CheckpointedTrainer) -> None:
     if set(names) != set(saved):
         names = list(saved)
     for parameter, name in zip(trainer.parameters, names, strict=True):
-        parameter.set_data(saved[name])
+        parameter.set_data(like(saved[name], stored_values(parameter)))
     for parameter in trainer._params:
         master = trainer._master(parameter) if parameter.grad_req != "null" else None
         if master is not None:

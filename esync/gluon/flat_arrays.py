@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..runtime.mxnet_arrays import BLOCK, host_view, is_plain
+from ..runtime.mxnet_arrays import BLOCK, host_view, is_plain, like
 from ..runtime.mxnet_import import mx
 
 
@@ -61,7 +61,8 @@ class FlatArrays:
         if written:
             for array, view in zip(self._opened, self._views, strict=True):
                 if not is_plain(array):
-                    array[:] = mx.nd.array(view.reshape(array.shape), ctx=array.context, dtype=array.dtype)
+                    values = mx.nd.array(view.reshape(array.shape), ctx=array.context, dtype=array.dtype)
+                    array[:] = like(values, array)
         self._opened, self._views, self._written = [], [], False
         return written
 

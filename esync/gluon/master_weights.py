@@ -44,7 +44,7 @@ class MasterWeights:
         Raises:
             NoMasterWeightsError: the optimizer keeps the copy in an unknown place.
         """
-        updater = self._updater()
+        updater, weight = self._updater(), weight.as_nd_ndarray()
         optimizer = updater.optimizer
         if not has_master(optimizer, weight):
             return None
@@ -61,6 +61,7 @@ class MasterWeights:
 
 def follow(master: Any, weight: Any) -> None:
     """Set a copy to the weight's value wherever the weight is not the rounded copy."""
+    weight = weight.as_nd_ndarray()
     same = master.astype(weight.dtype) == weight
     master[:] = mx.nd.where(same.astype(master.dtype), master, weight.astype(master.dtype))
 

@@ -200,7 +200,7 @@ class Replica:
         if self.weights.close():
             for parameter in self.trained:
                 if (copy := self._master(parameter)) is not None:
-                    mx.nd.cast(copy, dtype=parameter.dtype, out=stored_values(parameter))
+                    mx.nd.cast(copy, dtype=parameter.dtype, out=stored_values(parameter).as_nd_ndarray())
         self.statistics.close()
         self.gradients.close()
 

@@ -1,13 +1,14 @@
 """Export the final model of a run: Gluon's parameters, a symbol with parameters, ONNX."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..runtime.errors import ExpectedError
+from ..runtime.exit_hooks import failure
 from ..runtime.files import atomic_path, through_memory
 from ..runtime.mxnet_import import mx
 
@@ -19,7 +20,7 @@ class FinalModelError(ExpectedError):
     """Raised when the final model cannot be written; the message says why."""
 
 
-def save(net: Any, folder: Path, shape: tuple[int, ...] | None, context: Any, say: Callable[[str], None]) -> None:
+def save(net: Any, folder: Path, shape: tuple[int, ...] | None, say: Callable[[str], None]) -> None:
     """Write a trained network to a folder.
 
     * `model.params`: net.load_parameters takes it, for the same network built by the same code.
@@ -28,85 +29,89 @@ def save(net: Any, folder: Path, shape: tuple[int, ...] | None, context: Any, sa
     * `model.onnx`: where the package onnx is installed and MXNet's exporter can translate the
       network.
 
-    Each file is either replaced as a whole or left as it was.
+    Each file is either replaced as a whole or, if it cannot be written, not there.
 
     Args:
         net: a Gluon block.
         folder: the folder, which is made if it does not exist.
         shape: shape of an input, including the batch. None if it is not known; only `model.params`
             is written then.
-        context: the network's device.
-        say: called with a message if the ONNX file could not be written.
+        say: called with a message where only some of the files could be written.
 
     Raises:
-        FinalModelError: the folder cannot be written.
+        FinalModelError: `model.params` cannot be written.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with atomic_path(folder / f"{NAME}.params") as path, through_memory(path) as memory:
             net.save_parameters(str(memory))
-        if shape is None:
-            return
-        graph, problem = _compiled(net, shape, context)
-        if graph is None:
-            say(f"the final model is there as {NAME}.params only: {problem}")
-            return
-        symbol, parameters = _export(net, graph, folder)
-        problem = _to_onnx(symbol, parameters, folder / f"{NAME}.onnx", shape)
     except OSError as error:
         raise FinalModelError(f"cannot write the final model to {folder}: {error.strerror or error}") from None
-    if problem:
-        (folder / f"{NAME}.onnx").unlink(missing_ok=True)
+    if shape is None:
+        return
+    symbol, parameters, onnx = (folder / f"{NAME}{end}" for end in ("-symbol.json", "-0000.params", ".onnx"))
+    for path in (symbol, parameters, onnx):  # an earlier run's
+        path.unlink(missing_ok=True)
+    try:
+        names = _export(net, symbol, parameters)
+    except Exception as error:  # whatever the network does that has no graph, or a full disk
+        symbol.unlink(missing_ok=True)
+        say(f"the final model is there as {NAME}.params only: {failure(error)}")
+        return
+    if problem := _to_onnx(net, names, symbol, parameters, onnx, shape):
         say(f"the final model was not exported to ONNX: {problem}")
 
 
-def _compiled(net: Any, shape: tuple[int, ...], context: Any) -> tuple[Any, str]:
-    """Return the graph of a network as a symbol, and "".
-
-    If the network has no graph, return None and the reason.
-    """
+def _graph(net: Any) -> tuple[list[Any], Any]:
+    """Return the inputs of a network and its graph, as symbols; the network stays as it is."""
     if not isinstance(net, mx.gluon.HybridBlock):
-        return None, "the network is a plain Block, not a HybridBlock, so that it has no graph"
-    if net._active:  # it has been compiled already
-        net(mx.nd.zeros(shape, ctx=context))
-        return net._cached_graph[1], ""
-    try:
-        net.hybridize()
-        net(mx.nd.zeros(shape, ctx=context))
-    except Exception as error:  # it was trained without, with --no-hybridize
-        reason = str(error).strip().partition("\n")[0]
-        return None, f"the network cannot be compiled ({type(error).__name__}: {reason})"
-    return net._cached_graph[1], ""
+        raise FinalModelError("the network is a plain Block, not a HybridBlock, so that it has no graph")
+    if net._cached_graph:  # it has been compiled
+        return net._cached_graph
+    kept = dict(vars(net))
+    try:  # it was trained without: the graph of one input, of which only the kind of array matters
+        return net._get_graph((mx.np if mx.util.is_np_array() else mx.nd).zeros(1))
+    except Exception as error:
+        raise FinalModelError(f"the network cannot be compiled ({failure(error)})") from None
+    finally:
+        vars(net).clear()
+        vars(net).update(kept)
 
 
-def _export(net: Any, symbol: Any, folder: Path) -> tuple[Path, Path]:
-    """Write the files that Gluon's export writes; return their paths."""
-    kinds = dict.fromkeys(symbol.list_arguments(), "arg") | dict.fromkeys(symbol.list_auxiliary_states(), "aux")
-    parameters = {name: each for name, each in net.collect_params().items() if name in kinds}
-    named = folder / f"{NAME}-symbol.json", folder / f"{NAME}-0000.params"
-    with atomic_path(named[0]) as path:
-        path.write_text(symbol.tojson(), encoding="utf-8")
-    with atomic_path(named[1]) as path, through_memory(path) as memory:
-        mx.nd.save(str(memory), {f"{kinds[name]}:{name}": each._reduce() for name, each in parameters.items()})
-    return named
+def _export(net: Any, symbol: Path, parameters: Path) -> list[str]:
+    """Write the files that Gluon's export writes; return the names of the inputs."""
+    inputs, graph = _graph(net)
+    kinds = dict.fromkeys(graph.list_arguments(), "arg") | dict.fromkeys(graph.list_auxiliary_states(), "aux")
+    values = {
+        f"{kinds[name]}:{name}": parameter._reduce()
+        for name, parameter in net.collect_params().items()
+        if name in kinds
+    }
+    with atomic_path(symbol) as path:
+        path.write_text(graph.tojson(), encoding="utf-8")
+    with atomic_path(parameters) as path, through_memory(path) as memory:
+        # Arrays of mx.np have the same form in a file.
+        mx.nd.save(str(memory), {name: value.as_nd_ndarray() for name, value in values.items()})
+    return [each.name for each in inputs]
 
 
-def _to_onnx(symbol: Path, parameters: Path, target: Path, shape: tuple[int, ...]) -> str:
+def _to_onnx(
+    net: Any, inputs: Sequence[str], symbol: Path, parameters: Path, target: Path, shape: tuple[int, ...]
+) -> str:
     """Translate an exported network; return "", or why that was not possible."""
     try:
         import onnx  # noqa: F401 - MXNet's exporter needs it
     except ImportError:
         return "the package onnx is not installed (pip install 'esync[onnx]')"
-
+    if len(inputs) > 1:
+        return f"the network has {len(inputs)} inputs ({', '.join(inputs)}), and input_shape is that of one"
+    number_format = next((each.dtype for each in net.collect_params().values()), np.float32)
     logging.disable(logging.WARNING)  # the exporter logs what it does to the root logger
     try:
         with atomic_path(target) as path:
-            mx.onnx.export_model(str(symbol), str(parameters), [shape], np.float32, str(path))
-    except OSError:
-        raise
+            mx.onnx.export_model(str(symbol), str(parameters), [shape], np.dtype(number_format).type, str(path))
     except Exception as error:  # whatever the exporter stumbles over
-        reason = str(error).strip().partition("\n")[0]
-        return f"MXNet's exporter cannot translate it ({type(error).__name__}: {reason})"
+        return f"MXNet's exporter cannot translate it ({failure(error)})"
     finally:
         logging.disable(logging.NOTSET)
     return ""

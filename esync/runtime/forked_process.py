@@ -1,17 +1,25 @@
 """A fork of this process that serves over two pipes, and ends with this process."""
 
 import contextlib
+import faulthandler
 import io
 import os
+import re
+import select
 import signal
 import socket
 import sys
+import threading
 import traceback
 import warnings
 from collections.abc import Callable
 from typing import IO
 
 from . import processes
+
+#: The signal at which the fork writes where its threads stand, and seconds that it has for that.
+WHERE, WRITING = signal.SIGUSR2, 5.0
+Stack = list[traceback.FrameSummary]
 
 
 class ForkedProcess:
@@ -31,7 +39,8 @@ class ForkedProcess:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):
                 stream.flush()  # or the fork would write the same once more
-        questions, answers = os.pipe(), os.pipe()
+        questions, answers, stacks = os.pipe(), os.pipe(), os.pipe()
+        self._thread = threading.get_ident()
         parent = os.getpid()
         with warnings.catch_warnings():
             # Python warns of locks that other threads may hold: of them, ps-lite's and the
@@ -41,12 +50,23 @@ class ForkedProcess:
         if not self.pid:
             os.close(questions[1])
             os.close(answers[0])
+            faulthandler.enable(stacks[1])
+            faulthandler.register(WHERE, stacks[1])
             _serve_in_fork(serve, niceness, parent, questions[0], answers[1])
         os.close(questions[0])
         os.close(answers[1])
+        os.close(stacks[1])
+        self._stacks, self._crashed = stacks[0], Stack()
         self.stdin: IO[str] | None = os.fdopen(questions[1], "w")
         self.stdout: IO[str] | None = os.fdopen(answers[0])
         self._code: int | None = None
+
+    def stack(self) -> Stack:
+        """Return where the process stands, or has crashed, innermost frame last; [] if unknown."""
+        if self._code is None:
+            os.kill(self.pid, WHERE)
+            return self._read_stack(WRITING)
+        return self._crashed
 
     def kill(self) -> None:
         """Kill the process."""
@@ -57,7 +77,21 @@ class ForkedProcess:
         """Wait until it has ended; return its exit code, or the negated signal that killed it."""
         if self._code is None:
             self._code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
+            self._crashed = self._read_stack(0.0)
+            os.close(self._stacks)
         return self._code
+
+    def _read_stack(self, patience: float) -> Stack:
+        """Return the newest stack of the thread that has been there since the fork."""
+        written = b""
+        while select.select([self._stacks], [], [], min(patience, 0.1) if written else patience)[0]:
+            if not (more := os.read(self._stacks, 65536)):
+                break
+            written += more
+        threads = dict(re.findall(r"hread (0x\w+).*\n((?:  .*\n)*)", written.decode(errors="replace")))
+        lines = threads.get(f"0x{self._thread:016x}", "")
+        frames = re.findall(r'  File "(.*)", line (\d+) in (.*)\n', lines)
+        return [traceback.FrameSummary(file, int(line), name) for file, line, name in reversed(frames)]
 
 
 def _serve_in_fork(

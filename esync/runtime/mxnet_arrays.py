@@ -24,6 +24,11 @@ def host_view(array: Any) -> np.ndarray:
     return np.ctypeslib.as_array(floats, shape=array.shape)
 
 
+def like(array: Any, other: Any) -> Any:
+    """Return an array, without a copy, as the kind that another one is, of mx.nd or of mx.np."""
+    return array.as_np_ndarray() if isinstance(other, mx.np.ndarray) else array.as_nd_ndarray()
+
+
 def is_plain(array: Any) -> bool:
     """Return whether `host_view` works: for dense float32 values in host memory."""
     return array.context.device_type == "cpu" and array.dtype == np.float32 and array.stype == "default"

@@ -222,21 +222,31 @@ def _place(error: BaseException) -> str:
     """
     if isinstance(error, SyntaxError) and error.filename and os.path.isabs(error.filename):
         return f"{_short(error.filename)}, line {error.lineno}: " if error.lineno else f"{_short(error.filename)}: "
+    frame = users_frame(traceback.extract_tb(error.__traceback__))
+    return f"{place_of(frame)}: " if frame is not None else ""
+
+
+def users_frame(stack: Iterable[traceback.FrameSummary]) -> traceback.FrameSummary | None:
+    """Return the innermost frame, which comes last, in the user's own files, where possible."""
     here = str(Path(__file__).parents[1]) + os.sep
     frames = [
         frame
-        for frame in traceback.extract_tb(error.__traceback__)
+        for frame in stack
         if not frame.filename.startswith((here, "<frozen", sysconfig.get_path("stdlib") + os.sep + "importlib"))
     ]
-    own = [frame for frame in frames if not _is_installed(frame.filename)]
-    for frame in (own or frames)[-1:]:
-        return f"{_short(frame.filename)}, line {frame.lineno}: "
-    return ""
+    # MXNet's operators are functions without a file.
+    own = [frame for frame in frames if not _is_installed(frame.filename) and frame.filename != "<string>"]
+    return next(reversed(own or frames), None)
+
+
+def place_of(frame: traceback.FrameSummary) -> str:
+    """Return file and line of a frame, as "file, line n"."""
+    return f"{_short(frame.filename)}, line {frame.lineno}"
 
 
 def _is_installed(file: str) -> bool:
     """Return whether a file belongs to the standard library or an installed package."""
-    return file.startswith((sysconfig.get_path("stdlib"), sysconfig.get_path("purelib"))) or "dist-packages" in file
+    return file.startswith(sysconfig.get_path("stdlib")) or "site-packages" in file or "dist-packages" in file
 
 
 def _short(file: str) -> str:

@@ -109,6 +109,7 @@ class CheckpointEvaluator:
         path = part.file("model.params")
         if path is None:
             raise EvaluatorError(f"{part.folder} has no model")
+        from ..runtime.mxnet_arrays import like
         from ..runtime.mxnet_import import mx
 
         saved = mx.nd.load(str(path))
@@ -118,7 +119,7 @@ class CheckpointEvaluator:
         if shapes != [parameter.shape for _, parameter in sorted(self._parameters.items())]:
             raise EvaluatorError(f"{path} is not a model of {of[0]}")
         for (_, parameter), name in zip(sorted(self._parameters.items()), names, strict=True):
-            parameter.set_data(saved[name])
+            parameter.set_data(like(saved[name], parameter.data()))
         return self._evaluate()
 
     def _prepare(self, network: str | None, dataset: str | None) -> None:

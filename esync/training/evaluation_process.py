@@ -10,28 +10,38 @@ function (`ForkedEvaluation`), or a program of its own (`evaluate.NamedEvaluatio
 """
 
 import contextlib
+import gc
 import json
 import logging
 import math
 import mmap
+import numbers
 import os
+import re
 import select
 import signal
 import time
-from collections.abc import Callable, Iterable, Sequence
+import traceback
+import zlib
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any, Protocol
 
 import numpy as np
 
 from .. import config
-from ..gluon.flat_arrays import FlatArrays, stored_values
+from ..exchange import values_of
+from ..gluon.flat_arrays import FlatArrays
+from ..gluon.replica import Replica
 from ..runtime.errors import ExpectedError
+from ..runtime.exit_hooks import failure
 from ..runtime.files import memory_descriptor
 from ..runtime.forked_process import ForkedProcess
 from ..runtime.futures import Future
 from ..runtime.metric import TEST_ACCURACY, Metric
+from ..runtime.mxnet_import import mx
 from ..runtime.processes import EVALUATING
+from ..runtime.user_code import place_of, users_frame
 from ..runtime.watchdog import WatchedWait
 
 log = logging.getLogger(__name__)
@@ -40,13 +50,12 @@ log = logging.getLogger(__name__)
 SOME_SAMPLES, EVERY_SAMPLE = "some samples", "every sample"
 #: Seconds between two looks at the evaluating process while its answer is awaited.
 LOOK_EVERY = 0.5
+#: Equal values of the metric in a row, of weights that differ, after which a warning says so.
+EQUAL_VALUES = 5
 
 
 class EvaluationError(ExpectedError):
-    """Raised when the evaluating process has ended and is not started again.
-
-    Its own message is in the log of this process.
-    """
+    """Raised when evaluations fail, or the evaluating process is not started again."""
 
 
 class PipedProcess(Protocol):
@@ -69,10 +78,12 @@ class EvaluationProgram(Protocol):
     Attributes:
         without: how a user can do without evaluations, for messages.
         lighter: how evaluations take less memory, for messages.
+        remedy: what may help where an evaluation hangs, for messages.
     """
 
     without: str
     lighter: str
+    remedy: str
 
     def start(self, memory: int) -> PipedProcess:
         """Start the process, which calls `answer_questions`.
@@ -114,19 +125,20 @@ class EvaluationProcess:
     """The training process's side of an evaluating process.
 
     An evaluating process that was killed is started again, up to `config.EVALUATION_RESTARTS`
-    times. One that should compute but does not, because it is stopped for instance, is killed
-    first.
+    times. One that is stopped (SIGSTOP) is killed first. One that hangs is not started again, as
+    the next one would hang, too.
 
     Args:
         program: what evaluates.
         values: number of weights and statistics of the network.
+        timeout: seconds that one evaluation may take.
     """
 
-    def __init__(self, program: EvaluationProgram, values: int) -> None:
+    def __init__(self, program: EvaluationProgram, values: int, timeout: float = config.EVALUATION_TIMEOUT) -> None:
         self._memory = memory_descriptor("esync-evaluation")
         os.ftruncate(self._memory, 4 * values)
         self._shared = np.frombuffer(mmap.mmap(self._memory, 4 * values), np.float32)
-        self._program = program
+        self._program, self._timeout = program, timeout
         self._question = ""  # that has not been answered yet
         self._restarts = 0
         self.current: Evaluation | None = None
@@ -161,15 +173,32 @@ class EvaluationProcess:
         assert self._process.stdout is not None
         if select.select([self._process.stdout], [], [], seconds)[0]:
             if line := self._process.stdout.readline():
-                self._question = ""
-                return float(json.loads(line)["value"])
+                self._question, answer = "", json.loads(line)
+                if "error" in answer:
+                    raise EvaluationError(f"{answer['error']}; correct that, or train {self._program.without}")
+                return float(answer["value"])
             self._begin_again()
-        elif _state_of(self._process.pid)[0] == "Z":  # processes that it has forked keep its pipe open
+            return None
+        still = self._stall_detector.stalled_for(self._process.pid) > config.EVALUATION_STILL
+        state, _ = _state_of(self._process.pid)
+        if state == "Z":  # processes that it has forked keep its pipe open
             self._begin_again()
-        elif self._stall_detector.stalled_for(self._process.pid) > config.EVALUATION_STILL:
+        elif still and state == "T":
             log.warning("%s has not computed for %.0f s: killing it", self.described(), config.EVALUATION_STILL)
             self._process.kill()  # the next look finds that it has ended
+        elif still:
+            why = f"it has used no processor time for {config.EVALUATION_STILL:.0f} s. {self._program.remedy}"
+            self._give_up("hangs", why)
+        elif time.monotonic() - self._asked > self._timeout:
+            why = f"it has taken longer than evaluation_timeout, {self._timeout:g} s"
+            self._give_up("is too slow", f"{why}. {self._program.lighter.capitalize()}")
         return None
+
+    def _give_up(self, what: str, why: str) -> None:
+        """Kill a process that will not answer, and raise an EvaluationError that says where it is."""
+        where = _where(self._process)
+        self._process.kill()
+        raise EvaluationError(f"evaluate {what}{where}: {why}, or train {self._program.without}")
 
     def described(self) -> str:
         """Return a description of the process for messages, which says whether it is stopped."""
@@ -187,8 +216,11 @@ class EvaluationProcess:
 
     def _begin(self) -> None:
         """Start the process."""
-        self._process = self._program.start(self._memory)
-        self._stall_detector = StallDetector()
+        try:
+            self._process = self._program.start(self._memory)
+        except OSError as error:
+            raise EvaluationError(f"cannot start the process that evaluates the model: {error.strerror}") from None
+        self._stall_detector, self._asked = StallDetector(), time.monotonic()
 
     def _begin_again(self) -> None:
         """Start another process in the place of one that was killed, with the same question.
@@ -200,14 +232,15 @@ class EvaluationProcess:
         code = self._process.wait()
         if code >= 0:
             raise EvaluationError(
-                f"the process that evaluates the model has ended with exit code {code}, and says why above; when that "
-                f"is fixed, go on with --resume, or {self._program.without}"
+                f"the process that evaluates the model has ended by itself, with exit code {code}: correct that, or "
+                f"train {self._program.without}"
             )
-        how = f"was killed by {signal.Signals(-code).name}"
+        how = f"was killed by {signal.Signals(-code).name}{_where(self._process)}"
         if self._restarts >= config.EVALUATION_RESTARTS:
+            memory = f"where memory is short, {self._program.lighter}, or " if code == -signal.SIGKILL else ""
             raise EvaluationError(
                 f"the process that evaluates the model {how}, and was started again {self._restarts} times before; "
-                f"where memory is short, {self._program.lighter}, or {self._program.without}, and go on with --resume"
+                f"{memory}train {self._program.without}"
             )
         self._restarts += 1
         log.warning(
@@ -226,7 +259,7 @@ class EvaluationProcess:
         with contextlib.suppress(BrokenPipeError):  # it has ended: whoever looks for the answer finds that
             self._process.stdin.write(f"{self._question}\n")
             self._process.stdin.flush()
-        self._stall_detector = StallDetector()
+        self._stall_detector, self._asked = StallDetector(), time.monotonic()
 
     def _close_pipes(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
@@ -236,23 +269,57 @@ class EvaluationProcess:
 
 
 class StallDetector:
-    """Measures for how long a process that should compute has used no processor time.
+    """Measures for how long a process that should compute has stood still.
 
-    The time between two looks counts as `LOOK_EVERY` at most, so that the process that looks may
-    itself be stopped for a while.
+    It stands still while neither it nor a process that it has started uses processor time, could
+    use some, or waits for a disk. The time between two looks counts as `LOOK_EVERY` at most, so
+    that the process that looks may itself be stopped for a while.
     """
 
     def __init__(self) -> None:
-        self._seconds, self._used, self._looked = 0.0, -1, time.monotonic()
+        self._seconds, self._used, self._looked = 0.0, (-1, -1), time.monotonic()
 
     def stalled_for(self, pid: int) -> float:
         """Look at the process, and return for how many seconds it has stood still; 0 if unknown."""
         now = time.monotonic()
         if now - self._looked >= LOOK_EVERY:
             _, used = _state_of(pid)
-            self._seconds = self._seconds + LOOK_EVERY if used == self._used else 0.0
-            self._used, self._looked = used, now
-        return self._seconds if self._used >= 0 else 0.0
+            total, able = self._used[1], True
+            if used == self._used[0]:
+                total, able = _activity(pid)
+            self._seconds = 0.0 if able or (used, total) != self._used else self._seconds + LOOK_EVERY
+            self._used, self._looked = (used, total), now
+        return self._seconds if self._used[0] >= 0 else 0.0
+
+
+def _activity(pid: int) -> tuple[int, bool]:
+    """Return the ticks that the threads of a process and of its descendants have used.
+
+    Besides, whether one of them could use more, or waits for a disk.
+    """
+    total, able = 0, False
+    for task in Path(f"/proc/{pid}/task").glob("*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile
+            state, ticks = _fields_of(task / "stat")
+            total, able = total + ticks, able or state in "RD"
+            for child in (task / "children").read_text().split():
+                more, others = _activity(int(child))
+                total, able = total + more, able or others
+    return total, able
+
+
+def _where(process: PipedProcess) -> str:
+    """Return at which line evaluate stands, or has crashed, as words that follow; "" if unknown."""
+    stack = process.stack() if isinstance(process, ForkedProcess) else []
+    calls = [number for number, frame in enumerate(stack) if Path(frame.filename).name == Path(__file__).name]
+    inner = stack[calls[-1] + 1 :] if calls else []
+    frame = users_frame(inner)
+    if frame is None:
+        return ""
+    called = inner[inner.index(frame) + 1 :]
+    file = re.sub(r".*/(site-packages|dist-packages|python3\.\d+)/", "", called[0].filename) if called else ""
+    inside = f", inside {called[0].name} of {file}" if called else ""
+    return f" in {place_of(frame)} ({frame.line}){inside}"
 
 
 def _state_of(pid: int) -> tuple[str, int]:
@@ -261,9 +328,14 @@ def _state_of(pid: int) -> tuple[str, int]:
     If they are not known, return "" and -1.
     """
     try:
-        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+        return _fields_of(Path(f"/proc/{pid}/stat"))
     except OSError:
         return "", -1
+
+
+def _fields_of(stat: Path) -> tuple[str, int]:
+    """Return the state of a process or thread, and its processor time in ticks, from its file."""
+    fields = stat.read_bytes().rpartition(b")")[2].split()
     return fields[0].decode(), int(fields[11]) + int(fields[12])
 
 
@@ -274,8 +346,7 @@ def answer_questions(
     questions: Iterable[str],
     answers: IO[str],
     memory: int,
-    trained: Sequence[Any],
-    others: Sequence[Any],
+    replica: Replica,
     evaluate: Callable[[bool], float],
 ) -> None:
     """Answer every question with the value of the metric for the weights in shared memory.
@@ -284,54 +355,67 @@ def answer_questions(
         questions: lines with SOME_SAMPLES or EVERY_SAMPLE.
         answers: gets a line of JSON for each question.
         memory: file descriptor of the shared memory: weights, then statistics, in float32.
-        trained: the network's parameters that are trained, in the order of the trainer's.
-        others: its other parameters, likewise.
+        replica: the network, whose vectors are laid out as the training process's.
         evaluate: computes the metric, on every sample if its argument is true.
     """
-    weights = FlatArrays(lambda: [stored_values(parameter) for parameter in trained])
-    statistics = FlatArrays(lambda: [stored_values(parameter) for parameter in others])
-    shared = np.frombuffer(mmap.mmap(memory, 4 * (weights.size + statistics.size)), np.float32)
+    shared = np.frombuffer(mmap.mmap(memory, 4 * replica.size), np.float32)
     for line in questions:
-        begun = time.perf_counter()
-        for arrays, values in ((weights, shared[: weights.size]), (statistics, shared[weights.size :])):
-            arrays.open()
-            arrays.write(0, values)
-            arrays.close()
-        value = evaluate(line.strip() == EVERY_SAMPLE)
-        print(json.dumps({"value": value, "seconds": time.perf_counter() - begun}), file=answers, flush=True)
+        replica.open()
+        replica.weights.write(0, shared[: replica.weights.size])
+        replica.statistics.write(0, shared[replica.weights.size :])
+        replica.close()
+        print(json.dumps({"value": evaluate(line.strip() == EVERY_SAMPLE)}), file=answers, flush=True)
+
+
+@contextlib.contextmanager
+def failure_reported(answers: IO[str]) -> Iterator[None]:
+    """Report an error in the body of a with statement to the training process, as an answer."""
+    try:
+        yield
+    except BrokenPipeError:  # the training process is going
+        raise
+    except Exception as error:
+        if not isinstance(error, ExpectedError):
+            traceback.print_exc()
+        reason = failure(error)
+        if not isinstance(error, EvaluationError):
+            reason = f"the evaluation of the model has failed: {reason}"
+        print(json.dumps({"error": reason}), file=answers, flush=True)
 
 
 class ForkedEvaluation:
     """Evaluates by a user's function, in a fork of the worker.
 
     The fork has everything that the function refers to, data sets included, without copying it.
-    MXNet's engine is made for that (its DataLoader forks, too), but only on the CPU.
+    MXNet's engine is made for that (its DataLoader forks, too), but only on the CPU. What it has
+    not are threads: whatever needs those that were made before the run hangs. Gluon's DataLoaders
+    go without their workers here, and are made to load in the fork itself.
 
     Args:
         function: returns the value of the metric for the network's present weights.
-        trained: the network's parameters that are trained, in the order of the trainer's.
-        others: its other parameters, likewise.
+        replica: the network, which the fork has a copy of.
         metric: what the function computes.
     """
 
     without = "without evaluation: leave evaluate out"
     lighter = "evaluate on fewer samples"
+    remedy = (
+        "It is called in a fork of the worker, which lacks the threads that were started before the run: make "
+        "what has some (ImageRecordIter, PrefetchingIter, a thread pool, an iterator of a DataLoader) in evaluate, or "
+        "let the worker itself evaluate, and wait for it, by esync.Run(…, background=False)"
+    )
 
-    def __init__(
-        self,
-        function: Callable[[], float],
-        trained: Sequence[Any],
-        others: Sequence[Any],
-        metric: Metric = TEST_ACCURACY,
-    ) -> None:
-        self._function, self._metric = function, metric
-        self._trained, self._others = trained, others
+    def __init__(self, function: Callable[[], float], replica: Replica, metric: Metric = TEST_ACCURACY) -> None:
+        self._function, self._replica, self._metric = function, replica, metric
+        self._newest, self._equal = (math.nan, 0), 1
 
     def start(self, memory: int) -> ForkedProcess:
         """See `EvaluationProgram.start`."""
 
         def serve(questions: IO[str], answers: IO[str]) -> None:
-            answer_questions(questions, answers, memory, self._trained, self._others, lambda every: self.value())
+            _load_in_this_process()
+            with failure_reported(answers):
+                answer_questions(questions, answers, memory, self._replica, lambda every: self.watched_value())
 
         return ForkedProcess(serve, EVALUATING)
 
@@ -339,18 +423,69 @@ class ForkedEvaluation:
         """Call the function, and return its value.
 
         Raises:
-            TypeError: it is not a number.
-            ValueError: it is not a share, as an accuracy should be.
+            EvaluationError: it fails, or its value is not a number, or not a share, as an accuracy
+                should be.
         """
-        value = self._function()
         name = getattr(self._function, "__qualname__", repr(self._function))
         try:
-            number = float(value)
-        except (TypeError, ValueError):
-            raise TypeError(f"evaluate should return a number, but {name} has returned {value!r}") from None
+            value = self._function()
+        except ExpectedError:
+            raise
+        except Exception as error:
+            stack = traceback.extract_tb(error.__traceback__)[1:]
+            traceback.print_exc()
+            place = "".join(f" in {place_of(frame)}" for frame in [users_frame(stack)] if frame is not None)
+            raise EvaluationError(f"evaluate has failed{place}: {failure(error)}") from None
+        number = _number(value)
+        if number is None:
+            hint = " (of what a metric's get() returns, the value is the second: get()[1])" * isinstance(value, tuple)
+            shown = " ".join(repr(value).split())[:200]  # an array's has several lines
+            raise EvaluationError(f"evaluate should return a number, but {name} has returned {shown}{hint}")
         if self._metric.is_accuracy and not self._metric.possible(number):
-            raise ValueError(
-                f"evaluate should return the accuracy, {self._metric.expected()}, but {name} has returned {number:g}; "
-                'if it is something else, say so: esync.Run(…, metric=("loss", "min"))'
+            raise EvaluationError(
+                f"evaluate should return the accuracy, {self._metric.expected()}, but {name} has returned {number:g}: "
+                'if it is something else, say so by esync.Run(…, metric=("loss", "min"))'
             )
         return number
+
+    def watched_value(self) -> float:
+        """Do as `value`, and warn of a metric that stays the same although the weights change."""
+        value = self.value()
+        self._replica.open()
+        weights = zlib.crc32(values_of(self._replica.weights).tobytes())
+        self._replica.close()
+        if value == self._newest[0] and weights != self._newest[1] and not (self._metric.is_accuracy and value == 1):
+            self._equal += 1
+        else:
+            self._equal = 1
+        self._newest = value, weights
+        if self._equal == EQUAL_VALUES:
+            log.warning(
+                "evaluate has returned %g %d times in a row, although the weights have changed each time: if it "
+                "computes that from something else that training changes, such as moving averages of the weights, "
+                "that stands still in the fork in which evaluate is called; esync.Run(…, background=False) calls it "
+                "in the worker itself",
+                value,
+                EQUAL_VALUES,
+            )
+        return value
+
+
+def _number(value: Any) -> float | None:
+    """Return a number, or an array of one, as a float; None if it is something else."""
+    for name in ("asnumpy", "item"):  # NDArray; then NumPy's, and whatever else has that method
+        if hasattr(value, name):
+            try:
+                value = getattr(value, name)()
+            except (TypeError, ValueError, RuntimeError):  # more than one element
+                return None
+    real = isinstance(value, numbers.Number) and not isinstance(value, complex)
+    return float(value) if real else None
+
+
+def _load_in_this_process() -> None:
+    """Let all of Gluon's DataLoaders load in this process, a fork that lacks their workers."""
+    for each in gc.get_objects():
+        if issubclass(type(each), mx.gluon.data.DataLoader) and each._num_workers > 0:
+            each._num_workers = 0
+            each.clean()  # of the batches that it has asked its workers for

@@ -1,15 +1,19 @@
 """Call the callbacks of a finished round, and on rank 0 begin evaluations in the background."""
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
+from .. import config
 from ..membership.connections import TrafficMeter
 from ..runtime.futures import Handle
 from ..runtime.metric import TEST_ACCURACY, Metric
+from ..runtime.watchdog import WatchedWait
 from .callbacks import Callback, Evaluated, FinishedRound
+from .evaluation_process import EvaluationError
 
 if TYPE_CHECKING:
     from ..trainer import Trainer
@@ -66,16 +70,35 @@ class PeriodicEvaluation:
 
     Attributes:
         newest: the newest completed evaluation; None before the first.
+        tried: whether an evaluation has succeeded, be it only the trial.
+        failure: why there are no more evaluations; "" if there are.
     """
 
     def __init__(
         self, evaluator: Evaluator, every: int = 1, target: float | None = None, metric: Metric = TEST_ACCURACY
     ) -> None:
         self._evaluator, self._every, self._target, self._metric = evaluator, every, target, metric
-        self._pending: tuple[Evaluated, Handle[float]] | None = None
+        self._pending: tuple[Evaluated | None, Handle[float]] | None = None  # None: the trial
         self._begun = Evaluated(0, 0.0, 0.0, 0, 0)  # the last one that was begun, but for the accuracy
         self._stopping = False  # whether the target is reached, so that only the final model matters
         self.newest: Evaluated | None = None
+        self.tried, self.failure = False, ""
+
+    def try_out(self, trainer: "Trainer") -> None:
+        """Evaluate once before the first round, so that what does not work is noticed at once.
+
+        If that takes longer than `config.EVALUATION_TRIAL`, it goes on while the training begins.
+
+        Raises:
+            EvaluationError: it does not work.
+        """
+        wait = WatchedWait("evaluate, which is tried before the first round", config.EVALUATION_TRIAL)
+        self._pending = None, self._start(trainer)
+        while not self._pending[1].done() and wait.lasted < wait.limit:
+            if wait.due(config.ANNOUNCE_AFTER):
+                log.warning(wait.announcement())
+            time.sleep(0.01)
+        self.arrived()
 
     @property
     def under_way(self) -> bool:
@@ -84,7 +107,7 @@ class PeriodicEvaluation:
 
     def begin(self, trainer: "Trainer", round: int, elapsed: Callable[[], float]) -> None:
         """Start an evaluation if it is the round's turn; the final weights are always evaluated."""
-        if self._begun.round == round:
+        if self._begun.round == round or self.failure:
             return
         result = trainer.algorithm.result
         step, samples = (result.step, result.samples) if result is not None else (round, 0)
@@ -95,27 +118,42 @@ class PeriodicEvaluation:
         if self._pending is not None:
             log.debug("round %d is not evaluated: an earlier evaluation is still under way", round)
             return
+        self._begun = Evaluated(round, 0.0, elapsed(), step, samples)
+        self._pending = self._begun, self._start(trainer)
+
+    def _start(self, trainer: "Trainer") -> Handle[float]:
         replica = trainer.replica
         replica.open()
         evaluation = self._evaluator.start(*replica.common, trainer.finished)
         replica.close()
-        if evaluation is not None:
-            self._begun = Evaluated(round, 0.0, elapsed(), step, samples)
-            self._pending = self._begun, evaluation
+        assert evaluation is not None  # there is none under way
+        return evaluation
 
     def arrived(self) -> Evaluated | None:
-        """Return the evaluation that has ended since the last call, without waiting, or None."""
+        """Return the evaluation that has ended since the last call, without waiting, or None.
+
+        Raises:
+            EvaluationError: it has failed; there will be no more.
+        """
         if self._pending is None or not self._pending[1].done():
             return None
         (begun, evaluation), self._pending = self._pending, None
-        value = evaluation.result()
+        try:
+            value = evaluation.result()
+        except EvaluationError as error:
+            self.failure = str(error)
+            raise
+        self.tried = True
+        if begun is None:
+            return None
         self.newest = Evaluated(begun.round, value, begun.elapsed, begun.step, begun.samples, self._metric)
         return self.newest
 
     def wait(self) -> None:
         """Wait for the evaluation in progress."""
         if self._pending is not None:
-            self._pending[1].wait()
+            with contextlib.suppress(EvaluationError):  # which `arrived` finds
+                self._pending[1].wait()
 
     def reach_target(self, trainer: "Trainer", evaluated: Evaluated) -> str:
         """End the run if an evaluation reaches the target; return a message about it, or ""."""
@@ -127,6 +165,24 @@ class PeriodicEvaluation:
             f"{self._metric.name} {self._metric.text(evaluated.accuracy)} of round {evaluated.round} reaches the "
             f"target {self._target}: stopping"
         )
+
+    def give_up(self, trainer: "Trainer") -> None:
+        """Go on without evaluations after one has failed; end the run if it has a target.
+
+        Raises:
+            EvaluationError: none has ever succeeded, and the run is not finished yet.
+        """
+        if not self.tried and not trainer.finished:
+            raise EvaluationError(self.failure)
+        ends = self._target is not None and not trainer.finished
+        then = "No round is evaluated any more; the training goes on to its final model"
+        if ends:
+            then = "The run ends with a final model, because nobody would notice its target"
+        elif trainer.finished:
+            then = "The run is finished, and its final model is written"
+        log.warning("%s. %s", self.failure, then)
+        if ends:
+            trainer.stop()
 
     def close(self) -> None:
         """End the evaluation."""
@@ -196,8 +252,14 @@ class RoundCallbacks:
 
     def poll(self, trainer: "Trainer") -> None:
         """Report an accuracy that has arrived."""
-        evaluated = self._evaluations.arrived() if self._evaluations is not None else None
-        if self._evaluations is None or evaluated is None:
+        if self._evaluations is None:
+            return
+        try:
+            evaluated = self._evaluations.arrived()
+        except EvaluationError:
+            self._evaluations.give_up(trainer)
+            return
+        if evaluated is None:
             return
         for each in self._callbacks:
             each.accuracy(evaluated)
@@ -213,6 +275,11 @@ class RoundCallbacks:
             self.poll(trainer)
             self._evaluate(trainer)
         self._save(trainer, finished=True)
+
+    @property
+    def evaluation_failure(self) -> str:
+        """Why evaluations have failed; "" if they have not."""
+        return self._evaluations.failure if self._evaluations is not None else ""
 
     def diverged(self) -> None:
         """Report that the run has ended because the loss of a worker is not a number."""

@@ -17,11 +17,12 @@ from .. import config
 from ..checkpoints.checkpoints import Checkpoints
 from ..coordination.round_reporter import RoundReporter
 from ..exchange.collectives.worker_exchange import CollectiveExchange
-from ..gluon.parameter_kinds import rounds_weights
+from ..gluon.parameter_kinds import UnsuitableParametersError, rounds_weights
 from ..runtime import progress
 from ..runtime.environment import state_server_address
+from ..runtime.exit_hooks import failure
 from ..runtime.files import expanded
-from ..runtime.futures import Completed, Handle
+from ..runtime.futures import Future
 from ..runtime.metric import Goal, Metric
 from ..runtime.mxnet_import import mx
 from ..runtime.progress import ProgressReporter
@@ -31,7 +32,7 @@ from ..runtime.worker_environment import WorkerEnvironment
 from ..trainer import Trainer
 from ..trainer_callbacks import TrainerCallback
 from .callbacks import make_callbacks
-from .evaluation_process import EvaluationProcess, EvaluationProgram, ForkedEvaluation
+from .evaluation_process import EvaluationError, EvaluationProcess, EvaluationProgram, ForkedEvaluation
 from .loop import DIVERGED
 from .round_callbacks import Evaluator, LogClock, PeriodicEvaluation, RoundCallbacks
 from .round_log import MODEL_FOLDER, RoundLog
@@ -60,8 +61,10 @@ class Run(TrainerCallback):
         evaluate: computes the metric of the weights that the network has; takes no arguments and
             returns a number. It is called in a fork of rank 0's process, so that it may use
             whatever the program has in memory, but changes nothing here; on a GPU, which a fork
-            cannot use, in the worker itself, which waits for it. An `EvaluationProgram` starts a
-            process of its own. None evaluates nothing.
+            cannot use, in the worker itself, which waits for it. It is tried once before the first
+            round. An `EvaluationProgram` starts a process of its own. None evaluates nothing.
+        background: False: `evaluate` is called in the worker itself also where a fork is possible.
+        evaluation_timeout: seconds that one evaluation in the background may take.
         every: rounds between two evaluations, unless the algorithm says how often.
         metric: name of the metric, and whether it should be high ("max") or low ("min").
         target: value of the metric that ends the run on all workers; None if there is none.
@@ -102,6 +105,8 @@ class Run(TrainerCallback):
         name: str | None = None,
         tensorboard: str | Path | None = None,
         evaluate: Callable[[], float] | EvaluationProgram | None = None,
+        background: bool = True,
+        evaluation_timeout: float = config.EVALUATION_TIMEOUT,
         every: int = 1,
         metric: tuple[str, Goal] = ("accuracy", "max"),
         target: float | None = None,
@@ -118,6 +123,8 @@ class Run(TrainerCallback):
     ) -> None:
         if every < 1:
             raise ValueError(f"every={every}: it should be 1 or more rounds")
+        if not evaluation_timeout > 0:
+            raise ValueError(f"evaluation_timeout={evaluation_timeout}: it should be a number of seconds above 0")
         if target is not None and evaluate is None:
             raise ValueError(f"target={target} needs evaluate, which computes the metric")
         if target is not None and not Metric(*metric).possible(target):
@@ -144,6 +151,7 @@ class Run(TrainerCallback):
         if self._events_dir is not None:
             require()
         self._evaluate, self._every, self._metric, self._target = evaluate, every, Metric(*metric), target
+        self._background, self._evaluation_timeout = background, evaluation_timeout
         self.checkpoints = checkpoints
         self._net, self._input_shape, self._before_export = net, input_shape, before_export
         seed = {} if told.seed is None else {"seed": told.seed}
@@ -164,17 +172,29 @@ class Run(TrainerCallback):
         return [] if self._net is None else list(self._net.collect_params().values())
 
     def setup(self, trainer: Trainer) -> None:
-        """Let a network whose shapes are inferred see an input of `input_shape`."""
+        """Let a network whose shapes are inferred see an input of `input_shape`.
+
+        Raises:
+            UnsuitableParametersError: it does not take one.
+        """
         parameters = trainer._params
         if self._net is not None and self._input_shape is not None and any(each._deferred_init for each in parameters):
-            context = next(each.list_ctx()[0] for each in parameters if each._deferred_init or each._data is not None)
-            self._net(mx.nd.zeros((1, *self._input_shape), ctx=context))
+            first = next(each for each in parameters if each._deferred_init or each._data is not None)
+            zeros = (mx.np if mx.util.is_np_array() else mx.nd).zeros
+            try:
+                self._net(zeros((1, *self._input_shape), ctx=first.list_ctx()[0], dtype=first.dtype))
+            except Exception as error:
+                raise UnsuitableParametersError(
+                    f"net does not take one input of input_shape={self._input_shape} ({failure(error)}): correct it, "
+                    "or leave it out and let one batch pass through the network before the trainer starts"
+                ) from None
 
     def train_begin(self, trainer: Trainer) -> None:
         """Begin the records, since the trainer has started.
 
         Raises:
             RuntimeError: this object has recorded another trainer.
+            EvaluationError: `evaluate` does not work.
         """
         if self._rounds is not None:
             raise RuntimeError("this esync.Run has the records of another Trainer: make a new one for each Trainer")
@@ -220,6 +240,8 @@ class Run(TrainerCallback):
         )
         if self.checkpoints is not None:
             self.checkpoints.before(self._rounds.flush)
+        if evaluations is not None and callable(self._evaluate):
+            evaluations.try_out(trainer)
 
     def batch_end(self, trainer: Trainer) -> None:
         """Record the step that has just been taken, and write a checkpoint where one is due."""
@@ -234,8 +256,8 @@ class Run(TrainerCallback):
         """End the records of a worker that has done its part; wait for the last evaluation.
 
         Raises:
-            FinalModelError, LogDirectoryError, CheckpointError, EvaluationError: something cannot
-                be written or computed.
+            FinalModelError, LogDirectoryError, CheckpointError: something cannot be written.
+            EvaluationError: the run has a target, and evaluations have failed.
         """
         if self._rounds is None or self._closed:
             return
@@ -253,6 +275,9 @@ class Run(TrainerCallback):
             self.train_failed(trainer, str(error))
             raise
         self._leave(f"done after {trainer.round} rounds")
+        if self._target is not None and (reason := self._rounds.evaluation_failure):
+            progress.report_event(progress.LEFT)  # nothing is left to do for another process in this one's place
+            raise EvaluationError(f"the run has ended without its target: {reason}")
 
     def train_failed(self, trainer: Trainer, reason: str) -> None:
         """End the records of a run that has failed, here or on another worker, for that reason."""
@@ -290,11 +315,11 @@ class Run(TrainerCallback):
     def _evaluator(self, trainer: Trainer, evaluate: Callable[[], float] | EvaluationProgram) -> Evaluator:
         """Return what evaluates: a process, if that is possible."""
         if not callable(evaluate):
-            return EvaluationProcess(evaluate, trainer.replica.size)
-        forked = ForkedEvaluation(evaluate, trainer.replica.trained, trainer.replica.others, self._metric)
+            return EvaluationProcess(evaluate, trainer.replica.size, self._evaluation_timeout)
+        forked = ForkedEvaluation(evaluate, trainer.replica, self._metric)
         on_cpu = all(parameter.list_ctx()[0].device_type == "cpu" for parameter in trainer._params)
-        if on_cpu and not rounds_weights(trainer._params):  # a fork is handed float32 values
-            return EvaluationProcess(forked, trainer.replica.size)
+        if self._background and on_cpu and not rounds_weights(trainer._params):  # a fork is handed float32 values
+            return EvaluationProcess(forked, trainer.replica.size, self._evaluation_timeout)
         return InlineEvaluator(trainer, forked.value)
 
     def _make_reports(self, trainer: Trainer, device: str) -> RoundReporter | None:
@@ -324,11 +349,13 @@ class Run(TrainerCallback):
 
         assert self.folder is not None
         folder = (self.checkpoints.directory if self.checkpoints is not None else self.folder) / MODEL_FOLDER
-        context = trainer._params[0].list_ctx()[0]
         shape = None if self._input_shape is None else (1, *self._input_shape)
         if self._before_export is not None:
-            self._before_export()
-        export.save(self._net, folder, shape, context, self._reporter.say)
+            try:
+                self._before_export()
+            except Exception as error:
+                log.warning("before_export has failed (%s): the final model is written without it", failure(error))
+        export.save(self._net, folder, shape, log.warning)
         self._reporter.say(f"final model in {folder}")
 
 
@@ -343,11 +370,15 @@ class InlineEvaluator:
     def __init__(self, trainer: Trainer, value: Callable[[], float]) -> None:
         self._trainer, self._value = trainer, value
 
-    def start(self, weights: Any, statistics: Any, every_sample: bool = False) -> Handle[float]:
+    def start(self, weights: Any, statistics: Any, every_sample: bool = False) -> Future[float]:
         """Evaluate the common model."""
-        trainer = self._trainer
+        trainer, evaluation = self._trainer, Future[float]("the evaluation of the model")
         with trainer.busy("evaluating"), trainer.mean_statistics():
-            return Completed(self._value())
+            try:
+                evaluation.complete(self._value())
+            except EvaluationError as error:
+                evaluation.fail(error)
+        return evaluation
 
     def close(self) -> None:
         """Do nothing: there is no process to end."""

@@ -26,7 +26,7 @@ def trained():
 
 def save(net, folder: Path) -> list[str]:
     said: list[str] = []
-    export.save(net, folder, SHAPE, mx.cpu(), said.append)
+    export.save(net, folder, SHAPE, said.append)
     return said
 
 
@@ -69,6 +69,52 @@ def test_save_of_network_not_hybridized_exports_it(images, tmp_path):
         str(tmp_path / "model-symbol.json"), ["data"], str(tmp_path / "model-0000.params")
     )
     np.testing.assert_allclose(block(images).asnumpy(), expected, atol=1e-6)
+
+
+class Sum(mx.gluon.HybridBlock):
+    """A network with two inputs."""
+
+    def __init__(self):
+        super().__init__()
+        with self.name_scope():
+            self.dense = mx.gluon.nn.Dense(1, in_units=8)
+
+    def hybrid_forward(self, F, x, y):  # noqa: N803
+        return self.dense(x + y)
+
+
+@pytest.mark.parametrize(
+    ("kind", "shape", "said"),
+    [
+        ("two", (1, 8), "the network has 2 inputs (data0, data1), and input_shape is that of one"),
+        ("float64", (1, 8), ""),
+        ("np", (1, 8), ""),
+        ("wrong", (1, 7), "MXNet's exporter cannot translate it"),
+    ],
+)
+def test_save_of_unusual_network_writes_what_it_can(kind, shape, said, tmp_path):
+    pytest.importorskip("onnx")
+    if kind == "np":
+        mx.npx.set_np()
+    try:
+        net = Sum() if kind == "two" else mx.gluon.nn.Dense(1, in_units=8)
+        if kind == "float64":
+            net.cast(kind)
+        net.initialize()
+        net.hybridize()
+        ones = (mx.np if kind == "np" else mx.nd).ones((4, 8), dtype="float64" if kind == "float64" else "float32")
+        inputs = [ones] * (1 + (kind == "two"))
+        expected = net(*inputs).asnumpy()
+        messages: list[str] = []
+        export.save(net, tmp_path, shape, messages.append)
+        assert said in "".join(messages)
+        assert (tmp_path / "model.onnx").exists() == (not said)
+        files = str(tmp_path / "model-symbol.json"), str(tmp_path / "model-0000.params")
+        names = ["data0", "data1"] if kind == "two" else ["data"]
+        again = mx.gluon.SymbolBlock.imports(files[0], names, files[1])
+        np.testing.assert_allclose(again(*inputs).asnumpy(), expected)
+    finally:
+        mx.npx.reset_np()
 
 
 def test_save_without_onnx_package_says_so(trained, tmp_path, monkeypatch):

@@ -103,7 +103,7 @@ def test_export_of_own_network_writes_files_that_load_again(tmp_path, name, hybr
     pytest.importorskip("onnx")
     net = build(f"{FILE}:{name}", 3, mx.cpu(), 0, hybridize, (3, 9, 9))
     said: list[str] = []
-    export.save(net, tmp_path, (1, 3, 9, 9), mx.cpu(), said.append)
+    export.save(net, tmp_path, (1, 3, 9, 9), said.append)
     assert {path.name for path in tmp_path.iterdir()} == files
     assert message in "".join(said)
     again = build(f"{FILE}:{name}", 3, mx.cpu(), 1, hybridize, (3, 9, 9))
@@ -125,6 +125,6 @@ def test_network_that_cannot_be_compiled_is_built_and_kept(tmp_path):
         build(text, 3, mx.cpu(), 0, shape=(1, 6, 6))
     net = build(text, 3, mx.cpu(), 0, hybridize=False, shape=(1, 6, 6))
     said: list[str] = []
-    export.save(net, tmp_path / "model", (1, 1, 6, 6), mx.cpu(), said.append)
+    export.save(net, tmp_path / "model", (1, 1, 6, 6), said.append)
     assert [path.name for path in (tmp_path / "model").iterdir()] == ["model.params"]
     assert "the network cannot be compiled" in "".join(said)

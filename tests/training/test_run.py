@@ -18,13 +18,14 @@ import pytest
 
 import esync
 from esync import config, mx
+from esync.gluon.replica import Replica
 from esync.reports.plot import main as plot
 from esync.reports.runs import load_run
 from esync.reports.summarize import main as summarize
 from esync.reports.summary_file import load_summary
 from esync.runtime import progress
 from esync.runtime.processes import EVALUATING
-from esync.training.evaluation_process import EvaluationError
+from esync.training.evaluation_process import EvaluationError, ForkedEvaluation
 
 from ..support import child
 
@@ -172,7 +173,7 @@ def test_run_evaluates_the_weights_of_the_round_in_another_process(tmp_path):
 
 
 def test_run_with_another_metric_ends_at_its_target(tmp_path, capsys):
-    values = iter([3.0, 2.0, 1.0, 0.5] + [0.5] * 1000)
+    values = iter([4.0, 3.0, 2.0, 1.0, 0.5] + [0.5] * 1000)  # the first is that of the trial
     net = dense()
     run = esync.Run(tmp_path, evaluate=lambda: next(values), metric=("perplexity", "min"), target=1.0)
     trainer = train(net, run, rounds=100_000)
@@ -188,16 +189,101 @@ def test_run_with_another_metric_ends_at_its_target(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("evaluate", "message"),
     [
-        (lambda: "good", "TypeError: evaluate should return a number, but <lambda> has returned 'good'"),
-        (lambda: None, "TypeError: evaluate should return a number, but <lambda> has returned None"),
-        (lambda: 1 / 0, "ZeroDivisionError"),
-        (lambda: 93.5, "ValueError: evaluate should return the accuracy, 0 to 1, but <lambda> has returned 93.5"),
+        (lambda: "0.5", "evaluate should return a number, but <lambda> has returned '0.5'"),
+        (lambda: None, "evaluate should return a number, but <lambda> has returned None"),
+        (mx.metric.Accuracy().get, r"has returned \('accuracy', nan\) \(of what a metric's get\(\) returns"),
+        (lambda: mx.nd.ones(2), r"a number, but <lambda> has returned \[1. 1.\] <NDArray 2 @cpu\(0\)>"),
+        (lambda: 1 / 0, r"evaluate has failed in .*test_run.py, line \d+: ZeroDivisionError: division by zero"),
+        (lambda: 93.5, "evaluate should return the accuracy, 0 to 1, but <lambda> has returned 93.5"),
     ],
 )
-def test_run_whose_evaluation_fails_says_why_and_ends(tmp_path, capfd, evaluate, message):
-    with pytest.raises(EvaluationError, match=r"ended with exit code 1.* or without evaluation: leave evaluate out"):
-        train(dense(), esync.Run(tmp_path, evaluate=evaluate, quiet=True), rounds=100_000)
-    assert message in capfd.readouterr().err
+@pytest.mark.parametrize("background", [True, False])
+def test_run_whose_evaluation_does_not_work_is_refused_before_the_first_round(tmp_path, evaluate, message, background):
+    with pytest.raises(EvaluationError, match=message):
+        train(dense(), esync.Run(tmp_path, evaluate=evaluate, background=background, quiet=True), rounds=100_000)
+    assert entries(tmp_path / "cpu") == {}
+
+
+@pytest.mark.parametrize("value", [np.float16(0.5), np.array([0.5]), mx.nd.array([0.5]), mx.np.array(0.5)])
+def test_run_takes_numbers_of_numpy_and_mxnet(tmp_path, value):
+    train(dense(), esync.Run(tmp_path, evaluate=lambda: value, quiet=True))
+    assert entries(tmp_path / "cpu")[4]["accuracy"] == 0.5
+
+
+@pytest.mark.parametrize("threads", [True, False])
+def test_run_evaluates_by_a_data_loader_with_workers_made_before(tmp_path, threads):
+    net, dataset = dense(), mx.gluon.data.ArrayDataset(INPUTS, LABELS)
+    loader = mx.gluon.data.DataLoader(dataset, 4, num_workers=1, thread_pool=threads)
+
+    def evaluate() -> float:
+        batches = ((data.as_in_context(mx.cpu()), label.asnumpy()) for data, label in loader)
+        return sum(float((net(data).argmax(1).asnumpy() == label).sum()) for data, label in batches) / 8
+
+    train(net, esync.Run(tmp_path, evaluate=evaluate, quiet=True))
+    assert entries(tmp_path / "cpu")[4]["accuracy"] == evaluate()
+
+
+def test_run_whose_evaluation_hangs_in_the_fork_is_refused_by_its_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(config, "EVALUATION_STILL", 1.0)
+    batches = mx.io.PrefetchingIter(mx.io.NDArrayIter(INPUTS, LABELS, 4))  # its threads are not in the fork
+
+    def evaluate() -> float:
+        for batch in batches:
+            mean = float(batch.data[0].mean().asscalar())
+        return mean
+
+    message = r"hangs in .*test_run.py, line \d+ \(for batch in batches:\), inside __next__ of mxnet/io/io.py: it"
+    with pytest.raises(EvaluationError, match=message) as caught:
+        train(dense(), esync.Run(tmp_path, evaluate=evaluate, metric=("mean", "min"), quiet=True))
+    assert "memory" not in str(caught.value)
+    assert entries(tmp_path / "cpu") == {}
+
+
+def test_run_whose_evaluation_takes_longer_than_its_limit_is_refused(tmp_path):
+    def evaluate() -> float:
+        while True:
+            pass
+
+    with pytest.raises(EvaluationError, match=r"is too slow in .*test_run.py.*evaluation_timeout, 1 s"):
+        train(dense(), esync.Run(tmp_path, evaluate=evaluate, evaluation_timeout=1, quiet=True))
+
+
+@pytest.mark.parametrize("target", [None, 0.9])
+def test_run_whose_evaluation_fails_later_writes_its_final_model(tmp_path, caplog, target):
+    values = iter([0.1, 0.2])  # that of the trial, and that of a round
+    net = dense()
+    run = esync.Run(tmp_path, evaluate=lambda: next(values), target=target, net=net, quiet=True)
+    if target is None:
+        assert train(net, run, rounds=200).round == 200
+    else:
+        with pytest.raises(EvaluationError, match="the run has ended without its target: evaluate has failed"):
+            train(net, run, rounds=100_000_000)
+    assert "StopIteration" in caplog.text
+    assert (tmp_path / "cpu/model/model.params").exists()
+    assert facts(tmp_path / "cpu")["finished"]
+
+
+def test_run_that_evaluates_in_the_worker_sees_what_the_program_changes(tmp_path):
+    """A moving average, for instance, of which a fork would have the first value for ever."""
+    net, calls = dense(), []
+
+    def evaluate() -> float:
+        calls.append(os.getpid())
+        return len(calls) / 10
+
+    train(net, esync.Run(tmp_path, evaluate=evaluate, background=False, quiet=True))
+    assert calls == [os.getpid()] * 5
+    assert entries(tmp_path / "cpu")[4]["accuracy"] == 0.5
+
+
+@pytest.mark.parametrize(("value", "warned"), [(0.5, True), (1.0, False)])
+def test_metric_that_stays_the_same_while_the_weights_change_is_noticed(caplog, value, warned):
+    net = dense()
+    evaluation = ForkedEvaluation(lambda: value, Replica(list(net.collect_params().values()), lambda size: 0.0))
+    for number in range(10):
+        net[0].weight.set_data(mx.nd.full((2, 4), number))
+        evaluation.watched_value()
+    assert caplog.text.count("evaluate has returned 0.5 5 times in a row") == warned
 
 
 def test_run_restarts_an_evaluation_that_is_killed(tmp_path, caplog):

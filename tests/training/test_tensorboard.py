@@ -29,7 +29,7 @@ train: {network: lenet, mode: sync, rounds: 3, batch_size: 8}
 
 
 def test_scalars_of_a_run_are_read_back(tmp_path: Path) -> None:
-    values = iter([0.25, 0.5, 0.75, 1.0])
+    values = iter([0.0, 0.25, 0.5, 0.75, 1.0])  # the first is that of the trial
     run = esync.Run(tmp_path / "logs", tensorboard=tmp_path / "events", evaluate=lambda: next(values), every=4)
     train(dense(), run, rounds=4)
     found = scalars(tmp_path / "events" / "cpu")
