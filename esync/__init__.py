@@ -18,7 +18,7 @@ with contextlib.suppress(OSError):  # a current folder that is gone
 import importlib
 from typing import TYPE_CHECKING
 
-from .runtime import moved_modules, numpy_aliases
+from .runtime import distributed_stores, moved_modules, numpy_aliases
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -74,6 +74,7 @@ _MODULES = {
 
 numpy_aliases.install()
 moved_modules.install()
+distributed_stores.install()
 
 
 def __dir__() -> list[str]:

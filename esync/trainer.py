@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -29,9 +29,9 @@ from .rules import PLAIN_SGD
 from .runtime import progress
 from .runtime.environment import SUPERVISED_VARIABLE, EnvironmentProblemError
 from .runtime.errors import ExpectedError
-from .runtime.exit_hooks import ExitHooks, failure
+from .runtime.exit_hooks import ExitHooks, RunFinished, failure
 from .runtime.mxnet_import import mx
-from .runtime.worker_environment import ALGORITHM_VARIABLE, WorkerEnvironment, is_alone
+from .runtime.worker_environment import ALGORITHM_VARIABLE, WorkerEnvironment, claim_worker, is_alone
 from .trainer_callbacks import IterationReport, TrainerCallback
 from .trainer_status import TrainerStatus
 from .world import RealWorld
@@ -122,6 +122,7 @@ class Trainer(TrainerStatus, GluonTrainer):
         checkpoints: as given, or those of the run.
         gradient_scale: as given.
         steps: calls of `step` so far in this process, trials not counted.
+        ends_run: whether `close` ends the run on all workers where it is not finished.
         world: the interfaces to the cluster, with the phases of the round in `world.recorder`;
             of its newest iterations only, unless the run takes them
             (`TrainerCallback.takes_phases`).
@@ -184,8 +185,11 @@ class Trainer(TrainerStatus, GluonTrainer):
                 raise ValueError("checkpoints are given to the trainer and to its run: give them to the run only")
             checkpoints = self._run.checkpoints
         self._check_suits(checkpoints)
-        if world is None and self.algorithm.sends != "nothing" and is_alone():
-            self._become_local()
+        if world is None and self.algorithm.sends != "nothing":
+            if is_alone():
+                self._become_local()
+            else:
+                claim_worker()
         self._masters = MasterWeights(self._updaters[0])
         self.world: World = RealWorld.from_environment() if world is None else world
         if not self._run.takes_phases:
@@ -195,7 +199,8 @@ class Trainer(TrainerStatus, GluonTrainer):
         self._limits = limits or Limits()
         self._agreement, self._sources = dict(agreement or {}), dict(sources or {})
         self._capability = 0.0
-        self._started = self._closed = False
+        self._started = self._closed = self._told = False
+        self.ends_run = False
         self._exit_hooks = ExitHooks(self._end)
         self.steps = 0
         self._on_trial = False
@@ -286,6 +291,9 @@ class Trainer(TrainerStatus, GluonTrainer):
         Raises:
             JobAbortedError: another worker has ended the run because it failed.
             OverflowError: gradients overflow however small the loss scale is.
+            RunFinished: the run is over, which the program should have seen by `finished`. It is a
+                SystemExit, which ends the program with exit code 0, or the with statement around
+                the trainer.
             ValueError: `ignore_stale_grad` could leave a parameter out that the algorithm's step
                 moves all the same; or a rate that the servers would step with is NaN or infinite.
         """
@@ -298,17 +306,19 @@ class Trainer(TrainerStatus, GluonTrainer):
         if self._on_trial:
             self._local_step(batch_size)
             return
-        if self.finished:
-            raise RuntimeError("the run is over (trainer.finished): there is nobody to exchange with any more")
+        if self.finished and self.steps:
+            self._leave_loop()
         self._check_open()
         self.steps += 1
+        stale = False
         if not self._started:
             before = self._weights()
             self.start()
-            if not np.array_equal(before, self._weights()):
-                # These gradients belong to initial weights that rank 0's have just replaced.
-                self.algorithm.abandoned = True
-                return
+            # Gradients of initial weights that rank 0's have just replaced.
+            stale = not np.array_equal(before, self._weights())
+        if stale or self.finished:  # a resumed run may have nothing left to do
+            self.algorithm.abandoned = True
+            return
         self.world.recorder.end_computing()
         if self.algorithm.sends == "gradients":
             self._check_fresh_gradients()
@@ -453,18 +463,33 @@ class Trainer(TrainerStatus, GluonTrainer):
 
     def stop(self) -> None:
         """End the run on all workers after the round under way."""
+        self._told = True
         self.algorithm.stop()
 
     def abort(self, reason: str) -> None:
         """End the run on all workers because this one has failed."""
+        self._told = True
         self.algorithm.abort(reason)
         self._run.train_failed(self, reason)
 
     def close(self) -> None:
-        """Leave the cluster; the others go on without waiting for this worker."""
+        """Leave the cluster; the others go on without waiting for this worker.
+
+        Where Gluon's Estimator has trained (`esync.EstimatorHandler`), and ended before the run was
+        finished, the run ends on all workers instead, as at the end of a with statement.
+        """
         if self._closed or self._exit_hooks.forked:
             return
+        if self.ends_run:
+            self._end(None)
+            return
         finished = self._started and self.finished
+        if self._started and not (finished or self._told) and self.rank == 0 < self.workers - 1:
+            log.warning(
+                "worker 0 leaves after round %d, before the run is finished: nobody evaluates any more, and the final "
+                "model is that of this round (call stop() before close() to end the run for all workers)",
+                self.round,
+            )
         try:
             self._run.train_end(self)
         finally:
@@ -482,19 +507,22 @@ class Trainer(TrainerStatus, GluonTrainer):
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> bool:
         """Leave the cluster; if the run is not finished, end it for all workers.
 
-        After an error it is ended by `abort`, else by `stop`.
+        After an error it is ended by `abort`, else by `stop`. A loop that goes on though the run is
+        finished is left, and the program goes on after the with statement.
 
         A program without a with statement does the same when it ends.
         """
         self._end(error)
+        return isinstance(error, RunFinished)
 
     def _end(self, error: BaseException | None) -> None:
         """Leave the cluster because the program ends, by an error or as planned (None)."""
         if self._closed or self._exit_hooks.forked:
             return
+        self.ends_run = False
         reason = failure(error)
         if self.algorithm.exchange is None or self.finished:
             if reason:
@@ -509,6 +537,7 @@ class Trainer(TrainerStatus, GluonTrainer):
         else:
             with suppress(ExpectedError):  # another worker has failed at the same time
                 self._tell(error, reason)
+            self._told = True
         self.close()
 
     def _may_be_replaced(self, error: BaseException | None) -> bool:
@@ -527,11 +556,25 @@ class Trainer(TrainerStatus, GluonTrainer):
             self.abort(f"worker {self.rank}: {reason}")
         else:
             log.warning(
-                "worker %d ends before the run is finished: all workers end after the round under way (call close() "
-                "first to leave without ending the run)",
+                "worker %d ends before the run is finished: all workers end after the round under way (esync.Limits "
+                "tells all of them when to end; close() in a loop of your own leaves without ending the run)",
                 self.rank,
             )
             self.stop()
+
+    def _leave_loop(self) -> NoReturn:
+        """End a loop that goes on after the end of the run.
+
+        Raises:
+            RunFinished: always.
+        """
+        log.warning(
+            "worker %d: the run is finished, and this program goes on training: its loop ends here, and so does the "
+            "program, unless the loop is in `with trainer:`; write `for data, label in trainer.batches(loader):`, or "
+            "`if trainer.finished: break` after trainer.step",
+            self.rank,
+        )
+        raise RunFinished
 
     def allreduce_grads(self) -> None:
         """Raise RuntimeError: what is exchanged, and when, is up to the algorithm."""
