@@ -18,11 +18,13 @@ from .algorithms.loading import agreed_source, is_at_fault
 from .checkpoints.checkpoints import Checkpoints
 from .exchange import JobAbortedError, SlotLostError, values_of
 from .exchange.protocol.round_state import Limits
+from .exchange.protocol.specification import RANDOM_NUMBERS
 from .gluon.common_lr_scheduler import CommonLRScheduler, own_counts_warning
 from .gluon.loader_batches import Batch, LoaderBatches
 from .gluon.master_weights import MasterWeights
 from .gluon.optimizer_to_rule import moving_without_gradient, rule_of, sgd_alone
 from .gluon.optimizers import SGD, AdamW
+from .gluon.randomness import generator_digests, seed_mxnet
 from .gluon.replica import Replica, track_running_statistics
 from .gluon.trainer_interface import GluonTrainer
 from .rules import PLAIN_SGD
@@ -240,6 +242,9 @@ class Trainer(TrainerStatus, GluonTrainer):
         if self.dataset_size is not None:
             agreement = {"dataset size": self.dataset_size, **agreement}
         common, own = ({}, self._rates()) if self.algorithm.own_rates else (self._rates(), {})
+        real = isinstance(self.world, RealWorld)  # other worlds have their workers in one process
+        if real:
+            own[RANDOM_NUMBERS] = generator_digests()
         agreed = {**self._sources, **agreed_source(type(self.algorithm))}
         agreement = {**self.algorithm.terms, **common, **agreement, **agreed}
         progress.report_event(progress.READY)
@@ -261,11 +266,13 @@ class Trainer(TrainerStatus, GluonTrainer):
             # Also where it has failed: the others may know of this worker by now. Worlds other than
             # the real one do not end with this process. Alone and without records nobody cares.
             alone = self.algorithm.exchange is None and type(self._run) is TrainerCallback
-            if isinstance(self.world, RealWorld) and not alone:
+            if real and not alone:
                 self._exit_hooks.install()
         if self.checkpoints is not None:
             self.checkpoints.begun()
         track_running_statistics(self._params)
+        if real and self.workers > 1:
+            seed_mxnet(self.rank)
         self._started = True
         self._follow_progress()
         self._check_schedule()
@@ -347,16 +354,22 @@ class Trainer(TrainerStatus, GluonTrainer):
         the time that the loop waits for batches as the phase "get_batch". Checkpoints keep its
         position, the number of the epoch and of its batches used: a resumed run goes through the
         batches of that epoch up to there once more, without training on them, which takes as long
-        as loading them. The same batches follow only if the loader shuffles in the same way, as
-        with `begin_epoch=numpy.random.seed` and `DataLoader(…, shuffle=True)`, which draws from
-        NumPy's generator. A program with several such iterators has the position of the one made
-        last in its checkpoints.
+        as loading them. A program with several such iterators has the position of the one made last
+        in its checkpoints.
+
+        Among several workers each epoch begins with random numbers of its own on each of them:
+        NumPy's, Python's and MXNet's generators are seeded by rank and epoch, from numbers that are
+        drawn from them when the first epoch begins. So the program's own seeds make a run
+        repeatable, and a resumed run, whose checkpoint has the drawn numbers, goes on with the same
+        order of a `DataLoader(…, shuffle=True)`. A worker alone is not seeded; there
+        `begin_epoch=numpy.random.seed` repeats the order.
 
         Args:
             loader: a `gluon.data.DataLoader`, a DataIter, a list, or anything else that can be gone
                 through again and again. Before each epoch its `set_epoch(number)` and `reset()` are
                 called where it has them.
-            begin_epoch: called with the number of each epoch, from 0, before the loader is started.
+            begin_epoch: called with the number of each epoch, from 0, before the loader is started,
+                and before the generators are seeded.
 
         Raises:
             NoBatchesError: from the iterator: the loader has no batch, or cannot be started anew.

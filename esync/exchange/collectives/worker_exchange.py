@@ -25,7 +25,7 @@ from ..base import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, ModelSin
 from ..codecs.quantization import NONE
 from ..host_group import HostGroup
 from ..protocol import wire
-from ..protocol.handshake import Handshake
+from ..protocol.handshake import Handshake, notice
 from ..protocol.layout import WEIGHTS
 from ..protocol.resume_negotiation import Offers, ResumeState, RunProgress, choose
 from ..protocol.round_state import Limits, RoundState
@@ -124,9 +124,9 @@ class CollectiveExchange(CollectiveState, Exchange):
         for rank, each in handshakes.items():
             if differences := handshakes[0].differences(each):
                 raise JobAbortedError(f"worker {rank} does not match worker 0: {'; '.join(differences)}")
-            if notice := handshakes[0].notice(each):
-                log.warning("%s", notice)
             self.round_state.join(rank, each.nonce, self._offset)
+        if warning := notice(handshakes[0], handshakes):
+            log.warning("%s", warning)
         try:
             self.resume_at = choose({rank: each.offers for rank, each in handshakes.items()})
             self.round_state.resume_at = self.resume_at
