@@ -498,10 +498,9 @@ class Trainer(TrainerStatus, GluonTrainer):
             return
         finished = self._started and self.finished
         if self._started and not (finished or self._told) and self.rank == 0 < self.workers - 1:
-            log.warning(
-                "worker 0 leaves after round %d, before the run is finished: nobody evaluates any more, and the final "
-                "model is that of this round (call stop() before close() to end the run for all workers)",
-                self.round,
+            progress.warn(
+                f"worker 0 leaves after round {self.round}, before the run is finished: nobody evaluates any more, and "
+                "the final model is that of this round (call stop() before close() to end the run for all workers)"
             )
         try:
             self._run.train_end(self)
@@ -568,10 +567,10 @@ class Trainer(TrainerStatus, GluonTrainer):
         elif reason:
             self.abort(f"worker {self.rank}: {reason}")
         else:
-            log.warning(
-                "worker %d ends before the run is finished: all workers end after the round under way (esync.Limits "
-                "tells all of them when to end; close() in a loop of your own leaves without ending the run)",
-                self.rank,
+            progress.warn(
+                f"worker {self.rank} ends before the run is finished: all workers end after the round under way "
+                "(esync.Limits tells all of them when to end; close() in a loop of your own leaves without ending the "
+                "run)"
             )
             self.stop()
 
@@ -581,11 +580,10 @@ class Trainer(TrainerStatus, GluonTrainer):
         Raises:
             RunFinished: always.
         """
-        log.warning(
-            "worker %d: the run is finished, and this program goes on training: its loop ends here, and so does the "
-            "program, unless the loop is in `with trainer:`; write `for data, label in trainer.batches(loader):`, or "
-            "`if trainer.finished: break` after trainer.step",
-            self.rank,
+        progress.warn(
+            f"worker {self.rank}: the run is finished, and this program goes on training: its loop ends here, and so "
+            "does the program, unless the loop is in `with trainer:`; write `for data, label in "
+            "trainer.batches(loader):`, or `if trainer.finished: break` after trainer.step"
         )
         raise RunFinished
 

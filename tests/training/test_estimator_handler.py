@@ -62,6 +62,14 @@ def test_fit_with_handler_ends_with_the_run(limits, rounds):
     assert trainer.round == rounds
 
 
+def test_fit_that_ends_before_the_run_lets_close_end_it_for_all_workers():
+    net = make_net()
+    trainer = local_trainer(net)
+    for rounds in (3, 6):  # another fit may follow
+        fit(net, trainer, [esync.EstimatorHandler()], epochs=1)
+        assert (trainer.round, trainer.finished, trainer.ends_run) == (rounds, False, True)
+
+
 def test_fit_with_handler_records_the_loss():
     net = make_net()
     trainer = local_trainer(net)

@@ -179,8 +179,8 @@ def notice(first: Handshake, handshakes: Mapping[int, Handshake]) -> str:
     mine = _settings(first)
     others = {rank: describe_differences(mine, _settings(each)) for rank, each in handshakes.items()}
     said = [
-        f"worker {rank} trains with {'; '.join(differences)} of worker {first.rank}. In this mode the optimizer is each "
-        "worker's own, so training goes on"
+        f"worker {rank} trains with {'; '.join(differences)} of worker {first.rank}. In this mode the optimizer is "
+        "each worker's own, so training goes on"
         for rank, differences in others.items()
         if differences
     ][:1]  # there is room for one
