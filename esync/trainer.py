@@ -203,6 +203,7 @@ class Trainer(TrainerStatus, GluonTrainer):
         self._capability = 0.0
         self._started = self._closed = self._told = False
         self.ends_run = False
+        self._statistics: np.ndarray | None = None  # of the end of the run
         self._exit_hooks = ExitHooks(self._end)
         self.steps = 0
         self._on_trial = False
@@ -274,6 +275,8 @@ class Trainer(TrainerStatus, GluonTrainer):
         if real and self.workers > 1:
             seed_mxnet(self.rank)
         self._started = True
+        if self.finished:
+            self._keep_statistics()
         self._follow_progress()
         self._check_schedule()
         progress.report_event(progress.JOINED, rank=self.rank, round=self.round)
@@ -313,8 +316,10 @@ class Trainer(TrainerStatus, GluonTrainer):
         if self._on_trial:
             self._local_step(batch_size)
             return
-        if self.finished and self.steps:
-            self._leave_loop()
+        if self.finished:
+            self._undo_forward()
+            if self.steps:
+                self._leave_loop()
         self._check_open()
         self.steps += 1
         stale = False
@@ -342,6 +347,8 @@ class Trainer(TrainerStatus, GluonTrainer):
         self._follow_progress()
         if not self.abandoned:
             self.world.recorder.samples += batch_size
+        if self.finished:
+            self._keep_statistics()
         self._run.batch_end(self)
         self.world.recorder.begin_iteration()
         self.world.device.begin_iteration()
@@ -573,6 +580,19 @@ class Trainer(TrainerStatus, GluonTrainer):
                 "run)"
             )
             self.stop()
+
+    def _keep_statistics(self) -> None:
+        """Remember the statistics (batch norm's) of the end of the run."""
+        self.replica.open()
+        self._statistics = values_of(self.replica.statistics)
+        self.replica.close()
+
+    def _undo_forward(self) -> None:
+        """Put back the statistics that a forward pass after the end of the run has changed."""
+        if self._statistics is not None:
+            self.replica.open()
+            self.replica.statistics.write(0, self._statistics)
+            self.replica.close()
 
     def _leave_loop(self) -> NoReturn:
         """End a loop that goes on after the end of the run.

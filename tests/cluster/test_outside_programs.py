@@ -44,7 +44,7 @@ def test_workers_that_are_seeded_alike_are_told_and_drop_out_differently(tmp_pat
 
 
 @pytest.mark.parametrize(
-    "what", variants(["before", "dist_sync", "gluon", "dist_device_async"], quick=["before", "gluon"])
+    "what", variants(["before", "dist_sync", "gluon", "dist_device_async", "dist_gsync"], quick=["before", "gluon"])
 )
 def test_distributed_key_store_of_a_worker_is_refused_with_what_to_write(tmp_path: Path, what: str) -> None:
     for each in outputs(tmp_path, what, expected=1):
