@@ -23,6 +23,7 @@ from harness.clusters import SCHEDULER, SERVER, Cluster
 from harness.figures import write_figures
 from harness.timing import in_turns, medians
 
+from esync.runtime import distributed_stores
 from esync.runtime.mxnet_import import mx
 
 WORKERS = 3
@@ -36,7 +37,7 @@ def published(net: Any) -> tuple[Callable[[], None], Callable[[], None]]:
 
     It pushes, pulls and waits, for one parameter after the other.
     """
-    kvstore = mx.kv.create("dist_sync")
+    kvstore = distributed_stores.create(mx, "dist_sync")
     parameters = list(net.collect_params().values())
     before = []
     for key, parameter in enumerate(parameters):
@@ -59,7 +60,7 @@ def published(net: Any) -> tuple[Callable[[], None], Callable[[], None]]:
 
 def dist_sync(net: Any) -> tuple[Callable[[], None], Callable[[], None]]:
     """Return an exchange by all pushes, then all pulls, on MXNet's dist_sync, and a barrier."""
-    kvstore = mx.kv.create("dist_sync")
+    kvstore = distributed_stores.create(mx, "dist_sync")
     parameters = list(net.collect_params().values())
     before = []
     for key, parameter in enumerate(parameters):

@@ -9,7 +9,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from .algorithms.loading import agreed_source, is_at_fault
 from .checkpoints.checkpoints import Checkpoints
 from .exchange import JobAbortedError, SlotLostError, values_of
 from .exchange.protocol.round_state import Limits
+from .exchange.protocol.specification import RANDOM_NUMBERS
 from .gluon.batch_samples import ONE_SAMPLE, divisor_and_samples
 from .gluon.common_lr_scheduler import CommonLRScheduler, own_counts_warning
 from .gluon.flat_arrays import stored_values
@@ -26,15 +27,16 @@ from .gluon.master_weights import MasterWeights
 from .gluon.optimizer_to_rule import moving_without_gradient, rule_of, sgd_alone
 from .gluon.optimizers import AdamW
 from .gluon.parameter_kinds import check_types, digests
+from .gluon.randomness import generator_digests, seed_mxnet
 from .gluon.replaced_optimizer import OptimizerTrainer
 from .gluon.replica import Replica, track_running_statistics
 from .rules import PLAIN_SGD
 from .runtime import progress
 from .runtime.environment import SUPERVISED_VARIABLE, EnvironmentProblemError
 from .runtime.errors import ExpectedError
-from .runtime.exit_hooks import ExitHooks, failure
+from .runtime.exit_hooks import ExitHooks, RunFinished, failure
 from .runtime.mxnet_import import mx
-from .runtime.worker_environment import ALGORITHM_VARIABLE, WorkerEnvironment, is_alone
+from .runtime.worker_environment import ALGORITHM_VARIABLE, WorkerEnvironment, claim_worker, is_alone
 from .trainer_callbacks import IterationReport, TrainerCallback
 from .trainer_status import TrainerStatus
 from .world import RealWorld
@@ -125,6 +127,7 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         checkpoints: as given, or those of the run.
         gradient_scale: as given.
         steps: calls of `step` so far in this process, trials not counted.
+        ends_run: whether `close` ends the run on all workers where it is not finished.
         world: the interfaces to the cluster, with the phases of the round in `world.recorder`;
             of its newest iterations only, unless the run takes them
             (`TrainerCallback.takes_phases`).
@@ -187,8 +190,11 @@ class Trainer(TrainerStatus, OptimizerTrainer):
                 raise ValueError("checkpoints are given to the trainer and to its run: give them to the run only")
             checkpoints = self._run.checkpoints
         self._check_suits(checkpoints)
-        if world is None and self.algorithm.sends != "nothing" and is_alone():
-            self._become_local()
+        if world is None and self.algorithm.sends != "nothing":
+            if is_alone():
+                self._become_local()
+            else:
+                claim_worker()
         self._fitted = self._optimizer
         self._masters = MasterWeights(lambda: self._updaters[0])
         self.world: World = RealWorld.from_environment() if world is None else world
@@ -199,7 +205,9 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         self._limits = limits or Limits()
         self._agreement, self._sources = dict(agreement or {}), dict(sources or {})
         self._capability = 0.0
-        self._started = self._closed = False
+        self._started = self._closed = self._told = False
+        self.ends_run = False
+        self._statistics: np.ndarray | None = None  # of the end of the run
         self._exit_hooks = ExitHooks(self._end)
         self.steps = 0
         self._on_trial = False
@@ -246,6 +254,9 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         if self.dataset_size is not None:
             agreement = {"dataset size": self.dataset_size, **agreement}
         common, own = ({}, self._rates()) if self.algorithm.own_rates else (self._rates(), {})
+        real = isinstance(self.world, RealWorld)  # other worlds have their workers in one process
+        if real:
+            own[RANDOM_NUMBERS] = generator_digests()
         agreed = {**self._sources, **agreed_source(type(self.algorithm))}
         agreement = {**self.algorithm.terms, **common, **agreement, **agreed}
         progress.report_event(progress.READY)
@@ -267,12 +278,16 @@ class Trainer(TrainerStatus, OptimizerTrainer):
             # Also where it has failed: the others may know of this worker by now. Worlds other than
             # the real one do not end with this process. Alone and without records nobody cares.
             alone = self.algorithm.exchange is None and type(self._run) is TrainerCallback
-            if isinstance(self.world, RealWorld) and not alone:
+            if real and not alone:
                 self._exit_hooks.install()
         if self.checkpoints is not None:
             self.checkpoints.begun()
         track_running_statistics(self.parameters)
+        if real and self.workers > 1:
+            seed_mxnet(self.rank)
         self._started = True
+        if self.finished:
+            self._keep_statistics()
         self._follow_progress()
         self._check_schedule()
         if self._others and self.rank == 0 and self.workers > 1:
@@ -310,6 +325,9 @@ class Trainer(TrainerStatus, OptimizerTrainer):
                 more.
             JobAbortedError: another worker has ended the run because it failed.
             OverflowError: gradients overflow however small the loss scale is.
+            RunFinished: the run is over, which the program should have seen by `finished`. It is a
+                SystemExit, which ends the program with exit code 0, or the with statement around
+                the trainer.
             ValueError: `ignore_stale_grad` could leave a parameter out that the algorithm's step
                 moves all the same; or a rate that the servers would step with is NaN or infinite.
         """
@@ -325,7 +343,9 @@ class Trainer(TrainerStatus, OptimizerTrainer):
                 self._local_step(count)
             return
         if self.finished:
-            raise RuntimeError("the run is over (trainer.finished): there is nobody to exchange with any more")
+            self._undo_forward()
+            if self.steps:
+                self._leave_loop()
         self._check_open()
         if self._started and self.algorithm.sends != "nothing":
             self.replica.check_trained(frozen_allowed=self.algorithm.sends == "updates")
@@ -333,13 +353,15 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         counted = self.dataset_size is not None or math.isfinite(self._limits.samples)
         if counted and self.steps == divisor == 1 and samples is None:
             log.warning("%s", ONE_SAMPLE)
+        stale = False
         if not self._started:
             before = self._weights()
             self.start()
-            if not np.array_equal(before, self._weights()):
-                # These gradients belong to initial weights that rank 0's have just replaced.
-                self.algorithm.abandoned = True
-                return
+            # Gradients of initial weights that rank 0's have just replaced.
+            stale = not np.array_equal(before, self._weights())
+        if stale or self.finished:  # a resumed run may have nothing left to do
+            self.algorithm.abandoned = True
+            return
         self.world.recorder.end_computing()
         if self.algorithm.sends == "gradients":
             self._check_fresh_gradients()
@@ -357,6 +379,8 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         self._follow_progress()
         if not self.abandoned:
             self.world.recorder.samples += count
+        if self.finished:
+            self._keep_statistics()
         self._run.batch_end(self)
         self.world.recorder.begin_iteration()
         self.world.device.begin_iteration()
@@ -369,16 +393,22 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         the time that the loop waits for batches as the phase "get_batch". Checkpoints keep its
         position, the number of the epoch and of its batches used: a resumed run goes through the
         batches of that epoch up to there once more, without training on them, which takes as long
-        as loading them. The same batches follow only if the loader shuffles in the same way, as
-        with `begin_epoch=numpy.random.seed` and `DataLoader(…, shuffle=True)`, which draws from
-        NumPy's generator. A program with several such iterators has the position of the one made
-        last in its checkpoints.
+        as loading them. A program with several such iterators has the position of the one made last
+        in its checkpoints.
+
+        Among several workers each epoch begins with random numbers of its own on each of them:
+        NumPy's, Python's and MXNet's generators are seeded by rank and epoch, from numbers that are
+        drawn from them when the first epoch begins. So the program's own seeds make a run
+        repeatable, and a resumed run, whose checkpoint has the drawn numbers, goes on with the same
+        order of a `DataLoader(…, shuffle=True)`. A worker alone is not seeded; there
+        `begin_epoch=numpy.random.seed` repeats the order.
 
         Args:
             loader: a `gluon.data.DataLoader`, a DataIter, a list, or anything else that can be gone
                 through again and again. Before each epoch its `set_epoch(number)` and `reset()` are
                 called where it has them.
-            begin_epoch: called with the number of each epoch, from 0, before the loader is started.
+            begin_epoch: called with the number of each epoch, from 0, before the loader is started,
+                and before the generators are seeded.
 
         Raises:
             NoBatchesError: from the iterator: the loader has no batch, or cannot be started anew.
@@ -486,18 +516,32 @@ class Trainer(TrainerStatus, OptimizerTrainer):
 
     def stop(self) -> None:
         """End the run on all workers after the round under way."""
+        self._told = True
         self.algorithm.stop()
 
     def abort(self, reason: str) -> None:
         """End the run on all workers because this one has failed."""
+        self._told = True
         self.algorithm.abort(reason)
         self._run.train_failed(self, reason)
 
     def close(self) -> None:
-        """Leave the cluster; the others go on without waiting for this worker."""
+        """Leave the cluster; the others go on without waiting for this worker.
+
+        Where Gluon's Estimator has trained (`esync.EstimatorHandler`), and ended before the run was
+        finished, the run ends on all workers instead, as at the end of a with statement.
+        """
         if self._closed or self._exit_hooks.forked:
             return
+        if self.ends_run:
+            self._end(None)
+            return
         finished = self._started and self.finished
+        if self._started and not (finished or self._told) and self.rank == 0 < self.workers - 1:
+            progress.warn(
+                f"worker 0 leaves after round {self.round}, before the run is finished: nobody evaluates any more, and "
+                "the final model is that of this round (call stop() before close() to end the run for all workers)"
+            )
         try:
             self._run.train_end(self)
         finally:
@@ -515,19 +559,22 @@ class Trainer(TrainerStatus, OptimizerTrainer):
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    ) -> bool:
         """Leave the cluster; if the run is not finished, end it for all workers.
 
-        After an error it is ended by `abort`, else by `stop`.
+        After an error it is ended by `abort`, else by `stop`. A loop that goes on though the run is
+        finished is left, and the program goes on after the with statement.
 
         A program without a with statement does the same when it ends.
         """
         self._end(error)
+        return isinstance(error, RunFinished)
 
     def _end(self, error: BaseException | None) -> None:
         """Leave the cluster because the program ends, by an error or as planned (None)."""
         if self._closed or self._exit_hooks.forked:
             return
+        self.ends_run = False
         reason = failure(error)
         if self.algorithm.exchange is None or self.finished:
             if reason:
@@ -542,6 +589,7 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         else:
             with suppress(ExpectedError):  # another worker has failed at the same time
                 self._tell(error, reason)
+            self._told = True
         self.close()
 
     def _may_be_replaced(self, error: BaseException | None) -> bool:
@@ -559,12 +607,38 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         elif reason:
             self.abort(f"worker {self.rank}: {reason}")
         else:
-            log.warning(
-                "worker %d ends before the run is finished: all workers end after the round under way (call close() "
-                "first to leave without ending the run)",
-                self.rank,
+            progress.warn(
+                f"worker {self.rank} ends before the run is finished: all workers end after the round under way "
+                "(esync.Limits tells all of them when to end; close() in a loop of your own leaves without ending the "
+                "run)"
             )
             self.stop()
+
+    def _keep_statistics(self) -> None:
+        """Remember the statistics (batch norm's) of the end of the run."""
+        self.replica.open()
+        self._statistics = values_of(self.replica.statistics)
+        self.replica.close()
+
+    def _undo_forward(self) -> None:
+        """Put back the statistics that a forward pass after the end of the run has changed."""
+        if self._statistics is not None:
+            self.replica.open()
+            self.replica.statistics.write(0, self._statistics)
+            self.replica.close()
+
+    def _leave_loop(self) -> NoReturn:
+        """End a loop that goes on after the end of the run.
+
+        Raises:
+            RunFinished: always.
+        """
+        progress.warn(
+            f"worker {self.rank}: the run is finished, and this program goes on training: its loop ends here, and so "
+            "does the program, unless the loop is in `with trainer:`; write `for data, label in "
+            "trainer.batches(loader):`, or `if trainer.finished: break` after trainer.step"
+        )
+        raise RunFinished
 
     def allreduce_grads(self) -> None:
         """Raise RuntimeError: what is exchanged, and when, is up to the algorithm."""

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeVar
 from ..algorithms.context import World
 from ..runtime.errors import ExpectedError
 from ..runtime.phase_timer import GET_BATCH
+from .randomness import draw_seeds, seed_generators
 
 log = logging.getLogger(__name__)
 
@@ -26,6 +27,16 @@ class SteppingTrainer(Protocol):
 
     world: World
     steps: int
+
+    @property
+    def rank(self) -> int:
+        """This worker's slot."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """Number of worker slots; 1 before the trainer has started."""
+        ...
 
     @property
     def finished(self) -> bool:
@@ -63,6 +74,7 @@ class LoaderBatches(Iterator[Batch]):
         self._trainer, self._loader, self._begin = trainer, loader, begin_epoch
         self._iterator: Iterator[Batch] | None = None
         self._epoch = 0
+        self._seeds: list[int] = []  # of the random generators, drawn once in a cluster
         self._used = 0  # batches of this epoch that have been handed out
         self._skip = 0  # batches of this epoch that were used before the checkpoint
         self._batch: Batch
@@ -80,16 +92,16 @@ class LoaderBatches(Iterator[Batch]):
         self._at = trainer.steps
         return self._batch
 
-    def state(self) -> dict[str, int]:
-        """Return the position: the epoch, and how many of its batches have been used."""
-        return {"epoch": self._epoch, "batch": self._used - self._unused}
+    def state(self) -> dict[str, Any]:
+        """Return the position: the epoch, how many of its batches have been used, and the seeds."""
+        return {"epoch": self._epoch, "batch": self._used - self._unused, "seeds": self._seeds}
 
-    def restore(self, state: dict[str, int]) -> None:
+    def restore(self, state: dict[str, Any]) -> None:
         """Go on after that many batches of that epoch.
 
         The batches before are loaded once more at the next call, and thrown away.
         """
-        self._epoch, self._skip = int(state["epoch"]), int(state["batch"])
+        self._epoch, self._skip, self._seeds = int(state["epoch"]), int(state["batch"]), list(state["seeds"])
         self._iterator = None
 
     @property
@@ -110,6 +122,9 @@ class LoaderBatches(Iterator[Batch]):
         """Start the loader for the current epoch."""
         if self._begin is not None:
             self._begin(self._epoch)
+        if self._trainer.workers > 1:
+            self._seeds = self._seeds or draw_seeds()
+            seed_generators(self._seeds, self._trainer.rank, self._epoch)
         if callable(set_epoch := getattr(self._loader, "set_epoch", None)):
             set_epoch(self._epoch)
         if callable(reset := getattr(self._loader, "reset", None)):

@@ -1,4 +1,12 @@
-"""Random seeds that depend on where a run stands, so that a resumed run draws the same numbers."""
+"""The global random generators of NumPy, Python and MXNet, which the workers' seeds keep apart.
+
+Programs seed them alike on all workers, or, MXNet's, not at all, where it begins alike in every
+process. The same crops, noise and dropout masks on all workers would be the consequence.
+"""
+
+import hashlib
+import random
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -21,11 +29,52 @@ def sequence(seed: int, rank: int, round_: int, iteration: int) -> np.random.See
 
 
 def reseed(trainer: TrainerStatus, seed: int) -> None:
-    """Seed MXNet (dropout, augmentations) for the next iteration.
+    """Seed NumPy's, Python's and MXNet's generators by this worker's rank, for the next iteration.
 
-    Call it before the forward pass. Without it, a run that goes on from a checkpoint draws other
-    random numbers than one that was not interrupted.
+    Called once after `trainer.start()`, it gives every worker random numbers of its own: batches
+    that the program draws, augmentations, dropout. Called before each forward pass, it also lets a
+    run that goes on from a checkpoint draw the same numbers as one that was not interrupted.
+
+    Args:
+        trainer: this worker's trainer; the numbers follow from its rank, round and local iteration.
+        seed: of the run; the same on all workers.
     """
     iteration = 0 if trainer.exchanged else trainer.local_iterations
-    state = sequence(seed, trainer.rank, trainer.round, iteration).generate_state(1)
-    mx.random.seed(int(state[0]) & 0x7FFFFFFF)
+    mxnet, numpy, python = map(int, sequence(seed, trainer.rank, trainer.round, iteration).generate_state(3))
+    _seed(numpy, python, mxnet)
+
+
+def draw_seeds() -> list[int]:
+    """Draw a number from each generator: NumPy's, Python's and MXNet's."""
+    return [int(np.random.randint(2**31 - 1)), random.getrandbits(31), _mxnet_number()]
+
+
+def seed_generators(seeds: Sequence[int], *place: int) -> None:
+    """Seed each generator by a number of `draw_seeds` and by a place: a rank and an epoch, say."""
+    _seed(*(_mixed(seed, *place) for seed in seeds))
+
+
+def seed_mxnet(rank: int) -> None:
+    """Let MXNet's generator go on with numbers of this rank, which follow from the program's seed."""
+    mx.random.seed(_mixed(_mxnet_number(), rank) & 0x7FFFFFFF)
+
+
+def generator_digests() -> dict[str, str]:
+    """Return texts that tell the states of NumPy's and Python's generators apart."""
+    states = {"NumPy's": np.random.get_state(), "Python's": random.getstate()}
+    with np.printoptions(threshold=10**6):
+        return {name: hashlib.sha256(repr(state).encode()).hexdigest()[:16] for name, state in states.items()}
+
+
+def _seed(numpy: int, python: int, mxnet: int) -> None:
+    np.random.seed(numpy)
+    random.seed(python)
+    mx.random.seed(mxnet & 0x7FFFFFFF)
+
+
+def _mixed(*numbers: int) -> int:
+    return int(np.random.SeedSequence(numbers).generate_state(1)[0])
+
+
+def _mxnet_number() -> int:
+    return int(mx.nd.random.randint(0, 2**31 - 1, shape=(1,)).asnumpy()[0])

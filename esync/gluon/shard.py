@@ -1,11 +1,15 @@
 """esync.shard: this worker's part of a Gluon data set."""
 
+import multiprocessing
+import os
+import zlib
 from typing import Any, Protocol
 
 import numpy as np
 
 from ..data.partitions import uniform
 from ..runtime.mxnet_import import mx
+from .randomness import draw_seeds, seed_generators
 
 
 class Started(Protocol):
@@ -28,18 +32,27 @@ class Started(Protocol):
 class Shard(mx.gluon.data.Dataset):
     """Some samples of a data set, as a Gluon data set: `transform`, `filter` and the rest work.
 
+    The processes of a DataLoader begin with copies of this process's random generators. Each of
+    them is seeded by rank and by its own name when it reads its first sample.
+
     Args:
         dataset: has `len()` and `[]`. Its samples are not copied.
         indices: of the samples.
+        rank: of the worker; None: it trains alone, and no generator is touched.
     """
 
-    def __init__(self, dataset: Any, indices: np.ndarray) -> None:
-        self._dataset, self._indices = dataset, indices
+    def __init__(self, dataset: Any, indices: np.ndarray, rank: int | None = None) -> None:
+        self._dataset, self._indices, self._rank = dataset, indices, rank
+        self._process = os.getpid()
 
     def __len__(self) -> int:
         return len(self._indices)
 
     def __getitem__(self, index: int) -> Any:
+        if self._process != os.getpid() and self._rank is not None:
+            self._process = os.getpid()
+            name = multiprocessing.current_process().name
+            seed_generators(draw_seeds(), self._rank, zlib.crc32(name.encode()))
         return self._dataset[int(self._indices[index])]
 
 
@@ -79,4 +92,5 @@ def shard(dataset: Any, trainer: Started, seed: int = 0) -> Shard:
             "the data set, and make the loader from the result"
         )
     trainer.start()
-    return Shard(dataset, uniform(len(dataset), trainer.workers, seed).shares[trainer.rank])
+    indices = uniform(len(dataset), trainer.workers, seed).shares[trainer.rank]
+    return Shard(dataset, indices, trainer.rank if trainer.workers > 1 else None)

@@ -21,6 +21,10 @@ from .errors import ExpectedError
 from .watchdog import InterruptedBySignalError
 
 
+class RunFinished(SystemExit):
+    """Ends a loop that goes on after the end of the run; `with trainer:` catches it."""
+
+
 class ExitHooks:
     """Calls a function when the program ends.
 

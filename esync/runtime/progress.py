@@ -1,6 +1,7 @@
 """Progress of a worker: a line per round for readers, and the same as JSON for the launcher."""
 
 import json
+import logging
 import os
 import sys
 from dataclasses import asdict, dataclass, replace
@@ -8,6 +9,8 @@ from typing import Any, TextIO
 
 from .metric import ACCURACY, Metric
 from .output import say
+
+log = logging.getLogger(__name__)
 
 #: Mark in front of progress in JSON on standard output, which the environment asks for.
 MARK = "@progress "
@@ -19,6 +22,7 @@ JOINED = "joined"  # the worker has the common model and begins to train
 CUT_OFF = "cut off"  # it ends because it cannot reach the others any more; it gives the reason
 FINISHED = "finished"  # it knows that the run is finished, and needs no other process any more
 ASIDE = "aside"  # whether the others' rounds go on without waiting for it, and perhaps why, in words
+WARNING = "warning"  # what the user should hear of the run at once, in words
 MEASURED = "measured"  # what has been measured so far: an earlier report of the same process counts no longer
 LEFT = "left"  # it has left the finished run: nobody can take its place any more
 DONE = "done"  # it has done everything, and has said goodbye
@@ -97,6 +101,18 @@ def report_event(kind: str, stream: TextIO | None = None, **facts: Any) -> None:
     """Report an event to the launcher; do nothing if there is none."""
     if os.environ.get(VARIABLE) == "json":
         say(EVENT_MARK + json.dumps({"kind": kind, **facts}), stream or sys.stdout)
+
+
+def warn(text: str, launcher: bool = True) -> None:
+    """Log a warning, which the launcher, if there is one, is to print as well.
+
+    Args:
+        text: the warning.
+        launcher: False where another worker tells the launcher the same.
+    """
+    log.warning("%s", text)
+    if launcher:
+        report_event(WARNING, text=text)
 
 
 def parse_event(line: str) -> dict[str, Any] | None:

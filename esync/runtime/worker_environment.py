@@ -9,14 +9,16 @@ lists all of them, and three exceptions.
 
 import dataclasses
 import math
+import multiprocessing
 import os
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from .. import config
 from .environment import SLOT_VARIABLE, EnvironmentProblemError
+from .errors import ExpectedError
 from .files import expanded
 from .straggler_injection import StragglerEvent, parse_straggler_event
 
@@ -27,7 +29,13 @@ DEVICE_VARIABLE = "ESYNC_DEVICE"
 DEVICE = re.compile(r"cpu|gpu(0|[1-9][0-9]*)")
 PER_HOST_VARIABLE = "ESYNC_PER_HOST"
 HOST_GROUP_VARIABLE = "ESYNC_HOST_GROUP"
+#: Variable with the process that is a worker, and the port of its cluster's scheduler, for its children.
+WORKER_VARIABLE = "ESYNC_WORKER_PROCESS"
 _HOST_GROUP = re.compile(r"([A-Za-z0-9_-]{1,64}):((?:0|[1-9][0-9]*)(?:,[1-9][0-9]*)*)")
+
+
+class WorkerChildError(ExpectedError):
+    """A process that a worker has started would become a worker of the same cluster, in another's place."""
 
 
 @dataclass(frozen=True)
@@ -224,3 +232,27 @@ def is_alone(environment: Mapping[str, str] = os.environ) -> bool:
     """
     collective = WorkerEnvironment.read(environment).collective
     return collective == "ps" and not any(name.startswith("DMLC_") for name in environment)
+
+
+def claim_worker(environment: MutableMapping[str, str] = os.environ) -> None:
+    """Make this process a worker, and those that it starts none.
+
+    Raises:
+        WorkerChildError: a worker of this cluster has started this process, whose program would
+            take the place of another worker.
+    """
+    if getattr(multiprocessing.current_process(), "_inheriting", False):  # as Python itself knows it
+        raise WorkerChildError(
+            "multiprocessing (spawn or forkserver) imports this program anew in every process that it starts, which "
+            "would become a worker, too: put all that trains into a function, and call it under "
+            "if __name__ == '__main__':"
+        )
+    scheduler = environment.get("DMLC_PS_ROOT_PORT", "")
+    process, _, port = environment.get(WORKER_VARIABLE, "").partition(":")
+    if process and port == scheduler and process != str(os.getpid()):
+        raise WorkerChildError(
+            f"the worker with process id {process} has started this process, which would become a worker of the same "
+            "cluster, too: start a program that trains alone, or evaluates, without the variables DMLC_* and "
+            f"{WORKER_VARIABLE}"
+        )
+    environment[WORKER_VARIABLE] = f"{os.getpid()}:{scheduler}"

@@ -18,11 +18,13 @@ class EstimatorHandler(
 
     It takes the place of Gluon's GradientUpdateHandler: `estimator.fit(loader, epochs=…,
     event_handlers=[esync.EstimatorHandler()])`; the estimator's trainer is an `esync.Trainer`. `fit`
-    returns when the run is over (`trainer.finished`), or when this worker has gone through its
-    loader `epochs` times, whichever comes first. What other handlers do between two epochs, such as
-    Gluon's ValidationHandler, counts as a pause (`trainer.paused`); loading a batch counts as
-    computing. The loss of each batch is in the logs. Where it is a mean, the labels tell how many
-    samples a step has.
+    returns when the run is over (`trainer.finished`), when this worker has gone through its loader
+    `epochs` times, or when another handler stops it, whichever comes first. Where that is before
+    the end of the run, another `fit` may follow, and `trainer.close()` then ends the run on all
+    workers after the round under way. What other handlers do between two epochs, such as Gluon's
+    ValidationHandler, counts as a pause (`trainer.paused`); loading a batch counts as computing.
+    The loss of each batch is in the logs. Where it is a mean, the labels tell how many samples a
+    step has.
 
     Args:
         priority: as in GradientUpdateHandler: the step comes before other handlers of the batch.
@@ -43,6 +45,7 @@ class EstimatorHandler(
                 f"esync.EstimatorHandler needs Estimator(…, trainer=esync.Trainer(…)), but the trainer is a "
                 f"{type(estimator.trainer).__module__}.{type(estimator.trainer).__name__}"
             )
+        estimator.trainer.ends_run = True
 
     def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool:
         """Take a step with the batch; return whether the run is over."""

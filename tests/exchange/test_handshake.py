@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.handshake import Handshake, Resumed, decode
+from esync.exchange.protocol.handshake import Handshake, Resumed, decode, notice
 from esync.exchange.protocol.layout import STATISTICS, WEIGHTS
 from esync.exchange.protocol.resume_negotiation import Offer, Offers, RunProgress
 from esync.exchange.protocol.round_state import Limits
-from esync.exchange.protocol.specification import Specification
+from esync.exchange.protocol.specification import RANDOM_NUMBERS, Specification
 from esync.rules import add_mean_update, replace_by_mean
 
 
@@ -145,8 +145,25 @@ def test_handshake_notice_names_own_settings_that_differ(handshake):
     mine, theirs = (changed(handshake, own={"learning rate": rate, "momentum": 0.9}) for rate in (0.1, 0.5))
     theirs = replace(Handshake.decode(theirs.encode()), rank=2)
     assert mine.differences(theirs) == []
-    assert mine.notice(replace(mine, rank=2)) == ""
-    assert mine.notice(theirs).startswith("worker 2 trains with learning rate 0.5 instead of 0.1 of worker 1.")
+    assert notice(mine, {1: mine, 2: replace(mine, rank=2)}) == ""
+    assert notice(mine, {1: mine, 2: theirs}).startswith(
+        "worker 2 trains with learning rate 0.5 instead of 0.1 of worker 1."
+    )
+
+
+def test_handshake_notice_names_workers_that_draw_the_same_random_numbers(handshake):
+    def seeded(rank: int, numpy: str, python: str) -> Handshake:
+        numbers = {RANDOM_NUMBERS: {"NumPy's": numpy, "Python's": python}}
+        return Handshake.decode(replace(changed(handshake, own=numbers), rank=rank).encode())
+
+    apart = {rank: seeded(rank, f"a{rank}", f"b{rank}") for rank in range(3)}
+    assert notice(apart[0], apart) == ""
+    alike = {rank: seeded(rank, "a0" if rank == 0 else "a", f"b{rank}") for rank in range(3)}
+    assert notice(alike[0], alike).startswith("workers 1, 2 begin with the same random numbers (NumPy's): ")
+    many = {rank: seeded(rank, "a", "b") for rank in range(500)}
+    said = notice(many[0], many)
+    assert "workers 0, 1, 2, 3, 4, 5, 6, 7, 8, … begin with the same random numbers (NumPy's and Python's)" in said
+    assert len(said.encode()) <= wire.TEXT_BYTES
 
 
 def test_handshake_vector_without_size_or_rule_is_refused(handshake):

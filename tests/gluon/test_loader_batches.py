@@ -134,9 +134,9 @@ def test_batch_of_an_abandoned_step_is_handed_out_again_once():
         backward(net, number)
         trainer.step(BATCH)
         assert trainer.abandoned == (number == 3)
-    assert batches.state() == {"epoch": 0, "batch": 3}
+    assert batches.state() == {"epoch": 0, "batch": 3, "seeds": batches._seeds}
     assert next(batches) == 3
-    assert batches.state() == {"epoch": 0, "batch": 4}
+    assert batches.state() == {"epoch": 0, "batch": 4, "seeds": batches._seeds}
     assert next(batches) == 4, "without another step the next batch follows"
 
 
@@ -148,7 +148,7 @@ def test_batches_go_on_at_a_restored_position():
     for _ in range(3):
         next(batches)
     state = batches.state()
-    assert state == {"epoch": 1, "batch": 1}
+    assert state == {"epoch": 1, "batch": 1, "seeds": []}
     resumed = trainer.batches(Epochs(), begun.append)
     next(resumed)  # as a program whose first step starts the trainer
     begun.clear()
@@ -160,13 +160,13 @@ def test_batches_go_on_at_a_restored_position():
 def test_batches_restored_at_the_end_of_an_epoch_go_on_with_the_next():
     trainer = local_trainer(make_net())
     batches = trainer.batches(Epochs())
-    batches.restore({"epoch": 4, "batch": 2})
+    batches.restore({"epoch": 4, "batch": 2, "seeds": []})
     assert next(batches) == (5, 0)
 
 
 def test_batches_restored_to_a_shorter_loader_say_so(caplog):
     batches = local_trainer(make_net()).batches(Epochs())
-    batches.restore({"epoch": 4, "batch": 7})
+    batches.restore({"epoch": 4, "batch": 7, "seeds": []})
     assert next(batches) == (5, 0)
     assert "7 batches or more at the checkpoint, and has 2 now" in caplog.text
 

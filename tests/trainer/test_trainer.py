@@ -11,7 +11,7 @@ from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World
-from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, nn
+from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, nn, values
 
 
 @pytest.mark.parametrize(
@@ -179,15 +179,37 @@ def test_trainer_local_after_stop_finishes_with_the_next_iteration():
     assert trainer.finished
 
 
-def test_trainer_step_after_the_end_raises():
+def test_trainer_step_after_the_end_ends_the_loop_and_says_how_to_write_it(caplog):
     net = make_net()
     trainer = local_trainer(net, limits=Limits(rounds=1))
     backward(net, 0)
     trainer.step(BATCH)
     assert trainer.finished
-    with pytest.raises(RuntimeError, match="the run is over"):
+    with pytest.raises(SystemExit) as caught:
         trainer.step(BATCH)
-    assert trainer.round == 1
+    assert (caught.value.code, trainer.round) == (None, 1)
+    assert "in trainer.batches(loader)" in caplog.text
+    with trainer:  # which the loop leaves
+        trainer.step(BATCH)
+    assert trainer._closed
+
+
+@pytest.mark.parametrize("starts", [False, True])
+def test_first_step_of_a_resumed_run_that_is_finished_does_nothing(tmp_path, starts):
+    net = make_net()
+    with local_trainer(net, limits=Limits(rounds=1), checkpoints=esync.Checkpoints(tmp_path, every=1)) as trainer:
+        backward(net, 0)
+        trainer.step(BATCH)
+        trainer.checkpoints.save_if_due()
+    kept, net = values(net), make_net()
+    checkpoints = esync.Checkpoints(tmp_path, every=1, resume=True)
+    with local_trainer(net, limits=Limits(rounds=1), checkpoints=checkpoints) as trainer:
+        if starts:
+            trainer.start()
+        backward(net, 0)
+        trainer.step(BATCH)
+        assert (trainer.finished, trainer.abandoned, trainer.round) == (True, True, 1)
+        assert values(net) == kept
 
 
 def test_trainer_stop_and_abort_before_start_do_nothing():

@@ -19,9 +19,9 @@ from ..support.scripted_world import World
 from ..support.small_net import BATCH, backward, flat, local_trainer, make_net
 
 
-def started(net, last: bool = False, **more: Any) -> esync.Trainer:
-    """Worker 1 of a run; `last`: it is finished with the first round."""
-    world = World(rank=1, answers=[(flat(net), last, True)])
+def started(net, last: bool = False, rank: int = 1, **more: Any) -> esync.Trainer:
+    """Worker 1 of a run, or another one; `last`: it is finished with the first round."""
+    world = World(rank=rank, answers=[(flat(net), last, True)])
     world.prepare = lambda exchange: setattr(exchange, "beginning", flat(net))
     trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="sync", world=world, **more)
     trainer.start()
@@ -85,6 +85,26 @@ def test_trainer_after_finished_run_tells_nobody_how_its_program_ends(error, cap
         if error:
             raise error
     assert (told(trainer), caplog.text) == (["close"], "")
+
+
+@pytest.mark.parametrize(
+    ("ends_run", "stops", "said", "warning"),
+    [
+        (False, False, ["close"], "worker 0 leaves after round 0, before the run is finished"),
+        (False, True, ["stop", "close"], ""),
+        (True, False, ["stop", "close"], "worker 0 ends before the run is finished"),
+    ],
+)
+def test_trainer_closed_before_the_run_is_finished_says_what_becomes_of_it(
+    ends_run, stops, said, warning, caplog
+) -> None:
+    trainer = started(make_net(), rank=0)
+    trainer.ends_run = ends_run
+    if stops:
+        trainer.stop()
+    trainer.close()
+    assert told(trainer) == said
+    assert caplog.text.strip().rpartition("  ")[2].partition("py:")[2].partition(" ")[2].startswith(warning)
 
 
 def test_trainer_after_close_tells_nothing() -> None:
@@ -218,7 +238,8 @@ def test_supervised_trainer_lets_a_failure_but_no_end_on_purpose_be_replaced(
         raise error
     events = [progress.parse_event(line) for line in capsys.readouterr().out.splitlines()]
     assert told(trainer) == said
-    assert [event for event in events if event][2:] == [reported] * (reported is not None)
+    known = [event for event in events if event and event["kind"] != progress.WARNING]
+    assert known[2:] == [reported] * (reported is not None)
 
 
 @pytest.mark.parametrize(
@@ -255,7 +276,8 @@ def test_trainer_without_records_reports_the_end_of_finished_run_only(finished, 
             backward(net, 0)
             trainer.step(BATCH)
     events = [progress.parse_event(line) for line in capsys.readouterr().out.splitlines()]
-    assert [event["kind"] for event in events if event][2:] == [progress.FINISHED, progress.LEFT] * finished
+    kinds = [progress.FINISHED, progress.LEFT] if finished else [progress.WARNING]
+    assert [event["kind"] for event in events if event][2:] == kinds
 
 
 def test_close_leaves_although_the_records_cannot_be_ended() -> None:

@@ -79,6 +79,14 @@ def test_fit_with_handler_counts_the_samples_of_a_mean_loss():
     np.testing.assert_allclose(net[0].weight.data().asnumpy(), other[0].weight.data().asnumpy(), rtol=1e-4, atol=1e-6)
 
 
+def test_fit_that_ends_before_the_run_lets_close_end_it_for_all_workers():
+    net = make_net()
+    trainer = local_trainer(net)
+    for rounds in (3, 6):  # another fit may follow
+        fit(net, trainer, [esync.EstimatorHandler()], epochs=1)
+        assert (trainer.round, trainer.finished, trainer.ends_run) == (rounds, False, True)
+
+
 def test_fit_with_handler_records_the_loss():
     net = make_net()
     trainer = local_trainer(net)

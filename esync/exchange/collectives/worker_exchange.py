@@ -8,7 +8,6 @@ possible: no replacement, no --elastic, no asynchronous modes.
 
 import contextlib
 import json
-import logging
 import os
 import secrets
 import time
@@ -19,13 +18,14 @@ from typing import Any
 import numpy as np
 
 from ... import config
+from ...runtime import progress
 from ...runtime.environment import EnvironmentProblemError
 from ...runtime.watchdog import Watchdog
 from ..base import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, ModelSink, Payload, Result, Source
 from ..codecs.quantization import NONE
 from ..host_group import HostGroup
 from ..protocol import wire
-from ..protocol.handshake import Handshake
+from ..protocol.handshake import Handshake, notice
 from ..protocol.layout import WEIGHTS
 from ..protocol.resume_negotiation import Offers, ResumeState, RunProgress, choose
 from ..protocol.round_state import Limits, RoundState
@@ -39,8 +39,6 @@ from .mpi import MPITransport, started_by_mpi
 from .pending_exchange import OverlappedCollective, PendingCollective
 from .replicated_model import CommonModel
 from .transport import Backoff, CoroutinePool, allgather_texts
-
-log = logging.getLogger(__name__)
 
 
 class CollectiveExchange(CollectiveState, Exchange):
@@ -124,9 +122,9 @@ class CollectiveExchange(CollectiveState, Exchange):
         for rank, each in handshakes.items():
             if differences := handshakes[0].differences(each):
                 raise JobAbortedError(f"worker {rank} does not match worker 0: {'; '.join(differences)}")
-            if notice := handshakes[0].notice(each):
-                log.warning("%s", notice)
             self.round_state.join(rank, each.nonce, self._offset)
+        if warning := notice(handshakes[0], handshakes):
+            progress.warn(warning, launcher=self.rank == 0)
         try:
             self.resume_at = choose({rank: each.offers for rank, each in handshakes.items()})
             self.round_state.resume_at = self.resume_at

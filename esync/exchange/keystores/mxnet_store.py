@@ -23,6 +23,7 @@ from ...membership.rendezvous.directory import StartMonitor
 from ...membership.rendezvous.messages import SERVER
 from ...membership.rendezvous.node_registry import worker_id
 from ...membership.rendezvous.rank_request import asking, wanted_rank
+from ...runtime import distributed_stores
 from ...runtime.environment import Cluster
 from ...runtime.errors import ExpectedError
 from ...runtime.exit_hooks import interactive
@@ -127,7 +128,7 @@ class MXNetStore(KeyedStore):
                 with watchdog.waiting(scheduler, start_timeout, Cluster.ADVICE) as wait:
                     asked.enter_context(asking(cluster, wanted, wait.check))
             with watchdog.waiting(cluster.everyone, start_timeout, Cluster.ADVICE), ending_on_interrupt():
-                self.store = mx.kv.create("dist_async")
+                self.store = distributed_stores.create(mx, "dist_async")
         _stores.append(self)
         with watchdog.waiting(scheduler, start_timeout, OWN_SCHEDULER) as wait:
             members = directory.members(self._scheduler, wait.check)

@@ -5,7 +5,6 @@ of them have used it, and only then fetches the model. Receiving happens in the 
 from, so one buffer of the model's size is all it takes.
 """
 
-import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -18,6 +17,7 @@ import numpy as np
 
 from ... import config
 from ...rules import STATE_VECTORS
+from ...runtime import progress
 from ..base import NO_OFFERS, Exchange, JobAbortedError, ModelSink, Payload, Result, SlotLostError, Source
 from ..codecs.base import KeepsCommon, WorkerCodec
 from ..codecs.factory import worker_codec
@@ -35,8 +35,6 @@ from .round_state import Limits
 from .specification import PerHostError, Specification
 from .status import Status
 from .store import LONGEST_PAUSE, Place, Store, heartbeat_interval
-
-log = logging.getLogger(__name__)
 
 #: Stands for a key where arrays have no values.
 NO_KEY = -1
@@ -128,7 +126,7 @@ class ParameterServerExchange(Exchange):
         self._sized: dict[tuple[frozenset[str], bool], list[list[Place]]] = {}
         statuses = self._handshake(handshake)
         if notice := statuses[0].notice:
-            log.warning("%s", notice)
+            progress.warn(notice, launcher=self.rank == 0)
         self.replacement = statuses[0].arrivals > 1
         if self.replacement and starting_status(statuses).synchronous:
             statuses = self._rejoin(statuses)

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..codecs.factory import codecs_of
 from ..codecs.quantization import NONE
-from .handshake import Handshake, Resumed
+from .handshake import Handshake, Resumed, notice
 from .parameter_server import ParameterServer
 from .payload_staging import Memory
 from .round_state import RoundState
@@ -62,7 +62,7 @@ class Endpoint:
         self._first: Handshake | None = None
         self._server: ParameterServer | None = None
         self._monitor: EndpointMonitor | None = None
-        self._notices: dict[int, str] = {}
+        self._handshakes: dict[int, Handshake] = {}
 
     @property
     def server(self) -> ParameterServer:
@@ -96,10 +96,10 @@ class Endpoint:
         first, round_state = self._first, self._server.round_state
         if differences := first.differences(handshake):
             round_state.abort(f"worker {handshake.rank} does not match worker {first.rank}: {'; '.join(differences)}")
-        self._notices[handshake.rank] = notice = first.notice(handshake)
-        if notice:
-            log.warning("%s", notice)
-        round_state.notice = next(filter(None, self._notices.values()), "")  # there is room for one
+        self._handshakes[handshake.rank] = handshake
+        round_state.notice = notice(first, self._handshakes)
+        if round_state.notice and len(self._handshakes) == handshake.slots:
+            log.warning("%s", round_state.notice)
         log.debug("worker %d of %d is here", handshake.rank, handshake.slots)
 
 

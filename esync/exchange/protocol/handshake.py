@@ -17,7 +17,7 @@ from . import wire
 from .layout import WEIGHTS, Layout
 from .resume_negotiation import Offers, RunProgress
 from .round_state import Limits
-from .specification import Specification
+from .specification import RANDOM_NUMBERS, Specification
 
 #: The number of both commands: MXNet's servers keep 1 to 5 for themselves.
 COMMAND = 0
@@ -136,16 +136,6 @@ class Handshake:
             return []
         return describe_differences(self._terms(), other._terms())
 
-    def notice(self, other: "Handshake") -> str:
-        """Return a text on how settings of `other` differ that may; "" where they do not."""
-        differences = describe_differences(self.specification.own, other.specification.own)
-        if not differences:
-            return ""
-        return (
-            f"worker {other.rank} trains with {'; '.join(differences)} of worker {self.rank}. In this mode the "
-            "optimizer is each worker's own, so training goes on"
-        )
-
     def _terms(self) -> dict[str, Any]:
         terms = asdict(self)
         agreement, sizes, specification = (terms.pop(name) for name in ("agreement", "sizes", "specification"))
@@ -177,6 +167,41 @@ def _check_types(record: Any) -> None:
         kind, value = get_origin(hint) or hint, getattr(record, name)
         if not isinstance(value, (int, float) if kind is float else kind):
             raise TypeError(f"{name} is {value!r}, but should be {kind.__name__}")
+
+
+def notice(first: Handshake, handshakes: Mapping[int, Handshake]) -> str:
+    """Return a warning about settings that differ from the first worker's, or should differ.
+
+    Args:
+        first: the first worker's.
+        handshakes: of all workers that have come, by rank.
+    """
+    mine = _settings(first)
+    others = {rank: describe_differences(mine, _settings(each)) for rank, each in handshakes.items()}
+    said = [
+        f"worker {rank} trains with {'; '.join(differences)} of worker {first.rank}. In this mode the optimizer is "
+        "each worker's own, so training goes on"
+        for rank, differences in others.items()
+        if differences
+    ][:1]  # there is room for one
+    by_state: dict[tuple[str, str], list[int]] = {}
+    for rank, each in sorted(handshakes.items()):
+        for state in each.specification.own.get(RANDOM_NUMBERS, {}).items():
+            by_state.setdefault(state, []).append(rank)
+    alike = {generator: ranks for (generator, _), ranks in by_state.items() if len(ranks) > 1}
+    if alike:
+        ranks = max(alike.values(), key=len)
+        who = ", ".join(map(str, ranks[:9])) + (", …" if len(ranks) > 9 else "")
+        said.append(
+            f"workers {who} begin with the same random numbers ({' and '.join(alike)}): what their programs draw "
+            "(batches, crops, noise) is the same on all of them. Call esync.reseed(trainer, seed) after "
+            "trainer.start() for numbers by rank; trainer.batches seeds by rank itself"
+        )
+    return ". ".join(said)
+
+
+def _settings(handshake: Handshake) -> dict[str, Any]:
+    return {name: value for name, value in handshake.specification.own.items() if name != RANDOM_NUMBERS}
 
 
 def describe_differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:

@@ -29,6 +29,10 @@ class PerHostError(ExpectedError):
         )
 
 
+#: The key of digests of random generators in `Specification.own`.
+RANDOM_NUMBERS = "random numbers"
+
+
 @dataclass(frozen=True)
 class Specification:
     """The specification of an exchange: what servers are asked to do with payloads.
@@ -54,7 +58,7 @@ class Specification:
         staleness: exchanges that a worker may be ahead of the slowest; the answer to one that is
             further ahead waits. For specifications that are not synchronous.
         own: settings that may differ between workers, name → value; where they do, all workers are
-            told.
+            told. Those at RANDOM_NUMBERS, digests of random generators by name, should differ.
         overlap: whether this worker goes on while an exchange is under way: the handles' `done`
             never waits, and is True when all has arrived.
         vectors: name of each vector that is exchanged → name of its rule in rules.RULES, the

@@ -1,0 +1,58 @@
+"""Programs that were not written for this package: loops, seeds, key stores and processes of their own.
+
+--long adds further key stores and ways to start processes.
+"""
+
+from pathlib import Path
+
+import pytest
+
+from ..support.variants import variants
+from .harness import SCRIPTS, Cluster
+
+PROGRAM = str(SCRIPTS / "outside_program.py")
+
+
+def outputs(folder: Path, what: str, expected: int = 0) -> list[str]:
+    """Run two workers of the program to their end, and return what they have printed."""
+    with Cluster(folder, workers=2, seconds=60) as cluster:
+        for rank in range(2):
+            cluster.start_worker(rank, [PROGRAM, what])
+        for rank in range(2):
+            assert cluster.wait(f"worker-{rank}") == expected, cluster.output(f"worker-{rank}")
+        return [cluster.output(f"worker-{rank}") for rank in range(2)]
+
+
+@pytest.mark.parametrize(("what", "goes_on"), [("loop", False), ("with", True)])
+def test_loop_that_never_asks_whether_the_run_is_finished_ends_as_planned(
+    tmp_path: Path, what: str, goes_on: bool
+) -> None:
+    other, first = outputs(tmp_path, what)
+    assert "worker 1 ends before the run is finished" in first
+    assert "worker 0: the run is finished, and this program goes on training" in other
+    assert "Traceback" not in other
+    assert ("at the end" in other) is goes_on
+
+
+def test_workers_that_are_seeded_alike_are_told_and_drop_out_differently(tmp_path: Path) -> None:
+    said = outputs(tmp_path, "seed")
+    for each in said:
+        assert "workers 0, 1 begin with the same random numbers (NumPy's and Python's)" in each
+    drawn = [next(line for line in each.splitlines() if line.endswith("]")) for each in said]
+    (numbers, masks), (other_numbers, other_masks) = (line.split("[") for line in drawn)
+    assert (numbers, masks != other_masks) == (other_numbers, True)
+
+
+@pytest.mark.parametrize(
+    "what", variants(["before", "dist_sync", "gluon", "dist_device_async", "dist_gsync"], quick=["before", "gluon"])
+)
+def test_distributed_key_store_of_a_worker_is_refused_with_what_to_write(tmp_path: Path, what: str) -> None:
+    for each in outputs(tmp_path, what, expected=1):
+        assert "take trainer.rank and trainer.workers" in each
+
+
+@pytest.mark.parametrize("what", variants(["spawn", "forkserver", "run"], quick=["spawn", "run"]))
+def test_process_in_which_the_program_runs_again_is_no_worker(tmp_path: Path, what: str) -> None:
+    for each in outputs(tmp_path, what):
+        assert "WorkerChildError: " in each
+        assert each.splitlines()[-1] == "at the end" or "ends before the run is finished" in each
