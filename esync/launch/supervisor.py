@@ -433,12 +433,18 @@ class Supervisor:
         silent = min(waited_for, key=lambda process: process.reported, default=None)
         if silent is None:
             return
-        joined = silent.spec.own_program and progress.JOINED in silent.events
+        missing = next(
+            (each.events[progress.MISSING] for each in self._processes if progress.MISSING in each.events), {}
+        )
+        joined = silent.spec.own_program and progress.JOINED in silent.events and missing is None
         patience = config.ANNOUNCE_AFTER if silent.progress or not joined else config.LAUNCH_PROGRAM_SILENCE
         now = time.monotonic()
         if now - max(newest, self._heard) < patience:
             return
         self._heard = now
+        if missing is not None:
+            self._view.say(f"waiting for {missing['what']} for {now - missing['at']:.0f} s")
+            return
         names = ", ".join(process.spec.name for process in waited_for)
         words = f"; {silent.spec.name} said last: {silent.last_lines[-1]}" if silent.last_lines else ""
         what = "nothing has been printed" if silent.spec.own_program else "no round has been reported"

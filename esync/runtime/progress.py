@@ -17,6 +17,7 @@ READY = "ready"  # the worker is about to look for the others
 JOINED = "joined"  # the worker has the common model and begins to train
 CUT_OFF = "cut off"  # it ends because it cannot reach the others any more; it gives the reason
 FINISHED = "finished"  # it knows that the run is finished, and needs no other process any more
+MISSING = "missing"  # for whom the cluster waits, as the scheduler says; "" where nobody is missing any more
 ASIDE = "aside"  # whether the others' rounds go on without waiting for it, and perhaps why, in words
 MEASURED = "measured"  # what has been measured so far: an earlier report of the same process counts no longer
 LEFT = "left"  # it has left the finished run: nobody can take its place any more

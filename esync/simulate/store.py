@@ -102,7 +102,7 @@ class VirtualStore(Store):
         """See `Store.heartbeats`; they are not needed here, because nobody is left out."""
         return nullcontext()
 
-    def waiting(self, what: str, hint: str = "") -> "VirtualWait":
+    def waiting(self, what: str) -> "VirtualWait":
         """See `Store.waiting`."""
         return VirtualWait(self._engine, f"{what} the parameter server(s)")
 

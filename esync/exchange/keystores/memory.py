@@ -509,7 +509,7 @@ class MemoryStore(KeyedStore):
         finally:
             over = True
 
-    def waiting(self, what: str, hint: str = "") -> MemoryWait:
+    def waiting(self, what: str) -> MemoryWait:
         """See `Store.waiting`."""
         return MemoryWait(self._cluster, f"{what} the parameter server(s)")
 

@@ -50,8 +50,6 @@ log = logging.getLogger(__name__)
 
 #: Seconds to wait for answers that may never come, because a server is gone.
 LAST_ANSWER = 0.5
-#: Hint for a wait that does not end.
-PROCESSES = "is every server still running, and every worker?"
 
 
 class SecondTrainerError(ExpectedError):
@@ -118,18 +116,17 @@ class MXNetStore(KeyedStore):
         self._sender_check = SenderCheck(listening())
         self._sender_check.start()
         self._scheduler = cluster.address, cluster.port
-        self._start_monitor = StartMonitor(self._scheduler)
-        self._start_monitor.start()
-        scheduler = f"the scheduler at {cluster.host}:{cluster.port}"
+        self._start_monitor = start = StartMonitor(cluster)
+        start.start()
         with ExitStack() as asked:
             wanted = wanted_rank(cluster.workers)
             if wanted is not None:
-                with watchdog.waiting(scheduler, start_timeout, Cluster.ADVICE) as wait:
+                with watchdog.waiting(cluster.scheduler, start_timeout, Cluster.ADVICE) as wait:
                     asked.enter_context(asking(cluster, wanted, wait.check))
-            with watchdog.waiting(cluster.everyone, start_timeout, Cluster.ADVICE), ending_on_interrupt():
+            with watchdog.waiting(start.awaited, start_timeout, start.advice), ending_on_interrupt():
                 self.store = mx.kv.create("dist_async")
         _stores.append(self)
-        with watchdog.waiting(scheduler, start_timeout, OWN_SCHEDULER) as wait:
+        with watchdog.waiting(cluster.scheduler, start_timeout, OWN_SCHEDULER) as wait:
             members = directory.members(self._scheduler, wait.check)
         self.workers: int = self.store.num_workers
         self.first = self.store.rank == 0
@@ -181,13 +178,13 @@ class MXNetStore(KeyedStore):
         return self._heartbeats.during(what, beat)
 
     @contextmanager
-    def waiting(self, what: str, hint: str = PROCESSES) -> Iterator[StoreWait]:
-        """See `Store.waiting`."""
+    def waiting(self, what: str) -> Iterator[StoreWait]:
+        """See `Store.waiting`; the hint is for whom the whole cluster waits, as the scheduler says."""
         self._waits.append(what)
         try:
             if self._gone:
                 self._give_up(self._gone)
-            with self._watchdog.waiting(f"{what} the parameter server(s)", self._round_timeout, hint) as wait:
+            with self._watchdog.waiting(f"{what} the parameter server(s)", self._round_timeout, self._advice) as wait:
                 yield wait
         finally:
             self._waits.pop()
@@ -233,7 +230,7 @@ class MXNetStore(KeyedStore):
     def await_acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status]:
         """See `Store.await_acknowledged`; it polls with pauses that grow while nothing happens."""
         pause, seen = FIRST_PAUSE, list[Status]()
-        with self.waiting("the other workers' commits at", "") as wait:
+        with self.waiting("the other workers' commits at") as wait:
             while (status := self._look(sequence, look, seen)) is not None:
                 if self._cancelled:
                     raise CancelledError
@@ -261,6 +258,13 @@ class MXNetStore(KeyedStore):
         mx.base.check_call(mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self.store.handle, ctypes.c_int(0)))
 
     # --- helpers ----------------------------------------------------------------------------------
+
+    def _advice(self) -> str:
+        """Return for whom the cluster waits, and what to do about it."""
+        there = directory.attendance(self._scheduler)
+        if there is None or not there.missing:
+            return "" if there is not None else f"{self._cluster.scheduler} does not answer"
+        return f"the cluster waits for {there.missing}{'; ' if there.advice else ''}{there.advice}"
 
     def _answered(self) -> bool:
         """Wait for the servers' answers to all that was sent.

@@ -472,7 +472,7 @@ class ParameterServerExchange(Exchange):
             The servers' statuses then.
         """
         store = self.store
-        with store.waiting("the end of the round that the dead worker has committed in at", "") as wait:
+        with store.waiting("the end of the round that the dead worker has committed in at") as wait:
             while round_has_commit([each.rounds_together for each in statuses], [each.committed for each in statuses]):
                 store.sleep(LONGEST_PAUSE)
                 statuses = self._statuses()

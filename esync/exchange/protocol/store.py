@@ -43,10 +43,10 @@ class StoreWait(Protocol):
     """A wait that the store watches over.
 
     Attributes:
-        what: description of what is awaited, and from whom.
+        what: description of what is awaited, and from whom: a text.
     """
 
-    what: str
+    what: Any
 
     def check(self) -> None:
         """Raise an error that names `what` if the wait has lasted too long."""
@@ -135,7 +135,7 @@ class Store(Protocol):
         """
         ...
 
-    def waiting(self, what: str, hint: str = "") -> AbstractContextManager[StoreWait]:
+    def waiting(self, what: str) -> AbstractContextManager[StoreWait]:
         """Watch over a with statement that waits.
 
         After a while it says what is awaited, and after a limit it gives up.
