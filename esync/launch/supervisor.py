@@ -433,9 +433,8 @@ class Supervisor:
         silent = min(waited_for, key=lambda process: process.reported, default=None)
         if silent is None:
             return
-        missing = next(
-            (each.events[progress.MISSING] for each in self._processes if progress.MISSING in each.events), {}
-        )
+        told = [process.events[progress.MISSING] for process in self._processes if progress.MISSING in process.events]
+        missing = told[0] if told and told[0]["what"] else None
         joined = silent.spec.own_program and progress.JOINED in silent.events and missing is None
         patience = config.ANNOUNCE_AFTER if silent.progress or not joined else config.LAUNCH_PROGRAM_SILENCE
         now = time.monotonic()

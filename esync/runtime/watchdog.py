@@ -95,7 +95,8 @@ class WatchedWait:
         """Return the message to print during the wait; advice is given once."""
         limit = f" (until {self.limit:.0f} s)" if self.limit < math.inf else ""
         before, self._advised = self._advised, self._advice()
-        return f"waiting for {self.awaited} for {self.lasted:.0f} s{limit}{self._advised if self._advised != before else ''}"
+        advice = self._advised if self._advised != before else ""
+        return f"waiting for {self.awaited} for {self.lasted:.0f} s{limit}{advice}"
 
     def _advice(self) -> str:
         hint = self.hint if isinstance(self.hint, str) else self.hint()

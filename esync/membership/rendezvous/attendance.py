@@ -129,6 +129,6 @@ def how_to_start(me: Node, servers: int, workers: int, roles: Iterable[int], the
     return (
         f"start what is missing with DMLC_PS_ROOT_URI={me.host} DMLC_PS_ROOT_PORT={me.port} DMLC_NUM_SERVER={servers} "
         f"DMLC_NUM_WORKER={workers} {', and '.join(programs[role] for role in sorted(set(roles)))}, unless it runs and "
-        "cannot reach that address (firewall, DMLC_INTERFACE or DMLC_NODE_HOST); here so far: "
+        "cannot reach that address (firewall, DMLC_INTERFACE or DMLC_NODE_HOST); here: "
         + (f"{', '.join(here[:LISTED])}{more}" if here else "nobody")
     )

@@ -206,7 +206,7 @@ class ZMQTransport:
         """Log for whom the others, or in the end this scheduler, wait, and tell the launcher."""
         before, self.attendance = self.attendance.missing, self._registry.attendance(gone)
         if self.attendance.missing and (silent := self._contacts.silent(config.PEER_GONE)):
-            unreached = f"{silent[0].host}:{silent[0].port} has registered, but cannot be reached there"
+            unreached = f"one that has registered from {silent[0].host}:{silent[0].port} does not answer there"
             self.attendance = replace(self.attendance, missing=f"{self.attendance.missing} ({unreached})")
         missing = self.attendance.missing
         if missing != before:
