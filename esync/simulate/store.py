@@ -11,7 +11,6 @@ values.
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -98,9 +97,11 @@ class VirtualStore(Store):
         self.tasks.append(task)
         return task
 
-    def heartbeats(self, what: str, beat: Callable[[], None]) -> AbstractContextManager[None]:
-        """See `Store.heartbeats`; they are not needed here, because nobody is left out."""
-        return nullcontext()
+    def start_heartbeats(self, beat: Callable[[], None]) -> None:
+        """See `Store.start_heartbeats`; they are not needed here, because nobody is left out."""
+
+    def progressed(self) -> None:
+        """See `Store.progressed`."""
 
     def waiting(self, what: str) -> "VirtualWait":
         """See `Store.waiting`."""

@@ -340,7 +340,7 @@ class InlineEvaluator:
     def start(self, weights: Any, statistics: Any, every_sample: bool = False) -> Handle[float]:
         """Evaluate the common model."""
         trainer = self._trainer
-        with trainer.busy("evaluating"), trainer.mean_statistics():
+        with trainer.mean_statistics():
             return Completed(self._value())
 
     def close(self) -> None:

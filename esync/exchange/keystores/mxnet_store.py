@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -173,9 +173,13 @@ class MXNetStore(KeyedStore):
         self._cancelled = False
         return BackgroundTask(work, self._cancel)
 
-    def heartbeats(self, what: str, beat: Callable[[], None]) -> AbstractContextManager[None]:
-        """See `Store.heartbeats`."""
-        return self._heartbeats.during(what, beat)
+    def start_heartbeats(self, beat: Callable[[], None]) -> None:
+        """See `Store.start_heartbeats`."""
+        self._heartbeats.start(beat)
+
+    def progressed(self) -> None:
+        """See `Store.progressed`."""
+        self._heartbeats.progressed()
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[StoreWait]:
@@ -309,7 +313,7 @@ class MXNetStore(KeyedStore):
 
     def _init(self, keys: Sequence[int]) -> None:
         """See `KeyedStore._init`; a barrier, except for a replacement in a running job."""
-        with ending_on_interrupt():
+        with self._lock, ending_on_interrupt():
             self.store.init(list(keys), [self._arrays[key][0] for key in keys])
 
     def _meet(self) -> None:

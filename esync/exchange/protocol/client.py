@@ -8,7 +8,6 @@ from, so one buffer of the model's size is all it takes.
 import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -173,6 +172,7 @@ class ParameterServerExchange(Exchange):
     def start(self, payload: Payload, model: ModelSink) -> PendingExchange:
         """Send the payload and its commit; see `Exchange.start`."""
         store = self.store
+        store.progressed()
         begun = store.now()
         store.inject_delay()
         self.sequence += 1
@@ -233,17 +233,11 @@ class ParameterServerExchange(Exchange):
 
     def heartbeat(self) -> None:
         """See `Exchange.heartbeat`."""
+        self.store.progressed()
         self._beat()
         overlapped = self._overlapped is not None and not self._overlapped.done()  # its thread looks
         if self._met and self._watched and not overlapped and self.store.now() - self._looked > config.STATUS_EVERY:
             self._statuses()
-
-    def busy(self, what: str) -> AbstractContextManager[None]:
-        """See `Exchange.busy`."""
-        if self.store.lease == math.inf:
-            return nullcontext()
-        self.heartbeat()
-        return self.store.heartbeats(what, self._beat)
 
     def stop(self) -> None:
         """See `Exchange.stop`; server 0 decides when the run ends."""
@@ -322,6 +316,7 @@ class ParameterServerExchange(Exchange):
             SlotLostError: this process has been declared dead.
         """
         store = self.store
+        store.progressed()
         self._looked = store.now()
         if self._host is not None:
             self._host.note(status)
@@ -333,9 +328,9 @@ class ParameterServerExchange(Exchange):
             raise SlotLostError(f"another process has taken over the slot of worker {self.rank}")
         if dropped:
             raise SlotLostError(
-                f"worker {self.rank} was not heard for {store.lease:g} s, and the others have gone on without it; "
-                "start it again to take the slot back, with a longer --lease if its iterations take longer than "
-                "that"
+                f"worker {self.rank} was not heard for {store.lease:g} s (its process or machine stood still), or took "
+                "no step for half of --round-timeout, and the others have gone on without it; start it again to take "
+                "the slot back, with a longer --lease or --round-timeout where it needs that"
             )
         self._beat()
 
@@ -454,6 +449,8 @@ class ParameterServerExchange(Exchange):
         with self.store.waiting("the handshake of"):
             self.store.send_handshake(handshake)
             self._met = True
+        if self.store.lease < math.inf:
+            self.store.start_heartbeats(self._beat)
         return self._statuses()
 
     def _statuses(self) -> list[Status]:

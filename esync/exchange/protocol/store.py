@@ -123,17 +123,16 @@ class Store(Protocol):
         """Start work that goes on beside the worker's own."""
         ...
 
-    def heartbeats(self, what: str, beat: Callable[[], None]) -> AbstractContextManager[None]:
-        """Call `beat` again and again, in the background, while the body of a with statement runs.
+    def start_heartbeats(self, beat: Callable[[], None]) -> None:
+        """Call `beat`, which must not wait, again and again in the background from now on.
 
-        The calls end when the body has lasted for half of the time that a worker waits for others
-        in a round, so that the others go on without a worker that hangs before they give up.
-
-        Args:
-            what: what the body does.
-            beat: sends a heartbeat; must not wait.
+        The calls stop while `progressed` has not been called for half of the time that a worker
+        waits for others in a round, so that the others go on without a worker that hangs before
+        they give up.
         """
-        ...
+
+    def progressed(self) -> None:
+        """Note that this worker's program goes on: it does not hang."""
 
     def waiting(self, what: str) -> AbstractContextManager[StoreWait]:
         """Watch over a with statement that waits.
