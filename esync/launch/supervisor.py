@@ -118,6 +118,7 @@ class Supervisor:
                 self._linger()
             finally:
                 self._end()
+        self._name_idle()
         self._outcome.seconds = time.monotonic() - self._began
         self._outcome.failures.sort(key=lambda failure: failure.consequence)
         self._outcome.replacements, self._outcome.lost = self._replacements.made, self._replacements.lost
@@ -400,6 +401,17 @@ class Supervisor:
                 process.terminate()
 
     # --- what the user sees -----------------------------------------------------------------------
+
+    def _name_idle(self) -> None:
+        """Say which workers have contributed nothing to the model, as a server has found."""
+        for process in self._processes:
+            if progress.CONTRIBUTED in process.events:
+                for rank, spec in enumerate(self._plan.workers):
+                    if rank not in process.events[progress.CONTRIBUTED]["ranks"]:
+                        self._view.say(
+                            f"worker {rank} ({spec.where}) has contributed nothing to the model; what it has printed: "
+                            f"{self._log_of(spec)}"
+                        )
 
     def _show(self) -> None:
         self._view.show(self._rows())

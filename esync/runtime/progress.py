@@ -20,6 +20,7 @@ FINISHED = "finished"  # it knows that the run is finished, and needs no other p
 MISSING = "missing"  # for whom the cluster waits, as the scheduler says; "" where nobody is missing any more
 ASIDE = "aside"  # whether the others' rounds go on without waiting for it, and perhaps why, in words
 MEASURED = "measured"  # what has been measured so far: an earlier report of the same process counts no longer
+CONTRIBUTED = "contributed"  # ranks of the workers that the final model has updates of, as a server says
 LEFT = "left"  # it has left the finished run: nobody can take its place any more
 DONE = "done"  # it has done everything, and has said goodbye
 FAILED = "failed"  # it ends by an exception, and gives it and its round: another process may do better in its place

@@ -189,7 +189,12 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
 
     def _leave(self) -> None:
         """End the process, because the run is over."""
-        failure = self._endpoint.server.round_state.failure
+        round_state = self._endpoint.server.round_state
+        failure = round_state.failure
+        if round_state.decides and round_state.contributed:
+            for rank in sorted(set(range(round_state.slots)) - round_state.contributed):
+                log.warning("worker %d has contributed nothing to the model of this run", rank)
+            progress.report_event(progress.CONTRIBUTED, ranks=sorted(round_state.contributed))
         if failure:
             progress.report_event(progress.OVER, reason=failure, consequence=True)
         else:

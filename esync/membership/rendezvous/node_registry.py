@@ -242,7 +242,7 @@ class NodeRegistry:
             gone: addresses of processes that have been gone for so long that nobody will take their
                 places.
         """
-        if self.over or self.lost:
+        if self.over or self.lost or all(node.address in gone for node in self._nodes.values()):
             return
         awaited = set() if self.begun else self._awaited_at_barriers()
         self.lost = [
