@@ -12,6 +12,10 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
+#: Seconds to wait in the end for the answer to a heartbeat: it may never come, because a server is
+#: gone.
+LAST_ANSWER = 0.5
+
 
 class Heartbeats:
     """Sends heartbeats in a thread.
@@ -28,7 +32,7 @@ class Heartbeats:
         self._closed = threading.Event()
 
     def start(self, beat: Callable[[], None]) -> None:
-        """Call `beat`, which sends a heartbeat and must not wait, again and again from now on."""
+        """Call `beat`, which sends a heartbeat, again and again from now on."""
         self._thread = threading.Thread(target=self._run, args=(beat,), name="heartbeats", daemon=True)
         self.progressed()
         self._thread.start()
@@ -38,10 +42,10 @@ class Heartbeats:
         self._progressed = time.monotonic()
 
     def close(self) -> None:
-        """End the thread; no heartbeat is sent after this returns."""
+        """End the thread; no heartbeat is sent after this returns, but one may not be answered yet."""
         self._closed.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(LAST_ANSWER)
 
     def _run(self, beat: Callable[[], None]) -> None:
         warned = -1.0

@@ -19,7 +19,7 @@ import numpy as np
 from .. import config
 from ..exchange import ExchangeError
 from ..exchange.protocol import wire
-from ..exchange.protocol.handshake import Handshake, Resumed
+from ..exchange.protocol.handshake import Command, Handshake
 from ..exchange.protocol.status import Status
 from ..exchange.protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Place, Store
 from ..runtime.straggler_injection import NETWORK, Straggler
@@ -116,7 +116,7 @@ class VirtualStore(Store):
         self.command(handshake)
         self.side.poke()  # perhaps another one has had this slot
 
-    def command(self, command: Handshake | Resumed) -> None:
+    def command(self, command: Command) -> None:
         """See `Store.command`; it takes no time."""
         self._engine.settle()
         for node in self.side.nodes:

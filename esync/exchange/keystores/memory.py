@@ -26,7 +26,7 @@ from ...membership.peers import Peers
 from ...runtime.errors import DeadlockError
 from ..base import ExchangeError
 from ..protocol.endpoint import Endpoint
-from ..protocol.handshake import Handshake, Resumed, decode
+from ..protocol.handshake import Command, decode
 from ..protocol.parameter_server import ParameterServer
 from ..protocol.status import Status, awaited
 from ..protocol.store import CancelledError, heartbeat_interval
@@ -514,7 +514,7 @@ class MemoryStore(KeyedStore):
 
     # --- arrays and messages ----------------------------------------------------------------------
 
-    def command(self, command: Handshake | Resumed) -> None:
+    def command(self, command: Command) -> None:
         """See `Store.command`."""
         text = command.encode()
         for server in range(self.servers):

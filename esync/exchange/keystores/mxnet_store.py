@@ -32,7 +32,7 @@ from ...runtime.mxnet_import import mx
 from ...runtime.processes import bind_children
 from ...runtime.progress import WITHOUT_FINAL_MODEL
 from ...runtime.watchdog import Watchdog, ending_on_interrupt, exit_now
-from ..protocol.handshake import COMMAND, Handshake, Resumed
+from ..protocol.handshake import COMMAND, Command
 from ..protocol.status import Status, awaited
 from ..protocol.store import (
     FIRST_PAUSE,
@@ -195,7 +195,7 @@ class MXNetStore(KeyedStore):
 
     # --- arrays and messages ----------------------------------------------------------------------
 
-    def command(self, command: Handshake | Resumed) -> None:
+    def command(self, command: Command) -> None:
         """See `Store.command`."""
         self.store._send_command_to_servers(COMMAND, command.encode())
 

@@ -23,7 +23,7 @@ from ..codecs.factory import worker_codec
 from ..codecs.uncompressed import UncompressedDecoder, uncompressed_codec
 from ..host_group import HostGroup
 from . import wire
-from .handshake import Handshake, Resumed
+from .handshake import Handshake, Heartbeat, Resumed
 from .host_exchange import HostExchange
 from .layout import WEIGHTS, Layout
 from .mailbox import Mailboxes
@@ -413,6 +413,11 @@ class ParameterServerExchange(Exchange):
         if self._watched and self.store.now() - self._spoke > heartbeat_interval(self.store.lease):
             self.say(wire.NOTHING)
 
+    def _send_heartbeat(self) -> None:
+        """Tell the servers, from the background, that this worker is alive, while they need it."""
+        if not self.store.finished:
+            self.store.command(Heartbeat(self.rank, self.store.nonce))
+
     def _finish(self, model: ModelSink, payload: Payload, begun: float, statuses: Sequence[Status]) -> Result:
         """Fetch the wanted vectors from the servers, which have used the payload.
 
@@ -450,7 +455,7 @@ class ParameterServerExchange(Exchange):
             self.store.send_handshake(handshake)
             self._met = True
         if self.store.lease < math.inf:
-            self.store.start_heartbeats(self._beat)
+            self.store.start_heartbeats(self._send_heartbeat)
         return self._statuses()
 
     def _statuses(self) -> list[Status]:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ... import config
-from .handshake import Handshake, Resumed
+from .handshake import Command, Handshake
 from .status import Status
 
 #: A key of a server, and the number of values of its array, the header included.
@@ -124,7 +124,7 @@ class Store(Protocol):
         ...
 
     def start_heartbeats(self, beat: Callable[[], None]) -> None:
-        """Call `beat`, which must not wait, again and again in the background from now on.
+        """Call `beat`, which may wait for the servers, again and again in the background from now on.
 
         The calls stop while `progressed` has not been called for half of the time that a worker
         waits for others in a round, so that the others go on without a worker that hangs before
@@ -146,7 +146,7 @@ class Store(Protocol):
     def send_handshake(self, handshake: Handshake) -> None:
         """Introduce this worker to all servers, which can be sent to from then on."""
 
-    def command(self, command: Handshake | Resumed) -> None:
+    def command(self, command: Command) -> None:
         """Send a command to all servers; return when they have it."""
 
     def buffer(self, key: int, elements: int) -> np.ndarray:
