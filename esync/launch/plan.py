@@ -126,7 +126,7 @@ def plan(
         asked = needed or description.state_server is not None  # for the dashboard, in any mode
     if asked:
         address = _state_server_address(description, resources, options)
-        services.append(_state_server(description, resources, address, folder))
+        services.append(_state_server(description, resources, cluster, address, folder))
         remarks.append("dashboard: http://{state_server_ip}:{state_server_port}/dashboard/".format(**address))
         settings |= address
     elif own is None and exchanges and description.state_server is None and options.algorithm.without_state_server:
@@ -295,7 +295,11 @@ def _state_server_address(
 
 
 def _state_server(
-    description: Description, resources: JobResources, address: flags.Settings, folder: Path
+    description: Description,
+    resources: JobResources,
+    cluster: Mapping[str, str],
+    address: flags.Settings,
+    folder: Path,
 ) -> ProcessSpec:
     assert description.state_server is not None
     host = description.state_server.host
@@ -307,7 +311,7 @@ def _state_server(
         "state server",
         resources.hosts[host],
         command,
-        _environment(resources, host, {}),
+        _environment(resources, host, cluster),  # it asks the scheduler who is missing
         ready=STATE_SERVER_READY,
         endless=True,
         port=address["state_server_port"],
