@@ -196,9 +196,9 @@ class Machines:
         if process.hangs == where and not task.killed:
             process.hangs = ""
             if where == STEP:
-                self.suspended.add(process.nonce)
+                self._cluster.suspended.add(process.nonce)
             self.sleep(self._world.chance.choice(HANGS) * self._schedule.lease)
-            self.suspended.discard(process.nonce)
+            self._cluster.suspended.discard(process.nonce)
 
     def end(self, process: Process, code: int) -> None:
         """Note that a process has ended."""
