@@ -5,11 +5,13 @@ It accepts the worker's flags.
 
 import argparse
 import logging
+import os
 
 from . import config
 from .arguments import read
 from .membership.connections import raise_file_limit
 from .membership.monitor import Arrival, monitor_cluster
+from .membership.rendezvous.attendance import Places
 from .membership.rendezvous.node_registry import NodeRegistry, scheduler_node
 from .membership.rendezvous.zmq_transport import ZMQTransport
 from .runtime import output, program
@@ -31,15 +33,15 @@ def _schedule(options: argparse.Namespace, watchdog: Watchdog) -> int:
     cluster = Cluster.from_environment()
 
     def alone() -> None:
-        log.info("everyone has left")
-        program.exit_now(1 if registry.failure else 0)
+        log.info("everyone has left%s", "" if registry.complete else " before the run had begun")
+        program.exit_now(1 if registry.failure or not registry.complete else 0)
 
-    registry = NodeRegistry(scheduler_node(cluster.address, cluster.port), cluster.servers, cluster.workers, log.info)
+    me, places = scheduler_node(cluster.address, cluster.port), Places.read(os.environ)
+    registry = NodeRegistry(me, cluster.servers, cluster.workers, log.info, places)
     patience = max(config.PEER_GONE, options.wait_for_replacement)
     transport = ZMQTransport(registry, cluster.address, cluster.port, patience)
-    others = f"{cluster.servers} server(s) and {cluster.workers} worker(s) at port {cluster.port}"
-    wait = WatchedWait(others, options.start_timeout, Cluster.ADVICE)
-    arrival = Arrival(cluster.servers + cluster.workers, watchdog, wait)
+    wait = WatchedWait(lambda: transport.attendance.missing, options.start_timeout, lambda: transport.attendance.advice)
+    arrival = Arrival(lambda connected: registry.complete, watchdog, wait)
     monitor_cluster(lambda: transport.here, 0, config.EVERYONE_GONE, alone, arrival).start()
     transport.run()
     return 1

@@ -46,10 +46,11 @@ def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
     from .exchange.keystores.sender_check import SenderCheck
     from .runtime.mxnet_import import mx
 
-    wait = WatchedWait(cluster.everyone, options.start_timeout, Cluster.ADVICE)
-    arrival = Arrival(cluster.workers + 1, watchdog, wait)
-    outgoing, scheduler = OutgoingConnections(), (cluster.address, cluster.port)
-    server = KVStoreServer(mx.kv.create("dist_async"), memory, outgoing, scheduler, options.round_timeout)
+    outgoing = OutgoingConnections()
+    server = KVStoreServer(mx.kv.create("dist_async"), memory, outgoing, cluster, options.round_timeout)
+    start = server.start_monitor
+    wait = WatchedWait(start.awaited, options.start_timeout, start.advice)
+    arrival = Arrival(lambda connected: connected > cluster.workers, watchdog, wait)
     monitor_cluster(outgoing.connected, 1, config.CONNECTION_GONE, server.alone, arrival, server.patience).start()
     SenderCheck().start()
     server.run()

@@ -7,7 +7,7 @@ import logging
 import math
 import os
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from types import TracebackType
 from typing import Any, NoReturn
 
@@ -487,30 +487,15 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         return self.samples / self.dataset_size
 
     @contextmanager
-    def paused(self, what: str = "the pause") -> Iterator[None]:
+    def paused(self) -> Iterator[None]:
         """Do something other than training: with trainer.paused(): …evaluate….
 
         The time does not count as this worker's: neither the state server nor an algorithm takes
-        the device for a slow one. Nobody takes the worker for dead, either; with --elastic for half
-        of the round timeout at most. The others do not stop for it: where they need this worker in
-        a round they wait for it, for the round timeout at most.
-
-        Args:
-            what: what the worker does, for the warning that it takes longer than that.
+        the device for a slow one. The others do not stop for it: where they need this worker in a
+        round they wait for it, for the round timeout at most; with --elastic for half of that.
         """
-        with self.busy(what), self.world.device.paused(), self.world.recorder.paused():
+        with self.world.device.paused(), self.world.recorder.paused():
             yield
-
-    def busy(self, what: str) -> AbstractContextManager[None]:
-        """Do as `paused` does, but let the time count as part of an iteration.
-
-        Writing and reading checkpoints need neither.
-
-        Args:
-            what: what the worker does, for the warning that it takes longer than `paused` allows.
-        """
-        exchange = self.algorithm.exchange
-        return nullcontext() if exchange is None or self._closed else exchange.busy(what)
 
     # --- the end ----------------------------------------------------------------------------------
 

@@ -500,8 +500,7 @@ class Algorithm(ABC):
         offers = context.checkpoints.offers(exchange.rank, exchange.workers)
         sizes = {name: vector.size for name, vector in self._vectors().items()}
         exchange.join(sizes, self._limits(exchange), context.agreement, offers)
-        with exchange.busy("reading the checkpoint"):
-            state = context.checkpoints.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
+        state = context.checkpoints.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
         if state is not None:
             exchange.resume(self._complete_resume_state(state))
         return exchange

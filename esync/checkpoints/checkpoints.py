@@ -163,8 +163,7 @@ class Checkpoints:
                 f"no checkpoint of round {result.round}: an exchange is under way, whose payload it would lose; call "
                 "save_if_due after every step, which finds the right moment"
             )
-        with trainer.busy(f"writing the checkpoint of round {result.round}"):
-            self._write(result)
+        self._write(result)
 
     def _write(self, result: Result) -> None:
         trainer, exchange = self._trainer, self._trainer.algorithm.exchange

@@ -58,9 +58,6 @@ class CheckpointedTrainer(Protocol):
     def replacement(self) -> bool:
         """See `TrainerStatus`."""
 
-    def busy(self, what: str) -> AbstractContextManager[None]:
-        """Tell the others within a with statement that this worker is alive but not training."""
-
     def mean_statistics(self) -> AbstractContextManager[None]:
         """Let the network have the common model within a with statement."""
 

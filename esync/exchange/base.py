@@ -9,7 +9,6 @@ by piece, so that no second copy of a model is needed.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
@@ -329,19 +328,11 @@ class Exchange(Protocol):
         raise RuntimeError("here, every round waits for all workers")
 
     def heartbeat(self) -> None:
-        """Report that this worker is alive; called now and then between exchanges."""
+        """Report that this worker's program goes on; called now and then between exchanges.
 
-    def busy(self, what: str) -> AbstractContextManager[None]:
-        """Send heartbeats while the body of a with statement runs.
-
-        With --elastic the others go on without a worker that is silent for longer than the lease,
-        so whatever may take longer than an iteration belongs in such a statement. The heartbeats
-        end after half of the round timeout, so that a process that hangs still counts as dead.
-
-        Args:
-            what: what the body does, for the user.
+        With --elastic the others go on without a worker that has not called this, or exchanged, for
+        half of the round timeout, and without one whose process stands still for the lease.
         """
-        return nullcontext()
 
     def rule_state(self) -> list[np.ndarray | None]:
         """Return the vectors that the rule of the weights remembers on the other side.

@@ -48,7 +48,7 @@ class SteppingTrainer(Protocol):
         """Whether the last step left its gradients unused."""
         ...
 
-    def paused(self, what: str) -> AbstractContextManager[None]:
+    def paused(self) -> AbstractContextManager[None]:
         """Do not count the time of a with statement as training."""
         ...
 
@@ -137,7 +137,7 @@ class LoaderBatches(Iterator[Batch]):
         if not self._skip:
             return
         trainer, skip, self._skip = self._trainer, self._skip, 0
-        with trainer.paused(f"going to batch {skip} of epoch {self._epoch}"):
+        with trainer.paused():
             batches = self._start_loader()
             while self._used < skip and next(batches, _END) is not _END:
                 self._used += 1

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
 
+from ..runtime.environment import PLACES_VARIABLE
 from ..runtime.errors import suggestion
 from ..runtime.progress import VARIABLE as PROGRESS_VARIABLE
 from ..runtime.worker_environment import FOLDER_VARIABLE, HOST_GROUP_VARIABLE, PER_HOST_VARIABLE
@@ -27,6 +28,7 @@ SET_BY_LAUNCH = {
     "DMLC_NUM_SERVER",
     "DMLC_NUM_WORKER",
     "PORT",
+    PLACES_VARIABLE,
     PROGRESS_VARIABLE,
     FOLDER_VARIABLE,
     PER_HOST_VARIABLE,

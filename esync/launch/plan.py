@@ -4,6 +4,7 @@ This is a pure function, whose result can be printed or run.
 """
 
 import argparse
+import json
 import math
 import sys
 from collections import Counter
@@ -17,7 +18,7 @@ from ..algorithms.registry import names
 from ..arguments import choose_algorithm
 from ..exchange.collectives import LIBRARY_SUMS, per_host_refusal
 from ..exchange.collectives.process_manager import READY
-from ..runtime.environment import SLOT_VARIABLE
+from ..runtime.environment import PLACES_VARIABLE, SLOT_VARIABLE
 from ..runtime.files import expanded
 from ..runtime.progress import VARIABLE as PROGRESS_VARIABLE
 from ..runtime.worker_environment import FOLDER_VARIABLE, HostGroupName, WorkerEnvironment
@@ -126,7 +127,7 @@ def plan(
         asked = needed or description.state_server is not None  # for the dashboard, in any mode
     if asked:
         address = _state_server_address(description, resources, options)
-        services.append(_state_server(description, resources, address, folder))
+        services.append(_state_server(description, resources, cluster, address, folder))
         remarks.append("dashboard: http://{state_server_ip}:{state_server_port}/dashboard/".format(**address))
         settings |= address
     elif own is None and exchanges and description.state_server is None and options.algorithm.without_state_server:
@@ -249,7 +250,14 @@ def _services(
     words = flags.to_arguments({"start_timeout": settings.get("start_timeout")})
     limits = flags.to_arguments({"round_timeout": settings.get("round_timeout")})
     host = description.scheduler.host
-    environment = _environment(resources, host, {"DMLC_ROLE": "scheduler", **cluster, **resources.interface(host)})
+    workers = zip(description.workers, device_folders(description.workers), strict=True)
+    places = {
+        "workers": [f"{worker.host}/{device}" for worker, device in workers],
+        "servers": [(resources.address(server.host), server.host) for server in description.servers],
+    }
+    chosen = {"DMLC_ROLE": "scheduler", **cluster, **resources.interface(host)}
+    chosen |= {PLACES_VARIABLE: json.dumps(places), PROGRESS_VARIABLE: "json"}
+    environment = _environment(resources, host, chosen)
     command = _module(resources, host, "esync.scheduler", words)
     port = int(cluster["DMLC_PS_ROOT_PORT"])
     specs = [ProcessSpec("scheduler", "scheduler", resources.hosts[host], command, environment, port=port)]
@@ -288,7 +296,11 @@ def _state_server_address(
 
 
 def _state_server(
-    description: Description, resources: JobResources, address: flags.Settings, folder: Path
+    description: Description,
+    resources: JobResources,
+    cluster: Mapping[str, str],
+    address: flags.Settings,
+    folder: Path,
 ) -> ProcessSpec:
     assert description.state_server is not None
     host = description.state_server.host
@@ -300,7 +312,7 @@ def _state_server(
         "state server",
         resources.hosts[host],
         command,
-        _environment(resources, host, {}),
+        _environment(resources, host, cluster),  # it asks the scheduler who is missing
         ready=STATE_SERVER_READY,
         endless=True,
         port=address["state_server_port"],

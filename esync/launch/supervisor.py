@@ -118,6 +118,7 @@ class Supervisor:
                 self._linger()
             finally:
                 self._end()
+        self._name_idle()
         self._outcome.seconds = time.monotonic() - self._began
         self._outcome.failures.sort(key=lambda failure: failure.consequence)
         self._outcome.replacements, self._outcome.lost = self._replacements.made, self._replacements.lost
@@ -401,6 +402,17 @@ class Supervisor:
 
     # --- what the user sees -----------------------------------------------------------------------
 
+    def _name_idle(self) -> None:
+        """Say which workers have contributed nothing to the model, as a server has found."""
+        for process in self._processes:
+            if progress.CONTRIBUTED in process.events:
+                for rank, spec in enumerate(self._plan.workers):
+                    if rank not in process.events[progress.CONTRIBUTED]["ranks"]:
+                        self._view.say(
+                            f"worker {rank} ({spec.where}) has contributed nothing to the model; what it has printed: "
+                            f"{self._log_of(spec)}"
+                        )
+
     def _show(self) -> None:
         self._view.show(self._rows())
 
@@ -433,12 +445,17 @@ class Supervisor:
         silent = min(waited_for, key=lambda process: process.reported, default=None)
         if silent is None:
             return
-        joined = silent.spec.own_program and progress.JOINED in silent.events
+        told = [process.events[progress.MISSING] for process in self._processes if progress.MISSING in process.events]
+        missing = told[0] if told and told[0]["what"] else None
+        joined = silent.spec.own_program and progress.JOINED in silent.events and missing is None
         patience = config.ANNOUNCE_AFTER if silent.progress or not joined else config.LAUNCH_PROGRAM_SILENCE
         now = time.monotonic()
         if now - max(newest, self._heard) < patience:
             return
         self._heard = now
+        if missing is not None:
+            self._view.say(f"waiting for {missing['what']} for {now - missing['at']:.0f} s")
+            return
         names = ", ".join(process.spec.name for process in waited_for)
         words = f"; {silent.spec.name} said last: {silent.last_lines[-1]}" if silent.last_lines else ""
         what = "nothing has been printed" if silent.spec.own_program else "no round has been reported"

@@ -1,83 +1,62 @@
-"""Heartbeats from a thread, with --elastic, for a worker whose main thread is busy.
+"""Heartbeats from a thread, with --elastic, for a worker whose main thread computes or waits.
 
-A worker that trains sends heartbeats itself, between two iterations. It cannot while it writes a
-checkpoint, or while MXNet waits in C++. The thread does not know whether the process hangs: it
-sends heartbeats only during an activity that has a name and a time limit, and stops at the limit,
-so that the others go on without a worker that hangs.
+While the main thread is inside MXNet, loads data or writes a checkpoint, it sends nothing itself.
+The thread does not know whether the program hangs: it sends heartbeats only for a limited time
+after the program has last made progress, so that the others go on without a worker that hangs.
 """
 
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
-
-@dataclass(eq=False)
-class Activity:
-    """Something that keeps the main thread busy.
-
-    Attributes:
-        name: what the worker does, for the warning that it takes too long.
-        until: the time limit, in seconds of the monotonic clock; 0 once the warning has been given.
-        beat: sends a heartbeat; called in the thread.
-    """
-
-    name: str
-    until: float
-    beat: Callable[[], None]
+#: Seconds to wait in the end for the answer to a heartbeat: it may never come, because a server is
+#: gone.
+LAST_ANSWER = 0.5
 
 
 class Heartbeats:
-    """Sends heartbeats in a thread, which starts with the first activity.
+    """Sends heartbeats in a thread.
 
     Args:
         every: seconds between two heartbeats.
-        limit: seconds of one activity during which they are sent.
+        limit: seconds without progress during which they are sent.
     """
 
     def __init__(self, every: float, limit: float) -> None:
         self._every, self._limit = every, limit
-        self._activities: list[Activity] = []  # under way, the innermost last
+        self._progressed = time.monotonic()
         self._thread: threading.Thread | None = None
         self._closed = threading.Event()
 
-    @contextmanager
-    def during(self, what: str, beat: Callable[[], None]) -> Iterator[None]:
-        """Call `beat` again and again within a with statement, for no longer than the limit.
+    def start(self, beat: Callable[[], None]) -> None:
+        """Call `beat`, which sends a heartbeat, again and again from now on."""
+        self._thread = threading.Thread(target=self._run, args=(beat,), name="heartbeats", daemon=True)
+        self.progressed()
+        self._thread.start()
 
-        Args:
-            what: what the body does, for the warning that it takes longer than that.
-            beat: sends a heartbeat; must not wait.
-        """
-        activity = Activity(what, time.monotonic() + self._limit, beat)
-        self._activities.append(activity)
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="heartbeats", daemon=True)
-            self._thread.start()
-        try:
-            yield
-        finally:
-            self._activities.remove(activity)
+    def progressed(self) -> None:
+        """Note that the program has gone on: the limit begins anew."""
+        self._progressed = time.monotonic()
 
     def close(self) -> None:
-        """End the thread; no heartbeat is sent after this returns."""
+        """End the thread; no heartbeat is sent after this returns, but one may not be answered yet."""
         self._closed.set()
         if self._thread is not None:
-            self._thread.join()
+            self._thread.join(LAST_ANSWER)
 
-    def _run(self) -> None:
+    def _run(self, beat: Callable[[], None]) -> None:
+        warned = -1.0
         while not self._closed.wait(self._every):
-            for activity in self._activities[-1:]:
-                if time.monotonic() < activity.until:
-                    activity.beat()
-                elif activity.until:
-                    activity.until = 0.0
-                    log.warning(
-                        "%s has taken more than %g s: the others are no longer told that this worker is alive",
-                        activity.name,
-                        self._limit,
-                    )
+            since = self._progressed
+            if time.monotonic() < since + self._limit:
+                beat()
+            elif warned != since:
+                warned = since
+                log.warning(
+                    "no step for more than %g s (half of --round-timeout): the others are no longer told that this "
+                    "worker is alive",
+                    self._limit,
+                )

@@ -39,12 +39,12 @@ class Arrival:
     """The wait for all processes of a cluster.
 
     Attributes:
-        everyone: number of other processes that belong to the cluster.
+        complete: returns whether all have come, given the number of those that have been connected.
         watchdog: warns about who is missing.
         wait: the wait that it watches.
     """
 
-    everyone: int
+    complete: Callable[[int], bool]
     watchdog: Watchdog
     wait: WatchedWait
 
@@ -58,8 +58,8 @@ class Monitor(threading.Thread, Generic[P]):
         lost: called in this thread with the peers that are gone and the number of those that are
             left. Where it returns True, the thread ends; where it returns False, it is called again
             at the next look at which somebody is gone.
-        arrival: nobody counts as gone before so many have been there (not all at one time, if the
-            run fails at once).
+        arrival: nobody counts as gone before all have been there (not all at one time, if the run
+            fails at once), unless all that have come have left.
     """
 
     def __init__(
@@ -111,15 +111,15 @@ class Monitor(threading.Thread, Generic[P]):
         return self._detector.missing(peer, time.monotonic())
 
     def _await(self, arrival: Arrival) -> None:
-        what = arrival.wait.what
         while not self._closed.is_set():
-            self.look(time.monotonic())
-            if len(self._detector) >= arrival.everyone:
+            gone = self.look(time.monotonic())
+            if arrival.complete(len(self._detector)):
+                log.info("everyone is here")
                 break
-            arrival.wait.what = f"{what} ({len(self._detector)} of {arrival.everyone} have connected)"
+            if gone and len(gone) == len(self._detector):
+                break
             time.sleep(ARRIVAL_TICK)
         arrival.watchdog.over(arrival.wait)
-        log.info("everyone is here")
 
 
 def give_up(reason: str) -> None:

@@ -19,6 +19,8 @@ SLOT_VARIABLE = "ESYNC_SLOT"
 #: Variable that says how often the launcher will replace this worker. It is set if the launcher can
 #: handle the worker's death, which therefore need not end the whole job.
 SUPERVISED_VARIABLE = "ESYNC_SUPERVISED"
+#: Variable that tells the scheduler where the launcher starts the other processes, as JSON.
+PLACES_VARIABLE = "ESYNC_PLACES"
 #: Variables that describe one process's part in one job: for ps-lite, for what starts MPI's processes,
 #: and for this package. The others of ESYNC_ hold for the whole job.
 _PART_IN_JOB = re.compile(
@@ -48,8 +50,8 @@ class Cluster:
     """
 
     ADVICE: ClassVar[str] = (
-        "check that address and the firewall, that all of them were started, and set DMLC_INTERFACE or DMLC_NODE_HOST "
-        "where a machine has several network interfaces"
+        "check that address and the firewall, that it was started, and set DMLC_INTERFACE or DMLC_NODE_HOST where a "
+        "machine has several network interfaces"
     )
 
     host: str
@@ -81,9 +83,9 @@ class Cluster:
         return cls(host, port, servers, workers, environment["DMLC_PS_ROOT_URI"])
 
     @property
-    def everyone(self) -> str:
-        """The processes that one of this cluster waits for at its start, in words."""
-        return f"the scheduler at {self.host}:{self.port}, {self.servers} server(s) and {self.workers} worker(s) in all"
+    def scheduler(self) -> str:
+        """The scheduler, in words."""
+        return f"the scheduler at {self.host}:{self.port}"
 
 
 def take_role(role: str, environment: MutableMapping[str, str] = os.environ) -> None:

@@ -7,13 +7,14 @@ wait, and after a signal it ends the process if the main thread does not return 
 
 import contextlib
 import logging
+import math
 import os
 import select
 import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
@@ -45,18 +46,24 @@ class WatchedWait:
     """A wait in progress.
 
     Attributes:
-        what: what is waited for, in words that follow "for".
+        what: what is waited for, in words that follow "for"; or a function that returns them.
         limit: seconds after which the wait is given up.
-        hint: what to check when it takes long.
+        hint: what to check when it takes long; or a function that returns it.
         since: when it began (time.monotonic).
         announced: seconds that it had lasted when it was last announced.
     """
 
-    what: str
+    what: str | Callable[[], str]
     limit: float
-    hint: str = ""
+    hint: str | Callable[[], str] = ""
     since: float = field(default_factory=time.monotonic)
     announced: float = 0.0
+    _advised: str = ""
+
+    @property
+    def awaited(self) -> str:
+        """What is waited for now."""
+        return self.what if isinstance(self.what, str) else self.what()
 
     @property
     def lasted(self) -> float:
@@ -82,14 +89,18 @@ class WatchedWait:
 
     def verdict(self) -> str:
         """Return the error message of a timeout."""
-        return f"gave up after {self.lasted:.0f} s of waiting for {self.what}{self._advice()}"
+        return f"gave up after {self.lasted:.0f} s of waiting for {self.awaited}{self._advice()}"
 
     def announcement(self) -> str:
-        """Return the message to print during the wait."""
-        return f"waiting for {self.what} for {self.lasted:.0f} s (until {self.limit:.0f} s){self._advice()}"
+        """Return the message to print during the wait; advice is given once."""
+        limit = f" (until {self.limit:.0f} s)" if self.limit < math.inf else ""
+        before, self._advised = self._advised, self._advice()
+        advice = self._advised if self._advised != before else ""
+        return f"waiting for {self.awaited} for {self.lasted:.0f} s{limit}{advice}"
 
     def _advice(self) -> str:
-        return f"; {self.hint}" if self.hint else ""
+        hint = self.hint if isinstance(self.hint, str) else self.hint()
+        return f"; {hint}" if hint else ""
 
 
 class Watchdog:
@@ -109,7 +120,9 @@ class Watchdog:
         self._grace = GRACE
 
     @contextmanager
-    def waiting(self, what: str, limit: float, hint: str = "") -> Iterator[WatchedWait]:
+    def waiting(
+        self, what: str | Callable[[], str], limit: float, hint: str | Callable[[], str] = ""
+    ) -> Iterator[WatchedWait]:
         """Watch a wait in the body of a `with` statement.
 
         If the body waits in C++ beyond the limit, the process ends with exit code 1. A body that
@@ -167,7 +180,7 @@ class Watchdog:
                     progress.report_event(progress.OVER, reason=wait.verdict())
                     exit_now(1)
             if self._signalled is not None and time.monotonic() - self._signalled >= self._grace:
-                log.error("ended by a signal%s", "".join(f" while waiting for {wait.what}" for wait in waits))
+                log.error("ended by a signal%s", "".join(f" while waiting for {wait.awaited}" for wait in waits))
                 exit_now(1)
 
     def _sleep(self) -> None:

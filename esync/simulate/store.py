@@ -11,7 +11,6 @@ values.
 import math
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 from .. import config
 from ..exchange import ExchangeError
 from ..exchange.protocol import wire
-from ..exchange.protocol.handshake import Handshake, Resumed
+from ..exchange.protocol.handshake import Command, Handshake
 from ..exchange.protocol.status import Status
 from ..exchange.protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Place, Store
 from ..runtime.straggler_injection import NETWORK, Straggler
@@ -98,11 +97,13 @@ class VirtualStore(Store):
         self.tasks.append(task)
         return task
 
-    def heartbeats(self, what: str, beat: Callable[[], None]) -> AbstractContextManager[None]:
-        """See `Store.heartbeats`; they are not needed here, because nobody is left out."""
-        return nullcontext()
+    def start_heartbeats(self, beat: Callable[[], None]) -> None:
+        """See `Store.start_heartbeats`; they are not needed here, because nobody is left out."""
 
-    def waiting(self, what: str, hint: str = "") -> "VirtualWait":
+    def progressed(self) -> None:
+        """See `Store.progressed`."""
+
+    def waiting(self, what: str) -> "VirtualWait":
         """See `Store.waiting`."""
         return VirtualWait(self._engine, f"{what} the parameter server(s)")
 
@@ -115,7 +116,7 @@ class VirtualStore(Store):
         self.command(handshake)
         self.side.poke()  # perhaps another one has had this slot
 
-    def command(self, command: Handshake | Resumed) -> None:
+    def command(self, command: Command) -> None:
         """See `Store.command`; it takes no time."""
         self._engine.settle()
         for node in self.side.nodes:

@@ -1,5 +1,7 @@
 """Handlers of the JSON API, /api/v1/…; `operations` lists the calls."""
 
+import contextlib
+import os
 import re
 from typing import Any, TypeVar
 
@@ -9,6 +11,8 @@ from .. import config
 from ..coordination.coordinator import InvalidError
 from ..coordination.straggler_policies import OnlinePolicySettings
 from ..coordination.tiers import TierSettings
+from ..membership.rendezvous import directory
+from ..runtime.environment import Cluster, EnvironmentProblemError
 from . import responses, schema, snapshots
 from .jobs import Job
 from .request import JSON, Call
@@ -96,6 +100,16 @@ def jobs(service: Service, call: Call) -> Response:
 def job(service: Service, call: Call) -> Response:
     """Show one job with its workers."""
     return responses.model(snapshots.view(_existing(service, call), service.history.dropped))
+
+
+def cluster(service: Service, call: Call) -> Response:
+    """Tell for whom the cluster waits."""
+    there = None
+    with contextlib.suppress(EnvironmentProblemError):  # not told where the cluster is
+        known = Cluster.from_environment(dict(os.environ))
+        there = directory.attendance((known.address, known.port))
+    missing, advice = ("", "") if there is None else (there.missing, there.advice)
+    return responses.model(schema.Cluster(missing=missing, advice=advice))
 
 
 # --- out of the database --------------------------------------------------------------------------

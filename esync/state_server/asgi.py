@@ -80,7 +80,9 @@ class StateServerApplication:
             answer = responses.wrong_method(path, ", ".join(methods)) if methods else responses.not_found(path)
         else:
             call = Call(arrived, body, headers, job, scope["query_string"].decode("latin-1"))
-            if operation.database:
+            if operation.slow:
+                answer = await asyncio.to_thread(operation.run, self._service, call)
+            elif operation.database:
                 welcome()  # now, because a stranger's time may be over before the database has answered
                 answer = await asyncio.to_thread(_read_database, operation, self._service, call)
             else:

@@ -29,6 +29,7 @@ class Operation:
         refusals: statuses, beside 400 and 401, with which it may be refused.
         options: names of the query parameters.
         database: whether it reads the database, and so may take some time.
+        slow: whether it may take some time for another reason.
         public: whether it needs no token, because it tells nothing about jobs.
     """
 
@@ -40,6 +41,7 @@ class Operation:
     refusals: tuple[int, ...] = ()
     options: tuple[str, ...] = ()
     database: bool = False
+    slow: bool = False
     public: bool = False
 
     def run(self, service: Service, call: Call) -> Response:

@@ -222,6 +222,16 @@ class JobList(BaseModel):
     history: bool
 
 
+class Cluster(BaseModel):
+    """For whom the cluster of this server's DMLC_PS_ROOT_URI waits, as its scheduler says.
+
+    `missing` is empty where nobody is missing, or no scheduler answers.
+    """
+
+    missing: str
+    advice: str
+
+
 class WorkerView(BaseModel):
     """The present state of a worker."""
 

@@ -76,6 +76,12 @@ def show(client: Client, name: str | None) -> Group:
         ExpectedError: no server answers, the token is missing, or there is no such job.
     """
     summaries = all_printable(client.summaries())
+    there = all_printable(client.cluster())
+    waiting = [Text(f"the cluster waits for {there['missing']}", style="bold red")] if there["missing"] else []
+    if there["advice"]:
+        waiting.append(Text(there["advice"]))
+    if not summaries and name is None and waiting:
+        return Group(Text(f"no job yet at {client.address}: no worker has reported"), *waiting)
     if not summaries and name is None:
         return Group(
             Text(f"no job yet at {client.address}: no worker has reported; start programs that know it, for instance"),
@@ -84,7 +90,7 @@ def show(client: Client, name: str | None) -> Group:
         )
     jobs = all_printable(client.jobs(name))
     others = [one for one in summaries if one["name"] not in {job["name"] for job in jobs}]
-    return Group(*(job_view(job) for job in jobs), *([job_list(others)] if others else []))
+    return Group(*waiting, *(job_view(job) for job in jobs), *([job_list(others)] if others else []))
 
 
 def _watch(client: Client, name: str | None) -> None:

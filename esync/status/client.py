@@ -38,6 +38,10 @@ class Client:
         found: list[dict[str, Any]] = self._ask("jobs")["jobs"]
         return found
 
+    def cluster(self) -> dict[str, Any]:
+        """Return for whom the cluster waits (`missing`, "" where for nobody), and what to do (`advice`)."""
+        return self._ask("cluster")
+
     def jobs(self, name: str | None = None) -> list[dict[str, Any]]:
         """Return the job of that name with its workers.
 

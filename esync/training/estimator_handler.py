@@ -59,7 +59,7 @@ class EstimatorHandler(
 
     def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool:
         """Pause until the next epoch; return whether the run is over."""
-        self._pause.enter_context(estimator.trainer.paused("what comes between two epochs"))
+        self._pause.enter_context(estimator.trainer.paused())
         return estimator.trainer.finished
 
     def epoch_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:

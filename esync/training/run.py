@@ -373,7 +373,7 @@ class InlineEvaluator:
     def start(self, weights: Any, statistics: Any, every_sample: bool = False) -> Future[float]:
         """Evaluate the common model."""
         trainer, evaluation = self._trainer, Future[float]("the evaluation of the model")
-        with trainer.busy("evaluating"), trainer.mean_statistics():
+        with trainer.mean_statistics():
             try:
                 evaluation.complete(self._value())
             except EvaluationError as error:

@@ -407,4 +407,53 @@ def test_worker_that_hangs_before_the_start_is_given_up(tmp_path: Path) -> None:
         assert cluster.wait("worker-0") == 1
         said = cluster.output("worker-0")
         assert re.search(r"gave up after \d+ s of waiting for the handshake of", said), said
-        assert "is every server still running, and every worker?" in said
+        assert "the cluster waits for worker 1 at 127.0.0.1:" in said
+
+
+def test_worker_whose_iteration_is_longer_than_the_lease_contributes(tmp_path: Path) -> None:
+    with Cluster(tmp_path, 2) as cluster:
+        for rank in range(2):
+            flags = ["-m", "sync", "--rounds", "2", "--elastic", "--lease", "1", "--step-time", str(1 + 3 * rank)]
+            cluster.start_worker(rank, [*WORKER, *flags, "-ld", str(tmp_path / f"logs-{rank}")])
+        cluster.finish()
+        assert "left out" not in cluster.output("server-0")
+
+
+def test_worker_that_waits_for_a_place_ends_when_the_server_is_gone(tmp_path: Path) -> None:
+    """A worker that hangs keeps the scheduler; the newcomer once waited for the round timeout."""
+    flags = ["-m", "sync", "--rounds", "100000", "--wait-for-replacement", "60", "-ld", str(tmp_path / "logs")]
+    with Cluster(tmp_path, 2) as cluster:
+        for rank in range(2):
+            cluster.start_worker(rank, [*WORKER, *flags], ESYNC_DEVICE_FOLDER=f"cpu-{rank}")
+        cluster.start("worker-2", [*WORKER, *flags])
+        while "all places are taken" not in cluster.output("scheduler"):
+            assert time.monotonic() < cluster.deadline
+            time.sleep(0.1)
+        cluster.processes["worker-1"].send_signal(signal.SIGSTOP)
+        cluster.processes["server-0"].kill()
+        assert cluster.wait("worker-2") == 1
+        said = cluster.output("worker-2")
+        assert re.search(r"error: server 0 at 127\.0\.0\.1:\d+ is gone: .*nothing can go on", said), said
+        assert cluster.wait("scheduler") == 1
+
+
+def test_processes_that_wait_for_a_worker_name_it_alike_and_stop_when_nobody_is_left(tmp_path: Path) -> None:
+    missing = "waiting for 1 of 2 workers: worker 1 for "
+    with Cluster(tmp_path, 2) as cluster:
+        cluster.start("worker-0", [*WORKER, "-m", "sync", "--rounds", "1"], ESYNC_SLOT="0")
+        for name in ("scheduler", "server-0", "worker-0"):
+            while missing not in cluster.output(name):
+                assert time.monotonic() < cluster.deadline, cluster.output(name)
+                time.sleep(0.1)
+        cluster.processes["worker-0"].send_signal(signal.SIGINT)
+        for name in ("worker-0", "server-0", "scheduler"):
+            assert cluster.wait(name) == 1
+        assert "all workers have left before the run had begun" in cluster.output("server-0")
+
+
+@pytest.mark.parametrize("variable", ["DMLC_NUM_WORKER", "DMLC_NUM_SERVER"])
+def test_worker_with_another_number_than_the_scheduler_ends_and_names_it(tmp_path: Path, variable: str) -> None:
+    with Cluster(tmp_path, 2) as cluster:
+        cluster.start("worker-0", [*WORKER, "-m", "sync", "--rounds", "1"], **{variable: "3"})
+        assert cluster.wait("worker-0") == 1
+        assert f"error: {variable} is 3, but {2 if 'WORKER' in variable else 1} where" in cluster.output("worker-0")

@@ -1,4 +1,4 @@
-"""Workers that are busy for longer than the lease."""
+"""Workers that compute for longer than the lease."""
 
 import contextlib
 import math
@@ -13,15 +13,13 @@ from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.store import Place
 
-from ..support.scripted_world import ScriptedExchange, World
-from ..support.small_net import local_trainer, make_net
 from .vectors import SIZES, Held, sources, values
 
 LEASE, LONG = 1.0, 10.0  # seconds
 
 
-def members_in_the_end(says: bool, patience: float = math.inf) -> tuple[int, ...]:
-    """Two workers and two rounds, between which worker 1 is busy for long."""
+def members_in_the_end(stops: bool = False, patience: float = math.inf) -> tuple[int, ...]:
+    """Two workers and two rounds, between which worker 1 computes for long, or stands still."""
     cluster = MemoryCluster(2, random.Random(1).randrange, 2, bucket_elements=4, lease=LEASE, patience=patience)
     found: list[tuple[int, ...]] = []
 
@@ -32,8 +30,8 @@ def members_in_the_end(says: bool, patience: float = math.inf) -> tuple[int, ...
         while not result.finished:
             result = exchange.start(Payload(sources(values(store.rank)), 1, 0.1), model).wait()
             if store.rank == 1 and result.round == 1:
-                with exchange.busy("a long thing") if says else contextlib.nullcontext():
-                    store.sleep(LONG)
+                cluster.suspended |= {store.nonce} if stops else set()
+                store.sleep(LONG)
         if store.rank == 0:
             found.append(result.members)
         exchange.close()
@@ -45,19 +43,19 @@ def members_in_the_end(says: bool, patience: float = math.inf) -> tuple[int, ...
     return found[0] if found else ()
 
 
-def test_worker_busy_longer_than_the_lease_in_silence_is_dropped() -> None:
-    assert members_in_the_end(says=False) == (0,)
+def test_worker_whose_process_stands_still_for_the_lease_is_dropped() -> None:
+    assert members_in_the_end(stops=True) == (0,)
 
 
-def test_worker_that_announces_being_busy_is_waited_for() -> None:
-    assert members_in_the_end(says=True) == (0, 1)
+def test_worker_that_computes_for_longer_than_the_lease_is_waited_for() -> None:
+    assert members_in_the_end() == (0, 1)
 
 
-def test_worker_busy_longer_than_the_patience_is_dropped() -> None:
-    assert members_in_the_end(says=True, patience=LONG - 2 * LEASE) == (0,)
+def test_worker_without_progress_for_half_the_patience_is_dropped() -> None:
+    assert members_in_the_end(patience=LONG - 2 * LEASE) == (0,)
 
 
-def test_busy_without_a_lease_sends_nothing() -> None:
+def test_worker_without_a_lease_sends_no_heartbeats() -> None:
     cluster = MemoryCluster(1, random.Random(1).randrange, bucket_elements=4)
     sent: list[str] = []
 
@@ -65,49 +63,12 @@ def test_busy_without_a_lease_sends_nothing() -> None:
         exchange = ParameterServerExchange(Specification("sgd", True), store)
         exchange.join(SIZES, Limits(rounds=2), {})
         before = len(cluster.history)
-        with exchange.busy("a long thing"):
-            store.sleep(LONG)
+        store.sleep(LONG)
         sent.extend(each for each in cluster.history[before:] if "array" in each)
 
     cluster.start(0, work)
     cluster.run()
     assert not sent
-
-
-def test_busy_that_raises_stops_sending() -> None:
-    cluster = MemoryCluster(1, random.Random(1).randrange, bucket_elements=4, lease=LEASE)
-
-    def work(store: MemoryStore) -> None:
-        exchange = ParameterServerExchange(Specification("sgd", True), store)
-        exchange.join(SIZES, Limits(rounds=2), {})
-        with contextlib.suppress(ArithmeticError), exchange.busy("a long thing"):
-            raise ArithmeticError
-        exchange.close()
-
-    cluster.start(0, work)
-    cluster.run()
-    assert cluster.now < LEASE
-
-
-def test_trainer_busy_reaches_the_exchange() -> None:
-    said: list[str] = []
-
-    @contextlib.contextmanager
-    def busy(what: str) -> Iterator[None]:
-        said.append(what)
-        yield
-        said.append("over")
-
-    def prepare(exchange: ScriptedExchange) -> None:
-        exchange.busy = busy  # type: ignore[method-assign]
-
-    alone = local_trainer(make_net())
-    with alone.busy("evaluating"):
-        assert not said
-    alone.algorithm.exchange = World(prepare=prepare).exchange(Specification("sgd", True))
-    with alone.busy("evaluating"):
-        assert said == ["evaluating"]
-    assert said == ["evaluating", "over"]
 
 
 def test_worker_that_receives_a_large_model_is_heard_after_each_array() -> None:

@@ -130,7 +130,9 @@ class HangingRun(MemoryRun):
                 sent += 1
                 if sent > self.arrays:
                     self.hung = store.rank
+                    self.cluster.suspended.add(store.nonce)
                     self.cluster.wait(lambda: min(self.rounds) > 1)
+                    self.cluster.suspended.discard(store.nonce)
             send(server, places, message, others)
 
         store.send = hanging  # type: ignore[method-assign]
@@ -182,7 +184,9 @@ class HangingFetcherRun(HangingRun):
             for number, array in enumerate(fetch(server, places)):
                 if self.hung is None and number == 1 and min(self.rounds) == 2:
                     self.hung = store.rank
+                    self.cluster.suspended.add(store.nonce)
                     self.cluster.wait(self.goes_on)
+                    self.cluster.suspended.discard(store.nonce)
                 yield array
 
         store.fetch = hanging  # type: ignore[method-assign]

@@ -1,4 +1,4 @@
-"""The thread that sends heartbeats for a busy worker."""
+"""The thread that sends heartbeats for a worker that computes."""
 
 import logging
 import threading
@@ -11,54 +11,36 @@ from esync.membership.heartbeats import Heartbeats
 PATIENCE = 60.0
 
 
-def beaten(heartbeats: Heartbeats) -> list[None]:
-    """The calls of an activity that lasts for three of them; the thread has ended by then."""
-    calls: list[None] = []
-    enough = threading.Event()
-
-    def beat() -> None:
-        calls.append(None)
-        if len(calls) == 3:
-            enough.set()
-
-    with heartbeats.during("writing", beat):
-        assert enough.wait(PATIENCE)
-    return calls
-
-
-def test_heartbeats_beat_during_activities_and_stop_at_close():
-    heartbeats = Heartbeats(0.001, limit=PATIENCE)
-    first, second = beaten(heartbeats), beaten(heartbeats)
+def test_heartbeats_beat_until_they_are_closed() -> None:
+    heartbeats, beats = Heartbeats(0.001, limit=PATIENCE), threading.Semaphore(0)
+    heartbeats.start(beats.release)
+    assert all(beats.acquire(timeout=PATIENCE) for _ in range(3))
     heartbeats.close()
-    assert len(first) >= 3
-    assert len(second) >= 3
     assert not [thread for thread in threading.enumerate() if thread.name == "heartbeats"]
 
 
-def test_heartbeats_resume_for_the_outer_activity_after_the_inner():
-    heartbeats, outer = Heartbeats(0.001, limit=PATIENCE), threading.Event()
-    with heartbeats.during("writing", outer.set):
-        beaten(heartbeats)
-        outer.clear()
-        assert outer.wait(PATIENCE)
-    heartbeats.close()
+def test_heartbeats_without_progress_stop_with_one_warning_and_go_on_with_it(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heartbeats, beats, warned = Heartbeats(0.001, limit=10.0), threading.Event(), threading.Event()
+    now = [0.0]
+    monkeypatch.setattr("esync.membership.heartbeats.time.monotonic", lambda: now[0])
 
-
-def test_heartbeats_stop_after_the_limit_and_name_the_activity(caplog: pytest.LogCaptureFixture):
-    heartbeats, said, beats = Heartbeats(0.001, limit=0.0), threading.Event(), list[None]()
-
-    class Said(logging.Handler):
+    class Warned(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
-            said.set()
+            warned.set()
 
-    handler = Said()
+    handler = Warned()
     logging.getLogger("esync.membership.heartbeats").addHandler(handler)
     try:
-        with heartbeats.during("writing the checkpoint of round 6", lambda: beats.append(None)):
-            assert said.wait(PATIENCE)
+        heartbeats.start(beats.set)
+        assert beats.wait(PATIENCE)
+        now[0] = 11.0
+        assert warned.wait(PATIENCE)
+        beats.clear()
+        heartbeats.progressed()
+        assert beats.wait(PATIENCE)
     finally:
         logging.getLogger("esync.membership.heartbeats").removeHandler(handler)
         heartbeats.close()
-    assert not beats
-    expected = "writing the checkpoint of round 6 has taken more than 0 s: the others are no longer told"
-    assert caplog.text.count(expected) == 1
+    assert caplog.text.count("no step for more than 10 s (half of --round-timeout)") == 1

@@ -53,7 +53,7 @@ def test_cluster_with_host_name_resolves_it_for_mxnet():
     cluster = Cluster.from_environment(environment)
     assert environment["DMLC_PS_ROOT_URI"] == "127.0.0.1"
     assert cluster.host == "localhost"
-    assert "localhost:9091" in cluster.everyone
+    assert cluster.scheduler == "the scheduler at localhost:9091"
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", ".leading.dot", "x" * 70 + ".example"])
@@ -132,11 +132,6 @@ def test_variables_without_part_in_job_keep_what_holds_for_the_whole_job():
         "ESYNC_COLLECTIVE",
     ]
     assert without_part_in_job(kept | dict.fromkeys(part, "1")) == kept
-
-
-def test_cluster_everyone_counts_the_processes_waited_for():
-    everyone = Cluster("10.1.1.34", 9091, servers=2, workers=6).everyone
-    assert everyone == "the scheduler at 10.1.1.34:9091, 2 server(s) and 6 worker(s) in all"
 
 
 def test_take_role_sets_a_missing_role():

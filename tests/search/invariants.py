@@ -116,7 +116,7 @@ class Invariants:
     def check_absence(self, shard: int, process: Process, left: bool) -> None:
         """A server goes on without a worker: is it dead, or has it been silent?"""
         there = process.code is None and process.joined and not left
-        if there and not process.silent and self._cluster.idle(process.nonce):
+        if there and process.nonce not in self._cluster.suspended and self._cluster.idle(process.nonce):
             raise InvariantError(
                 f"server {shard} goes on without worker {process.number}, which has said that it is there"
             )

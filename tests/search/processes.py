@@ -42,7 +42,6 @@ class Process:
         joined: whether it has had the common model.
         code: exit code; None while it runs; negative where it was killed.
         hangs: PART: its disk is to be slow now; STEP: it is to hang when it computes; "": neither.
-        silent: whether it hangs, and nobody speaks for it.
     """
 
     number: int
@@ -52,7 +51,6 @@ class Process:
     joined: bool = False
     code: int | None = None
     hangs: str = ""
-    silent: bool = False
 
 
 class Cluster(MemoryCluster):
@@ -196,9 +194,11 @@ class Machines:
         task = self._cluster.running
         process = self.of(task.owner)
         if process.hangs == where and not task.killed:
-            process.hangs, process.silent = "", where == STEP
+            process.hangs = ""
+            if where == STEP:
+                self._cluster.suspended.add(process.nonce)
             self.sleep(self._world.chance.choice(HANGS) * self._schedule.lease)
-            process.silent = False
+            self._cluster.suspended.discard(process.nonce)
 
     def end(self, process: Process, code: int) -> None:
         """Note that a process has ended."""

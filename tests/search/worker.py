@@ -4,7 +4,7 @@ It is what `esync.worker` does around an exchange and its checkpoints.
 """
 
 import math
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -125,10 +125,6 @@ class Worker(TrainerStatus):
         self._optimizer = Optimizer()
         self._updaters = [SimpleNamespace(states={}, states_synced={})]
         self._trained = 0  # exchanges that this slot has behind it; what checkpoints track
-
-    def busy(self, what: str) -> AbstractContextManager[None]:
-        """See `esync.Trainer.busy`."""
-        return self.exchange.busy(what)
 
     def run(self) -> None:
         """Train until the run is over."""

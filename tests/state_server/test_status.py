@@ -15,6 +15,7 @@ from esync.state_server import auth
 from esync.state_server.schema import Report
 from esync.status.__main__ import main
 from esync.status.client import Client
+from tests.membership.rendezvous.nodes import running_scheduler
 from tests.support import child
 
 
@@ -152,3 +153,15 @@ def test_status_with_bad_usage_exits_with_2(words, capsys):
     with pytest.raises(SystemExit) as end:
         main(words)
     assert end.value.code == 2
+
+
+def test_status_says_for_whom_the_cluster_waits(url, mine, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "500")
+    with running_scheduler(servers=1, workers=2) as (_, port):
+        for name, value in {"URI": "127.0.0.1", "PORT": port}.items():
+            monkeypatch.setenv(f"DMLC_PS_ROOT_{name}", str(value))
+        monkeypatch.setenv("DMLC_NUM_SERVER", "1")
+        monkeypatch.setenv("DMLC_NUM_WORKER", "2")
+        assert main([address(url)]) == 0
+        said = capsys.readouterr().out
+    assert said.startswith("the cluster waits for 1 of 1 server and 2 of 2 workers: worker 0, worker 1\nstart what is")

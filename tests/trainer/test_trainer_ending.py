@@ -173,7 +173,7 @@ def test_paused_is_no_part_of_an_iteration() -> None:
     for _ in range(2):
         backward(net, 0)
         device.time += 2.0
-        with trainer.paused(), trainer.paused("a pause in a pause"):
+        with trainer.paused(), trainer.paused():
             device.time += 100.0
         trainer.step(BATCH)
     asked = [call for call in world.made.log if call[0] == "ask"]
@@ -181,26 +181,6 @@ def test_paused_is_no_part_of_an_iteration() -> None:
     recorded = world.recorder.take()
     assert recorded["iteration_times"] == [2.0, 2.0]
     assert [recorded["time"][each]["forward and backward"] for each in ("0", "1")] == [2.0, 2.0]
-
-
-def test_paused_says_what_the_program_is_busy_with(monkeypatch) -> None:
-    said: list[str] = []
-
-    @contextlib.contextmanager
-    def busy(what: str):
-        said.append(what)
-        yield
-        said.append("over")
-
-    trainer = started(make_net())
-    trainer.world.device = FakeTime()
-    monkeypatch.setattr(trainer.world.made, "busy", busy)
-    with trainer.paused("validation"):
-        assert said == ["validation"]
-    assert said == ["validation", "over"]
-    trainer.close()
-    with trainer.paused():
-        assert said == ["validation", "over"]
 
 
 @pytest.mark.parametrize(

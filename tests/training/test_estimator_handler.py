@@ -107,7 +107,7 @@ def test_handler_pauses_for_other_handlers_between_two_epochs_of_fit(monkeypatch
     log: list[str] = []
 
     @contextmanager
-    def paused(what: str) -> Iterator[None]:
+    def paused() -> Iterator[None]:
         log.append("paused")
         yield
         log.append("trains")

@@ -14,8 +14,7 @@ Time only passes when nothing else can happen, so that no wait is longer than it
 
 import math
 from collections import defaultdict, deque
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import greenlet  # type: ignore[import-untyped]
@@ -27,7 +26,7 @@ from ...membership.peers import Peers
 from ...runtime.errors import DeadlockError
 from ..base import ExchangeError
 from ..protocol.endpoint import Endpoint
-from ..protocol.handshake import Handshake, Resumed, decode
+from ..protocol.handshake import Command, decode
 from ..protocol.parameter_server import ParameterServer
 from ..protocol.status import Status, awaited
 from ..protocol.store import CancelledError, heartbeat_interval
@@ -69,6 +68,7 @@ class MemoryCluster:
         now: seconds.
         history: descriptions of the events so far.
         stopped: servers that neither take nor answer anything.
+        suspended: nonces of processes that stand still, so that they send no heartbeats.
         connected: nonce → address at which that process listens, as long as it is there.
     """
 
@@ -90,6 +90,7 @@ class MemoryCluster:
         self.now, self.steps = 0.0, 0
         self.history: list[str] = []
         self.stopped: set[int] = set()
+        self.suspended: set[int] = set()
         self.connected: dict[int, Address] = {}
         self.arrivals = 0  # of arrays and commands at servers
         self.holders: dict[int, int] = {}  # slot → nonce of its present process
@@ -466,6 +467,7 @@ class MemoryStore(KeyedStore):
         self._cluster = cluster
         self._buffers: dict[int, np.ndarray] = {}
         self._meetings = 0
+        self._progressed, self._closed = cluster.now, False
 
     def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
         """See `Store.sizes`."""
@@ -489,33 +491,30 @@ class MemoryStore(KeyedStore):
         """See `Store.spawn`."""
         return self._cluster.spawn(f"{self._cluster.task.name}, beside", self.nonce, work)
 
-    @contextmanager
-    def heartbeats(self, what: str, beat: Callable[[], None]) -> Iterator[None]:
-        """See `Store.heartbeats`.
-
-        A task of the same process sends them, until half of the cluster's patience is over.
-        """
-        cluster, over = self._cluster, False
-        until = cluster.now + cluster.patience / 2
+    def start_heartbeats(self, beat: Callable[[], None]) -> None:
+        """See `Store.start_heartbeats`; a task of the same process sends them."""
+        cluster = self._cluster
+        program = cluster.task
 
         def work() -> None:
-            while not over and cluster.now < until:
-                beat()
+            while not (self._closed or program.over):
+                if self.nonce not in cluster.suspended and cluster.now < self._progressed + cluster.patience / 2:
+                    beat()
                 self.sleep(heartbeat_interval(self.lease))
 
-        cluster.spawn(f"{cluster.task.name}, {what}", self.nonce, work)
-        try:
-            yield
-        finally:
-            over = True
+        cluster.spawn(f"{program.name}, heartbeats", self.nonce, work)
 
-    def waiting(self, what: str, hint: str = "") -> MemoryWait:
+    def progressed(self) -> None:
+        """See `Store.progressed`."""
+        self._progressed = self._cluster.now
+
+    def waiting(self, what: str) -> MemoryWait:
         """See `Store.waiting`."""
         return MemoryWait(self._cluster, f"{what} the parameter server(s)")
 
     # --- arrays and messages ----------------------------------------------------------------------
 
-    def command(self, command: Handshake | Resumed) -> None:
+    def command(self, command: Command) -> None:
         """See `Store.command`."""
         text = command.encode()
         for server in range(self.servers):
@@ -556,6 +555,7 @@ class MemoryStore(KeyedStore):
 
     def close(self, message: Mapping[str, object] | None) -> None:
         """See `Store.close`."""
+        self._closed = True
         if self._handshake_sent and message is not None:
             for server in range(self.servers):
                 self.send(server, (), message)

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 
 from ... import config
-from ...membership.connections import Address
 from ...membership.peers import OutgoingConnections, Peers
 from ...membership.rendezvous import directory, messages
 from ...membership.rendezvous.directory import StartMonitor
 from ...membership.rendezvous.node_registry import server_id
 from ...rules import Rule, Step
 from ...runtime import progress
+from ...runtime.environment import Cluster
 from ...runtime.mxnet_arrays import host_view
 from ...runtime.mxnet_import import mx
 from ...runtime.program import exit_now
@@ -91,9 +91,12 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         kvstore: made with mx.kv.create("dist_async") in a process whose DMLC_ROLE is server.
         memory: allocates the memory in which payloads are staged and added up.
         outgoing: the connections to the scheduler and to each worker; ps-lite opens no others.
-        scheduler: address at which it listens.
+        cluster: says where the scheduler is.
         round_timeout: seconds that workers other than the first have to say goodbye when the run is
             over.
+
+    Attributes:
+        start_monitor: knows for whom this server waits.
     """
 
     def __init__(
@@ -101,15 +104,15 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         kvstore: Any,
         memory: Memory,
         outgoing: OutgoingConnections,
-        scheduler: Address,
+        cluster: Cluster,
         round_timeout: float = config.ROUND_TIMEOUT,
     ) -> None:
         super().__init__(kvstore)
         self._round_timeout = round_timeout
-        self._memory, self._outgoing, self._scheduler = memory, outgoing, scheduler
+        self._memory, self._outgoing, self._scheduler = memory, outgoing, (cluster.address, cluster.port)
         self._worker_monitor: WorkerMonitor | None = None
-        self._start_monitor = StartMonitor(scheduler)
-        self._start_monitor.start()
+        self.start_monitor = StartMonitor(cluster, announces=True)
+        self.start_monitor.start()
         self._ending = self._over = False
 
     def patience(self) -> float:
@@ -123,6 +126,8 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         for reason in [] if self._worker_monitor is None else self._worker_monitor.failure_reasons():
             log.error("%s", reason)
         reason = "all workers are gone, without a goodbye"
+        if not self.start_monitor.closed:  # no worker had come
+            reason = "the scheduler is gone: its connection has ended before the run had begun"
         log.error(reason)
         progress.report_event(progress.OVER, reason=reason, consequence=True)
         exit_now(1)
@@ -141,11 +146,11 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         return Endpoint(self.kvstore.rank, time.monotonic, self._memory, self._make_monitor)
 
     def _on_command(self, body: bytes) -> None:
-        self._start_monitor.close()  # everybody has come to ps-lite's start barrier
+        self.start_monitor.close()  # everybody has come to ps-lite's start barrier
         command = decode(body)
         self._endpoint.command(command)
         if isinstance(command, Handshake):
-            log.info("worker %d of %d is here", command.rank, command.slots)
+            log.info("worker %d is here", command.rank)
 
     def _on_push(self, key: int | str, received: Any, stored: Any) -> None:
         self._endpoint.push(int(key), host_view(received), host_view(stored))
@@ -184,7 +189,12 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
 
     def _leave(self) -> None:
         """End the process, because the run is over."""
-        failure = self._endpoint.server.round_state.failure
+        round_state = self._endpoint.server.round_state
+        failure = round_state.failure
+        if round_state.decides and round_state.contributed:
+            for rank in sorted(set(range(round_state.slots)) - round_state.contributed):
+                log.warning("worker %d has contributed nothing to the model of this run", rank)
+            progress.report_event(progress.CONTRIBUTED, ranks=sorted(round_state.contributed))
         if failure:
             progress.report_event(progress.OVER, reason=failure, consequence=True)
         else:

@@ -9,7 +9,7 @@ import secrets
 import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -33,7 +33,7 @@ from ...runtime.mxnet_import import mx
 from ...runtime.processes import bind_children
 from ...runtime.progress import WITHOUT_FINAL_MODEL
 from ...runtime.watchdog import Watchdog, ending_on_interrupt, exit_now
-from ..protocol.handshake import COMMAND, Handshake, Resumed
+from ..protocol.handshake import COMMAND, Command
 from ..protocol.status import Status, awaited
 from ..protocol.store import (
     FIRST_PAUSE,
@@ -51,8 +51,6 @@ log = logging.getLogger(__name__)
 
 #: Seconds to wait for answers that may never come, because a server is gone.
 LAST_ANSWER = 0.5
-#: Hint for a wait that does not end.
-PROCESSES = "is every server still running, and every worker?"
 
 
 class SecondTrainerError(ExpectedError):
@@ -119,18 +117,17 @@ class MXNetStore(KeyedStore):
         self._sender_check = SenderCheck(listening())
         self._sender_check.start()
         self._scheduler = cluster.address, cluster.port
-        self._start_monitor = StartMonitor(self._scheduler)
-        self._start_monitor.start()
-        scheduler = f"the scheduler at {cluster.host}:{cluster.port}"
+        self._start_monitor = start = StartMonitor(cluster)
+        start.start()
         with ExitStack() as asked:
             wanted = wanted_rank(cluster.workers)
             if wanted is not None:
-                with watchdog.waiting(scheduler, start_timeout, Cluster.ADVICE) as wait:
+                with watchdog.waiting(cluster.scheduler, start_timeout, Cluster.ADVICE) as wait:
                     asked.enter_context(asking(cluster, wanted, wait.check))
-            with watchdog.waiting(cluster.everyone, start_timeout, Cluster.ADVICE), ending_on_interrupt():
+            with watchdog.waiting(start.awaited, start_timeout, start.advice), ending_on_interrupt():
                 self.store = distributed_stores.create(mx, "dist_async")
         _stores.append(self)
-        with watchdog.waiting(scheduler, start_timeout, OWN_SCHEDULER) as wait:
+        with watchdog.waiting(cluster.scheduler, start_timeout, OWN_SCHEDULER) as wait:
             members = directory.members(self._scheduler, wait.check)
         self.workers: int = self.store.num_workers
         self.first = self.store.rank == 0
@@ -177,25 +174,29 @@ class MXNetStore(KeyedStore):
         self._cancelled = False
         return BackgroundTask(work, self._cancel)
 
-    def heartbeats(self, what: str, beat: Callable[[], None]) -> AbstractContextManager[None]:
-        """See `Store.heartbeats`."""
-        return self._heartbeats.during(what, beat)
+    def start_heartbeats(self, beat: Callable[[], None]) -> None:
+        """See `Store.start_heartbeats`."""
+        self._heartbeats.start(beat)
+
+    def progressed(self) -> None:
+        """See `Store.progressed`."""
+        self._heartbeats.progressed()
 
     @contextmanager
-    def waiting(self, what: str, hint: str = PROCESSES) -> Iterator[StoreWait]:
-        """See `Store.waiting`."""
+    def waiting(self, what: str) -> Iterator[StoreWait]:
+        """See `Store.waiting`; the hint is for whom the whole cluster waits, as the scheduler says."""
         self._waits.append(what)
         try:
             if self._gone:
                 self._give_up(self._gone)
-            with self._watchdog.waiting(f"{what} the parameter server(s)", self._round_timeout, hint) as wait:
+            with self._watchdog.waiting(f"{what} the parameter server(s)", self._round_timeout, self._advice) as wait:
                 yield wait
         finally:
             self._waits.pop()
 
     # --- arrays and messages ----------------------------------------------------------------------
 
-    def command(self, command: Handshake | Resumed) -> None:
+    def command(self, command: Command) -> None:
         """See `Store.command`."""
         self.store._send_command_to_servers(COMMAND, command.encode())
 
@@ -234,7 +235,7 @@ class MXNetStore(KeyedStore):
     def await_acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status]:
         """See `Store.await_acknowledged`; it polls with pauses that grow while nothing happens."""
         pause, seen = FIRST_PAUSE, list[Status]()
-        with self.waiting("the other workers' commits at", "") as wait:
+        with self.waiting("the other workers' commits at") as wait:
             while (status := self._look(sequence, look, seen)) is not None:
                 if self._cancelled:
                     raise CancelledError
@@ -262,6 +263,13 @@ class MXNetStore(KeyedStore):
         mx.base.check_call(mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self.store.handle, ctypes.c_int(0)))
 
     # --- helpers ----------------------------------------------------------------------------------
+
+    def _advice(self) -> str:
+        """Return for whom the cluster waits, and what to do about it."""
+        there = directory.attendance(self._scheduler)
+        if there is None or not there.missing:
+            return "" if there is not None else f"{self._cluster.scheduler} does not answer"
+        return f"the cluster waits for {there.missing}{'; ' if there.advice else ''}{there.advice}"
 
     def _answered(self) -> bool:
         """Wait for the servers' answers to all that was sent.
@@ -306,7 +314,7 @@ class MXNetStore(KeyedStore):
 
     def _init(self, keys: Sequence[int]) -> None:
         """See `KeyedStore._init`; a barrier, except for a replacement in a running job."""
-        with ending_on_interrupt():
+        with self._lock, ending_on_interrupt():
             self.store.init(list(keys), [self._arrays[key][0] for key in keys])
 
     def _meet(self) -> None:

@@ -7,7 +7,6 @@ from, so one buffer of the model's size is all it takes.
 
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import chain, islice
@@ -24,7 +23,7 @@ from ..codecs.factory import worker_codec
 from ..codecs.uncompressed import UncompressedDecoder, uncompressed_codec
 from ..host_group import HostGroup
 from . import wire
-from .handshake import Handshake, Resumed
+from .handshake import Handshake, Heartbeat, Resumed
 from .host_exchange import HostExchange
 from .layout import WEIGHTS, Layout
 from .mailbox import Mailboxes
@@ -171,6 +170,7 @@ class ParameterServerExchange(Exchange):
     def start(self, payload: Payload, model: ModelSink) -> PendingExchange:
         """Send the payload and its commit; see `Exchange.start`."""
         store = self.store
+        store.progressed()
         begun = store.now()
         store.inject_delay()
         self.sequence += 1
@@ -231,17 +231,11 @@ class ParameterServerExchange(Exchange):
 
     def heartbeat(self) -> None:
         """See `Exchange.heartbeat`."""
+        self.store.progressed()
         self._beat()
         overlapped = self._overlapped is not None and not self._overlapped.done()  # its thread looks
         if self._met and self._watched and not overlapped and self.store.now() - self._looked > config.STATUS_EVERY:
             self._statuses()
-
-    def busy(self, what: str) -> AbstractContextManager[None]:
-        """See `Exchange.busy`."""
-        if self.store.lease == math.inf:
-            return nullcontext()
-        self.heartbeat()
-        return self.store.heartbeats(what, self._beat)
 
     def stop(self) -> None:
         """See `Exchange.stop`; server 0 decides when the run ends."""
@@ -324,6 +318,7 @@ class ParameterServerExchange(Exchange):
             SlotLostError: this process has been declared dead.
         """
         store = self.store
+        store.progressed()
         self._looked = store.now()
         if self._host is not None:
             self._host.note(status)
@@ -335,9 +330,9 @@ class ParameterServerExchange(Exchange):
             raise SlotLostError(f"another process has taken over the slot of worker {self.rank}")
         if dropped:
             raise SlotLostError(
-                f"worker {self.rank} was not heard for {store.lease:g} s, and the others have gone on without it; "
-                "start it again to take the slot back, with a longer --lease if its iterations take longer than "
-                "that"
+                f"worker {self.rank} was not heard for {store.lease:g} s (its process or machine stood still), or took "
+                "no step for half of --round-timeout, and the others have gone on without it; start it again to take "
+                "the slot back, with a longer --lease or --round-timeout where it needs that"
             )
         self._beat()
 
@@ -420,6 +415,11 @@ class ParameterServerExchange(Exchange):
         if self._watched and self.store.now() - self._spoke > heartbeat_interval(self.store.lease):
             self.say(wire.NOTHING)
 
+    def _send_heartbeat(self) -> None:
+        """Tell the servers, from the background, that this worker is alive, while they need it."""
+        if not self.store.finished:
+            self.store.command(Heartbeat(self.rank, self.store.nonce))
+
     def _finish(self, model: ModelSink, payload: Payload, begun: float, statuses: Sequence[Status]) -> Result:
         """Fetch the wanted vectors from the servers, which have used the payload.
 
@@ -456,6 +456,8 @@ class ParameterServerExchange(Exchange):
         with self.store.waiting("the handshake of"):
             self.store.send_handshake(handshake)
             self._met = True
+        if self.store.lease < math.inf:
+            self.store.start_heartbeats(self._send_heartbeat)
         return self._statuses()
 
     def _statuses(self) -> list[Status]:
@@ -474,7 +476,7 @@ class ParameterServerExchange(Exchange):
             The servers' statuses then.
         """
         store = self.store
-        with store.waiting("the end of the round that the dead worker has committed in at", "") as wait:
+        with store.waiting("the end of the round that the dead worker has committed in at") as wait:
             while round_has_commit([each.rounds_together for each in statuses], [each.committed for each in statuses]):
                 store.sleep(LONGEST_PAUSE)
                 statuses = self._statuses()

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..codecs.factory import codecs_of
 from ..codecs.quantization import NONE
-from .handshake import Handshake, Resumed, notice
+from .handshake import Command, Handshake, Heartbeat, notice
 from .parameter_server import ParameterServer
 from .payload_staging import Memory
 from .round_state import RoundState
@@ -71,10 +71,14 @@ class Endpoint:
             raise RuntimeError("no handshake has come to this server yet")
         return self._server
 
-    def command(self, command: Handshake | Resumed) -> None:
-        """Take a command: a worker introduces itself, or has gone back to a checkpoint."""
+    def command(self, command: Command) -> None:
+        """Take a command: a worker introduces itself, is alive, or has gone back to a checkpoint."""
         if isinstance(command, Handshake):
             self._on_handshake(command)
+        elif isinstance(command, Heartbeat):
+            self.server.hear(command.rank, command.nonce)
+            if self._monitor is not None:
+                self._monitor.look()
         elif self._server is not None:
             self._server.resume(command.rank, command.nonce, command.exchanges, command.progress)
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
-from typing import Any, get_origin, get_type_hints
+from typing import Any, Union, get_origin, get_type_hints
 
 from ...version import __version__
 from . import wire
@@ -51,6 +51,30 @@ class Resumed:
         """Return the command from the decoded text of `encode`."""
         progress = fields["progress"]
         return cls(**{**fields, "progress": None if progress is None else RunProgress(**progress)})
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """A command of a worker that computes: it is alive.
+
+    Messages travel as arrays do, and so behind an operator of MXNet that takes long; commands pass
+    it.
+
+    Attributes:
+        rank: its slot.
+        nonce: as in its handshake.
+    """
+
+    rank: int
+    nonce: int
+
+    def encode(self) -> str:
+        """Return the command as JSON text."""
+        return json.dumps({"heartbeat": asdict(self)})
+
+
+#: The commands of workers.
+Command = Union["Handshake", Resumed, Heartbeat]
 
 
 @dataclass(frozen=True)
@@ -155,9 +179,12 @@ def _layout(sizes: tuple[tuple[str, int], ...], servers: int, bucket_elements: i
     return Layout(dict(sizes), servers, bucket_elements)
 
 
-def decode(text: str | bytes) -> Handshake | Resumed:
+def decode(text: str | bytes) -> Command:
     """Read a command of a worker; ValueError where it is something else."""
-    resumed = json.loads(text).get("resumed")
+    fields = json.loads(text)
+    if "heartbeat" in fields:
+        return Heartbeat(**fields["heartbeat"])
+    resumed = fields.get("resumed")
     return Handshake.decode(text) if resumed is None else Resumed.of(resumed)
 
 

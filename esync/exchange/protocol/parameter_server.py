@@ -178,6 +178,11 @@ class ParameterServer:
         self.round_state.abort(reason)
         self._publish_status()
 
+    def hear(self, rank: int, nonce: int) -> None:
+        """Note that a worker is alive."""
+        if self._is_current(rank, nonce):
+            self.heard[rank] = self._clock()
+
     def resume(self, rank: int, nonce: int, exchanges: int, progress: RunProgress | None) -> None:
         """Note that a worker has gone back to a checkpoint.
 

@@ -79,6 +79,7 @@ class RoundState:
             them in.
         resting: array of slots: those of them that sent nothing either when the newest round ended.
             It stays until the next one ends, so that all workers of a round read the same.
+        contributed: ranks whose commits have gone into the weights.
         left: ranks that have said goodbye.
         awaited: ranks that are gone without a goodbye, and that somebody has promised to replace.
     """
@@ -128,6 +129,7 @@ class RoundState:
         self._at_once = 0  # commits that were applied one by one
         self._started: float | None = None
         self._elapsed = 0.0
+        self.contributed: set[int] = set()
         self.left: set[int] = set()
         self.awaited: set[int] = set()
         self._said_goodbye = False  # whether the last worker that is gone has said goodbye
@@ -392,6 +394,7 @@ class RoundState:
         messages = [self.pending[rank].message for rank in ranks]
         self._compared = together = self.together(messages[0])
         self.version += len(ranks)
+        self.contributed.update(ranks)
         samples = sum(int(message["samples"]) for message in messages)
         self.samples += samples
         if together:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from ... import config
-from .handshake import Handshake, Resumed
+from .handshake import Command, Handshake
 from .status import Status
 
 #: A key of a server, and the number of values of its array, the header included.
@@ -43,10 +43,10 @@ class StoreWait(Protocol):
     """A wait that the store watches over.
 
     Attributes:
-        what: description of what is awaited, and from whom.
+        what: description of what is awaited, and from whom: a text.
     """
 
-    what: str
+    what: Any
 
     def check(self) -> None:
         """Raise an error that names `what` if the wait has lasted too long."""
@@ -123,19 +123,18 @@ class Store(Protocol):
         """Start work that goes on beside the worker's own."""
         ...
 
-    def heartbeats(self, what: str, beat: Callable[[], None]) -> AbstractContextManager[None]:
-        """Call `beat` again and again, in the background, while the body of a with statement runs.
+    def start_heartbeats(self, beat: Callable[[], None]) -> None:
+        """Call `beat`, which may wait for the servers, again and again in the background from now on.
 
-        The calls end when the body has lasted for half of the time that a worker waits for others
-        in a round, so that the others go on without a worker that hangs before they give up.
-
-        Args:
-            what: what the body does.
-            beat: sends a heartbeat; must not wait.
+        The calls stop while `progressed` has not been called for half of the time that a worker
+        waits for others in a round, so that the others go on without a worker that hangs before
+        they give up.
         """
-        ...
 
-    def waiting(self, what: str, hint: str = "") -> AbstractContextManager[StoreWait]:
+    def progressed(self) -> None:
+        """Note that this worker's program goes on: it does not hang."""
+
+    def waiting(self, what: str) -> AbstractContextManager[StoreWait]:
         """Watch over a with statement that waits.
 
         After a while it says what is awaited, and after a limit it gives up.
@@ -147,7 +146,7 @@ class Store(Protocol):
     def send_handshake(self, handshake: Handshake) -> None:
         """Introduce this worker to all servers, which can be sent to from then on."""
 
-    def command(self, command: Handshake | Resumed) -> None:
+    def command(self, command: Command) -> None:
         """Send a command to all servers; return when they have it."""
 
     def buffer(self, key: int, elements: int) -> np.ndarray:

@@ -93,6 +93,11 @@ class Contacts:
                 self.forget(contact.node)
         return found
 
+    def silent(self, seconds: float) -> list[Node]:
+        """Return the processes that have not answered within so many seconds."""
+        since = time.monotonic() - seconds
+        return [each.node for each in self._contacts.values() if not _answered(each) and each.since < since]
+
     def keep(self, nodes: list[Node]) -> None:
         """Forget the processes that have answered but are not among `nodes`.
 

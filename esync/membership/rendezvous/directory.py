@@ -2,17 +2,21 @@
 
 import contextlib
 import logging
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import zmq
 
+from ... import config
 from ...runtime import progress
-from ...runtime.environment import SLOT_VARIABLE
-from ...runtime.watchdog import exit_now
+from ...runtime.environment import SLOT_VARIABLE, Cluster
+from ...runtime.watchdog import WatchedWait, exit_now
 from ..connections import Address
 from . import messages
-from .messages import SERVER, BadMessageError, Message, Node
+from .attendance import Attendance, name_of
+from .messages import BadMessageError, Message, Node
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +48,13 @@ def is_over(scheduler: Address) -> bool:
     return answer is not None and answer.command == messages.OVER
 
 
+def attendance(scheduler: Address) -> Attendance | None:
+    """Return who is missing; None where the scheduler does not answer."""
+    with _connected(scheduler) as socket:
+        answer = _run_status(socket)
+    return None if answer is None else Attendance.decode(answer.text)
+
+
 def tell(scheduler: Address, command: int, me: Node) -> None:
     """Tell the scheduler that the run has begun or is over, or that a worker is done.
 
@@ -61,7 +72,7 @@ def tell(scheduler: Address, command: int, me: Node) -> None:
 
 
 def failure_reason(failure: Message) -> str:
-    """Return why a run cannot begin, given the answer that says so (LOST or CLASH)."""
+    """Return why a run cannot begin or go on, given the answer that says so (LOST or CLASH)."""
     if failure.command == messages.CLASH:
         places = " and ".join(f"{node.host}:{node.port}" for node in failure.nodes)
         rank = (failure.nodes[0].id - 9) // 2
@@ -69,12 +80,14 @@ def failure_reason(failure: Message) -> str:
             f"the workers at {places} both want rank {rank} ({SLOT_VARIABLE}): give each worker a rank of its own, or "
             "none, and start all processes again"
         )
-    names = [
-        f"{'server' if node.role == SERVER else 'worker'} {(node.id - 8) // 2} at {node.host}:{node.port}"
-        for node in failure.nodes
-    ]
+    if not failure.nodes:
+        return "all workers have left before the run had begun; start all processes again"
+    names = [name_of(node) for node in failure.nodes]
     verb, whose = ("is", "its connection has") if len(names) == 1 else ("are", "their connections have")
-    return f"{' and '.join(names)} {verb} gone: {whose} ended before the run had begun; start all processes again"
+    there = Attendance.decode(failure.text)
+    begun = there is not None and there.begun
+    when = ", and nothing can go on without it" if begun else " before the run had begun"
+    return f"{' and '.join(names)} {verb} gone: {whose} ended{when}; start all processes again"
 
 
 def ask_for_rank(scheduler: Address, me: Node, check: Callable[[], None]) -> None:
@@ -97,17 +110,32 @@ def ask_for_rank(scheduler: Address, me: Node, check: Callable[[], None]) -> Non
 class StartMonitor(threading.Thread):
     """Polls the scheduler for the status of the run until this process takes part in it.
 
-    It ends the process if the run is finished or cannot begin. MXNet itself would wait in C++, for
-    ever, for members that are gone, or for servers that have left.
+    It knows for whom the cluster waits, and ends the process if the run is finished or cannot
+    begin, or if this process has other numbers of servers and workers than the scheduler. MXNet
+    itself would wait in C++, for ever, for members that are gone, or for servers that have left.
 
     Args:
-        scheduler: address at which it listens.
+        cluster: says where the scheduler is.
+        announces: whether to go on after `close`, and to log then for whom the cluster waits.
     """
 
-    def __init__(self, scheduler: Address) -> None:
+    def __init__(self, cluster: Cluster, announces: bool = False) -> None:
         super().__init__(name="start monitor", daemon=True)
-        self._scheduler = scheduler
+        self._cluster, self._announces = cluster, announces
+        self._attendance: Attendance | None = None
+        self._wait: WatchedWait | None = None  # of a cluster that this process takes part in
         self._closed = threading.Event()
+
+    def awaited(self) -> str:
+        """Return for whom this process waits at its start, in words that follow "waiting for"."""
+        there = self._attendance
+        if there is None:
+            return self._cluster.scheduler
+        return there.missing or f"a place in the cluster, whose {there.workers} workers are all there"
+
+    def advice(self) -> str:
+        """Return what to do about that."""
+        return Cluster.ADVICE if self._attendance is None else self._attendance.advice
 
     @property
     def closed(self) -> bool:
@@ -119,25 +147,48 @@ class StartMonitor(threading.Thread):
         self._closed.set()
 
     def run(self) -> None:
-        """Poll until `close`."""
-        with _connected(self._scheduler) as socket:
-            while not self._closed.is_set():
+        """Poll until `close`, or for ever."""
+        with _connected((self._cluster.address, self._cluster.port)) as socket:
+            lost = math.inf  # when the scheduler counts as gone, once it has been there
+            while self._announces or not self._closed.is_set():
                 answer = _run_status(socket)
-                if answer is not None and not self._closed.is_set():
-                    _end_unless_running(answer)
-                self._closed.wait(ASK_EVERY)
+                if answer is not None:
+                    self._attendance, lost = Attendance.decode(answer.text), math.inf
+                elif self._attendance is not None and not socket.poll(0, zmq.POLLOUT):
+                    lost = min(lost, time.monotonic() + config.PEER_GONE)
+                if self._closed.is_set():
+                    self._announce()
+                elif answer is not None:
+                    self._end_unless_running(answer)
+                elif time.monotonic() > lost:
+                    end(f"{self._cluster.scheduler} is gone: its connection has ended before the run had begun")
+                time.sleep(ASK_EVERY)
+
+    def _announce(self) -> None:
+        there = self._attendance
+        if there is None or not there.missing:
+            self._wait = None
+            return
+        self._wait = self._wait or WatchedWait("", math.inf)
+        self._wait.what, self._wait.hint = there.missing, there.advice
+        if self._wait.due(config.ANNOUNCE_AFTER):
+            log.warning(self._wait.announcement())
+
+    def _end_unless_running(self, answer: Message) -> None:
+        """End this process if the run is finished or cannot begin, or if it does not belong here."""
+        if answer.command == messages.OVER:
+            log.info("the run is finished: there is nothing left to do")
+            exit_now(0)
+        reason = "" if self._attendance is None else self._attendance.contradiction(self._cluster)
+        if reason or answer.command in (messages.LOST, messages.CLASH):
+            end(reason or failure_reason(answer), consequence=answer.command == messages.LOST)
 
 
-def _end_unless_running(answer: Message) -> None:
-    """End this process if the run is finished, or cannot begin."""
-    if answer.command == messages.OVER:
-        log.info("the run is finished: there is nothing left to do")
-        exit_now(0)
-    if answer.command in (messages.LOST, messages.CLASH):
-        reason = failure_reason(answer)
-        log.error("error: %s", reason)
-        progress.report_event(progress.OVER, reason=reason, consequence=answer.command == messages.LOST)
-        exit_now(1)
+def end(reason: str, consequence: bool = True) -> None:
+    """End this process, and tell the launcher why; see `progress.OVER`."""
+    log.error("error: %s", reason)
+    progress.report_event(progress.OVER, reason=reason, consequence=consequence)
+    exit_now(1)
 
 
 @contextlib.contextmanager

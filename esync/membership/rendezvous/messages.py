@@ -22,11 +22,12 @@ TERMINATE, ADD_NODE, BARRIER, ACK, HEARTBEAT = 1, 2, 3, 4, 5
 #: This project's own: a process asks who belongs to the cluster, and the scheduler answers with the
 #: nodes.
 WHO = 100
-#: Likewise: a process asks for the status of the run. The answer is one of the three that follow.
+#: Likewise: a process asks for the status of the run. The answer is one of the commands that follow,
+#: and its text is a `node_registry.Attendance`.
 RUN_STATUS = 101
 #: The run goes on, or is about to begin.
 RUNNING = 102
-#: The run cannot begin: the nodes of this message were gone before.
+#: The run cannot begin, or go on: the nodes of this message are gone.
 LOST = 103
 #: The run is finished. Also what a server tells the scheduler when it leaves for that reason.
 OVER = 104
@@ -92,6 +93,7 @@ class Message:
         request: whether it is a question; False: an answer.
         app: id of the application in ps-lite, to be repeated in an answer.
         customer: likewise.
+        text: of this project's own messages.
     """
 
     command: int
@@ -100,6 +102,7 @@ class Message:
     request: bool = False
     app: int = EMPTY
     customer: int = EMPTY
+    text: str = ""
 
     def encode(self, timestamp: int) -> bytes:
         """Return the message as ps-lite reads it."""
@@ -109,6 +112,8 @@ class Message:
         if self.group:
             control += _number(3, self.group)
         parts = [_number(1, EMPTY), _text(3, control), _number(4, self.request)]
+        if self.text:
+            parts.append(_text(2, self.text.encode()))
         if self.app != EMPTY:
             parts.append(_number(7, self.app))
         return b"".join([*parts, _number(8, timestamp), _number(10, self.customer)])
@@ -133,6 +138,7 @@ class Message:
                 request=bool(meta.get(4, 0)),
                 app=_within(meta.get(7, EMPTY), 0, EMPTY, "application"),
                 customer=_within(meta.get(10, EMPTY), 0, EMPTY, "customer"),
+                text=_as_bytes(meta.get(2, b"")).decode() if scalars.get(1, 0) >= WHO else "",
             )
         except (IndexError, UnicodeDecodeError) as error:
             raise BadMessageError(f"not a message of ps-lite: {error}") from None

@@ -10,11 +10,12 @@ sends initial values.
 """
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ...runtime.output import RateLimitedLog
 from ..connections import Address
 from . import messages
+from .attendance import Attendance, Places, how_to_start, missing_of, name_of
 from .messages import EMPTY, SCHEDULER, SERVER, WORKER, Message, Node
 
 SCHEDULER_ID = 1
@@ -68,17 +69,28 @@ class NodeRegistry:
         servers: number of parameter servers.
         workers: number of worker slots.
         say: called with messages for the user.
+        places: where the launcher starts the processes.
 
     Attributes:
         complete: whether the ids have been assigned.
         begun: whether the workers have the common model; one that dies before that leaves the
             others without what it would have set up.
         over: whether the run is finished.
-        lost: members that were gone before the run had begun, and that others wait for in vain.
+        deserted: whether all workers have left before everybody was there.
+        lost: members that are gone, and that others wait for in vain: servers at any time, workers
+            before the run has begun.
         clash: workers that want the same rank, so that the run cannot begin.
     """
 
-    def __init__(self, me: Node, servers: int, workers: int, say: Callable[[str], None] = lambda text: None) -> None:
+    def __init__(
+        self,
+        me: Node,
+        servers: int,
+        workers: int,
+        say: Callable[[str], None] = lambda text: None,
+        places: Places = Places(),  # noqa: B008 - a tuple
+    ) -> None:
+        self._places = places
         self._me = me.given(SCHEDULER_ID)
         self._expected = {SERVER: servers, WORKER: workers}
         self._say, self._refuse = say, RateLimitedLog(say)
@@ -87,7 +99,7 @@ class NodeRegistry:
         self._nodes: dict[int, Node] = {}  # by id; a dead one stays until it is replaced
         self._barriers: dict[int, Barrier] = {}  # by group
         self._done: set[int] = set()  # ids of workers that have left the finished run: nothing is left to do there
-        self.complete = self.begun = self.over = False
+        self.complete = self.begun = self.over = self.deserted = False
         self._wanted: dict[Address, int] = {}  # ranks, by the addresses of workers that may not be there yet
         self.lost: list[Node] = []
         self.clash: list[Node] = []
@@ -116,14 +128,45 @@ class NodeRegistry:
 
     @property
     def failure(self) -> Message | None:
-        """Why the run cannot begin, as a message; None where nothing is known to prevent it."""
-        if self.lost:
+        """Why the run cannot begin or go on, as a message; None where nothing prevents it."""
+        if self.lost or self.deserted:
             return Message(messages.LOST, tuple(self.lost))
         return Message(messages.CLASH, tuple(self.clash)) if self.clash else None
 
-    def run_status(self) -> Message:
-        """Return as a message whether the run goes on, cannot begin, or is finished."""
-        return self.failure or Message(messages.OVER if self.over else messages.RUNNING)
+    def run_status(self, attendance: str = "") -> Message:
+        """Return as a message whether the run goes on, cannot begin or go on, or is finished."""
+        message = self.failure or Message(messages.OVER if self.over else messages.RUNNING)
+        return replace(message, text=attendance)
+
+    def attendance(self, gone: Collection[Address]) -> Attendance:
+        """Return who is missing, for whom others wait, or in the end this scheduler.
+
+        Args:
+            gone: addresses of members whose connections have ended.
+        """
+        servers, workers = self._expected[SERVER], self._expected[WORKER]
+        missing, roles = list[str](), list[int]()
+        advice = ""
+        if not self.complete:
+            for role, expected in self._expected.items():
+                there = [node for node in self._arriving if node.role == role]
+                if len(there) < expected:
+                    roles.append(role)
+                    missing.append(missing_of(role, expected - len(there), expected, self._absent(role, there)))
+        elif self.begun and not self.over and self._servers_left(gone):
+            vacant = [node for node in self._nodes.values() if node.address in gone and self._replaceable(node)]
+            if vacant:
+                roles.append(WORKER)
+                names = [f"{self._slot(node)}, gone from {node.host}:{node.port}" for node in vacant]
+                missing.append(missing_of(WORKER, len(vacant), workers, names))
+        else:
+            what = "to leave" if self.over or not self._servers_left(gone) else "to be ready"
+            missing = [f"{name_of(node)} {what}" for node in self.awaited(gone)]
+            advice = "end it there if it hangs"
+        if roles and not self._places.workers:
+            there = [node for node in self.everyone() if node.address not in gone]
+            advice = how_to_start(self._me, servers, workers, roles, there)
+        return Attendance(servers, workers, self.begun, " and ".join(missing), advice if missing else "")
 
     def may_join(self, node: Node) -> bool:
         """Return whether it is worth finding out if a process that has registered is there."""
@@ -191,16 +234,26 @@ class NodeRegistry:
         return sendings
 
     def give_up(self, gone: Collection[Address]) -> None:
-        """Conclude that the run cannot begin where others wait, at a barrier, for lost members.
+        """Conclude that the run cannot begin or go on without members that are lost.
+
+        These are servers, and before the run has begun workers for which others wait at a barrier.
 
         Args:
             gone: addresses of processes that have been gone for so long that nobody will take their
                 places.
         """
-        if self.begun or self.over or self.lost:
+        if self.over or self.lost or all(node.address in gone for node in self._nodes.values()):
             return
-        awaited = self._awaited_at_barriers()
-        self.lost = [node for number, node in self._nodes.items() if number in awaited and node.address in gone]
+        awaited = set() if self.begun else self._awaited_at_barriers()
+        self.lost = [
+            node
+            for number, node in self._nodes.items()
+            if node.address in gone and (number in awaited or node.role == SERVER)
+        ]
+
+    def has_workers(self) -> bool:
+        """Return whether any worker is there."""
+        return any(node.role == WORKER for node in self.everyone())
 
     def awaited(self, gone: Collection[Address]) -> list[Node]:
         """Return the members that others wait for at a barrier.
@@ -210,11 +263,29 @@ class NodeRegistry:
         Args:
             gone: addresses of members whose connections have ended.
         """
-        there = [node for node in self._nodes.values() if node.address not in gone]
-        if self.over or not any(node.role == SERVER for node in there):
-            return there
+        if self.over or not self._servers_left(gone):
+            return [node for node in self._nodes.values() if node.address not in gone]
         awaited = self._awaited_at_barriers()
         return [node for number, node in self._nodes.items() if number in awaited]
+
+    def _servers_left(self, gone: Collection[Address]) -> bool:
+        return any(node.role == SERVER and node.address not in gone for node in self._nodes.values())
+
+    def _slot(self, node: Node) -> str:
+        """Return the name of a worker's slot, and where the launcher starts it."""
+        return self._worker((node.id - worker_id(0)) // 2 % self.slots)
+
+    def _worker(self, rank: int) -> str:
+        return f"worker {rank} on {self._places.workers[rank]}" if self._places.workers else f"worker {rank}"
+
+    def _absent(self, role: int, there: Sequence[Node]) -> list[str]:
+        """Return the names of the processes of a role that have not come; none if not known."""
+        if role == SERVER:
+            return self._places.server(there)
+        ranks = {self._wanted.get(node.address) for node in there}
+        if None in ranks or len(ranks) < len(there):  # or two want the same one
+            return []
+        return [self._worker(rank) for rank in range(self.slots) if rank not in ranks]
 
     def _add(self, node: Node) -> None:
         if self.may_join(node):

@@ -8,16 +8,19 @@ import logging
 import math
 import re
 import time
+from dataclasses import replace
 
 import zmq
 
 from ... import config
+from ...runtime import progress
 from ...runtime.errors import ExpectedError
 from ...runtime.output import RateLimitedLog
 from ...runtime.watchdog import WatchedWait
 from ..connections import Address, Connection, connections, reset
 from ..failure_detector import FailureDetector
 from . import messages
+from .attendance import Attendance
 from .contacts import EXAMINED_MOST, SOCKETS_EACH, Contacts
 from .directory import ASK_EVERY, failure_reason
 from .messages import EMPTY, SERVER, WORKER, BadMessageError, Message, Node
@@ -64,6 +67,7 @@ class ZMQTransport:
 
     Attributes:
         here: addresses of those members that are not gone; may be read from any thread.
+        attendance: who is missing; likewise.
 
     Raises:
         ListenError: another process listens there, or the address is not this machine's.
@@ -91,7 +95,9 @@ class ZMQTransport:
         self._complain = RateLimitedLog(log.warning)
         self._port = port
         self._opened: dict[int, float] = {}  # connection to this scheduler, by its inode → first seen
+        self._deserted_since = math.inf  # since when no worker is there any more
         self.here: frozenset[Address] = frozenset()
+        self.attendance: Attendance = registry.attendance(())
         try:
             self._receiver.bind(f"tcp://{host}:{port}")
         except zmq.ZMQError as error:
@@ -116,7 +122,7 @@ class ZMQTransport:
                 self._look()
                 looked = time.monotonic()
                 if self._registry.failure and end == math.inf:
-                    log.error("%s", failure_reason(self._registry.failure))
+                    log.error("%s", failure_reason(self._status()))
                     end = looked + FAREWELL
 
     def _take(self, frames: list[bytes]) -> None:
@@ -133,11 +139,14 @@ class ZMQTransport:
                 self._register(node)
         elif message.command in (messages.WHO, messages.RUN_STATUS):
             self._timestamp += 1
-            answer = self._registry.members() if message.command == messages.WHO else self._registry.run_status()
+            answer = self._registry.members() if message.command == messages.WHO else self._status()
             with contextlib.suppress(zmq.ZMQError):  # the process that asked is gone, or does not read
                 self._receiver.send_multipart([frames[0], answer.encode(self._timestamp)], zmq.NOBLOCK)
         else:
             self._send(self._registry.take(message, sender))
+
+    def _status(self) -> Message:
+        return self._registry.run_status(self.attendance.encode())
 
     def _register(self, node: Node) -> None:
         """Begin to examine a process that says it belongs to the cluster."""
@@ -154,9 +163,12 @@ class ZMQTransport:
         gone = self._gone(known, there)
         self._send(self._registry.admit(gone))
         now = time.monotonic()
-        self._registry.give_up({address for address in gone if self._detector.missing(address, now) >= self._patience})
+        servers = {node.address for node in known if node.role == SERVER}  # in whose place nobody can come
+        patience = {address: config.PEER_GONE if address in servers else self._patience for address in gone}
+        self._registry.give_up({each for each in gone if self._detector.missing(each, now) >= patience[each]})
+        self._notice_desertion(now)
         self._contacts.keep(self._registry.everyone())
-        self._announce(self._registry.awaited(gone))
+        self._announce(gone)
         self._mention(self._registry.waiting())
         members = {node.address for node in known if node.id != EMPTY}
         self.here = frozenset((members | there) - set(gone))
@@ -184,16 +196,28 @@ class ZMQTransport:
                 self._complain(f"a connection from {each.there[0]} has sent {each.received} bytes and is ended")
                 reset({each.inode})
 
-    def _announce(self, awaited: list[Node]) -> None:
-        """Log for whom the others, or in the end this scheduler, wait."""
-        if not awaited:
+    def _notice_desertion(self, now: float) -> None:
+        """Give the run up where workers had come, and none has been there any more for a while."""
+        if self._registry.complete or self._registry.has_workers():
+            self._deserted_since = math.inf if self._registry.complete else now
+        self._registry.deserted = now - self._deserted_since >= config.WORKERS_GONE
+
+    def _announce(self, gone: list[Address]) -> None:
+        """Log for whom the others, or in the end this scheduler, wait, and tell the launcher."""
+        before, self.attendance = self.attendance.missing, self._registry.attendance(gone)
+        if self.attendance.missing and (silent := self._contacts.silent(config.PEER_GONE)):
+            unreached = f"one that has registered from {silent[0].host}:{silent[0].port} does not answer there"
+            self.attendance = replace(self.attendance, missing=f"{self.attendance.missing} ({unreached})")
+        missing = self.attendance.missing
+        if missing != before:
+            progress.report_event(progress.MISSING, what=missing)
+        if not missing or not self._registry.complete:  # the start has a wait of its own, with a limit
             self._wait = None
             return
         self._wait = self._wait or WatchedWait("", math.inf)
+        self._wait.what, self._wait.hint = missing, self.attendance.advice
         if self._wait.due(config.ANNOUNCE_AFTER):
-            roles = {WORKER: "worker", SERVER: "server"}
-            names = ", ".join(f"the {roles[node.role]} at {node.host}:{node.port}" for node in awaited)
-            log.warning("waiting for %s for %.0f s: end it there if it hangs", names, self._wait.lasted)
+            log.warning(self._wait.announcement())
 
     def _mention(self, waiting: list[Node]) -> None:
         """Log who waits in vain for a place."""

@@ -1,6 +1,7 @@
 import pytest
 
 from esync.membership.rendezvous import messages
+from esync.membership.rendezvous.attendance import Places
 from esync.membership.rendezvous.messages import SERVER, WORKER, Message, Node
 from esync.membership.rendezvous.node_registry import (
     SURPLUS_MOST,
@@ -164,13 +165,14 @@ def test_surplus_worker_replaces_one_that_dies_before_the_start():
 
 def test_node_lost_before_the_run_begins_is_reported_as_lost():
     registry, _ = started()
+    registry.give_up({("127.0.0.1", 91)})
+    assert registry.run_status().command == messages.RUNNING  # nobody waits for it
     gone = {("127.0.0.1", 91), ("127.0.0.1", 80)}
-    registry.give_up(gone)
-    assert registry.run_status().command == messages.RUNNING  # nobody waits for them
     for sender in (9, 13):
         registry.take(barrier(4), sender)
     registry.give_up(gone)
-    assert registry.run_status() == Message(messages.LOST, (Node(WORKER, "127.0.0.1", 91, 11),))
+    lost = Node(SERVER, "127.0.0.1", 80, 8), Node(WORKER, "127.0.0.1", 91, 11)
+    assert registry.run_status() == Message(messages.LOST, lost)
 
 
 def test_awaited_lists_nodes_that_have_not_left():
@@ -192,6 +194,8 @@ def test_node_lost_after_the_run_began_is_not_reported():
     registry.take(barrier(7), 9)
     registry.give_up({("127.0.0.1", 91)})
     assert registry.run_status().command == messages.RUNNING
+    registry.give_up({("127.0.0.1", 91), ("127.0.0.1", 80)})  # nothing goes on without a server
+    assert registry.run_status() == Message(messages.LOST, (Node(SERVER, "127.0.0.1", 80, 8),))
 
 
 @pytest.mark.parametrize("rank", [0, 1])
@@ -303,3 +307,36 @@ def test_registry_limits_requested_ranks_of_absent_workers():
     for port in range(100, 400):
         want(registry, 1, port)
     assert len(registry._wanted) == 3 + SURPLUS_MOST
+
+
+def test_attendance_names_who_is_missing_and_where_it_is_started() -> None:
+    by_hand = NodeRegistry(scheduler_node("10.1.1.34", 9091), 1, 3)
+    assert by_hand.attendance(()).missing == "1 of 1 server and 3 of 3 workers: worker 0, worker 1, worker 2"
+    register(by_hand, SERVER, 80)
+    register(by_hand, WORKER, 90)
+    assert by_hand.attendance(()).missing == "2 of 3 workers"  # nobody knows which rank the first will have
+    advice = by_hand.attendance(()).advice
+    assert "DMLC_PS_ROOT_URI=10.1.1.34 DMLC_PS_ROOT_PORT=9091 DMLC_NUM_SERVER=1 DMLC_NUM_WORKER=3" in advice
+    assert "the worker at 127.0.0.1:90" in advice
+    places = Places(["a/cpu", "b/gpu0"], [["127.0.0.1", "a"], ["10.0.0.2", "b"]])
+    launched = NodeRegistry(scheduler_node("127.0.0.1", 9091), 2, 2, places=places)
+    want(launched, 1, 91)
+    register(launched, WORKER, 91)
+    register(launched, SERVER, 80)
+    there = launched.attendance(())
+    assert (there.missing, there.advice) == ("1 of 2 servers: on b and 1 of 2 workers: worker 0 on a/cpu", "")
+
+
+def test_attendance_follows_a_member_from_the_start_barrier_to_its_replacement() -> None:
+    registry, _ = started()
+    assert registry.attendance(()).missing == ""
+    for sender in (9, 13):
+        registry.take(barrier(4), sender)
+    assert registry.attendance(()).missing == "worker 1 at 127.0.0.1:91 to be ready"
+    registry.take(barrier(4), 11)
+    registry.take(Message(messages.BEGUN, (Node(WORKER, "127.0.0.1", 90, 9),)))
+    gone = [("127.0.0.1", 92)]
+    assert registry.attendance(gone).missing == "1 of 3 workers: worker 2, gone from 127.0.0.1:92"
+    register(registry, WORKER, 99)
+    registry.admit(gone)
+    assert registry.attendance(gone).missing == ""
