@@ -249,7 +249,7 @@ def claim_worker(environment: MutableMapping[str, str] = os.environ) -> None:
         )
     scheduler = environment.get("DMLC_PS_ROOT_PORT", "")
     process, _, port = environment.get(WORKER_VARIABLE, "").partition(":")
-    if process and port == scheduler and process != str(os.getpid()):
+    if port == scheduler != "" and process != str(os.getpid()):
         raise WorkerChildError(
             f"the worker with process id {process} has started this process, which would become a worker of the same "
             "cluster, too: start a program that trains alone, or evaluates, without the variables DMLC_* and "
