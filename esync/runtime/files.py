@@ -199,8 +199,8 @@ def _warn(path: Path, error: OSError, what: str, consequence: str) -> None:
 def memory_descriptor(name: str) -> int:
     """Return the descriptor of a new file in memory without a name in any file system.
 
-    Where the system refuses `memfd_create`, it is a file without a name in /dev/shm, or else in the
-    folder for temporary files.
+    Where the system refuses `memfd_create`, it is one in the folder for temporary files: /dev/shm is
+    too small for models in many containers.
 
     Args:
         name: shown by the kernel, where it lists what a process has mapped.
@@ -211,8 +211,7 @@ def memory_descriptor(name: str) -> int:
     for flag in (_MFD_NOEXEC_SEAL, 0):
         with contextlib.suppress(OSError):
             return os.memfd_create(name, os.MFD_CLOEXEC | flag)
-    folder = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryFile(dir=folder) as file:
+    with tempfile.TemporaryFile() as file:
         return os.dup(file.fileno())
 
 
