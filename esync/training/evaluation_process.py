@@ -184,7 +184,8 @@ class EvaluationProcess:
             self._begin_again()
         elif still and state == "T":
             log.warning("%s has not computed for %.0f s: killing it", self.described(), config.EVALUATION_STILL)
-            self._process.kill()  # the next look finds that it has ended
+            self._process.kill()  # one of the next looks finds that it has ended
+            self._stall_detector = StallDetector()
         elif still:
             why = f"it has used no processor time for {config.EVALUATION_STILL:.0f} s. {self._program.remedy}"
             self._give_up("hangs", why)
