@@ -220,7 +220,8 @@ class EvaluationProcess:
             self._process = self._program.start(self._memory)
         except OSError as error:
             raise EvaluationError(f"cannot start the process that evaluates the model: {error.strerror}") from None
-        self._stall_detector, self._asked = StallDetector(), time.monotonic()
+        self._stall_detector: StallDetector = StallDetector()
+        self._asked: float = time.monotonic()
 
     def _begin_again(self) -> None:
         """Start another process in the place of one that was killed, with the same question.
