@@ -133,6 +133,9 @@ class EvaluationProcess:
         timeout: seconds that one evaluation may take.
     """
 
+    _stall_detector: "StallDetector"
+    _asked: float  # when the question was asked (time.monotonic)
+
     def __init__(self, program: EvaluationProgram, values: int, timeout: float = config.EVALUATION_TIMEOUT) -> None:
         self._memory = os.memfd_create("esync-evaluation")
         os.ftruncate(self._memory, 4 * values)
@@ -220,8 +223,7 @@ class EvaluationProcess:
             self._process = self._program.start(self._memory)
         except OSError as error:
             raise EvaluationError(f"cannot start the process that evaluates the model: {error.strerror}") from None
-        self._stall_detector: StallDetector = StallDetector()
-        self._asked: float = time.monotonic()
+        self._stall_detector, self._asked = StallDetector(), time.monotonic()
 
     def _begin_again(self) -> None:
         """Start another process in the place of one that was killed, with the same question.
