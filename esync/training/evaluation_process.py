@@ -134,6 +134,9 @@ class EvaluationProcess:
         timeout: seconds that one evaluation may take.
     """
 
+    _stall_detector: "StallDetector"
+    _asked: float  # when the question was asked (time.monotonic)
+
     def __init__(self, program: EvaluationProgram, values: int, timeout: float = config.EVALUATION_TIMEOUT) -> None:
         self._memory = memory_descriptor("esync-evaluation")
         os.ftruncate(self._memory, 4 * values)
@@ -185,7 +188,8 @@ class EvaluationProcess:
             self._begin_again()
         elif still and state == "T":
             log.warning("%s has not computed for %.0f s: killing it", self.described(), config.EVALUATION_STILL)
-            self._process.kill()  # the next look finds that it has ended
+            self._process.kill()  # one of the next looks finds that it has ended
+            self._stall_detector = StallDetector()
         elif still:
             why = f"it has used no processor time for {config.EVALUATION_STILL:.0f} s. {self._program.remedy}"
             self._give_up("hangs", why)
