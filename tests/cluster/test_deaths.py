@@ -361,7 +361,7 @@ def test_program_that_does_not_close_its_trainer_keeps_its_exit_code(tmp_path: P
         assert cluster.wait("scheduler") == 0
 
 
-@pytest.mark.parametrize("waits_for", variants(["the scheduler", "the handshake"], quick=["the scheduler"]))
+@pytest.mark.parametrize("waits_for", variants(["1 of 2 workers", "the handshake"], quick=["1 of 2 workers"]))
 def test_program_that_waits_at_the_start_is_ended_by_ctrl_c(tmp_path: Path, waits_for: str) -> None:
     """Python sees the signal only after MXNet's wait; the other worker is absent or hangs at the
     barrier.
@@ -425,6 +425,9 @@ def test_worker_that_waits_for_a_place_ends_when_the_server_is_gone(tmp_path: Pa
     with Cluster(tmp_path, 2) as cluster:
         for rank in range(2):
             cluster.start_worker(rank, [*WORKER, *flags], ESYNC_DEVICE_FOLDER=f"cpu-{rank}")
+        while any(f"worker {rank} is here" not in cluster.output("server-0") for rank in range(2)):
+            assert time.monotonic() < cluster.deadline
+            time.sleep(0.1)
         cluster.start("worker-2", [*WORKER, *flags])
         while "all places are taken" not in cluster.output("scheduler"):
             assert time.monotonic() < cluster.deadline

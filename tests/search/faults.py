@@ -179,7 +179,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "one that dies between its id and the start barrier is waited for": Fault(
         "sync",
-        (Edit(f"{_REGISTRY}.give_up", "if self.begun or self.over or self.lost:", "if True:"),),
+        (Edit(f"{_REGISTRY}.give_up", "if self.over or self.lost", "if True"),),
         bug=11,
     ),
     "a replacement takes a place before worker 0 has set the model up": Fault(
