@@ -271,6 +271,7 @@ class Trainer(TrainerStatus, OptimizerTrainer):
                     agreement=agreement if self.checkpoints is None else {**agreement, **self.checkpoints.terms},
                     checkpoints=self.checkpoints or NoCheckpoints(),
                     own=own,
+                    joined=lambda: self._run.joined(self),
                     rule=self._rule,
                 )
             )

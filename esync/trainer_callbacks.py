@@ -40,6 +40,9 @@ class TrainerCallback:
     def setup(self, trainer: Any) -> None:
         """Prepare for a start: the trainer is about to look for the other workers."""
 
+    def joined(self, trainer: Any) -> None:
+        """Handle that this worker is among the others, who wait for it before any of them begins."""
+
     def train_begin(self, trainer: Any) -> None:
         """Handle the beginning: the trainer has found the other workers."""
 

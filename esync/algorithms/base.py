@@ -503,6 +503,7 @@ class Algorithm(ABC):
         state = context.checkpoints.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
         if state is not None:
             exchange.resume(self._complete_resume_state(state))
+        context.joined()
         return exchange
 
     def _complete_resume_state(self, state: ResumeState) -> ResumeState:

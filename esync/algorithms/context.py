@@ -196,6 +196,8 @@ class AlgorithmContext:
         agreement: settings that must be the same on all workers; name → value.
         checkpoints: those to go on from.
         own: settings of this worker that may differ from other workers'; name → value.
+        joined: called when this worker is among the others and none of them has begun to train,
+            unless it takes the place of one that is gone.
         rule: by which the servers can take the steps of the user's optimizer, where the algorithm
             sends gradients.
     """
@@ -208,4 +210,5 @@ class AlgorithmContext:
     agreement: dict[str, Any] = field(default_factory=dict)
     checkpoints: CheckpointHooks = field(default_factory=NoCheckpoints)
     own: dict[str, Any] = field(default_factory=dict)
+    joined: Callable[[], None] = lambda: None
     rule: RuleChoice = PLAIN_SGD

@@ -44,6 +44,7 @@ class Local(Algorithm):
         if state is not None and state.progress is not None:
             self._round_state.resume(state.progress, self.device.now())
             self._report(used=False)
+        context.joined()
 
     def step(self, batch_size: int) -> None:
         """Take one local step."""

@@ -161,6 +161,7 @@ class Run(TrainerCallback):
         self._told_job = told.job
         self._reporter = ProgressReporter(quiet, machine=os.environ.get(progress.VARIABLE) == "json")
         self._reports: RoundReporter | None = None
+        self._evaluations: PeriodicEvaluation | None = None  # on rank 0
         self._rounds: RoundCallbacks | None = None
         self._closed = False
         self.folder: Path | None = None
@@ -189,12 +190,28 @@ class Run(TrainerCallback):
                     "or leave it out and let one batch pass through the network before the trainer starts"
                 ) from None
 
+    def joined(self, trainer: Trainer) -> None:
+        """Try `evaluate` on rank 0, which the other workers wait for before they begin.
+
+        Raises:
+            EvaluationError: it does not work.
+        """
+        if trainer.rank != 0 or self._evaluate is None:
+            return
+        evaluator = self._evaluator(trainer, self._evaluate)
+        self._evaluations = PeriodicEvaluation(evaluator, self._every, self._target, self._metric)
+        if callable(self._evaluate):
+            try:
+                self._evaluations.try_out(trainer)
+            except BaseException:
+                self._evaluations.close()
+                raise
+
     def train_begin(self, trainer: Trainer) -> None:
         """Begin the records, since the trainer has started.
 
         Raises:
             RuntimeError: this object has recorded another trainer.
-            EvaluationError: `evaluate` does not work.
         """
         if self._rounds is not None:
             raise RuntimeError("this esync.Run has the records of another Trainer: make a new one for each Trainer")
@@ -211,10 +228,6 @@ class Run(TrainerCallback):
         self.folder = logs.folder
         events = None if events_dir is None else EventFile(events_dir / logs.folder.name, logged > 0)
         self._say_beginning(trainer, device, resumed)
-        evaluations = None
-        if trainer.rank == 0 and self._evaluate is not None:
-            evaluator = self._evaluator(trainer, self._evaluate)
-            evaluations = PeriodicEvaluation(evaluator, self._every, self._target, self._metric)
         self._reports = self._make_reports(trainer, logs.folder.name)
         result, exchange = trainer.algorithm.result, trainer.algorithm.exchange
         step = result.step if result is not None and logged else 0
@@ -235,13 +248,11 @@ class Run(TrainerCallback):
                 "resumed": resumed,
             },
             LogClock(trainer.world.device.now, trainer.round, trainer.elapsed),
-            evaluations,
+            self._evaluations,
             exchange if isinstance(exchange, CollectiveExchange) else None,
         )
         if self.checkpoints is not None:
             self.checkpoints.before(self._rounds.flush)
-        if evaluations is not None and callable(self._evaluate):
-            evaluations.try_out(trainer)
 
     def batch_end(self, trainer: Trainer) -> None:
         """Record the step that has just been taken, and write a checkpoint where one is due."""
