@@ -28,6 +28,8 @@ from esync.runtime.processes import EVALUATING
 from esync.training.evaluation_process import EvaluationError, ForkedEvaluation
 
 from ..support import child
+from ..support.scripted_world import World
+from ..support.small_net import flat, make_net
 
 INPUTS = mx.nd.array(np.random.RandomState(0).normal(size=(8, 4)))
 LABELS = mx.nd.array(np.arange(8) % 2)
@@ -447,3 +449,20 @@ def test_name_of_a_run_that_cannot_be_used_is_refused(tmp_path, monkeypatch):
     monkeypatch.setenv("ESYNC_LOG_DIR", str(tmp_path))
     with pytest.raises(ValueError, match="give esync launch --name"):
         esync.Run(name="base")
+
+
+def test_evaluate_is_tried_before_any_worker_begins(tmp_path):
+    """The others would use up samples while rank 0 evaluates."""
+    net = make_net()
+    world, logs = World(), []
+    weights = flat(net)
+    world.prepare = lambda exchange: setattr(exchange, "beginning", weights)
+
+    def evaluate() -> float:
+        logs.append([entry[0] for entry in world.made.log])
+        return 0.5
+
+    run = esync.Run(tmp_path, evaluate=evaluate, background=False, quiet=True)
+    esync.Trainer(net.collect_params(), "sgd", algorithm="sync", world=world, run=run).start()
+    assert logs == [["join"]]
+    run.close()
