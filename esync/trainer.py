@@ -33,7 +33,7 @@ from .gluon.replica import Replica, track_running_statistics
 from .rules import PLAIN_SGD
 from .runtime import progress
 from .runtime.environment import SUPERVISED_VARIABLE, EnvironmentProblemError
-from .runtime.errors import ExpectedError
+from .runtime.errors import ExpectedError, enumeration
 from .runtime.exit_hooks import ExitHooks, RunFinished, failure
 from .runtime.mxnet_import import mx
 from .runtime.worker_environment import ALGORITHM_VARIABLE, WorkerEnvironment, claim_worker, is_alone
@@ -291,12 +291,11 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         self._follow_progress()
         self._check_schedule()
         if self._others and self.rank == 0 and self.workers > 1:
-            names = [parameter.name for parameter in self._others]
             log.warning(
                 "%d parameters of the network are not in the trainer (%s): they begin as worker 0's on all workers, "
                 "and each exchange averages them as it does batch norm's statistics",
-                len(names),
-                ", ".join(names[:3]) + (", …" if len(names) > 3 else ""),
+                len(self._others),
+                enumeration([parameter.name for parameter in self._others], 3),
             )
         progress.report_event(progress.JOINED, rank=self.rank, round=self.round)
         self._run.train_begin(self)

@@ -12,8 +12,7 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
-#: Seconds to wait in the end for the answer to a heartbeat: it may never come, because a server is
-#: gone.
+#: Seconds to wait in the end for answers that may never come, because a server is gone.
 LAST_ANSWER = 0.5
 
 
