@@ -65,7 +65,7 @@ class Replica:
     ) -> None:
         for parameter in (*parameters, *others):
             _check(parameter)
-        self._parameters = parameters
+        self._parameters = [(parameter, parameter.grad_req != "null") for parameter in parameters]
         self.trained = trained(parameters)
         self.others = [*statistics(parameters), *filter(fits, others)]
         if not self.trained:
@@ -237,10 +237,8 @@ class Replica:
         Raises:
             UnsuitableParametersError: what is exchanged would not be what is trained.
         """
-        trained = {id(parameter) for parameter in self.trained}
-        for parameter in self._parameters:
-            was, now = id(parameter) in trained, parameter.grad_req != "null"
-            if was == now or (was and frozen_allowed):
+        for parameter, was in self._parameters:
+            if was == (parameter.grad_req != "null") or (was and frozen_allowed):
                 continue
             advice = "freeze layers during a run in a mode with local iterations ('esync', 'local-sgd', …) only, or "
             raise UnsuitableParametersError(
@@ -275,9 +273,7 @@ class Replica:
 
         The replica is open and keeps an anchor. All values are compared, bit by bit.
         """
-        if self.anchor is None:
-            raise RuntimeError("keep_anchor was not called")
-        changed = self.weights.different(self.anchor)
+        changed = self.weights.different(self._common())
         return self._assignment(changed) if changed else None
 
     def _assignment(self, changed: Sequence[int], samples: Sequence[bytes] = ()) -> Assignment:
@@ -285,10 +281,9 @@ class Replica:
         ends = np.cumsum(self.weights.sizes)
         values = {}
         for place in changed:
-            values[int(ends[place]) - self.weights.sizes[place]] = part = np.empty(
-                self.weights.sizes[place], np.float32
-            )
-            self.weights.read(int(ends[place]) - part.size, int(ends[place]), part)
+            end, size = int(ends[place]), self.weights.sizes[place]
+            values[end - size] = np.empty(size, np.float32)
+            self.weights.read(end - size, end, values[end - size])
         digest = zlib.crc32(str(changed).encode())
         for content in samples or [part.tobytes() for part in values.values()]:
             digest = zlib.crc32(content, digest)
@@ -296,13 +291,16 @@ class Replica:
 
     def common_values(self) -> np.ndarray:
         """Return a copy of the weights that the last exchange has written."""
+        return self._common().copy()
+
+    def _common(self) -> np.ndarray:
         if self.anchor is None:
             raise RuntimeError("keep_anchor was not called")
-        return self.anchor.copy()
+        return self.anchor
 
     def assign(self, assignment: Assignment, factor: float) -> None:
         """Move the weights from the common ones to assigned ones, times a factor of the way."""
-        common = self.common_values()
+        common = self._common()
         self.open()
         for start, values in assignment.values.items():
             before = common[start : start + values.size]
@@ -315,9 +313,7 @@ class Replica:
 
     def update(self) -> Difference:
         """Return how far the weights have moved since the last exchange: ESync's Δ."""
-        if self.anchor is None:
-            raise RuntimeError("keep_anchor was not called")
-        return Difference(self.weights, self.anchor)
+        return Difference(self.weights, self._common())
 
     def common_weights(self) -> np.ndarray | None:
         """Return the anchor if it is exactly what was written last, else None.

@@ -1,7 +1,7 @@
 """Attendance: which processes of a cluster are missing, in the words that all of them use.
 
-The scheduler knows who has registered. It puts what is waited for into words, and tells every
-process that asks.
+The scheduler knows who has registered. It words what the cluster waits for, and tells every process
+that asks.
 """
 
 import json
@@ -58,7 +58,7 @@ class Places(NamedTuple):
 
 @dataclass(frozen=True)
 class Attendance:
-    """What the scheduler tells whoever asks.
+    """The scheduler's answer to processes that ask who is missing.
 
     Attributes:
         servers: DMLC_NUM_SERVER, as the scheduler has it.

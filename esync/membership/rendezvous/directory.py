@@ -138,6 +138,11 @@ class StartMonitor(threading.Thread):
         return Cluster.ADVICE if self._attendance is None else self._attendance.advice
 
     @property
+    def scheduler_gone(self) -> str:
+        """Why this process cannot go on without the scheduler at its start."""
+        return f"{self._cluster.scheduler} is gone: its connection has ended before the run had begun"
+
+    @property
     def closed(self) -> bool:
         """Whether `close` has been called."""
         return self._closed.is_set()
@@ -161,7 +166,7 @@ class StartMonitor(threading.Thread):
                 elif answer is not None:
                     self._end_unless_running(answer)
                 elif time.monotonic() > lost:
-                    end(f"{self._cluster.scheduler} is gone: its connection has ended before the run had begun")
+                    end(self.scheduler_gone)
                 time.sleep(ASK_EVERY)
 
     def _end_unless_running(self, answer: Message) -> None:
