@@ -40,8 +40,6 @@ class Replica:
             batch size, into those of the mean loss.
 
     Attributes:
-        trained: the parameters that are trained.
-        others: those that are not.
         weights: the trained values, grad_req other than "null"; their float32 copies where there
             are any.
         statistics: the values that are not trained: batch norm's statistics, frozen layers, those of
@@ -66,15 +64,15 @@ class Replica:
         for parameter in (*parameters, *others):
             _check(parameter)
         self._parameters = [(parameter, parameter.grad_req != "null") for parameter in parameters]
-        self.trained = trained(parameters)
-        self.others = [*statistics(parameters), *filter(fits, others)]
-        if not self.trained:
+        self._trained = trained(parameters)
+        untrained = [*statistics(parameters), *filter(fits, others)]
+        if not self._trained:
             raise UnsuitableParametersError("no parameter of this network is trained (every grad_req is 'null')")
-        self._types = [p.dtype for p in self.trained]
+        self._types = [p.dtype for p in self._trained]
         self._master, self._scale = master, scale
         self.weights = FlatArrays(self._exchanged)
-        self.gradients = FlatArrays(lambda: [_gradient(p) for p in self.trained])
-        self.statistics = FlatArrays(lambda: [stored_values(p) for p in self.others])
+        self.gradients = FlatArrays(lambda: [_gradient(p) for p in self._trained])
+        self.statistics = FlatArrays(lambda: [stored_values(p) for p in untrained])
         self._sampler = Sampler(self._exchanged)
         self.further: dict[str, Flat] = {}
         self.contributions: dict[str, Flat] = {}
@@ -86,7 +84,7 @@ class Replica:
 
     def _exchanged(self) -> list[Any]:
         """Return the arrays that hold the weights."""
-        return [stored_values(p) if (copy := self._master(p)) is None else copy for p in self.trained]
+        return [stored_values(p) if (copy := self._master(p)) is None else copy for p in self._trained]
 
     @property
     def size(self) -> int:
@@ -186,10 +184,10 @@ class Replica:
         Raises:
             UnsuitableParametersError: weights have got another type since the beginning.
         """
-        if [p.dtype for p in self.trained] != self._types:
+        if [p.dtype for p in self._trained] != self._types:
             raise UnsuitableParametersError(
-                f"the type of the weights has changed during the run (net.cast): {self.trained[0].name} is "
-                f"{np.dtype(self.trained[0].dtype)} now; convert the network before the trainer starts"
+                f"the type of the weights has changed during the run (net.cast): {self._trained[0].name} is "
+                f"{np.dtype(self._trained[0].dtype)} now; convert the network before the trainer starts"
             )
         self._wait()
         for arrays in (self.weights, self.gradients, self.statistics):
@@ -198,7 +196,7 @@ class Replica:
     def close(self) -> None:
         """Hand what was written back to the device."""
         if self.weights.close():
-            for parameter in self.trained:
+            for parameter in self._trained:
                 if (copy := self._master(parameter)) is not None:
                     mx.nd.cast(copy, dtype=parameter.dtype, out=stored_values(parameter).as_nd_ndarray())
         self.statistics.close()
@@ -287,7 +285,7 @@ class Replica:
         digest = zlib.crc32(str(changed).encode())
         for content in samples or [part.tobytes() for part in values.values()]:
             digest = zlib.crc32(content, digest)
-        return Assignment(tuple(self.trained[place].name for place in changed), values, digest + 1.0)
+        return Assignment(tuple(self._trained[place].name for place in changed), values, digest + 1.0)
 
     def common_values(self) -> np.ndarray:
         """Return a copy of the weights that the last exchange has written."""
