@@ -33,7 +33,7 @@ from .gluon.replica import Replica, track_running_statistics
 from .rules import PLAIN_SGD
 from .runtime import progress
 from .runtime.environment import SUPERVISED_VARIABLE, EnvironmentProblemError
-from .runtime.errors import ExpectedError
+from .runtime.errors import ExpectedError, enumeration
 from .runtime.exit_hooks import ExitHooks, RunFinished, failure
 from .runtime.mxnet_import import mx
 from .runtime.worker_environment import ALGORITHM_VARIABLE, WorkerEnvironment, claim_worker, is_alone
@@ -205,7 +205,7 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         self._limits = limits or Limits()
         self._agreement, self._sources = dict(agreement or {}), dict(sources or {})
         self._capability = 0.0
-        self._started = self._closed = self._told = False
+        self._started = self._closed = self._end_announced = False
         self.ends_run = False
         self._statistics: np.ndarray | None = None  # of the end of the run
         self._exit_hooks = ExitHooks(self._end)
@@ -292,12 +292,11 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         self._follow_progress()
         self._check_schedule()
         if self._others and self.rank == 0 and self.workers > 1:
-            names = [parameter.name for parameter in self._others]
             log.warning(
                 "%d parameters of the network are not in the trainer (%s): they begin as worker 0's on all workers, "
                 "and each exchange averages them as it does batch norm's statistics",
-                len(names),
-                ", ".join(names[:3]) + (", …" if len(names) > 3 else ""),
+                len(self._others),
+                enumeration([parameter.name for parameter in self._others], 3),
             )
         progress.report_event(progress.JOINED, rank=self.rank, round=self.round)
         self._run.train_begin(self)
@@ -502,12 +501,12 @@ class Trainer(TrainerStatus, OptimizerTrainer):
 
     def stop(self) -> None:
         """End the run on all workers after the round under way."""
-        self._told = True
+        self._end_announced = True
         self.algorithm.stop()
 
     def abort(self, reason: str) -> None:
         """End the run on all workers because this one has failed."""
-        self._told = True
+        self._end_announced = True
         self.algorithm.abort(reason)
         self._run.train_failed(self, reason)
 
@@ -523,7 +522,7 @@ class Trainer(TrainerStatus, OptimizerTrainer):
             self._end(None)
             return
         finished = self._started and self.finished
-        if self._started and not (finished or self._told) and self.rank == 0 < self.workers - 1:
+        if self._started and not (finished or self._end_announced) and self.rank == 0 < self.workers - 1:
             progress.warn(
                 f"worker 0 leaves after round {self.round}, before the run is finished: nobody evaluates any more, and "
                 "the final model is that of this round (call stop() before close() to end the run for all workers)"
@@ -575,7 +574,7 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         else:
             with suppress(ExpectedError):  # another worker has failed at the same time
                 self._tell(error, reason)
-            self._told = True
+            self._end_announced = True
         self.close()
 
     def _may_be_replaced(self, error: BaseException | None) -> bool:
@@ -668,7 +667,7 @@ class Trainer(TrainerStatus, OptimizerTrainer):
 
     @contextmanager
     def _divided(self, divisor: float, samples: int) -> Iterator[None]:
-        """Let whatever divides gradients by the samples divide them by the divisor instead, within a with statement."""
+        """Divide gradients by the divisor within a with statement, where else it would be the samples."""
         scale = self._scale
         self._scale = scale * (samples / divisor)
         try:

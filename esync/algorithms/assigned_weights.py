@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ..runtime.errors import ExpectedError
+from ..runtime.errors import ExpectedError, enumeration
 
 #: Scalars of a commit → how those of a round are combined: the digest of what the worker has
 #: assigned (0: nothing), twice, and whether it has assigned it since its commit before.
@@ -42,8 +42,7 @@ class Assignment:
 
     def __str__(self) -> str:
         """Name the parameters, a few of them where there are many."""
-        more = len(self.names) - NAMES_SHOWN
-        return ", ".join(self.names[:NAMES_SHOWN]) + (f" and {more} more" if more > 0 else "")
+        return enumeration(self.names, NAMES_SHOWN)
 
 
 def scalars_of(assignment: Assignment | None, recent: bool = True) -> dict[str, float]:

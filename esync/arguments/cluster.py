@@ -101,8 +101,8 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
         "--lease",
         type=positive,
         default=config.LEASE,
-        help="with --elastic: seconds of silence after which a worker counts as gone whose process stands still; one "
-        "that computes is heard for half of --round-timeout (default: %(default)s)",
+        help="with --elastic: seconds without a heartbeat after which a worker counts as gone; it sends them until it "
+        "has taken no step for half of --round-timeout (default: %(default)s)",
     )
     add(
         "--wait-for-replacement",

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ..runtime.errors import enumeration
 from .errors import DataError
 from .image_array import ImageArray
 from .user_arrays import LabeledSamples, UserArrays, check_arrays
@@ -40,8 +41,8 @@ def load_folder(folder: Path) -> tuple[UserArrays, tuple[str, ...]]:
     test_samples = None
     if test is not None:
         if unknown := [each.name for each in _folders(test) if each.name not in names]:
-            known = ", ".join(names[:10]) + (", …" if len(names) > 10 else "")
-            raise DataError(test / unknown[0], "a class that has no folder in the training set", expected=known)
+            why = "a class that has no folder in the training set"
+            raise DataError(test / unknown[0], why, expected=enumeration(names, 10))
         _, test_samples = _read(test, [each.name for each in _folders(test)], names, images)
     return check_arrays(str(folder), train_samples, test_samples, names), tuple(names)
 

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import numpy as np
 
+from ..runtime.errors import enumeration
 from .errors import DataError
 
 #: Images or other samples, and their labels.
@@ -160,10 +161,10 @@ def _check_labels(where: str, labels: np.ndarray, classes: int, names: Sequence[
         raise DataError(where, "one class only", expected="two or more")
     missing = np.flatnonzero(np.bincount(labels, minlength=classes) == 0)
     if len(missing):
-        told = ", ".join(_name(label, names) for label in missing[:5]) + (", …" if len(missing) > 5 else "")
+        labels_missing = enumeration([_name(label, names) for label in missing], 5)
         raise DataError(
             where,
-            f"no training sample has the label {told}",
+            f"no training sample has the label {labels_missing}",
             expected=f"each of the labels 0 to {classes - 1} to occur in the training set",
         )
 

@@ -328,7 +328,7 @@ class Exchange(Protocol):
         raise RuntimeError("here, every round waits for all workers")
 
     def heartbeat(self) -> None:
-        """Report that this worker's program goes on; called now and then between exchanges.
+        """Report that this worker's program makes progress; called now and then between exchanges.
 
         With --elastic the others go on without a worker that has not called this, or exchanged, for
         half of the round timeout, and without one whose process stands still for the lease.

@@ -1,11 +1,10 @@
-"""What `step` is given: by what gradients are divided, and how many samples they are of."""
+"""The arguments of `step`: the divisor of the gradients, and the number of samples behind them."""
 
 import math
 from typing import Any
 
-import numpy as np
-
 from ..runtime.errors import ExpectedError
+from ..runtime.user_values import one_line, single_number
 
 
 class BatchSizeError(ExpectedError, ValueError):
@@ -25,12 +24,12 @@ def divisor_and_samples(batch_size: Any, samples: Any = None) -> tuple[float, in
     divisor = _number(batch_size)
     if not 0 < divisor < math.inf:
         raise BatchSizeError(
-            f"step was given {_shown(batch_size)}, but gradients are divided by that number: it should be above 0, "
+            f"step was given {one_line(batch_size)}, but gradients are divided by that number: it should be above 0, "
             "usually the number of samples of this worker's batch, step(len(batch))"
         )
     count = divisor if samples is None else _number(samples)
     if count < 1 or count != count // 1:
-        given = _shown(batch_size) if samples is None else f"samples={_shown(samples)}"
+        given = one_line(batch_size) if samples is None else f"samples={one_line(samples)}"
         raise BatchSizeError(
             f"step was given {given}, but samples are counted by it, for limits and epochs: it should be a whole "
             f"number of 1 or more; where gradients are divided by another one, give both: step({divisor:g}, "
@@ -47,13 +46,7 @@ ONE_SAMPLE = (
 
 
 def _number(value: Any) -> float:
-    """Return a single number as Python's own, of whatever library it is; NaN for anything else."""
+    """Return a number as Python's own; NaN for anything else."""
     if type(value) not in (int, float):
-        array = np.asarray(value.asnumpy() if hasattr(value, "asnumpy") else value)
-        value = array.item() if array.size == 1 and array.dtype.kind in "iuf" else math.nan
-    return value
-
-
-def _shown(value: Any) -> str:
-    """Return a value as one line, which MXNet's arrays are not."""
-    return " ".join(repr(value).split())
+        value = single_number(value)
+    return math.nan if value is None or isinstance(value, bool) else value

@@ -115,12 +115,12 @@ class FlatArrays:
 
     def different(self, values: np.ndarray) -> list[int]:
         """Return the places of the arrays that are not, bit by bit, these values (float32)."""
-        differs, places = np.empty(BLOCK, bool), []
+        places = []
         for place, (view, end) in enumerate(zip(self._views, self._ends, strict=True)):
+            before = values[end - view.size : end].view(np.int32)
             for first in range(0, view.size, BLOCK):
-                now, start = view[first : first + BLOCK].astype(np.float32, copy=False), end - view.size + first
-                before = values[start : start + now.size]
-                if np.not_equal(now.view(np.int32), before.view(np.int32), out=differs[: now.size]).any():
+                now = view[first : first + BLOCK].astype(np.float32, copy=False).view(np.int32)
+                if not np.array_equal(now, before[first : first + BLOCK]):
                     places.append(place)
                     break
         return places

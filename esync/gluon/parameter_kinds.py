@@ -1,7 +1,8 @@
 """The kinds of a network's parameters: trained ones, statistics, and constants, which stay as they are.
 
-Exchanges carry float32 values. What they would round (integers, booleans, float64) is a constant
-where it is not trained: it is not exchanged but compared at the start; it is refused elsewhere.
+Exchanges carry float32 values. Parameters of types that these would round (integers, booleans,
+float64) are constants where they are not trained: they are compared at the start instead of
+exchanged. Others of these types are refused.
 """
 
 import hashlib

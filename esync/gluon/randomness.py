@@ -1,7 +1,7 @@
-"""The global random generators of NumPy, Python and MXNet, which the workers' seeds keep apart.
+"""The global random generators of NumPy, Python and MXNet, seeded by rank.
 
-Programs seed them alike on all workers, or, MXNet's, not at all, where it begins alike in every
-process. The same crops, noise and dropout masks on all workers would be the consequence.
+Programs seed them alike on all workers, and MXNet's begins alike in every process without a seed.
+Crops, noise and dropout masks would then be the same on all workers.
 """
 
 import hashlib
@@ -55,7 +55,7 @@ def seed_generators(seeds: Sequence[int], *place: int) -> None:
 
 
 def seed_mxnet(rank: int) -> None:
-    """Let MXNet's generator go on with numbers of this rank, which follow from the program's seed."""
+    """Seed MXNet's generator by this rank and by what it would have drawn next."""
     mx.random.seed(_mixed(_mxnet_number(), rank) & 0x7FFFFFFF)
 
 

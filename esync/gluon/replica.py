@@ -40,8 +40,6 @@ class Replica:
             batch size, into those of the mean loss.
 
     Attributes:
-        trained: the parameters that are trained.
-        others: those that are not.
         weights: the trained values, grad_req other than "null"; their float32 copies where there
             are any.
         statistics: the values that are not trained: batch norm's statistics, frozen layers, those of
@@ -65,16 +63,16 @@ class Replica:
     ) -> None:
         for parameter in (*parameters, *others):
             _check(parameter)
-        self._parameters = parameters
-        self.trained = trained(parameters)
-        self.others = [*statistics(parameters), *filter(fits, others)]
-        if not self.trained:
+        self._parameters = [(parameter, parameter.grad_req != "null") for parameter in parameters]
+        self._trained = trained(parameters)
+        untrained = [*statistics(parameters), *filter(fits, others)]
+        if not self._trained:
             raise UnsuitableParametersError("no parameter of this network is trained (every grad_req is 'null')")
-        self._types = [p.dtype for p in self.trained]
+        self._types = [p.dtype for p in self._trained]
         self._master, self._scale = master, scale
         self.weights = FlatArrays(self._exchanged)
-        self.gradients = FlatArrays(lambda: [_gradient(p) for p in self.trained])
-        self.statistics = FlatArrays(lambda: [stored_values(p) for p in self.others])
+        self.gradients = FlatArrays(lambda: [_gradient(p) for p in self._trained])
+        self.statistics = FlatArrays(lambda: [stored_values(p) for p in untrained])
         self._sampler = Sampler(self._exchanged)
         self.further: dict[str, Flat] = {}
         self.contributions: dict[str, Flat] = {}
@@ -86,7 +84,7 @@ class Replica:
 
     def _exchanged(self) -> list[Any]:
         """Return the arrays that hold the weights."""
-        return [stored_values(p) if (copy := self._master(p)) is None else copy for p in self.trained]
+        return [stored_values(p) if (copy := self._master(p)) is None else copy for p in self._trained]
 
     @property
     def size(self) -> int:
@@ -186,10 +184,10 @@ class Replica:
         Raises:
             UnsuitableParametersError: weights have got another type since the beginning.
         """
-        if [p.dtype for p in self.trained] != self._types:
+        if [p.dtype for p in self._trained] != self._types:
             raise UnsuitableParametersError(
-                f"the type of the weights has changed during the run (net.cast): {self.trained[0].name} is "
-                f"{np.dtype(self.trained[0].dtype)} now; convert the network before the trainer starts"
+                f"the type of the weights has changed during the run (net.cast): {self._trained[0].name} is "
+                f"{np.dtype(self._trained[0].dtype)} now; convert the network before the trainer starts"
             )
         self._wait()
         for arrays in (self.weights, self.gradients, self.statistics):
@@ -198,7 +196,7 @@ class Replica:
     def close(self) -> None:
         """Hand what was written back to the device."""
         if self.weights.close():
-            for parameter in self.trained:
+            for parameter in self._trained:
                 if (copy := self._master(parameter)) is not None:
                     mx.nd.cast(copy, dtype=parameter.dtype, out=stored_values(parameter).as_nd_ndarray())
         self.statistics.close()
@@ -237,10 +235,8 @@ class Replica:
         Raises:
             UnsuitableParametersError: what is exchanged would not be what is trained.
         """
-        trained = {id(parameter) for parameter in self.trained}
-        for parameter in self._parameters:
-            was, now = id(parameter) in trained, parameter.grad_req != "null"
-            if was == now or (was and frozen_allowed):
+        for parameter, was in self._parameters:
+            if was == (parameter.grad_req != "null") or (was and frozen_allowed):
                 continue
             advice = "freeze layers during a run in a mode with local iterations ('esync', 'local-sgd', …) only, or "
             raise UnsuitableParametersError(
@@ -275,9 +271,7 @@ class Replica:
 
         The replica is open and keeps an anchor. All values are compared, bit by bit.
         """
-        if self.anchor is None:
-            raise RuntimeError("keep_anchor was not called")
-        changed = self.weights.different(self.anchor)
+        changed = self.weights.different(self._common())
         return self._assignment(changed) if changed else None
 
     def _assignment(self, changed: Sequence[int], samples: Sequence[bytes] = ()) -> Assignment:
@@ -285,24 +279,26 @@ class Replica:
         ends = np.cumsum(self.weights.sizes)
         values = {}
         for place in changed:
-            values[int(ends[place]) - self.weights.sizes[place]] = part = np.empty(
-                self.weights.sizes[place], np.float32
-            )
-            self.weights.read(int(ends[place]) - part.size, int(ends[place]), part)
+            end, size = int(ends[place]), self.weights.sizes[place]
+            values[end - size] = np.empty(size, np.float32)
+            self.weights.read(end - size, end, values[end - size])
         digest = zlib.crc32(str(changed).encode())
         for content in samples or [part.tobytes() for part in values.values()]:
             digest = zlib.crc32(content, digest)
-        return Assignment(tuple(self.trained[place].name for place in changed), values, digest + 1.0)
+        return Assignment(tuple(self._trained[place].name for place in changed), values, digest + 1.0)
 
     def common_values(self) -> np.ndarray:
         """Return a copy of the weights that the last exchange has written."""
+        return self._common().copy()
+
+    def _common(self) -> np.ndarray:
         if self.anchor is None:
             raise RuntimeError("keep_anchor was not called")
-        return self.anchor.copy()
+        return self.anchor
 
     def assign(self, assignment: Assignment, factor: float) -> None:
         """Move the weights from the common ones to assigned ones, times a factor of the way."""
-        common = self.common_values()
+        common = self._common()
         self.open()
         for start, values in assignment.values.items():
             before = common[start : start + values.size]
@@ -315,9 +311,7 @@ class Replica:
 
     def update(self) -> Difference:
         """Return how far the weights have moved since the last exchange: ESync's Δ."""
-        if self.anchor is None:
-            raise RuntimeError("keep_anchor was not called")
-        return Difference(self.weights, self.anchor)
+        return Difference(self.weights, self._common())
 
     def common_weights(self) -> np.ndarray | None:
         """Return the anchor if it is exactly what was written last, else None.

@@ -1,4 +1,4 @@
-"""Samples of arrays, by which it is noticed cheaply that something has replaced their values."""
+"""Samples of arrays: a cheap way to notice that their values have been replaced."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -25,9 +25,7 @@ class Sampler:
     def take(self) -> list[bytes]:
         """Return some bytes of each array, once all that is pending has been written to it."""
         arrays = self._arrays()
-        if len(arrays) != len(self._known) or any(
-            one is not other for one, other in zip(arrays, self._known, strict=True)
-        ):
+        if [*map(id, arrays)] != [*map(id, self._known)]:
             self._known, self._places = arrays, [_place(array) for array in arrays]
         library, pointer = mx.base._LIB, ctypes.c_void_p()
         get, wait, target, samples = library.MXNDArrayGetData, library.MXNDArrayWaitToRead, ctypes.byref(pointer), []

@@ -17,7 +17,7 @@ from .. import arguments, config
 from ..arguments.flag_types import positive
 from ..reports.comparison import Comparison
 from ..runtime import descriptions, output, program, terminal
-from ..runtime.cores import cores
+from ..runtime.cores import threads
 from ..runtime.files import expanded
 from . import flags, repeat, report, user_program, view
 from .agent_pool import AgentPool
@@ -171,8 +171,7 @@ def _launch_once(
     if not options.dry_run and not all(host.here for host in hosts.values()):
         os.environ[TOKEN_VARIABLE] = os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)  # of this job alone
     with Ports() as ports:
-        threads = None if "OMP_NUM_THREADS" in os.environ else cores()
-        here = HostResources(ports.free(ports_needed(description)), threads)
+        here = HostResources(ports.free(ports_needed(description)), threads())
         token = secrets.token_hex(8)
 
         def job_on(there: dict[str, HostResources]) -> LaunchPlan:

@@ -87,11 +87,11 @@ def options() -> dict[str, str]:
 def _version() -> tuple[int, int]:
     """Return the version of OpenSSH on this machine; (0, 0) where it is something else, or is missing."""
     try:
-        said = subprocess.run(["ssh", "-V"], stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
+        process = subprocess.run(["ssh", "-V"], stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return 0, 0
-    found = re.search(rb"OpenSSH_(\d+)\.(\d+)", said.stderr + said.stdout)
-    return (int(found[1]), int(found[2])) if found else (0, 0)
+    version = re.search(rb"OpenSSH_(\d+)\.(\d+)", process.stderr + process.stdout)
+    return (int(version[1]), int(version[2])) if version else (0, 0)
 
 
 def _identity(file: str) -> list[str]:

@@ -445,8 +445,8 @@ class Supervisor:
         silent = min(waited_for, key=lambda process: process.reported, default=None)
         if silent is None:
             return
-        told = [process.events[progress.MISSING] for process in self._processes if progress.MISSING in process.events]
-        missing = told[0] if told and told[0]["what"] else None
+        reports = (process.events.get(progress.MISSING) for process in self._processes)
+        missing = next((report for report in reports if report and report["what"]), None)
         joined = silent.spec.own_program and progress.JOINED in silent.events and missing is None
         patience = config.ANNOUNCE_AFTER if silent.progress or not joined else config.LAUNCH_PROGRAM_SILENCE
         now = time.monotonic()

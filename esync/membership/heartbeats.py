@@ -12,8 +12,7 @@ from collections.abc import Callable
 
 log = logging.getLogger(__name__)
 
-#: Seconds to wait in the end for the answer to a heartbeat: it may never come, because a server is
-#: gone.
+#: Seconds to wait in the end for answers that may never come, because a server is gone.
 LAST_ANSWER = 0.5
 
 
@@ -32,13 +31,13 @@ class Heartbeats:
         self._closed = threading.Event()
 
     def start(self, beat: Callable[[], None]) -> None:
-        """Call `beat`, which sends a heartbeat, again and again from now on."""
+        """Begin to call `beat`, which sends a heartbeat."""
         self._thread = threading.Thread(target=self._run, args=(beat,), name="heartbeats", daemon=True)
         self.progressed()
         self._thread.start()
 
     def progressed(self) -> None:
-        """Note that the program has gone on: the limit begins anew."""
+        """Note that the program has made progress: the limit begins anew."""
         self._progressed = time.monotonic()
 
     def close(self) -> None:

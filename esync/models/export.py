@@ -10,6 +10,7 @@ import numpy as np
 from ..runtime.errors import ExpectedError
 from ..runtime.exit_hooks import failure
 from ..runtime.files import atomic_path, through_memory
+from ..runtime.mxnet_arrays import array_module
 from ..runtime.mxnet_import import mx
 
 #: Common stem of all files.
@@ -70,7 +71,7 @@ def _graph(net: Any) -> tuple[list[Any], Any]:
         return net._cached_graph
     kept = dict(vars(net))
     try:  # it was trained without: the graph of one input, of which only the kind of array matters
-        return net._get_graph((mx.np if mx.util.is_np_array() else mx.nd).zeros(1))
+        return net._get_graph(array_module().zeros(1))
     except Exception as error:
         raise FinalModelError(f"the network cannot be compiled ({failure(error)})") from None
     finally:

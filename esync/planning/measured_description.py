@@ -1,6 +1,5 @@
 """From a description to the calibrated one: measured on the hosts, or from the logs of a run."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,7 +7,7 @@ from typing import Any
 from ..launch.description import DescriptionError, read
 from ..launch.resources import HostResources
 from ..runtime import descriptions
-from ..runtime.cores import cores
+from ..runtime.cores import threads
 from .calibration import calibrated, calibrated_path, check_path, write_calibrated
 from .log_measurement import measure_from_logs
 from .measurement import measure
@@ -52,8 +51,7 @@ def write_measured(
         if from_logs is not None:
             found = measure_from_logs(description, file, from_logs, say)
         else:
-            threads = None if "OMP_NUM_THREADS" in os.environ else cores()
-            found = measure(description, typed or {}, HostResources((), threads), say, program)
+            found = measure(description, typed or {}, HostResources((), threads()), say, program)
     except DescriptionError as error:
         raise DescriptionError(f"{file}: {error}") from None
     content = calibrated(file, description, found, typed, program)

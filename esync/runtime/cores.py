@@ -22,6 +22,11 @@ def cores(root: Path = Path("/")) -> int:
     return max(1, min([affinity(), *map(int, _quotas(root))]))
 
 
+def threads() -> int | None:
+    """Return the number of threads for the processes of this machine; None where the user has set it."""
+    return None if "OMP_NUM_THREADS" in os.environ else cores()
+
+
 def _quotas(root: Path) -> Iterator[float]:
     """Yield the quotas of this process's group and of those that it is in, in cores."""
     try:

@@ -1,4 +1,4 @@
-"""MXNet's distributed key stores are not for a worker of a cluster, which has one already.
+"""Refuse MXNet's distributed key stores in a worker of a cluster, which has one already.
 
 ps-lite knows one cluster in a process and waits for its members in silence: `mx.kv.create` with such
 a name would hang before the run, during it and after it.
@@ -44,7 +44,7 @@ class _Register(dict[str, Any]):
 
 
 class _Listener(MetaPathFinder):
-    """A finder that finds nothing, but learns that MXNet is being imported."""
+    """A finder that finds nothing, but notices the import of MXNet."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
         """Replace the register as soon as it is there."""

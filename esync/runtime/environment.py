@@ -27,9 +27,7 @@ _PART_IN_JOB = re.compile(
     r"PORT|DMLC_\w+|PS_(RESEND|DROP_MSG)\w*|(PMI|PMIX|OMPI_COMM_WORLD)_\w+"
     r"|ESYNC_(?!TOKEN|STATE_SERVER_CA|ALLOWED_HOSTS|TEST_)\w+"
 )
-
-
-#: Variables of ps-lite that make it talk in another way, lose messages or send them twice → their usual values.
+#: Variables by which ps-lite takes other connections, loses messages or sends them twice → their usual values.
 _UNSUPPORTED = {"PS_RESEND": "0", "PS_DROP_MSG": "0", "DMLC_LOCAL": "0", "DMLC_PS_VAN_TYPE": "zmq"}
 
 
@@ -165,17 +163,17 @@ def _check_own_address(environment: MutableMapping[str, str]) -> None:
 
     Where they are not this machine's, or in use, MXNet would fail only much later.
     """
-    own, interface = environment.get("DMLC_NODE_HOST", "").strip(), environment.get("DMLC_INTERFACE", "")
-    if own:
-        own = environment["DMLC_NODE_HOST"] = _ipv4("DMLC_NODE_HOST", own)
-        scheduler, address = environment["DMLC_PS_ROOT_URI"], ipaddress.ip_address(own)
-        if not is_own(own) or address.is_unspecified or (address.is_loopback and not is_own(scheduler)):
+    address, interface = environment.get("DMLC_NODE_HOST", "").strip(), environment.get("DMLC_INTERFACE", "")
+    if address:
+        address = environment["DMLC_NODE_HOST"] = _ipv4("DMLC_NODE_HOST", address)
+        scheduler, kind = environment["DMLC_PS_ROOT_URI"], ipaddress.ip_address(address)
+        if not is_own(address) or kind.is_unspecified or (kind.is_loopback and not is_own(scheduler)):
             raise EnvironmentProblemError(
-                f"DMLC_NODE_HOST is {own!r}, which is not an address of this machine at which the scheduler at "
+                f"DMLC_NODE_HOST is {address!r}, which is not an address of this machine at which the scheduler at "
                 f"{scheduler} can reach it; it should be the one under which the others do, for instance 10.1.1.33"
             )
     known = [name for _, name in socket.if_nameindex()]
-    if not own and interface and interface not in known:
+    if not address and interface and interface not in known:
         raise EnvironmentProblemError(
             f"DMLC_INTERFACE is {interface!r}, but this machine's network interfaces are {', '.join(known)}"
         )
@@ -184,7 +182,7 @@ def _check_own_address(environment: MutableMapping[str, str]) -> None:
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
-                probe.bind((own, port))
+                probe.bind((address, port))
             except OSError as error:
                 raise EnvironmentProblemError(
                     f"PORT is {port}, where this process is to listen, but it cannot ({error.strerror}); unset PORT, "

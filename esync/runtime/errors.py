@@ -1,7 +1,7 @@
 """Errors that a user can do something about."""
 
 import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 
 class ExpectedError(Exception):
@@ -26,6 +26,12 @@ class DeadlockError(ExpectedError):
 
 class AlgorithmResultError(ExpectedError):
     """Raised when a method of an algorithm has returned something that cannot be used."""
+
+
+def enumeration(names: Sequence[object], most: int) -> str:
+    """Return names with commas between them; of more than `most`, the first ones and the number of the others."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(map(str, names[:most])) + more
 
 
 def suggestion(name: object, known: Iterable[str], most: int = 3, shown: Callable[[str], str] = str) -> str:

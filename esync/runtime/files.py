@@ -189,7 +189,7 @@ def lock_file(descriptor: int, path: Path, risk: str, inherited: bool = True, wa
 
 
 def _warn(path: Path, error: OSError, what: str, consequence: str) -> None:
-    """Say once for each file system that something cannot be done there, and what follows."""
+    """Warn, once for each file system, of what cannot be done there and of what follows."""
     key = path.parent.stat().st_dev, what, consequence
     if key not in _warned:
         _warned.add(key)

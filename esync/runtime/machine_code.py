@@ -11,6 +11,8 @@ from numba.core.caching import FunctionCache
 
 log = logging.getLogger(__name__)
 
+_warned = False  # this process, of machine code that cannot be kept
+
 
 class _Cache(FunctionCache):
     """Numba's files with machine code; one that cannot be read or written is no error."""
@@ -20,7 +22,7 @@ class _Cache(FunctionCache):
         try:
             yield
         except (OSError, EOFError, pickle.UnpicklingError) as error:
-            _say(f"{self.cache_path}: {error}")
+            _warn(f"{self.cache_path}: {error}")
 
 
 def machine_code(**options: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -38,16 +40,14 @@ def machine_code(**options: Any) -> Callable[[Callable[..., Any]], Any]:
         try:
             made._cache = _Cache(function)
         except (RuntimeError, OSError) as error:  # RuntimeError: numba has found no folder
-            _say(str(error))
+            _warn(str(error))
         return made
 
     return decorate
 
 
-def _say(why: str) -> None:
-    if not _said:
-        _said.append(why)
+def _warn(why: str) -> None:
+    global _warned
+    if not _warned:
+        _warned = True
         log.warning("compiled loops cannot be kept (%s): each process compiles them anew; set NUMBA_CACHE_DIR", why)
-
-
-_said: list[str] = []

@@ -29,6 +29,11 @@ def like(array: Any, other: Any) -> Any:
     return array.as_np_ndarray() if isinstance(other, mx.np.ndarray) else array.as_nd_ndarray()
 
 
+def array_module() -> Any:
+    """Return the module whose arrays networks are given now: mx.np after `npx.set_np`, else mx.nd."""
+    return mx.np if mx.util.is_np_array() else mx.nd
+
+
 def is_plain(array: Any) -> bool:
     """Return whether `host_view` works: for dense float32 values in host memory."""
     return array.context.device_type == "cpu" and array.dtype == np.float32 and array.stype == "default"

@@ -104,11 +104,11 @@ def job(service: Service, call: Call) -> Response:
 
 def cluster(service: Service, call: Call) -> Response:
     """Tell for whom the cluster waits."""
-    there = None
+    attendance = None
     with contextlib.suppress(EnvironmentProblemError):  # not told where the cluster is
         known = Cluster.from_environment(dict(os.environ))
-        there = directory.attendance((known.address, known.port))
-    missing, advice = ("", "") if there is None else (there.missing, there.advice)
+        attendance = directory.attendance((known.address, known.port))
+    missing, advice = ("", "") if attendance is None else (attendance.missing, attendance.advice)
     return responses.model(schema.Cluster(missing=missing, advice=advice))
 
 

@@ -81,10 +81,8 @@ class StateServerApplication:
         else:
             call = Call(arrived, body, headers, job, scope["query_string"].decode("latin-1"))
             if operation.slow:
-                answer = await asyncio.to_thread(operation.run, self._service, call)
-            elif operation.database:
-                welcome()  # now, because a stranger's time may be over before the database has answered
-                answer = await asyncio.to_thread(_read_database, operation, self._service, call)
+                welcome()  # now, because a stranger's time may be over before the answer is there
+                answer = await asyncio.to_thread(_run_in_thread, operation, self._service, call)
             else:
                 answer = operation.run(self._service, call)
                 belongs = belongs or (answer.status in _MEANT and not public)
@@ -93,8 +91,8 @@ class StateServerApplication:
         await _send(send, answer, method)
 
 
-def _read_database(operation: Operation, service: Service, call: Call) -> Response:
-    """Answer in this thread, whose connection to the database ends with the answer."""
+def _run_in_thread(operation: Operation, service: Service, call: Call) -> Response:
+    """Answer in this thread, whose connection to the database, if any, ends with the answer."""
     try:
         return operation.run(service, call)
     finally:

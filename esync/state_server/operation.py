@@ -28,8 +28,7 @@ class Operation:
             None without one.
         refusals: statuses, beside 400 and 401, with which it may be refused.
         options: names of the query parameters.
-        database: whether it reads the database, and so may take some time.
-        slow: whether it may take some time for another reason.
+        slow: whether it may take some time, because it reads the database or asks the scheduler.
         public: whether it needs no token, because it tells nothing about jobs.
     """
 
@@ -40,7 +39,6 @@ class Operation:
     answer: type[BaseModel] | str | None = None
     refusals: tuple[int, ...] = ()
     options: tuple[str, ...] = ()
-    database: bool = False
     slow: bool = False
     public: bool = False
 
@@ -51,7 +49,7 @@ class Operation:
         except RefusedError as reason:
             return responses.refused(reason)
         except Exception as error:
-            if self.database and _is_away(error):
+            if self.slow and _is_away(error):
                 return responses.refused(responses.UnavailableError("the database of the history cannot be reached"))
             logger.exception("unexpected failure of %s %s", self.method, self.path)
             return responses.failed()

@@ -34,12 +34,12 @@ API = (
     Operation("POST", _JOBS + "{job}/reset", api.reset, schema.Reset, schema.Nothing, (409, 413)),
     Operation("POST", _JOBS + "{job}/report", api.report, schema.Report, schema.Nothing, (409, 413)),
     Operation("POST", _JOBS + "{job}/end", api.end, schema.End, schema.Nothing, (404, 413)),
-    Operation("GET", _JOBS + "{job}/rounds", api.rounds, None, schema.Rounds, (404, 503), _ROUNDS, database=True),
-    Operation("GET", _JOBS + "{job}/curves", api.curves, None, schema.Curves, (404, 503), _CURVES, database=True),
-    Operation("GET", _JOBS + "{job}/events", api.events, None, schema.Events, (404, 503), options=_PAGE, database=True),
+    Operation("GET", _JOBS + "{job}/rounds", api.rounds, None, schema.Rounds, (404, 503), _ROUNDS, slow=True),
+    Operation("GET", _JOBS + "{job}/curves", api.curves, None, schema.Curves, (404, 503), _CURVES, slow=True),
+    Operation("GET", _JOBS + "{job}/events", api.events, None, schema.Events, (404, 503), options=_PAGE, slow=True),
     Operation("GET", PREFIX + "cluster", api.cluster, answer=schema.Cluster, slow=True),
-    Operation("GET", PREFIX + "runs", api.runs, None, schema.Runs, (503,), ("job", "limit"), database=True),
-    Operation("GET", PREFIX + "report", api.report_page, None, api.PAGE, (404, 503), ("runs",), database=True),
+    Operation("GET", PREFIX + "runs", api.runs, None, schema.Runs, (503,), ("job", "limit"), slow=True),
+    Operation("GET", PREFIX + "report", api.report_page, None, api.PAGE, (404, 503), ("runs",), slow=True),
     Operation("GET", openapi.PATH, _describe),
 )
 

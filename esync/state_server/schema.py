@@ -223,13 +223,10 @@ class JobList(BaseModel):
 
 
 class Cluster(BaseModel):
-    """For whom the cluster of this server's DMLC_PS_ROOT_URI waits, as its scheduler says.
+    """For whom the cluster waits, as the scheduler at this server's DMLC_PS_ROOT_URI says."""
 
-    `missing` is empty where nobody is missing, or no scheduler answers.
-    """
-
-    missing: str
-    advice: str
+    missing: str = Field(description="processes and where they run; empty: none, or no scheduler answers")
+    advice: str = Field(description="how to start them, or what else to do")
 
 
 class WorkerView(BaseModel):

@@ -76,10 +76,10 @@ def show(client: Client, name: str | None) -> Group:
         ExpectedError: no server answers, the token is missing, or there is no such job.
     """
     summaries = all_printable(client.summaries())
-    there = all_printable(client.cluster())
-    waiting = [Text(f"the cluster waits for {there['missing']}", style="bold red")] if there["missing"] else []
-    if there["advice"]:
-        waiting.append(Text(there["advice"]))
+    cluster = all_printable(client.cluster())
+    waiting = [Text(f"the cluster waits for {cluster['missing']}", style="bold red")] if cluster["missing"] else []
+    if cluster["advice"]:
+        waiting.append(Text(cluster["advice"]))
     if not summaries and name is None and waiting:
         return Group(Text(f"no job yet at {client.address}: no worker has reported"), *waiting)
     if not summaries and name is None:

@@ -72,7 +72,7 @@ class EstimatorHandler(
 
 
 def _length(values: Any) -> int:
-    """Return the number of samples of an array, or of the first one in a list: one device has all of them."""
+    """Return the number of samples of an array, or of the first one in a list, which holds the whole batch."""
     while isinstance(values, (list, tuple)):
         values = values[0]
     return int(values.shape[0]) if values.shape else 1

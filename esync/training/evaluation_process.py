@@ -15,7 +15,6 @@ import json
 import logging
 import math
 import mmap
-import numbers
 import os
 import re
 import select
@@ -25,7 +24,7 @@ import traceback
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Protocol
 
 import numpy as np
 
@@ -42,6 +41,7 @@ from ..runtime.metric import TEST_ACCURACY, Metric
 from ..runtime.mxnet_import import mx
 from ..runtime.processes import EVALUATING
 from ..runtime.user_code import place_of, users_frame
+from ..runtime.user_values import one_line, single_number
 from ..runtime.watchdog import WatchedWait
 
 log = logging.getLogger(__name__)
@@ -183,7 +183,7 @@ class EvaluationProcess:
             self._begin_again()
             return None
         still = self._stall_detector.stalled_for(self._process.pid) > config.EVALUATION_STILL
-        state, _ = _state_of(self._process.pid)
+        state = _state_of(self._process.pid)
         if state == "Z":  # processes that it has forked keep its pipe open
             self._begin_again()
         elif still and state == "T":
@@ -206,7 +206,7 @@ class EvaluationProcess:
 
     def described(self) -> str:
         """Return a description of the process for messages, which says whether it is stopped."""
-        state, _ = _state_of(self._process.pid)
+        state = _state_of(self._process.pid)
         return f"the process that evaluates the model (process {self._process.pid}{', stopped' * (state == 'T')})"
 
     def close(self) -> None:
@@ -224,7 +224,6 @@ class EvaluationProcess:
             self._process = self._program.start(self._memory)
         except OSError as error:
             raise EvaluationError(f"cannot start the process that evaluates the model: {error.strerror}") from None
-        self._stall_detector, self._asked = StallDetector(), time.monotonic()
 
     def _begin_again(self) -> None:
         """Start another process in the place of one that was killed, with the same question.
@@ -281,31 +280,30 @@ class StallDetector:
     """
 
     def __init__(self) -> None:
-        self._seconds, self._used, self._looked = 0.0, (-1, -1), time.monotonic()
+        self._seconds, self._ticks, self._looked = 0.0, -1, time.monotonic()
 
     def stalled_for(self, pid: int) -> float:
-        """Look at the process, and return for how many seconds it has stood still; 0 if unknown."""
+        """Look at the process, and return for how many seconds it has stood still."""
         now = time.monotonic()
         if now - self._looked >= LOOK_EVERY:
-            _, used = _state_of(pid)
-            total, able = self._used[1], True
-            if used == self._used[0]:
-                total, able = _activity(pid)
-            self._seconds = 0.0 if able or (used, total) != self._used else self._seconds + LOOK_EVERY
-            self._used, self._looked = (used, total), now
-        return self._seconds if self._used[0] >= 0 else 0.0
+            ticks, able = _activity(pid)
+            self._seconds = 0.0 if able or ticks != self._ticks else self._seconds + LOOK_EVERY
+            self._ticks, self._looked = ticks, now
+        return self._seconds
 
 
 def _activity(pid: int) -> tuple[int, bool]:
-    """Return the ticks that the threads of a process and of its descendants have used.
+    """Return what the threads of a process and of its descendants do.
 
-    Besides, whether one of them could use more, or waits for a disk.
+    Returns:
+        The processor time that they have used, in ticks of the kernel; and whether one of them
+        could use more, or waits for a disk.
     """
     total, able = 0, False
     for task in Path(f"/proc/{pid}/task").glob("*"):
         with contextlib.suppress(OSError):  # it has ended meanwhile
-            state, ticks = _fields_of(task / "stat")
-            total, able = total + ticks, able or state in "RD"
+            fields = _stat(task)
+            total, able = total + int(fields[11]) + int(fields[12]), able or fields[0] in "RD"
             for child in (task / "children").read_text().split():
                 more, others = _activity(int(child))
                 total, able = total + more, able or others
@@ -320,27 +318,24 @@ def _where(process: PipedProcess) -> str:
     frame = users_frame(inner)
     if frame is None:
         return ""
-    called = inner[inner.index(frame) + 1 :]
-    file = re.sub(r".*/(site-packages|dist-packages|python3\.\d+)/", "", called[0].filename) if called else ""
-    inside = f", inside {called[0].name} of {file}" if called else ""
+    inside = ""
+    for called in inner[inner.index(frame) + 1 :][:1]:
+        file = re.sub(r".*/(site-packages|dist-packages|python3\.\d+)/", "", called.filename)
+        inside = f", inside {called.name} of {file}"
     return f" in {place_of(frame)} ({frame.line}){inside}"
 
 
-def _state_of(pid: int) -> tuple[str, int]:
-    """Return the state of a process (T: stopped) and its processor time in ticks of the kernel.
-
-    If they are not known, return "" and -1.
-    """
+def _state_of(pid: int) -> str:
+    """Return the state of a process (T: stopped); "" if it is not known."""
     try:
-        return _fields_of(Path(f"/proc/{pid}/stat"))
+        return _stat(Path(f"/proc/{pid}"))[0]
     except OSError:
-        return "", -1
+        return ""
 
 
-def _fields_of(stat: Path) -> tuple[str, int]:
-    """Return the state of a process or thread, and its processor time in ticks, from its file."""
-    fields = stat.read_bytes().rpartition(b")")[2].split()
-    return fields[0].decode(), int(fields[11]) + int(fields[12])
+def _stat(process: Path) -> list[str]:
+    """Return the fields of a process's or thread's file `stat`, from its state on."""
+    return (process / "stat").read_text(errors="replace").rpartition(")")[2].split()
 
 
 # --- the evaluating process -----------------------------------------------------------------------
@@ -440,11 +435,12 @@ class ForkedEvaluation:
             traceback.print_exc()
             place = "".join(f" in {place_of(frame)}" for frame in [users_frame(stack)] if frame is not None)
             raise EvaluationError(f"evaluate has failed{place}: {failure(error)}") from None
-        number = _number(value)
+        number = single_number(value)
         if number is None:
             hint = " (of what a metric's get() returns, the value is the second: get()[1])" * isinstance(value, tuple)
-            shown = " ".join(repr(value).split())[:200]  # an array's has several lines
+            shown = one_line(value)[:200]
             raise EvaluationError(f"evaluate should return a number, but {name} has returned {shown}{hint}")
+        number = float(number)
         if self._metric.is_accuracy and not self._metric.possible(number):
             raise EvaluationError(
                 f"evaluate should return the accuracy, {self._metric.expected()}, but {name} has returned {number:g}: "
@@ -473,18 +469,6 @@ class ForkedEvaluation:
                 EQUAL_VALUES,
             )
         return value
-
-
-def _number(value: Any) -> float | None:
-    """Return a number, or an array of one, as a float; None if it is something else."""
-    for name in ("asnumpy", "item"):  # NDArray; then NumPy's, and whatever else has that method
-        if hasattr(value, name):
-            try:
-                value = getattr(value, name)()
-            except (TypeError, ValueError, RuntimeError):  # more than one element
-                return None
-    real = isinstance(value, numbers.Number) and not isinstance(value, complex)
-    return float(value) if real else None
 
 
 def _load_in_this_process() -> None:

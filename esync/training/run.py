@@ -24,7 +24,7 @@ from ..runtime.exit_hooks import failure
 from ..runtime.files import expanded
 from ..runtime.futures import Future
 from ..runtime.metric import Goal, Metric
-from ..runtime.mxnet_import import mx
+from ..runtime.mxnet_arrays import array_module
 from ..runtime.progress import ProgressReporter
 from ..runtime.run_names import run_name
 from ..runtime.tensorboard import EventFile, require
@@ -181,9 +181,9 @@ class Run(TrainerCallback):
         parameters = trainer._params
         if self._net is not None and self._input_shape is not None and any(each._deferred_init for each in parameters):
             first = next(each for each in parameters if each._deferred_init or each._data is not None)
-            zeros = (mx.np if mx.util.is_np_array() else mx.nd).zeros
+            shape, context = (1, *self._input_shape), first.list_ctx()[0]
             try:
-                self._net(zeros((1, *self._input_shape), ctx=first.list_ctx()[0], dtype=first.dtype))
+                self._net(array_module().zeros(shape, ctx=context, dtype=first.dtype))
             except Exception as error:
                 raise UnsuitableParametersError(
                     f"net does not take one input of input_shape={self._input_shape} ({failure(error)}): correct it, "

@@ -106,7 +106,7 @@ def epochs(
     """Two epochs' samples of a worker, or what is left of them after a position."""
     seed_all()
     trainer = SimpleNamespace(rank=rank, workers=workers, start=lambda: None, finished=False, abandoned=False, steps=0)
-    trainer.world, trainer.paused = World(), lambda what: nullcontext()
+    trainer.world, trainer.paused = World(), lambda: nullcontext()
     shard = esync.shard(Draws(), trainer)
     batches = LoaderBatches(
         trainer, mx.gluon.data.DataLoader(shard, 1, shuffle=True, num_workers=processes), begin_epoch

@@ -189,6 +189,7 @@ def test_api_openapi_description_is_served(url):
     assert status == 200
     assert described["openapi"].startswith("3.1")
     assert set(described["paths"]) == {
+        "/api/v1/cluster",
         "/api/v1/jobs",
         "/api/v1/runs",
         "/api/v1/report",

@@ -127,10 +127,8 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
             log.error("%s", reason)
         reason = "all workers are gone, without a goodbye"
         if not self.start_monitor.closed:  # no worker had come
-            reason = "the scheduler is gone: its connection has ended before the run had begun"
-        log.error(reason)
-        progress.report_event(progress.OVER, reason=reason, consequence=True)
-        exit_now(1)
+            reason = self.start_monitor.scheduler_gone
+        directory.end(reason)
 
     def _controller(self) -> Callable[[int, bytes, Any], None]:
         """Return MXNet's hook for commands; `run` installs it."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from ... import config
 from ...membership.connections import listening, raise_file_limit
-from ...membership.heartbeats import Heartbeats
+from ...membership.heartbeats import LAST_ANSWER, Heartbeats
 from ...membership.monitor import SCHEDULER, give_up, monitor_servers
 from ...membership.rendezvous import directory, messages
 from ...membership.rendezvous.directory import StartMonitor
@@ -48,9 +48,6 @@ from .keyed import KeyedStore
 from .sender_check import SenderCheck
 
 log = logging.getLogger(__name__)
-
-#: Seconds to wait for answers that may never come, because a server is gone.
-LAST_ANSWER = 0.5
 
 
 class SecondTrainerError(ExpectedError):
@@ -266,10 +263,11 @@ class MXNetStore(KeyedStore):
 
     def _advice(self) -> str:
         """Return for whom the cluster waits, and what to do about it."""
-        there = directory.attendance(self._scheduler)
-        if there is None or not there.missing:
-            return "" if there is not None else f"{self._cluster.scheduler} does not answer"
-        return f"the cluster waits for {there.missing}{'; ' if there.advice else ''}{there.advice}"
+        attendance = directory.attendance(self._scheduler)
+        if attendance is None:
+            return f"{self._cluster.scheduler} does not answer"
+        missing = f"the cluster waits for {attendance.missing}" if attendance.missing else ""
+        return "; ".join(filter(None, (missing, attendance.advice)))
 
     def _answered(self) -> bool:
         """Wait for the servers' answers to all that was sent.

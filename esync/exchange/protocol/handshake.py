@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Union, get_origin, get_type_hints
 
+from ...runtime.errors import enumeration
 from ...version import __version__
 from . import wire
 from .layout import WEIGHTS, Layout
@@ -204,27 +205,26 @@ def notice(first: Handshake, handshakes: Mapping[int, Handshake]) -> str:
         handshakes: of all workers that have come, by rank.
     """
     mine = _settings(first)
-    others = {rank: describe_differences(mine, _settings(each)) for rank, each in handshakes.items()}
-    said = [
+    others = {rank: describe_differences(mine, _settings(other)) for rank, other in handshakes.items()}
+    warnings = [
         f"worker {rank} trains with {'; '.join(differences)} of worker {first.rank}. In this mode the optimizer is "
         "each worker's own, so training goes on"
         for rank, differences in others.items()
         if differences
     ][:1]  # there is room for one
     by_state: dict[tuple[str, str], list[int]] = {}
-    for rank, each in sorted(handshakes.items()):
-        for state in each.specification.own.get(RANDOM_NUMBERS, {}).items():
+    for rank, handshake in sorted(handshakes.items()):
+        for state in handshake.specification.own.get(RANDOM_NUMBERS, {}).items():
             by_state.setdefault(state, []).append(rank)
     alike = {generator: ranks for (generator, _), ranks in by_state.items() if len(ranks) > 1}
     if alike:
         ranks = max(alike.values(), key=len)
-        who = ", ".join(map(str, ranks[:9])) + (", …" if len(ranks) > 9 else "")
-        said.append(
-            f"workers {who} begin with the same random numbers ({' and '.join(alike)}): what their programs draw "
-            "(batches, crops, noise) is the same on all of them. Call esync.reseed(trainer, seed) after "
+        warnings.append(
+            f"workers {enumeration(ranks, 9)} begin with the same random numbers ({' and '.join(alike)}): what their "
+            "programs draw (batches, crops, noise) is the same on all of them. Call esync.reseed(trainer, seed) after "
             "trainer.start() for numbers by rank; trainer.batches seeds by rank itself"
         )
-    return ". ".join(said)
+    return ". ".join(warnings)
 
 
 def _settings(handshake: Handshake) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class StoreWait(Protocol):
     """A wait that the store watches over.
 
     Attributes:
-        what: description of what is awaited, and from whom: a text.
+        what: what is awaited, and from whom, in words.
     """
 
     what: Any
@@ -124,7 +124,7 @@ class Store(Protocol):
         ...
 
     def start_heartbeats(self, beat: Callable[[], None]) -> None:
-        """Call `beat`, which may wait for the servers, again and again in the background from now on.
+        """Begin to call `beat`, which may wait for the servers, at intervals in the background.
 
         The calls stop while `progressed` has not been called for half of the time that a worker
         waits for others in a round, so that the others go on without a worker that hangs before
@@ -132,7 +132,7 @@ class Store(Protocol):
         """
 
     def progressed(self) -> None:
-        """Note that this worker's program goes on: it does not hang."""
+        """Note that this worker's program has made progress, and does not hang."""
 
     def waiting(self, what: str) -> AbstractContextManager[StoreWait]:
         """Watch over a with statement that waits.

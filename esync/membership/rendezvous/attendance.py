@@ -1,17 +1,25 @@
-"""Attendance: who of a cluster is missing, in the words that all of its processes use.
+"""Attendance: which processes of a cluster are missing, in the words that all of them use.
 
-The scheduler knows who has registered. It puts what is waited for into words, and tells every
-process that asks.
+The scheduler knows who has registered. It words what the cluster waits for, and tells every process
+that asks.
 """
 
 import json
+import logging
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
 
+from ... import config
 from ...runtime.environment import PLACES_VARIABLE, Cluster, EnvironmentProblemError
+from ...runtime.errors import enumeration
+from ...runtime.watchdog import WatchedWait
 from .messages import SERVER, WORKER, Node
 
+log = logging.getLogger(__name__)
+
+#: Words for the roles of ps-lite's messages.
 ROLES = {SERVER: "server", WORKER: "worker"}
 #: Names that a sentence lists; the others are counted.
 LISTED = 8
@@ -37,19 +45,20 @@ class Places(NamedTuple):
         except (TypeError, ValueError):
             raise EnvironmentProblemError(f"{PLACES_VARIABLE} is {text!r}, which esync launch would not set") from None
 
-    def server(self, there: Iterable[Node]) -> list[str]:
-        """Return the hosts of the servers that are not there."""
-        left = [tuple(place) for place in self.servers]
-        for node in there:
-            at = next((place for place in left if place[0] == node.host), None)
-            if at is not None:
-                left.remove(at)
-        return [f"on {name}" for _, name in left]
+    def absent_servers(self, present: Iterable[Node]) -> list[str]:
+        """Return the hosts of the servers that have not come."""
+        absent = list(self.servers)
+        for node in present:
+            for place in absent:
+                if place[0] == node.host:
+                    absent.remove(place)
+                    break
+        return [f"on {name}" for _, name in absent]
 
 
 @dataclass(frozen=True)
 class Attendance:
-    """What the scheduler tells whoever asks.
+    """The scheduler's answer to processes that ask who is missing.
 
     Attributes:
         servers: DMLC_NUM_SERVER, as the scheduler has it.
@@ -83,17 +92,34 @@ class Attendance:
             ("DMLC_NUM_SERVER", cluster.servers, self.servers),
             ("DMLC_NUM_WORKER", cluster.workers, self.workers),
         )
-        for name, here, there in numbers:
-            if here != there:
+        for name, number, schedulers in numbers:
+            if number != schedulers:
                 return (
-                    f"{name} is {here}, but {there} where the scheduler at {cluster.host}:{cluster.port} was started: "
-                    "all processes of a cluster need the same number; correct it, and start this process again"
+                    f"{name} is {number}, but {schedulers} where {cluster.scheduler} was started: all "
+                    "processes of a cluster need the same number; correct it, and start this process again"
                 )
         return ""
 
 
+class AttendanceLog:
+    """Logs for whom a cluster waits, each time that it has waited for another ten seconds."""
+
+    def __init__(self) -> None:
+        self._wait: WatchedWait | None = None
+
+    def update(self, attendance: Attendance | None) -> None:
+        """Take who is missing now; None where nobody knows, or where it should not be logged."""
+        if attendance is None or not attendance.missing:
+            self._wait = None
+            return
+        self._wait = self._wait or WatchedWait("", math.inf)
+        self._wait.what, self._wait.hint = attendance.missing, attendance.advice
+        if self._wait.due(config.ANNOUNCE_AFTER):
+            log.warning(self._wait.announcement())
+
+
 def name_of(node: Node) -> str:
-    """Return role, slot or rank and address of a member, such as "worker 1 at 10.1.1.36:41233"."""
+    """Return the role, number and address of a member, such as "worker 1 at 10.1.1.36:41233"."""
     return f"{ROLES[node.role]} {(node.id - 8) // 2} at {node.host}:{node.port}"
 
 
@@ -107,13 +133,10 @@ def missing_of(role: int, missing: int, expected: int, names: Sequence[str]) -> 
         names: rank and place of each; empty where they are not known.
     """
     text = f"{missing} of {expected} {ROLES[role]}{'s' if expected > 1 else ''}"
-    if not names:
-        return text
-    more = f" and {len(names) - LISTED} more" if len(names) > LISTED else ""
-    return f"{text}: {', '.join(names[:LISTED])}{more}"
+    return f"{text}: {enumeration(names, LISTED)}" if names else text
 
 
-def how_to_start(me: Node, servers: int, workers: int, roles: Iterable[int], there: Sequence[Node]) -> str:
+def how_to_start(me: Node, servers: int, workers: int, roles: Iterable[int], present: Sequence[Node]) -> str:
     """Return how processes of these roles are started by hand, and who is there.
 
     Args:
@@ -121,14 +144,13 @@ def how_to_start(me: Node, servers: int, workers: int, roles: Iterable[int], the
         servers: DMLC_NUM_SERVER.
         workers: DMLC_NUM_WORKER.
         roles: SERVER, WORKER or both.
-        there: the processes that have come.
+        present: the processes that have come.
     """
     programs = {SERVER: "python -m esync.server", WORKER: "python -m esync.worker … or your own program"}
-    here = [f"the {ROLES[node.role]} at {node.host}:{node.port}" for node in there]
-    more = f" and {len(here) - LISTED} more" if len(here) > LISTED else ""
+    here = [f"the {ROLES[node.role]} at {node.host}:{node.port}" for node in present]
     return (
         f"start what is missing with DMLC_PS_ROOT_URI={me.host} DMLC_PS_ROOT_PORT={me.port} DMLC_NUM_SERVER={servers} "
         f"DMLC_NUM_WORKER={workers} {', and '.join(programs[role] for role in sorted(set(roles)))}, unless it runs and "
         "cannot reach that address (firewall, DMLC_INTERFACE or DMLC_NODE_HOST); here: "
-        + (f"{', '.join(here[:LISTED])}{more}" if here else "nobody")
+        + (enumeration(here, LISTED) or "nobody")
     )

@@ -12,10 +12,10 @@ import zmq
 from ... import config
 from ...runtime import progress
 from ...runtime.environment import SLOT_VARIABLE, Cluster
-from ...runtime.watchdog import WatchedWait, exit_now
+from ...runtime.watchdog import exit_now
 from ..connections import Address
 from . import messages
-from .attendance import Attendance, name_of
+from .attendance import Attendance, AttendanceLog, name_of
 from .messages import BadMessageError, Message, Node
 
 log = logging.getLogger(__name__)
@@ -84,8 +84,8 @@ def failure_reason(failure: Message) -> str:
         return "all workers have left before the run had begun; start all processes again"
     names = [name_of(node) for node in failure.nodes]
     verb, whose = ("is", "its connection has") if len(names) == 1 else ("are", "their connections have")
-    there = Attendance.decode(failure.text)
-    begun = there is not None and there.begun
+    attendance = Attendance.decode(failure.text)
+    begun = attendance is not None and attendance.begun
     when = ", and nothing can go on without it" if begun else " before the run had begun"
     return f"{' and '.join(names)} {verb} gone: {whose} ended{when}; start all processes again"
 
@@ -123,19 +123,24 @@ class StartMonitor(threading.Thread):
         super().__init__(name="start monitor", daemon=True)
         self._cluster, self._announces = cluster, announces
         self._attendance: Attendance | None = None
-        self._wait: WatchedWait | None = None  # of a cluster that this process takes part in
+        self._attendance_log = AttendanceLog()  # while this process takes part in the run
         self._closed = threading.Event()
 
     def awaited(self) -> str:
         """Return for whom this process waits at its start, in words that follow "waiting for"."""
-        there = self._attendance
-        if there is None:
+        attendance = self._attendance
+        if attendance is None:
             return self._cluster.scheduler
-        return there.missing or f"a place in the cluster, whose {there.workers} workers are all there"
+        return attendance.missing or f"a place in the cluster, whose {attendance.workers} workers are all there"
 
     def advice(self) -> str:
         """Return what to do about that."""
         return Cluster.ADVICE if self._attendance is None else self._attendance.advice
+
+    @property
+    def scheduler_gone(self) -> str:
+        """Why this process cannot go on without the scheduler at its start."""
+        return f"{self._cluster.scheduler} is gone: its connection has ended before the run had begun"
 
     @property
     def closed(self) -> bool:
@@ -157,22 +162,12 @@ class StartMonitor(threading.Thread):
                 elif self._attendance is not None and not socket.poll(0, zmq.POLLOUT):
                     lost = min(lost, time.monotonic() + config.PEER_GONE)
                 if self._closed.is_set():
-                    self._announce()
+                    self._attendance_log.update(self._attendance)
                 elif answer is not None:
                     self._end_unless_running(answer)
                 elif time.monotonic() > lost:
-                    end(f"{self._cluster.scheduler} is gone: its connection has ended before the run had begun")
+                    end(self.scheduler_gone)
                 time.sleep(ASK_EVERY)
-
-    def _announce(self) -> None:
-        there = self._attendance
-        if there is None or not there.missing:
-            self._wait = None
-            return
-        self._wait = self._wait or WatchedWait("", math.inf)
-        self._wait.what, self._wait.hint = there.missing, there.advice
-        if self._wait.due(config.ANNOUNCE_AFTER):
-            log.warning(self._wait.announcement())
 
     def _end_unless_running(self, answer: Message) -> None:
         """End this process if the run is finished or cannot begin, or if it does not belong here."""

@@ -23,7 +23,7 @@ TERMINATE, ADD_NODE, BARRIER, ACK, HEARTBEAT = 1, 2, 3, 4, 5
 #: nodes.
 WHO = 100
 #: Likewise: a process asks for the status of the run. The answer is one of the commands that follow,
-#: and its text is a `node_registry.Attendance`.
+#: and its text is an `attendance.Attendance`.
 RUN_STATUS = 101
 #: The run goes on, or is about to begin.
 RUNNING = 102

@@ -149,10 +149,10 @@ class NodeRegistry:
         advice = ""
         if not self.complete:
             for role, expected in self._expected.items():
-                there = [node for node in self._arriving if node.role == role]
-                if len(there) < expected:
+                present = [node for node in self._arriving if node.role == role]
+                if len(present) < expected:
                     roles.append(role)
-                    missing.append(missing_of(role, expected - len(there), expected, self._absent(role, there)))
+                    missing.append(missing_of(role, expected - len(present), expected, self._absent(role, present)))
         elif self.begun and not self.over and self._servers_left(gone):
             vacant = [node for node in self._nodes.values() if node.address in gone and self._replaceable(node)]
             if vacant:
@@ -164,8 +164,8 @@ class NodeRegistry:
             missing = [f"{name_of(node)} {what}" for node in self.awaited(gone)]
             advice = "end it there if it hangs"
         if roles and not self._places.workers:
-            there = [node for node in self.everyone() if node.address not in gone]
-            advice = how_to_start(self._me, servers, workers, roles, there)
+            present = [node for node in self.everyone() if node.address not in gone]
+            advice = how_to_start(self._me, servers, workers, roles, present)
         return Attendance(servers, workers, self.begun, " and ".join(missing), advice if missing else "")
 
     def may_join(self, node: Node) -> bool:
@@ -278,12 +278,12 @@ class NodeRegistry:
     def _worker(self, rank: int) -> str:
         return f"worker {rank} on {self._places.workers[rank]}" if self._places.workers else f"worker {rank}"
 
-    def _absent(self, role: int, there: Sequence[Node]) -> list[str]:
+    def _absent(self, role: int, present: Sequence[Node]) -> list[str]:
         """Return the names of the processes of a role that have not come; none if not known."""
         if role == SERVER:
-            return self._places.server(there)
-        ranks = {self._wanted.get(node.address) for node in there}
-        if None in ranks or len(ranks) < len(there):  # or two want the same one
+            return self._places.absent_servers(present)
+        ranks = {self._wanted.get(node.address) for node in present}
+        if None in ranks or len(ranks) < len(present):  # or two want the same one
             return []
         return [self._worker(rank) for rank in range(self.slots) if rank not in ranks]
 

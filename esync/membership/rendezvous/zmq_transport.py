@@ -16,11 +16,10 @@ from ... import config
 from ...runtime import progress
 from ...runtime.errors import ExpectedError
 from ...runtime.output import RateLimitedLog
-from ...runtime.watchdog import WatchedWait
 from ..connections import Address, Connection, connections, reset
 from ..failure_detector import FailureDetector
 from . import messages
-from .attendance import Attendance
+from .attendance import Attendance, AttendanceLog
 from .contacts import EXAMINED_MOST, SOCKETS_EACH, Contacts
 from .directory import ASK_EVERY, failure_reason
 from .messages import EMPTY, SERVER, WORKER, BadMessageError, Message, Node
@@ -90,7 +89,7 @@ class ZMQTransport:
         self._contacts = Contacts(self._context, self._poller)
         self._detector: FailureDetector[Address] = FailureDetector(GRACE)
         self._surplus: dict[Node, float] = {}  # who waits for a place, and since when; infinite once that was said
-        self._wait: WatchedWait | None = None  # for members that do not come to a barrier, or do not leave
+        self._attendance_log = AttendanceLog()
         self._timestamp = 0
         self._complain = RateLimitedLog(log.warning)
         self._port = port
@@ -211,13 +210,8 @@ class ZMQTransport:
         missing = self.attendance.missing
         if missing != before:
             progress.report_event(progress.MISSING, what=missing)
-        if not missing or not self._registry.complete:  # the start has a wait of its own, with a limit
-            self._wait = None
-            return
-        self._wait = self._wait or WatchedWait("", math.inf)
-        self._wait.what, self._wait.hint = missing, self.attendance.advice
-        if self._wait.due(config.ANNOUNCE_AFTER):
-            log.warning(self._wait.announcement())
+        # The start has a wait of its own, with a limit.
+        self._attendance_log.update(self.attendance if self._registry.complete else None)
 
     def _mention(self, waiting: list[Node]) -> None:
         """Log who waits in vain for a place."""
