@@ -6,8 +6,10 @@ scalars of its next commit. Where all have assigned the same, that takes effect 
 the same round.
 """
 
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -33,12 +35,18 @@ class Assignment:
     Attributes:
         names: of the parameters.
         values: place of each parameter in the flat weights → its values (float32).
-        digest: a whole number above 0 that differs where names or values do.
     """
 
     names: tuple[str, ...]
     values: Mapping[int, np.ndarray]
-    digest: float
+
+    @cached_property
+    def digest(self) -> float:
+        """A whole number above 0 that differs where places or values do."""
+        digest = zlib.crc32(str(list(self.values)).encode())
+        for values in self.values.values():
+            digest = zlib.crc32(values.tobytes(), digest)
+        return digest + 1.0
 
     def __str__(self) -> str:
         """Name the parameters, a few of them where there are many."""
@@ -87,13 +95,15 @@ class PendingAssignment:
         self._recent = False
         return scalars
 
-    def due(self, scalars: Mapping[str, float]) -> Assignment | None:
-        """Return what all workers have assigned by now, if anything, after a round.
-
-        Where all have done so in that round, their updates have brought it already.
-        """
+    def agreed(self, scalars: Mapping[str, float]) -> Assignment | None:
+        """Return what all workers have assigned by the end of a round, None if they have not."""
         assignment = self._newest
-        if assignment is None or not all_assigned(assignment, scalars):
+        if not all_assigned(assignment, scalars):
             return None
         self._newest = None
-        return None if scalars[RECENT] else assignment
+        return assignment
+
+    @staticmethod
+    def brought(scalars: Mapping[str, float]) -> bool:
+        """Return whether all workers have assigned it in that round, so that their updates brought it."""
+        return bool(scalars[RECENT])

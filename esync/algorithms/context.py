@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-import numpy as np
-
 from .. import config
 from ..coordination import Coordination
 from ..exchange import NO_OFFERS, Exchange, ModelSink, Source, Specification
@@ -60,12 +58,12 @@ class ModelReplica(ModelSink, Protocol):
         The replica is open and keeps an anchor.
         """
 
-    def common_values(self) -> np.ndarray:
-        """Return a copy of the weights that the last exchange has written."""
-        ...
+    def assign(self, assignment: Assignment) -> None:
+        """Set the weights to assigned ones."""
 
-    def assign(self, assignment: Assignment, factor: float) -> None:
-        """Move the weights to assigned ones, times a factor of the way."""
+    def reaches(self, assignment: Assignment) -> bool:
+        """Return whether a finite update leads from the common weights to assigned ones."""
+        ...
 
     def add_vectors(self, names: Iterable[str]) -> None:
         """Keep further vectors, each as long as the weights, which begin with zeros."""

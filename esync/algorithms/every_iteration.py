@@ -7,9 +7,7 @@ from abc import abstractmethod
 from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
-from ..exchange import WEIGHTS, JobAbortedError, Payload, Result, Specification
+from ..exchange import WEIGHTS, JobAbortedError, Payload, Result, Specification, values_of
 from .assigned_weights import SCALARS, AssignedWeightsError, Assignment, all_assigned, scalars_of, some_assigned
 from .base import Algorithm
 from .context import AlgorithmContext
@@ -64,7 +62,7 @@ class EveryIteration(Algorithm):
             assignment = replica.assigned_since_exchange()
             if assignment is not None:
                 self._check_assignment(assignment)
-            before = replica.common_values() if assignment is not None else None
+                self.exchange.assign(values_of(replica.weights))
             payload = self._payload(batch_size)
             if self.synchronous:
                 payload = replace(payload, scalars={**payload.scalars, **scalars_of(assignment)})
@@ -74,9 +72,9 @@ class EveryIteration(Algorithm):
                 if assignment is None:
                     raise
                 raise JobAbortedError(f"{error} (this one has assigned {assignment})") from None
-            if self.synchronous and some_assigned(result.scalars):
-                self._take_over(assignment, before, result)
             replica.close()
+        if self.synchronous:
+            self._check_agreement(assignment, result)
         self.local_iterations = 1
         self.own_seconds = seconds + result.transfer
         self._count(result)
@@ -101,28 +99,15 @@ class EveryIteration(Algorithm):
             f"{self.name!r}, {why}"
         )
 
-    def _take_over(self, assignment: Assignment | None, before: np.ndarray | None, result: Result) -> None:
-        """Let the model go on from weights that all workers have assigned; the replica is open.
-
-        The servers have taken the step with these weights' gradient from the weights before.
-
-        Raises:
-            AssignedWeightsError: not all workers have assigned the same.
-        """
-        if assignment is None or before is None or not all_assigned(assignment, result.scalars):
-            what = f"the program has assigned {assignment}" if assignment else "another worker has assigned weights"
-            raise AssignedWeightsError(
-                f"{what} between two steps, but not all workers have assigned the same: in mode {self.name!r}, assign "
-                "weights on all workers, after the same round and to the same values"
-            )
-        weights = self.replica.common_values()
-        for place, values in assignment.values.items():
-            part = slice(place, place + values.size)
-            unchanged = values == before[part]
-            weights[part] = np.where(unchanged, weights[part], values + (weights[part] - before[part]))
-        self.replica.write(WEIGHTS, 0, weights)
-        assert self.exchange is not None
-        self.exchange.assign(weights)
+    def _check_agreement(self, assignment: Assignment | None, result: Result) -> None:
+        """End the run where some workers of a round have assigned weights, but not all the same."""
+        if not some_assigned(result.scalars) or all_assigned(assignment, result.scalars):
+            return
+        what = f"the program has assigned {assignment}" if assignment else "another worker has assigned weights"
+        raise AssignedWeightsError(
+            f"{what} between two steps, but not all workers have assigned the same: in mode {self.name!r}, assign "
+            "weights on all workers, after the same round and to the same values"
+        )
 
     def _payload(self, batch_size: int) -> Payload:
         """Return what is sent; the replica is open."""

@@ -180,6 +180,11 @@ class ModelAveraging(Algorithm):
         if self.exchange is not None:
             self.exchange.heartbeat()
         if (assignment := self.replica.assigned_since_sample()) is not None:
+            if not self.replica.reaches(assignment):
+                raise AssignedWeightsError(
+                    f"the program has assigned {assignment}, but what the workers have in common there is not finite, "
+                    f"so that no update of mode {self.name!r} leads back: begin another run with these weights"
+                )
             self._assignment.add(assignment)
         if self._put_off:
             self._put_off = False
@@ -292,13 +297,16 @@ class ModelAveraging(Algorithm):
         """
         self._follow(result)
         self._count(result)
-        if (assignment := self._assignment.due(result.scalars)) is not None:
-            if self.options.outer_momentum:
+        if (assignment := self._assignment.agreed(result.scalars)) is not None:
+            options = self.options
+            if options.outer_momentum or options.global_lr != 1 or options.weighting == "normalized":
                 raise AssignedWeightsError(
-                    f"all workers have assigned {assignment}, and the outer momentum of algorithm {self.name!r} would "
-                    "carry the weights on from there: set outer_momentum to 0, or begin another run with these weights"
+                    f"all workers have assigned {assignment}, which an exchange brings to the common model only with "
+                    "global_lr 1, without outer_momentum, and with another weighting than normalized: change that, or "
+                    "begin another run with these weights"
                 )
-            self.replica.assign(assignment, 1 / self.options.global_lr)
+            if not self._assignment.brought(result.scalars):
+                self.replica.assign(assignment)
 
     @property
     def _scales_rates(self) -> bool:

@@ -346,9 +346,10 @@ class Exchange(Protocol):
         return None
 
     def assign(self, weights: np.ndarray) -> None:
-        """Replace the common weights from the next round on.
+        """Let the next payload of this worker be used on these weights, in place of the common ones.
 
-        Every worker calls it between the same two rounds, with the same values.
+        It holds for the round that uses that payload together with others. Every worker of the
+        round has to do the same.
 
         Args:
             weights: flat, float32.

@@ -5,7 +5,6 @@ written without a copy in between; on a GPU, or with another number format than 
 through host memory.
 """
 
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -262,7 +261,7 @@ class Replica:
         if not changed:
             return None
         self.open()
-        assignment = self._assignment(changed, [now[place] for place in changed])
+        assignment = self._assignment(changed)
         self.close()
         return assignment
 
@@ -274,36 +273,34 @@ class Replica:
         changed = self.weights.different(self._common())
         return self._assignment(changed) if changed else None
 
-    def _assignment(self, changed: Sequence[int], samples: Sequence[bytes] = ()) -> Assignment:
-        """Return the assignment of these parameters; without samples, all values are digested."""
+    def _assignment(self, changed: Sequence[int]) -> Assignment:
+        """Return the assignment of these parameters; the replica is open."""
         ends = np.cumsum(self.weights.sizes)
         values = {}
         for place in changed:
             end, size = int(ends[place]), self.weights.sizes[place]
             values[end - size] = np.empty(size, np.float32)
             self.weights.read(end - size, end, values[end - size])
-        digest = zlib.crc32(str(changed).encode())
-        for content in samples or [part.tobytes() for part in values.values()]:
-            digest = zlib.crc32(content, digest)
-        return Assignment(tuple(self._trained[place].name for place in changed), values, digest + 1.0)
-
-    def common_values(self) -> np.ndarray:
-        """Return a copy of the weights that the last exchange has written."""
-        return self._common().copy()
+        return Assignment(tuple(self._trained[place].name for place in changed), values)
 
     def _common(self) -> np.ndarray:
         if self.anchor is None:
             raise RuntimeError("keep_anchor was not called")
         return self.anchor
 
-    def assign(self, assignment: Assignment, factor: float) -> None:
-        """Move the weights from the common ones to assigned ones, times a factor of the way."""
-        common = self._common()
+    def assign(self, assignment: Assignment) -> None:
+        """Set the weights to assigned ones."""
         self.open()
         for start, values in assignment.values.items():
-            before = common[start : start + values.size]
-            self.weights.write(start, values if factor == 1 else before + np.float32(factor) * (values - before))
+            self.weights.write(start, values)
         self.close()
+
+    def reaches(self, assignment: Assignment) -> bool:
+        """Return whether a finite update leads from the common weights to assigned ones."""
+        common = self._common()
+        return all(
+            np.isfinite(values - common[at : at + values.size]).all() for at, values in assignment.values.items()
+        )
 
     def gradient(self, factor: float) -> Scaled:
         """Return the gradient that backward left (a sum over the batch), times a factor."""

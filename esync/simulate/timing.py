@@ -86,12 +86,12 @@ class TimedReplica:
     def assigned_since_exchange(self) -> None:
         """Return None: nobody assigns weights."""
 
-    def common_values(self) -> np.ndarray:
-        """Return the weight."""
-        return self.weights.values
-
-    def assign(self, assignment: Any, factor: float) -> None:
+    def assign(self, assignment: Any) -> None:
         """Do nothing: nobody assigns weights."""
+
+    def reaches(self, assignment: Any) -> bool:
+        """Return True: nobody assigns weights."""
+        return True
 
     def add_vectors(self, names: Iterable[str]) -> None:
         """Add vectors as small as the weights."""

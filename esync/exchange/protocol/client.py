@@ -281,8 +281,8 @@ class ParameterServerExchange(Exchange):
         return self._mailboxes.fetch_weights() if self._codecs[WEIGHTS].decoder.lossy else None
 
     def assign(self, weights: np.ndarray) -> None:
-        """See `Exchange.assign`; every worker sends them, since each may die before it has."""
-        self._mailboxes.put([], weights)
+        """See `Exchange.assign`; each worker sends the weights, since any may die before its commit."""
+        self._mailboxes.assign(weights, self.sequence + 1)
 
     def unsent(self) -> dict[str, Any]:
         """See `Exchange.unsent`; the states are by the name of the vector."""

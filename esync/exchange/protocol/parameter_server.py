@@ -18,7 +18,7 @@ their mean: batch-norm statistics, which are small.
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -48,9 +48,9 @@ class BucketState:
         exact: whether the published weights are the common ones, and only this server has those
             that the rule works on.
         state: of the rule for these values.
-        assigned: values that take the place of `weights` before they are used next: a checkpoint's,
-            in place of the workers' initial ones, or those that all workers have assigned between
-            two rounds; None: there are none.
+        assigned: values that take the place of `weights`: a checkpoint's, with which the rule
+            begins, or those that workers have assigned between two rounds; None: there are none.
+        assigners: rank → process and number of the payload that is to be used on assigned values.
         latest: of a vector that is replaced by its mean, where commits are used at once: the values
             of each worker; None: all have the published ones.
     """
@@ -61,6 +61,7 @@ class BucketState:
     exact: bool = False
     state: Any = None
     assigned: np.ndarray | None = None
+    assigners: dict[int, tuple[int, int]] = field(default_factory=dict)
     latest: LatestValues | None = None
 
 
@@ -279,6 +280,7 @@ class ParameterServer:
         if kept.assigned is not None:
             np.copyto(values, kept.assigned)
             kept.assigned = None
+            kept.assigners.clear()
         return values if kept.exact else self.memory.work_on(values)
 
     def _bucket_state(self, index: int) -> BucketState:
@@ -300,6 +302,7 @@ class ParameterServer:
         kept = self._bucket_state(bucket.index)
         if place == wire.SERVER_WEIGHTS:
             kept.assigned = values.copy()
+            kept.assigners[int(header["rank"])] = int(header["nonce"]), count
             return
         vectors: list[Any] = take_apart(kept.state) if kept.state is not None else [None] * count
         vectors[place] = self.memory.work_on(values.copy())
@@ -486,7 +489,8 @@ class ParameterServer:
 
     def _update_bucket(self, index: int, value: Array, message: Any, ranks: list[int], denominator: float) -> None:
         kept, vector = self._bucket_states[index], self.layout.buckets[index].vector
-        if kept.assigned is not None:  # workers have fetched the weights of the last round by now
+        # By now all workers have fetched the weights of the last round.
+        if kept.assigned is not None and any(self._assigns(rank, kept) for rank in ranks):
             kept.weights = self._newest(kept, kept.weights if kept.exact else kept.published[wire.HEADER_ELEMENTS :])
         private = self.downlink.private and vector == WEIGHTS
         sent = self.memory.work_on(kept.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if private else None
@@ -506,6 +510,11 @@ class ParameterServer:
             np.copyto(target[wire.HEADER_ELEMENTS :], host)
         # The round under way is only counted when all of it has been done.
         wire.stamp(kept.published, wire.WEIGHTS, 0, 0, self.round_state.step + 1, index)
+
+    def _assigns(self, rank: int, kept: BucketState) -> bool:
+        """Return whether the pending payload of a worker is to be used on assigned values."""
+        message = self.round_state.pending[rank].message
+        return kept.assigners.get(rank) == (int(message["nonce"]), int(message["sequence"]))
 
     def _mean_of_latest(self, kept: BucketState, value: Array, message: Any, weighting: str) -> Array:
         """Return the mean that replaces a bucket's values.
