@@ -28,6 +28,10 @@ class AlgorithmResultError(ExpectedError):
     """Raised when a method of an algorithm has returned something that cannot be used."""
 
 
+class EvaluationError(ExpectedError):
+    """Raised when evaluations fail, or the evaluating process is not started again."""
+
+
 def enumeration(names: Sequence[object], most: int) -> str:
     """Return names with commas between them; of more than `most`, the first ones and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""

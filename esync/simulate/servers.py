@@ -143,14 +143,14 @@ class Sizes:
     question: float = config.SIMULATE_MESSAGE_BYTES
 
     @classmethod
-    def of(cls, layout: Layout, slots: int, per_host: int = 1) -> "Sizes":
+    def of(cls, layout: Layout, slots: int, scalars: Collection[str] = (), per_host: int = 1) -> "Sizes":
         """Return the sizes for a layout and a number of workers; see `message_bytes`."""
         vectors = [dict.fromkeys(layout.sizes, (0.0, 0)) for _ in range(layout.servers)]
         for bucket in layout.buckets:
             size, messages = vectors[bucket.shard][bucket.vector]
             size += 4 * (wire.HEADER_ELEMENTS + bucket.stop - bucket.start) + config.SIMULATE_MESSAGE_BYTES
             vectors[bucket.shard][bucket.vector] = size, messages + 1
-        return cls(vectors, message_bytes(slots, per_host=per_host))
+        return cls(vectors, message_bytes(slots, scalars, per_host))
 
     def amount(self, shard: int, vectors: Collection[str] | None = None) -> tuple[float, int]:
         """Return bytes and messages of these vectors, or of all, to or from one server."""

@@ -32,7 +32,7 @@ from .. import config
 from ..exchange import values_of
 from ..gluon.flat_arrays import FlatArrays
 from ..gluon.replica import Replica
-from ..runtime.errors import ExpectedError
+from ..runtime.errors import EvaluationError, ExpectedError
 from ..runtime.exit_hooks import failure
 from ..runtime.files import memory_descriptor
 from ..runtime.forked_process import ForkedProcess
@@ -52,10 +52,6 @@ SOME_SAMPLES, EVERY_SAMPLE = "some samples", "every sample"
 LOOK_EVERY = 0.5
 #: Equal values of the metric in a row, of weights that differ, after which a warning says so.
 EQUAL_VALUES = 5
-
-
-class EvaluationError(ExpectedError):
-    """Raised when evaluations fail, or the evaluating process is not started again."""
 
 
 class PipedProcess(Protocol):

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from .. import config
 from ..membership.connections import TrafficMeter
+from ..runtime import progress
+from ..runtime.errors import EvaluationError
 from ..runtime.futures import Handle
 from ..runtime.metric import TEST_ACCURACY, Metric
 from ..runtime.watchdog import WatchedWait
 from .callbacks import Callback, Evaluated, FinishedRound
-from .evaluation_process import EvaluationError
 
 if TYPE_CHECKING:
     from ..trainer import Trainer
@@ -180,7 +181,7 @@ class PeriodicEvaluation:
             then = "The run ends with a final model, because nobody would notice its target"
         elif trainer.finished:
             then = "The run is finished, and its final model is written"
-        log.warning("%s. %s", self.failure, then)
+        progress.warn(f"{self.failure}. {then}")
         if ends:
             trainer.stop()
 

@@ -20,6 +20,7 @@ from ..exchange.collectives.worker_exchange import CollectiveExchange
 from ..gluon.parameter_kinds import UnsuitableParametersError, rounds_weights
 from ..runtime import progress
 from ..runtime.environment import state_server_address
+from ..runtime.errors import EvaluationError
 from ..runtime.exit_hooks import failure
 from ..runtime.files import expanded
 from ..runtime.futures import Future
@@ -32,7 +33,7 @@ from ..runtime.worker_environment import WorkerEnvironment
 from ..trainer import Trainer
 from ..trainer_callbacks import TrainerCallback
 from .callbacks import make_callbacks
-from .evaluation_process import EvaluationError, EvaluationProcess, EvaluationProgram, ForkedEvaluation
+from .evaluation_process import EvaluationProcess, EvaluationProgram, ForkedEvaluation
 from .loop import DIVERGED
 from .round_callbacks import Evaluator, LogClock, PeriodicEvaluation, RoundCallbacks
 from .round_log import MODEL_FOLDER, RoundLog

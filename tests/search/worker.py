@@ -121,7 +121,7 @@ class Worker(TrainerStatus):
         self.training = Training(self.exchange, schedule.kind in SWITCHING)
         self.algorithm = self.training  # type: ignore[assignment]
         self.replica = SimpleNamespace(further={})
-        self._params = [Parameter(name, self._held) for name in SIZES]
+        self._params = self.parameters = [Parameter(name, self._held) for name in SIZES]
         self._optimizer = Optimizer()
         self._updaters = [SimpleNamespace(states={}, states_synced={})]
         self._trained = 0  # exchanges that this slot has behind it; what checkpoints track

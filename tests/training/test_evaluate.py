@@ -12,11 +12,12 @@ from esync.evaluate import NamedEvaluation
 from esync.exchange import WEIGHTS
 from esync.gluon.replica import Replica
 from esync.models.networks import build
+from esync.runtime.errors import EvaluationError
 from esync.runtime.futures import NotDoneError
 from esync.runtime.mxnet_import import mx
 from esync.runtime.processes import EVALUATING
 from esync.training.accuracy import accuracy, spread
-from esync.training.evaluation_process import EvaluationError, EvaluationProcess
+from esync.training.evaluation_process import EvaluationProcess
 
 from ..data import tiny_dataset
 from ..support import child

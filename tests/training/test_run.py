@@ -24,8 +24,9 @@ from esync.reports.runs import load_run
 from esync.reports.summarize import main as summarize
 from esync.reports.summary_file import load_summary
 from esync.runtime import progress
+from esync.runtime.errors import EvaluationError
 from esync.runtime.processes import EVALUATING
-from esync.training.evaluation_process import EvaluationError, ForkedEvaluation
+from esync.training.evaluation_process import ForkedEvaluation
 
 from ..support import child
 from ..support.scripted_world import World

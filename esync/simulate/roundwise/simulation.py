@@ -9,6 +9,7 @@ from typing import Any
 
 from ... import config
 from ...algorithms import SCAFFOLD, SSGD, Algorithm, DiLoCo, ESync, FedProx, LocalSGD
+from ...algorithms.assigned_weights import SCALARS
 from ...algorithms.automatic_interval import AUTO
 from ...algorithms.registry import all_flags, flags_of
 from ...arguments import choose_algorithm
@@ -126,7 +127,7 @@ class RoundwiseSimulation:
         network = numerics.wire
         sizes = modelled(network, dict.fromkeys([*network, *options.algorithm.vectors], 0))
         layout = Layout(sizes, servers, config.BUCKET_ELEMENTS)
-        self._sizes = Sizes.of(layout, slots, cluster.most_on_a_host)
+        self._sizes = Sizes.of(layout, slots, SCALARS, cluster.most_on_a_host)
         self._layout = layout
         self._exchanges = Exchanges(cluster, self._sizes, link)
         self.state_server = StateServerQueue(cluster.state_server, leases)
