@@ -254,7 +254,7 @@ FAULTS: dict[str, Fault] = {
         "sync", (Edit("esync.checkpoints.store:CheckpointStore._claimed", "marker.touch()", "pass"),), missed=True
     ),
     "the names of a checkpoint's files are not flushed": Fault(
-        "sync", (Edit("esync.checkpoints.store:flush_folder", "os.fsync(handle)", "pass"),)
+        "sync", (Edit("esync.checkpoints.store:flush_folder", "flush_file(handle, path)", "pass"),)
     ),
     "a carrier that dies before its commit is never replaced": Fault(
         "hosts-sync",
@@ -267,7 +267,7 @@ FAULTS: dict[str, Fault] = {
         ),
     ),
     "the files of a checkpoint are not flushed": Fault(
-        "sync", (Edit("esync.checkpoints.store:atomic_path", "os.fsync(file.fileno())", "pass"),)
+        "sync", (Edit("esync.checkpoints.store:atomic_path", "flush_file(file.fileno(), path)", "pass"),)
     ),
 }
 

@@ -40,8 +40,8 @@ class Parameter:
     def list_ctx(self) -> list[Any]:
         return [mx.cpu()]
 
-    def data(self) -> Any:
-        return mx.nd.array(self._held.vectors[self.name], dtype=np.float32)
+    def list_data(self) -> list[Any]:
+        return [mx.nd.array(self._held.vectors[self.name], dtype=np.float32)]
 
     def set_data(self, data: Any) -> None:
         self._held.vectors[self.name][:] = data.asnumpy()
