@@ -31,6 +31,10 @@ _PART_IN_JOB = re.compile(
 _UNSUPPORTED = {"PS_RESEND": "0", "PS_DROP_MSG": "0", "DMLC_LOCAL": "0", "DMLC_PS_VAN_TYPE": "zmq"}
 
 
+#: Ports that this process has found free, and may listen at by now.
+_free_ports: set[int] = set()
+
+
 class EnvironmentProblemError(ExpectedError, ValueError):
     """Raised when a DMLC_* variable is missing or wrong; the message says what it should be."""
 
@@ -179,10 +183,13 @@ def _check_own_address(environment: MutableMapping[str, str]) -> None:
         )
     if environment.get("PORT") and environment.get("DMLC_ROLE") != "scheduler":
         port = _number(environment, "PORT", "where this process listens; without it, it chooses a free port", 65535)
+        if port in _free_ports:
+            return
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((address, port))
+                _free_ports.add(port)
             except OSError as error:
                 raise EnvironmentProblemError(
                     f"PORT is {port}, where this process is to listen, but it cannot ({error.strerror}); unset PORT, "
