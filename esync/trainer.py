@@ -643,10 +643,10 @@ class Trainer(TrainerStatus, OptimizerTrainer):
     def _parameters_beside(self) -> list[Any]:
         """Return the parameters of the run's network that the trainer does not have.
 
-        Those that are not initialized take no part in what the network computes.
+        Those that nobody initializes take no part in what the network computes.
         """
         beside = [each for each in self._run.network_parameters() if id(each) not in self._places]
-        return [parameter for parameter in _distinct(beside) if parameter._data is not None]
+        return [parameter for parameter in _distinct(beside) if parameter._data is not None or parameter._deferred_init]
 
     def _check_open(self) -> None:
         """Refuse to go on after `close`."""

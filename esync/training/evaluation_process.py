@@ -369,10 +369,10 @@ def failure_reported(answers: IO[str]) -> Iterator[None]:
         yield
     except BrokenPipeError:  # the training process is going
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         if not isinstance(error, ExpectedError):
             traceback.print_exc()
-        reason = failure(error)
+        reason = failure(error) or "SystemExit"
         if not isinstance(error, EvaluationError):
             reason = f"the evaluation of the model has failed: {reason}"
         print(json.dumps({"error": reason}), file=answers, flush=True)

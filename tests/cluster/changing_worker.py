@@ -63,6 +63,15 @@ def load(net: Any, plan: Plan) -> None:
     net.load_parameters(str(Path(plan.out).parent / "best.params"))
 
 
+def recover(net: Any, plan: Plan) -> None:
+    """Let the training diverge, and go back to earlier weights the next time."""
+    weight = net[2].weight
+    if not (weight.data() == weight.data()).min().asscalar():
+        load(net, plan)
+    else:
+        weight.data()[:] = float("nan")
+
+
 def in_place(net: Any, plan: Plan) -> None:
     """Set one parameter in place."""
     net[2].weight.data()[:] = 0.25
@@ -119,7 +128,10 @@ def main(plan: Plan) -> None:
     net = build(plan.seed)
     if plan.change == "unfreeze":
         freeze(net, plan)
-    parameters, settings = net[2 if plan.head_only else slice(None)].collect_params(), {"learning_rate": 0.1}
+    parameters, settings = (
+        net[2 if plan.head_only else slice(None)].collect_params(),
+        {"learning_rate": 0.1, "wd": 0.01},
+    )
     if not plan.algorithm:
         train(net, mx.gluon.Trainer(parameters, "sgd", settings, kvstore=None), plan)
     else:

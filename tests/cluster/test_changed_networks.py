@@ -46,9 +46,13 @@ def assert_alike(one: dict[str, np.ndarray], other: dict[str, np.ndarray], toler
         assert np.abs(values - other[name]).max() <= tolerance, name
 
 
-@pytest.mark.parametrize("change", variants(["set_data", "load", "in_place", "initialize", "clip"], ["load", "clip"]))
+#: Ways to assign weights that have nothing to do with those before.
+ASSIGNMENTS = ["set_data", "load", "in_place", "initialize"]
+
+
+@pytest.mark.parametrize("change", variants(["recover", "clip", *ASSIGNMENTS], quick=["recover", "clip"]))
 def test_synchronous_workers_that_assign_the_same_weights_train_as_gluon_does(tmp_path: Path, change: str) -> None:
-    plan: dict[str, Any] = {"change": change, "at": [3, 7, 8], "rate_after": 0.05}
+    plan: dict[str, Any] = {"change": change, "at": [3, 7], "rate_after": 0.05}
     both, _ = train(tmp_path, [Plan("", "sync", seed=rank, **plan) for rank in range(2)])
     assert_alike(*both)
     assert_alike(both[0], alone(tmp_path, **plan), tolerance=1e-5)
@@ -80,7 +84,7 @@ def test_assigned_weights_that_servers_cannot_take_over_are_refused_by_name(
     assert any(re.search(said, output) for output in outputs), outputs
 
 
-@pytest.mark.parametrize("change", variants(["set_data", "load", "in_place", "initialize"], ["load"]))
+@pytest.mark.parametrize("change", variants(ASSIGNMENTS, quick=["load"]))
 def test_weights_that_workers_assign_in_different_rounds_take_effect_for_all(tmp_path: Path, change: str) -> None:
     plan: dict[str, Any] = {"change": change, "options": {"local_iterations": 2}}
     both, _ = train(tmp_path, [Plan("", "local-sgd", at=[2 + 5 * rank], **plan) for rank in range(2)])
@@ -125,3 +129,10 @@ def test_parameters_that_the_trainer_lacks_are_the_same_on_all_workers(tmp_path:
     assert both[0]["net_batchnorm0_running_mean"].any()
     final = mx.nd.load(str(next(tmp_path.glob("0.params-logs/*/model/model.params"))))
     assert np.array_equal(final["1.running_mean"].asnumpy(), both[0]["net_batchnorm0_running_mean"])
+
+
+@pytest.mark.parametrize("options", [{"outer_momentum": 0.9}, {"global_lr": 0.5}])
+def test_weights_that_an_exchange_would_not_bring_are_refused(tmp_path: Path, options: dict[str, Any]) -> None:
+    plan = Plan("", "local-sgd", "set_data", [2], options={"local_iterations": 2, **options})
+    _, outputs = train(tmp_path, [plan, plan], expected=1)
+    assert any("all workers have assigned net_dense1_weight" in output for output in outputs), outputs
