@@ -359,3 +359,16 @@ def test_assigned_value_among_many_is_found_by_bits():
     replica.open()
     assert replica.assigned_since_exchange() is not None
     replica.close()
+
+
+def test_assignments_that_are_alike_in_the_sample_only_are_not_the_same():
+    assignments = []
+    for first in (0.0, 1.0):
+        weight = mx.gluon.Parameter("weight", shape=(1000,), init="ones")
+        weight.initialize()
+        replica = Replica([weight], lambda batch_size: 0.0)
+        replica.sample_weights()
+        weight.data()[:] = 2
+        weight.data()[:1] = first
+        assignments.append(replica.assigned_since_sample())
+    assert assignments[0].digest != assignments[1].digest

@@ -18,6 +18,7 @@ import pytest
 
 import esync
 from esync import config, mx
+from esync.gluon.parameter_kinds import UnsuitableParametersError
 from esync.gluon.replica import Replica
 from esync.reports.plot import main as plot
 from esync.reports.runs import load_run
@@ -467,3 +468,13 @@ def test_evaluate_is_tried_before_any_worker_begins(tmp_path):
     esync.Trainer(net.collect_params(), "sgd", algorithm="sync", world=world, run=run).start()
     assert logs == [["join"]]
     run.close()
+
+
+def test_parameter_beside_the_trainer_that_waits_for_its_shape_is_refused(tmp_path):
+    """Each worker would initialize its own later."""
+    net = mx.gluon.nn.HybridSequential()
+    net.add(mx.gluon.nn.Dense(4), mx.gluon.nn.Dense(2, in_units=4))
+    net.initialize()
+    trainer = esync.Trainer(net[1].collect_params(), "sgd", algorithm="local", run=esync.Run(tmp_path, net=net))
+    with pytest.raises(UnsuitableParametersError, match=rf"{net[0].weight.name} is not initialized yet"):
+        trainer.start()
