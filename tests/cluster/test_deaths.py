@@ -106,7 +106,7 @@ def test_worker_that_nobody_replaces_ends_the_run_and_is_named(tmp_path: Path, m
             said = cluster.output(name)
             assert re.search(r"worker 2 at 127\.0\.0\.1:\d+ is gone: its connection has ended, and nobody", said), said
             assert "Traceback" not in said
-        assert cluster.wait("scheduler") == 0
+        assert cluster.wait("scheduler") == 0, cluster.output("scheduler")
 
 
 def test_servers_end_when_all_workers_are_gone_and_name_them(tmp_path: Path) -> None:

@@ -237,12 +237,13 @@ class NodeRegistry:
         """Conclude that the run cannot begin or go on without members that are lost.
 
         These are servers, and before the run has begun workers for which others wait at a barrier.
+        A run that all workers have left is at its end, and its servers leave one by one.
 
         Args:
             gone: addresses of processes that have been gone for so long that nobody will take their
                 places.
         """
-        if self.over or self.lost or all(node.address in gone for node in self._nodes.values()):
+        if self.over or self.lost or all(node.address in gone for node in self._nodes.values() if node.role == WORKER):
             return
         awaited = set() if self.begun else self._awaited_at_barriers()
         self.lost = [

@@ -198,6 +198,14 @@ def test_node_lost_after_the_run_began_is_not_reported():
     assert registry.run_status() == Message(messages.LOST, (Node(SERVER, "127.0.0.1", 80, 8),))
 
 
+def test_server_that_leaves_after_all_workers_is_not_lost():
+    registry, _ = started()
+    registry.take(Message(messages.BEGUN, (Node(WORKER, "127.0.0.1", 90, 9),)))
+    workers = {("127.0.0.1", 90), ("127.0.0.1", 91), ("127.0.0.1", 92)}
+    registry.give_up({*workers, ("127.0.0.1", 80)})  # the other server is still there
+    assert registry.run_status() == Message(messages.RUNNING)
+
+
 @pytest.mark.parametrize("rank", [0, 1])
 def test_replacement_before_the_run_has_begun_is_not_admitted(rank):
     """It would ask servers for the model before worker 0 has set it, and such a server exits."""
