@@ -1,7 +1,9 @@
 """Compile loops with numba; the machine code is kept for later processes, where there is a place for it."""
 
 import contextlib
+import fcntl
 import logging
+import os
 import pickle
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -15,14 +17,30 @@ _warned = False  # this process, of machine code that cannot be kept
 
 
 class _Cache(FunctionCache):
-    """Numba's files with machine code; one that cannot be read or written is no error."""
+    """Numba's files with machine code; one that cannot be read or written is no error.
+
+    Numba itself lets two processes that compile a function for different types at the same time
+    write their code to the same file, so that a third runs the wrong one.
+    """
 
     @contextlib.contextmanager
     def _guard_against_spurious_io_errors(self) -> Iterator[None]:
         try:
-            yield
+            with _locked(self.cache_path):
+                yield
         except (OSError, EOFError, pickle.UnpicklingError) as error:
             _warn(f"{self.cache_path}: {error}")
+
+
+@contextlib.contextmanager
+def _locked(folder: str) -> Iterator[None]:
+    """Let one process at a time read or write a folder, where its file system has locks."""
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError):
+            descriptor = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
 
 
 def machine_code(**options: Any) -> Callable[[Callable[..., Any]], Any]:
