@@ -86,7 +86,7 @@ def test_dashboard_violates_no_guideline(page, server, scheme):
         open_job(page, server, name)
         assert violations(page, "best-practice") == []
     assert page.evaluate("document.documentElement.lang") == "en"
-    assert page.title() == "first: round 6 – ESync"
+    until(page, "document.title === 'first: round 6 – ESync'")
     assert descends_by_one(page.evaluate(HEADINGS))
     server.process.kill()  # what is shown is old now, and still to be read
     page.wait_for_selector("body.stale")

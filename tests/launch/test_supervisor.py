@@ -565,7 +565,7 @@ def test_supervisor_names_the_process_that_has_failed_before_those_that_end_for_
         while not os.path.exists({str(tmp_path / "failed")!r}):
             time.sleep(0.05)
         progress.report_event({event})
-        open({str(tmp_path / "follows")!r}, "w")
+        os.symlink(f"/proc/{{os.getpid()}}", {str(tmp_path / "follows")!r})
         raise SystemExit(1)
     """
     fails = f"""
@@ -573,7 +573,9 @@ def test_supervisor_names_the_process_that_has_failed_before_those_that_end_for_
         from esync.runtime import progress
         progress.report_event(progress.OVER, reason="no")
         open({str(tmp_path / "failed")!r}, "w")
-        while not os.path.exists({str(tmp_path / "follows")!r}):
+        while not os.path.lexists({str(tmp_path / "follows")!r}):
+            time.sleep(0.05)
+        while os.path.exists({str(tmp_path / "follows")!r}):  # until the other one has ended
             time.sleep(0.05)
         time.sleep({3 * config.LAUNCH_LINGER})
         raise SystemExit(3)
