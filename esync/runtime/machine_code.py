@@ -1,15 +1,17 @@
 """Compile loops with numba; the machine code is kept for later processes, where there is a place for it."""
 
 import contextlib
-import fcntl
 import logging
 import os
 import pickle
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from numba import njit
 from numba.core.caching import FunctionCache
+
+from .files import lock_file
 
 log = logging.getLogger(__name__)
 
@@ -34,12 +36,12 @@ class _Cache(FunctionCache):
 
 @contextlib.contextmanager
 def _locked(folder: str) -> Iterator[None]:
-    """Let one process at a time read or write a folder, where its file system has locks."""
+    """Let one process at a time read or write a folder that is there."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY)
             stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock_file(descriptor, Path(folder), "no other process compiles loops meanwhile", wait=True)
         yield
 
 
