@@ -119,12 +119,13 @@ STATE_SERVER_PATIENCE = 120.0  # seconds of failed queries before the worker giv
 STATE_SERVER_RETRY_PAUSE = 0.05  # seconds before a failed query is tried again; doubled each time …
 STATE_SERVER_RETRY_PAUSE_MAX = 2.0  # … up to this
 STATE_SERVER_HOST = "127.0.0.1"  # where python -m esync.state_server listens unless told otherwise
-STATE_SERVER_SWITCH_INTERVAL = 0.0005  # seconds that one thread of the server may keep the interpreter from another
-STATE_SERVER_CONNECTIONS = 4096  # of callers at the same time: every worker keeps one
-STATE_SERVER_STRANGERS = 4096  # connections at the same time that have sent no complete, authorised request yet
-STATE_SERVER_STRANGER_PATIENCE = 5.0  # seconds that such a connection has for it
+STATE_SERVER_SWITCH_INTERVAL = (
+    0.0005  # seconds that a reader of the history may keep the interpreter from workers' queries
+)
+STATE_SERVER_CONNECTIONS = 8192  # at the same time: every worker keeps one
+STATE_SERVER_SILENCE = 30.0  # seconds without a complete header after which a connection is closed
 STATE_SERVER_OTHER_FILES = 200  # file descriptors left for journals, the database and listening sockets
-STATE_SERVER_KEEP_ALIVE = 3600  # seconds that a connection may be silent
+STATE_SERVER_THREADS = 16  # that answer requests; one of them is kept free for requests that need no database
 STATE_SERVER_MAX_HEADERS = 32_768  # bytes of one request's headers
 STATE_SERVER_MAX_BODY = 16_384  # bytes of one request's body
 STATE_SERVER_FAREWELL = 2  # seconds that requests under way have when the server ends

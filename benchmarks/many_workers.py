@@ -22,7 +22,6 @@ import time
 from dataclasses import dataclass, field
 from typing import Any
 
-import uvloop
 from harness import program
 from harness.figures import write_figures
 from harness.state_server import state_server
@@ -239,7 +238,6 @@ def main() -> int:
     print(f"{options.workers} workers of {options.fast} s an iteration, one of {options.slow} s:")
     with state_server() as port:
         for mode in options.modes:
-            uvloop.install()
             figures[mode] = one = asyncio.run(play(port, mode, options))
             print(
                 f"  {mode:20} lost {one['lost']:6.1%}   queries a round {one['queries_per_round']:6.1f}   "

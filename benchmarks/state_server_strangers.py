@@ -3,8 +3,8 @@
     python benchmarks/state_server_strangers.py [--json FILE]
 
 Starts the state server as a process and asks it as one worker does, on a connection that is kept
-open, in turns: undisturbed, and while another process holds thousands of connections that never
-become a caller's. Those that the server ends are opened again at once, so that their number stays.
+open, in turns: undisturbed, and while another process holds thousands of connections without ever
+completing a request. Those that the server ends are opened again at once, so that their number stays.
 Kinds of strangers:
 
 silent     say nothing
@@ -34,6 +34,7 @@ from state_query import WARM_UP, Figure, new_query, running
 from esync import config
 from esync.coordination.http_client import BufferedConnection
 
+NUMBER = config.STATE_SERVER_CONNECTIONS // 2
 TARGET = 2.0  # disturbed ÷ undisturbed, p99
 KINDS = ("silent", "trickling")
 TRICKLE = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-"
@@ -146,9 +147,7 @@ def main() -> int:
         there.stay()
         return 0
     parser = program.parser(__doc__)
-    parser.add_argument(
-        "--number", type=int, default=config.STATE_SERVER_STRANGERS, help="of them (default: %(default)s)"
-    )
+    parser.add_argument("--number", type=int, default=NUMBER, help="of them (default: %(default)s)")
     parser.add_argument("--turns", type=int, default=5, help="undisturbed and disturbed (default: %(default)s)")
     parser.add_argument("--seconds", type=float, default=6.0, help="of each turn (default: %(default)s)")
     arguments = parser.parse_args()

@@ -18,8 +18,11 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+import django
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -32,7 +35,6 @@ from esync.arguments.presets import PRESETS  # noqa: E402
 from esync.gluon.optimizer_to_rule import KNOWN, RULES_OF_RMSPROP, options_of_rule  # noqa: E402
 from esync.rules import RULES, STATE_VECTORS, make_rule  # noqa: E402
 from esync.simulate.roundwise import simulation as roundwise  # noqa: E402
-from esync.state_server import openapi, operations  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[^>]+?) -->\n)(?P<text>.*?)(<!-- end generated -->)", re.DOTALL)
 #: Flags that set what an option shares with all modes.
@@ -391,10 +393,14 @@ def optimizers(page: Path) -> str:
 # --- the state server's API -----------------------------------------------------------------------
 
 
+@cache
 def _api() -> dict[str, Any]:
     """Return the OpenAPI description of the state server's calls."""
-    found: dict[str, Any] = json.loads(openapi.description(operations.API))
-    return found
+    os.environ["DJANGO_SETTINGS_MODULE"] = "esync.state_server.settings"
+    django.setup()
+    from esync.state_server.api import api  # needs Django's settings
+
+    return api.get_openapi_schema(path_prefix="/api/v1/")
 
 
 def _kind(schema: dict[str, Any]) -> str:
@@ -418,23 +424,22 @@ def _kind(schema: dict[str, Any]) -> str:
 
 def calls(page: Path) -> str:
     """Return the table of the state server's JSON calls."""
-    found = _api()["paths"]
     rows = []
-    for each in operations.API:
-        call = found[each.path][each.method.lower()]
-        content = call["responses"]["200"].get("content", {})
-        answer = ", ".join(_kind(of["schema"]) if kind == "application/json" else kind for kind, of in content.items())
-        body = call.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
-        rows.append(
-            [
-                f"`{each.method} {each.path}`",
-                prose(call["summary"], page),
-                code(each.options) or NONE,
-                _kind(body) if body else NONE,
-                answer or NONE,
-                ", ".join(status for status in call["responses"] if status != "200"),
-            ]
-        )
+    for path, methods in _api()["paths"].items():
+        for method, call in methods.items():
+            content = call["responses"][200].get("content", {})
+            answer = [_kind(of["schema"]) if kind == "application/json" else kind for kind, of in content.items()]
+            body = call.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+            rows.append(
+                [
+                    f"`{method.upper()} {path}`",
+                    prose(call["description"].rstrip("."), page),
+                    code(each["name"] for each in call["parameters"] if each["in"] == "query") or NONE,
+                    _kind(body) if body else NONE,
+                    ", ".join(answer) or NONE,
+                    ", ".join(str(status) for status in call["responses"] if status != 200),
+                ]
+            )
     return table(["call", "what it does", "query", "body", "answer", "refusals"], rows)
 
 
@@ -456,20 +461,16 @@ def queries(page: Path) -> str:
 def schemas(page: Path) -> str:
     """Return a section with a table of fields for each body and answer of the state server's calls."""
     parts = []
-    for name, schema in _api()["components"]["schemas"].items():
+    for name, schema in sorted(_api()["components"]["schemas"].items()):
         rows = []
         for field, each in schema.get("properties", {}).items():
-            default = f"`{json.dumps(each['default'])}`" if "default" in each else NONE
+            optional = field not in schema.get("required", ())
+            default = f"`{json.dumps(each.get('default'))}`" if optional else NONE  # Ninja leaves null out
             rows.append([f"`{field}`", _kind(each), default, prose(each.get("description", ""), page)])
         fields = table(["field", "type", "default", "meaning"], rows) if rows else "No fields.\n"
         paragraphs = "\n\n".join(prose(text, page) for text in schema.get("description", "").split("\n\n"))
         parts.append(f"### {name}\n\n{paragraphs}\n\n{fields}")
     return "\n" + "\n".join(parts) + "\n"
-
-
-def refusals(page: Path) -> str:
-    """Return the table of the statuses with which calls are refused."""
-    return table(["status", "meaning"], ([str(status), prose(text, page)] for status, text in openapi.REFUSALS.items()))
 
 
 # --- pages ----------------------------------------------------------------------------------------
@@ -491,7 +492,6 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "calls": calls,
     "queries": queries,
     "schemas": schemas,
-    "refusals": refusals,
 }
 
 

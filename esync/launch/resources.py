@@ -2,8 +2,8 @@
 
 Ports are held from the moment they are chosen, so two jobs that start at the same time on one
 machine never choose the same one. A socket that is bound but does not listen keeps the kernel from
-giving the port away, while a server that sets SO_REUSEADDR, as ZeroMQ and uvicorn do, can still
-bind it (Linux).
+giving the port away, while a server that sets SO_REUSEADDR, as ZeroMQ does, can still bind it
+(Linux).
 """
 
 import errno

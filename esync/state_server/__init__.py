@@ -1,7 +1,8 @@
 """State server: the Django project that tells ESync's workers when to exchange; its dashboard.
 
-`asgi` receives requests, `operations` lists the calls, `api` and `legacy_api` answer them, `jobs`
-holds the coordinator of each job, `journal` makes jobs survive restarts, `history*` writes rounds
-to a database and reads them back. May import `algorithms`, `config`, `coordination`,
+Requests come in through `serving` (the web server), `wsgi`, `middleware` and `urls`; `api`,
+`published` and `views` answer them. `service` holds the parts of the process: `jobs` with the
+coordinator of each job, `journal`, which makes jobs survive restarts, and `history*`, which write
+rounds to a database and read them back. May import `algorithms`, `config`, `coordination`,
 `membership`, `reports`, `runtime`, `version` and `web`.
 """

@@ -77,10 +77,10 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _serve(arguments: argparse.Namespace) -> None:
     from . import auth
 
-    token = auth.token(arguments.host, arguments.insecure)
-    from . import web  # takes a second, and so comes after the checks
+    auth.check_token(arguments.host, arguments.insecure)
+    from . import serving  # takes a second, and so comes after the checks
 
-    web.serve(arguments.host, arguments.port, token, arguments.state_dir, arguments.certfile, arguments.keyfile)
+    serving.serve(arguments.host, arguments.port, arguments.state_dir, arguments.certfile, arguments.keyfile)
 
 
 if __name__ == "__main__":

@@ -1,11 +1,27 @@
-"""Handlers of the JSON API, /api/v1/…; `operations` lists the calls."""
+"""The JSON API, /api/v1/…: Django Ninja checks requests by `schema` and describes them in OpenAPI."""
 
 import contextlib
+import functools
 import os
 import re
-from typing import Any, TypeVar
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Annotated, Any, ParamSpec
 
-from pydantic import BaseModel, ValidationError
+from django.conf import settings
+from django.db import close_old_connections
+from django.http import HttpRequest, HttpResponse
+from django.views.decorators.http import require_POST
+from ninja import NinjaAPI, Path, Query
+from ninja.errors import HttpError
+from ninja.errors import ValidationError as NinjaValidationError
+from ninja.operation import Operation
+from ninja.parser import Parser
+from ninja.security.http import HttpAuthBase
+from pydantic import ValidationError, WithJsonSchema
+from pydantic_core import from_json
 
 from .. import config
 from ..coordination.coordinator import InvalidError
@@ -13,96 +29,267 @@ from ..coordination.straggler_policies import OnlinePolicySettings
 from ..coordination.tiers import TierSettings
 from ..membership.rendezvous import directory
 from ..runtime.environment import Cluster, EnvironmentProblemError
-from . import responses, schema, snapshots
+from ..version import __version__
+from . import curves as history_curves
+from . import history_reader, history_report, responses, schema, snapshots
 from .jobs import Job
-from .request import JSON, Call
-from .responses import NotFoundError, Response, UnavailableError
-from .service import Service
+from .registry import NAME, check_name
+from .responses import JSON, NotFoundError, UnavailableError
+from .service import service
 
-Model = TypeVar("Model", bound=BaseModel)
+Parameters = ParamSpec("Parameters")
 MOST_AFTER = 2**63 - 1  # largest id in a database
 MOST_RUNS = 20  # of a report
-RUN = re.compile(r"[0-9a-f]{32}")
-PAGE = "text/html"
+KEY = re.compile(r"[0-9a-f]{32}")
+
+# Parameters of paths and queries. Names of jobs are checked by the registry, in words.
+_NAME = WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"})
+_KEY = WithJsonSchema({"type": "string", "pattern": f"^{KEY.pattern}$"})
+_KEYS = WithJsonSchema({"type": "string", "pattern": f"^{KEY.pattern}(,{KEY.pattern}){{0,{MOST_RUNS - 1}}}$"})
+_PAGE = config.HISTORY_PAGE
+JobName = Annotated[str, _NAME, Path(..., description="name of the job")]
+OfJob = Annotated[str, _NAME, Query("", description="only runs of this job")]
+After = Annotated[int, Query(0, ge=0, le=MOST_AFTER, description="only rows after the one of this id")]
+Limit = Annotated[int, Query(_PAGE, ge=1, le=_PAGE, description="largest number of rows")]
+RunLimit = Annotated[int, Query(50, ge=1, le=_PAGE, description="largest number of rows")]
+Newest = Annotated[
+    int, Query(0, ge=0, le=_PAGE, description="number of the newest rows to return instead of a page; 0: return a page")
+]
+Points = Annotated[int, Query(config.CURVE_POINTS, ge=2, le=_PAGE, description="largest number of points of a curve")]
+RunKey = Annotated[str, _KEY, Query("", description="id of a run; the newest run without it")]
+RunKeys = Annotated[str, _KEYS, Query(..., description=f"ids of runs, separated by commas; at most {MOST_RUNS}")]
 
 
-def begin(service: Service, call: Call) -> Response:
+class JSONParser(Parser):
+    """Reads bodies that say that they are JSON."""
+
+    def parse_body(self, request: HttpRequest) -> Any:
+        """Return the content of a body."""
+        _check_type(request)
+        try:
+            return from_json(request.body)
+        except ValueError as error:
+            raise InvalidError(f"Invalid JSON: {error}") from None
+
+
+class Token(HttpAuthBase):
+    """Describes the token, which `AccessMiddleware` has checked."""
+
+    openapi_scheme = "bearer"
+
+    def __call__(self, request: HttpRequest) -> bool:
+        """Let the request in."""
+        return True
+
+
+class API(NinjaAPI):
+    """Names operations by their functions."""
+
+    def get_openapi_operation_id(self, operation: Operation) -> str:
+        """Return an operation's id."""
+        return operation.view_func.__name__
+
+
+api = API(
+    title="ESync state server",
+    version=__version__,
+    description="Which worker is ready to exchange, and what the workers did. The published calls /, /init/, /apply/ "
+    "and /reset/ stand beside this and mean the job `default`.",
+    docs_url=None,
+    parser=JSONParser(),
+    servers=[{"url": "/"}],
+    auth=Token(),
+)
+
+
+@api.exception_handler(NinjaValidationError)
+def _invalid(request: HttpRequest, error: NinjaValidationError) -> HttpResponse:
+    problems = [{**problem, "loc": _place(problem["loc"])} for problem in error.errors]
+    raise InvalidError(_words(problems)) from None
+
+
+@api.exception_handler(HttpError)
+def _unreadable(request: HttpRequest, error: HttpError) -> HttpResponse:
+    raise error.__cause__ if isinstance(error.__cause__, InvalidError) else InvalidError(str(error))
+
+
+def _check_type(request: HttpRequest) -> None:
+    if request.content_type != JSON:
+        raise InvalidError(f"send the body as JSON (Content-Type: {JSON}), not {(request.content_type or '')[:80]!r}")
+
+
+def _place(place: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the place of a problem as the caller knows it: without Ninja's names of a body."""
+    return place[2:] if place[0] == "body" else place[1:]
+
+
+def _words(problems: list[Any]) -> str:
+    return "; ".join(_problem(problem) for problem in problems[:3])
+
+
+def _problem(problem: Any) -> str:
+    place = ".".join(str(part) for part in problem["loc"])[:80]
+    return f"{place}: {problem['msg']}" if place else str(problem["msg"])
+
+
+def _responses(answer: Any, *refusals: int) -> dict[int, Any]:
+    return {200: answer, **dict.fromkeys((400, 401, *refusals), schema.Problem)}
+
+
+# --- from the coordinator's memory ----------------------------------------------------------------
+
+
+@api.get("/jobs", response=_responses(schema.JobList))
+def jobs(request: HttpRequest) -> HttpResponse:
+    """List the jobs."""
+    with service.lock:
+        return responses.model(
+            schema.JobList(jobs=snapshots.summaries(service.jobs.all()), history=service.history.ready.is_set())
+        )
+
+
+@api.get("/jobs/{job}", response=_responses(schema.JobView, 404))
+def job(request: HttpRequest, job: JobName) -> HttpResponse:
+    """Show one job with its workers."""
+    with service.lock:
+        return responses.model(snapshots.view(_existing(job), service.history.dropped))
+
+
+@api.post("/jobs/{job}", response=_responses(schema.JobSummary, 409, 413, 503))
+def begin(request: HttpRequest, job: JobName, wanted: schema.Begin) -> HttpResponse:
     """Begin a job."""
-    wanted = _body(schema.Begin, call)
     watching = None if wanted.watching is None else OnlinePolicySettings.of(wanted.watching.model_dump())
     terms = wanted.num_workers, wanted.epsilon, wanted.slowest_iterations
     tiering = None if wanted.tiering is None else TierSettings.of(wanted.tiering.model_dump())
-    job = service.jobs.begin(call.job, *terms, wanted.run, watching, tiering)
-    return responses.model(schema.JobSummary(**snapshots.summary(snapshots.CoordinatorSnapshot(job))))
+    with service.lock:
+        begun = service.jobs.begin(job, *terms, wanted.run, watching, tiering)
+        return responses.model(schema.JobSummary(**snapshots.summary(snapshots.CoordinatorSnapshot(begun))))
 
 
-def query(service: Service, call: Call) -> Response:
+@require_POST
+def query(request: HttpRequest, job: str) -> HttpResponse:
+    """Answer whether a worker shall exchange.
+
+    Workers call this once an iteration. It does not pass through Ninja, which would take as long
+    again; `described_query` describes it.
+    """
+    arrived = time.monotonic()
+    _check_type(request)
+    try:
+        asked = schema.Query.model_validate_json(request.body)
+    except ValidationError as error:
+        raise InvalidError(_words(error.errors())) from None
+    return _decide(job, asked, arrived)
+
+
+@api.post("/jobs/{job}/query", response=_responses(schema.Decision, 409, 413), operation_id="query")
+def described_query(request: HttpRequest, asked: schema.Query, job: JobName) -> HttpResponse:
     """Answer whether a worker shall exchange."""
-    asked = _body(schema.Query, call)
-    job = service.jobs.get(call.job)
-    decision = job.query(
-        asked.rank, asked.round, asked.iteration, asked.capability, job.clock.at(call.arrived), asked.round_trip
-    )
+    return _decide(job, asked, time.monotonic())
+
+
+def _decide(name: str, asked: schema.Query, arrived: float) -> HttpResponse:
+    with service.lock:
+        job = service.jobs.get(name)
+        decision = job.query(
+            asked.rank, asked.round, asked.iteration, asked.capability, job.clock.at(arrived), asked.round_trip
+        )
+        divided = job.coordinator.division is not None
     answer: dict[str, Any] = {"ready": decision.ready, "lease": decision.lease}
-    if job.coordinator.division is not None:
+    if divided:
         answer |= {"tier": decision.tier, "left_out": decision.left_out, "share": decision.share}
     return responses.data(answer)
 
 
-def steps(service: Service, call: Call) -> Response:
+@api.post("/jobs/{job}/steps", response=_responses(schema.Directive, 409, 413))
+def steps(request: HttpRequest, told: schema.Steps, job: JobName) -> HttpResponse:
     """Take the duration of a worker's steps; answer what the policy against stragglers wants."""
-    told = _body(schema.Steps, call)
-    job = service.jobs.get(call.job)
-    directive = job.tell(told.rank, told.since, told.steps, told.seconds, job.clock.at(call.arrived))
+    with service.lock:
+        found = service.jobs.get(job)
+        directive = found.tell(told.rank, told.since, told.steps, told.seconds, found.clock.now())
     return responses.data({"apart": directive.excluded, "asynchronous": directive.asynchronous})
 
 
-def reset(service: Service, call: Call) -> Response:
+@api.post("/jobs/{job}/reset", response=_responses(schema.Nothing, 409, 413))
+def reset(request: HttpRequest, told: schema.Reset, job: JobName) -> HttpResponse:
     """Take the report that a worker has begun a round (RESET)."""
-    told = _body(schema.Reset, call)
-    job = service.jobs.get(call.job)
-    now = job.clock.at(call.arrived)
-    job.reset(
-        told.rank,
-        told.round,
-        now,
-        rejoin=told.rejoin,
-        members=told.taking_part(),
-        aside=told.aside,
-        exchange=told.exchange,
-    )
+    with service.lock:
+        found = service.jobs.get(job)
+        found.reset(
+            told.rank,
+            told.round,
+            found.clock.now(),
+            rejoin=told.rejoin,
+            members=told.taking_part(),
+            aside=told.aside,
+            exchange=told.exchange,
+        )
     return responses.data({})
 
 
-def report(service: Service, call: Call) -> Response:
+@api.post("/jobs/{job}/report", response=_responses(schema.Nothing, 409, 413))
+def report(request: HttpRequest, told: schema.Report, job: JobName) -> HttpResponse:
     """Take a worker's report of a finished round."""
-    told = _body(schema.Report, call)
-    job = service.jobs.get(call.job)
-    job.report(told, job.clock.at(call.arrived))
+    with service.lock:
+        found = service.jobs.get(job)
+        found.report(told, found.clock.now())
     return responses.data({})
 
 
-def end(service: Service, call: Call) -> Response:
+@api.post("/jobs/{job}/end", response=_responses(schema.Nothing, 404, 413))
+def end(request: HttpRequest, told: schema.End, job: JobName) -> HttpResponse:
     """End a job."""
-    told = _body(schema.End, call)
-    job = _existing(service, call)
-    job.end(told.reason, job.clock.at(call.arrived))
+    with service.lock:
+        found = _existing(job)
+        found.end(told.reason, found.clock.now())
     return responses.data({})
 
 
-def jobs(service: Service, call: Call) -> Response:
-    """List the jobs."""
-    return responses.model(
-        schema.JobList(jobs=snapshots.summaries(service.jobs.all()), history=service.history.ready.is_set())
-    )
+def _existing(name: str) -> Job:
+    found = service.jobs.find(name)
+    if found is None:
+        raise NotFoundError(f"there is no job {name!r}; GET /api/v1/jobs lists those that there are")
+    return found
 
 
-def job(service: Service, call: Call) -> Response:
-    """Show one job with its workers."""
-    return responses.model(snapshots.view(_existing(service, call), service.history.dropped))
+# --- what takes time: the database, the scheduler -------------------------------------------------
+
+_SWITCH_INTERVAL = sys.getswitchinterval()
+_places = threading.BoundedSemaphore(config.STATE_SERVER_THREADS - 1)
+_database = threading.Lock()
 
 
-def cluster(service: Service, call: Call) -> Response:
+def slow(view: Callable[Parameters, HttpResponse]) -> Callable[Parameters, HttpResponse]:
+    """Decorate a view that takes time, so that one thread is always free for workers' queries.
+
+    One such view at a time does its work. Meanwhile it hands the interpreter to queries sooner.
+
+    Raises:
+        UnavailableError: all other threads are taken.
+    """
+
+    @functools.wraps(view)
+    def limited(*positional: Parameters.args, **named: Parameters.kwargs) -> HttpResponse:
+        if not _places.acquire(blocking=False):
+            raise UnavailableError("too many requests for the history at the same time")
+        try:
+            with _database:
+                sys.setswitchinterval(config.STATE_SERVER_SWITCH_INTERVAL)
+                return view(*positional, **named)
+        finally:
+            close_old_connections()
+            sys.setswitchinterval(_SWITCH_INTERVAL)
+            _places.release()
+
+    return limited
+
+
+_PAGE_ANSWER = {"responses": {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}}
+
+
+@api.get("/cluster", response=_responses(schema.Cluster))
+@slow
+def cluster(request: HttpRequest) -> HttpResponse:
     """Tell for whom the cluster waits."""
     attendance = None
     with contextlib.suppress(EnvironmentProblemError):  # not told where the cluster is
@@ -112,119 +299,74 @@ def cluster(service: Service, call: Call) -> Response:
     return responses.model(schema.Cluster(missing=missing, advice=advice))
 
 
-# --- out of the database --------------------------------------------------------------------------
-
-
-def rounds(service: Service, call: Call) -> Response:
+@api.get("/jobs/{job}/rounds", response=_responses(schema.Rounds, 404, 503))
+@slow
+def rounds(request: HttpRequest, job: JobName, after: After, limit: Limit, run: RunKey, newest: Newest) -> HttpResponse:
     """Page through the rounds of a run."""
-    after, limit = _page(call)
-    from . import history_reader
-
-    newest = call.option("newest", 0, 0, config.HISTORY_PAGE)
-    run = _run(service, call)
-    rows = history_reader.newest_rounds(run, newest) if newest else history_reader.rounds(run, after, limit)
+    key = _run(job, run)
+    rows = history_reader.newest_rounds(key, newest) if newest else history_reader.rounds(key, after, limit)
     return responses.data({"rounds": rows, "next": rows[-1]["id"] if rows else after})
 
 
-def curves(service: Service, call: Call) -> Response:
+@api.get("/jobs/{job}/curves", response=_responses(schema.Curves, 404, 503))
+@slow
+def curves(request: HttpRequest, job: JobName, points: Points, run: RunKey) -> HttpResponse:
     """Show throughput, traffic and accuracy of a whole run over time."""
-    points = call.option("points", config.CURVE_POINTS, 2, config.HISTORY_PAGE)
-    from . import curves
-
-    return responses.data({**curves.curves(_run(service, call), points)})
+    return responses.data(history_curves.curves(_run(job, run), points))
 
 
-def events(service: Service, call: Call) -> Response:
+@api.get("/jobs/{job}/events", response=_responses(schema.Events, 404, 503))
+@slow
+def events(request: HttpRequest, job: JobName, after: After, limit: Limit, run: RunKey) -> HttpResponse:
     """Page through the events of a run."""
-    after, limit = _page(call)
-    from . import history_reader
-
-    rows = history_reader.events(_run(service, call), after, limit)
+    rows = history_reader.events(_run(job, run), after, limit)
     return responses.data({"events": rows, "next": rows[-1]["id"] if rows else after})
 
 
-def runs(service: Service, call: Call) -> Response:
+@api.get("/runs", response=_responses(schema.Runs, 503))
+@slow
+def runs(request: HttpRequest, job: OfJob, limit: RunLimit) -> HttpResponse:
     """List the runs of the history."""
-    limit = call.option("limit", 50, 1, config.HISTORY_PAGE)
-    job = call.text_option("job")
     if job:
-        service.jobs.find(job)  # checks the name
-    from . import history_reader
-
-    _need_database(service)
+        check_name(job)
+    _need_database()
     return responses.data({"runs": history_reader.runs(job, limit)})
 
 
-def report_page(service: Service, call: Call) -> Response:
+@api.get("/report", response=_responses(None, 404, 503), openapi_extra=_PAGE_ANSWER)
+@slow
+def report_page(request: HttpRequest, runs: RunKeys) -> HttpResponse:
     """Show finished runs on one page, as a file to keep or to send."""
-    keys = call.text_option("runs").split(",")
-    if len(keys) > MOST_RUNS or not all(RUN.fullmatch(key) for key in keys):
+    keys = runs.split(",")
+    if len(keys) > MOST_RUNS or not all(KEY.fullmatch(key) for key in keys):
         raise InvalidError(
             f"runs must be 1 to {MOST_RUNS} ids of runs with commas between them, as GET /api/v1/runs has them, not "
-            f"{call.text_option('runs')[:40]!r}"
+            f"{runs[:40]!r}"
         )
-    _need_database(service)
-    from . import history_report
-
-    headers = (
-        ("Content-Type", f"{PAGE}; charset=utf-8"),
-        ("Content-Security-Policy", f"{history_report.content_security_policy()}; frame-ancestors 'none'"),
-        ("Content-Disposition", 'inline; filename="report.html"'),
-        ("Cache-Control", "no-store"),
-        ("X-Content-Type-Options", "nosniff"),
-        ("Referrer-Policy", "no-referrer"),
-    )
-    return Response(200, history_report.page(keys).encode(), common=headers)
+    _need_database()
+    headers = {
+        **settings.PAGE_HEADERS,
+        "Content-Security-Policy": f"{history_report.content_security_policy()}; frame-ancestors 'none'",
+        "Content-Disposition": 'inline; filename="report.html"',
+        "Cache-Control": "no-store",
+    }
+    return HttpResponse(history_report.page(keys), headers=headers)
 
 
-def _page(call: Call) -> tuple[int, int]:
-    return call.option("after", 0, 0, MOST_AFTER), call.option("limit", config.HISTORY_PAGE, 1, config.HISTORY_PAGE)
-
-
-def _run(service: Service, call: Call) -> int:
-    """Return the primary key of the run that a call names, or of the job's newest run."""
-    from . import history_reader
-
-    job = service.jobs.find(call.job)
-    _need_database(service)
-    named = call.text_option("run")
-    if named and not RUN.fullmatch(named):
-        raise InvalidError(f"run must be the id of a run, 32 hexadecimal digits, not {named[:40]!r}")
-    found = history_reader.find(call.job, named or (job.key if job else ""))
+def _run(name: str, key: str) -> int:
+    """Return the primary key of a job's run: the one with that id, or the newest."""
+    with service.lock:
+        job = service.jobs.find(name)
+        newest = job.key if job else ""
+    _need_database()
+    if key and not KEY.fullmatch(key):
+        raise InvalidError(f"run must be the id of a run, 32 hexadecimal digits, not {key[:40]!r}")
+    found = history_reader.find(name, key or newest)
     if found is None:
-        raise NotFoundError(f"the history has no {'such run' if named else 'run'} of job {call.job!r} yet")
+        raise NotFoundError(f"the history has no {'such run' if key else 'run'} of job {name!r} yet")
     return found
 
 
-def _need_database(service: Service) -> None:
+def _need_database() -> None:
     if not service.history.ready.is_set():
         raise UnavailableError("the database of the history cannot be reached yet")
-
-
-# --- helpers --------------------------------------------------------------------------------------
-
-
-def _body(kind: type[Model], call: Call) -> Model:
-    """Return the request's body.
-
-    Raises:
-        InvalidError: the body does not fit its schema; the message names what is wrong.
-    """
-    if call.content_type != JSON:
-        raise InvalidError(f"send the body as JSON (Content-Type: {JSON}), not {call.content_type[:80]!r}")
-    try:
-        return kind.model_validate_json(call.body)
-    except ValidationError as error:
-        raise InvalidError("; ".join(_words(problem) for problem in error.errors()[:3])) from None
-
-
-def _words(problem: Any) -> str:
-    place = ".".join(str(part) for part in problem["loc"])[:80]
-    return f"{place}: {problem['msg']}" if place else str(problem["msg"])
-
-
-def _existing(service: Service, call: Call) -> Job:
-    found = service.jobs.find(call.job)
-    if found is None:
-        raise NotFoundError(f"there is no job {call.job!r}; GET /api/v1/jobs lists those that there are")
-    return found

@@ -10,6 +10,9 @@ _ROUND = (
     "id", "rank", "round", "finished", "device", "host", "local_iterations", "samples", "seconds", "compute", "wait",
     "exchange", "bytes_sent", "bytes_received", "accuracy", "accuracy_round",
 )  # fmt: skip
+_RUN = (
+    "job", "run", "started", "ended", "reason", "num_workers", "epsilon", "slowest_iterations", "metric", "goal",
+)  # fmt: skip
 _EVENT = ("id", "at", "kind", "rank", "round", "text")
 _SUMS = ("samples", "bytes_sent", "bytes_received", "compute", "wait", "exchange")
 
@@ -67,21 +70,7 @@ def runs(job: str, limit: int) -> list[dict[str, Any]]:
 def _run(row: Run, totals: dict[str, Any]) -> dict[str, Any]:
     return {
         "id": row.key,
-        **{
-            name: getattr(row, name)
-            for name in (
-                "job",
-                "run",
-                "started",
-                "ended",
-                "reason",
-                "num_workers",
-                "epsilon",
-                "slowest_iterations",
-                "metric",
-                "goal",
-            )
-        },
+        **{name: getattr(row, name) for name in _RUN},
         "rounds": totals.get("rounds", 0),
         "seconds": max(0.0, totals.get("last", row.started) - row.started),
         **{name: totals.get(f"sum_{name}") or 0 for name in _SUMS},

@@ -5,7 +5,6 @@ Entries that come twice, as after a restart, are stored once.
 
 import logging
 from collections.abc import Sequence
-from typing import Any
 
 from django.core.management import call_command
 from django.db import DatabaseError, InterfaceError, OperationalError, connection, transaction
@@ -13,7 +12,7 @@ from django.db import DatabaseError, InterfaceError, OperationalError, connectio
 from .. import config
 from ..runtime.metric import ACCURACY
 from .history_entries import HistoryEntry, RunRecord
-from .models import Event, Round, Run, Worker
+from .models import Event, Round, Run
 
 logger = logging.getLogger("esync.state_server")
 
@@ -51,7 +50,6 @@ def write(items: Sequence[HistoryEntry]) -> int:
 def _write(items: Sequence[HistoryEntry]) -> None:
     runs = _runs({item.info.key: item.info for item in items})
     rounds: dict[tuple[int, int, int], Round] = {}
-    workers: dict[tuple[int, int], Worker] = {}
     events: list[Event] = []
     metrics: dict[int, dict[str, str]] = {}
     for item in items:
@@ -60,7 +58,6 @@ def _write(items: Sequence[HistoryEntry]) -> None:
             fields = dict(item.fields)
             metric = {name: fields.pop(name) for name in ("metric", "goal")}
             rounds[run, fields["rank"], fields["round"]] = Round(run_id=run, **fields)
-            workers[run, fields["rank"]] = _worker(run, fields)
             if metric["metric"] != ACCURACY:
                 metrics[run] = metric
         elif item.kind == "event":
@@ -73,26 +70,9 @@ def _write(items: Sequence[HistoryEntry]) -> None:
         unique_fields=["run", "rank", "round"],
         update_fields=["accuracy", "accuracy_round"],
     )
-    Worker.objects.bulk_create(
-        workers.values(),
-        update_conflicts=True,
-        unique_fields=["run", "rank"],
-        update_fields=["device", "host", "last_seen", "last_round"],
-    )
     Event.objects.bulk_create(events)
     for run, metric in metrics.items():
         Run.objects.filter(pk=run).exclude(**metric).update(**metric)
-
-
-def _worker(run: int, fields: dict[str, Any]) -> Worker:
-    return Worker(
-        run_id=run,
-        rank=fields["rank"],
-        device=fields["device"],
-        host=fields["host"],
-        last_seen=fields["finished"],
-        last_round=fields["round"],
-    )
 
 
 def _runs(infos: dict[str, RunRecord]) -> dict[str, int]:

@@ -9,7 +9,6 @@ import logging
 import time
 import uuid
 from pathlib import Path
-from threading import RLock
 from typing import Any
 
 from .. import config
@@ -17,16 +16,17 @@ from ..coordination.coordinator import ConflictError, Coordinator, InvalidError,
 from ..coordination.decision import ExchangeDecision
 from ..coordination.straggler_policies import OnlinePolicy, PolicyDirective
 from . import journal, saved
+from .counters import EVENT_KINDS, EventKind, JobCounters, WorkerCounters
 from .history import History
 from .history_entries import RunRecord
 from .lifecycle import LivenessTracker, PersistentClock
-from .schema import Report
+from .schema import End, Report
 
 logger = logging.getLogger("esync.state_server")
 
 
 class Job:
-    """A training job, whose methods may be called by several threads.
+    """A training job; `service.lock` is held by who uses it.
 
     Args:
         name: the job's name.
@@ -68,29 +68,28 @@ class Job:
         self.reason = ""
         self.slowest: int | None = None
         self._round = 1
+        self._workers = [WorkerCounters()] * coordinator.num_workers
+        self._events: dict[EventKind, int] = dict.fromkeys(EVENT_KINDS, 0)
         self._liveness = LivenessTracker()
         self._history = history
         self._journal: journal.Journal | None = None
         self._replaying = False
-        self._lock = RLock()
 
     # --- what workers tell ------------------------------------------------------------------------
 
     def apply(self, rank: int, iteration: int, capability: float, now: float, te: float, round: int | None) -> bool:
         """Answer a query of the published API; see `Coordinator.apply`."""
-        with self._lock:
-            ready = self.coordinator.apply(rank, iteration, capability, now, te, round)
-            self._took("a", rank, now, iteration, capability, te, round)
-            return ready
+        ready = self.coordinator.apply(rank, iteration, capability, now, te, round)
+        self._took("a", rank, now, iteration, capability, te, round)
+        return ready
 
     def query(
         self, rank: int, round: int, iteration: int, capability: float, now: float, round_trip: float | None = None
     ) -> ExchangeDecision:
         """Answer a query; see `Coordinator.query`."""
-        with self._lock:
-            decision = self.coordinator.query(rank, round, iteration, capability, now, round_trip)
-            self._took("q", rank, now, round, iteration, capability, round_trip)
-            return decision
+        decision = self.coordinator.query(rank, round, iteration, capability, now, round_trip)
+        self._took("q", rank, now, round, iteration, capability, round_trip)
+        return decision
 
     def reset(
         self,
@@ -104,26 +103,25 @@ class Job:
         exchange: float | None = None,
     ) -> None:
         """Take the report that a worker has begun a round; see `Coordinator.reset`."""
-        with self._lock:
-            before = self.coordinator.absent
-            self.coordinator.reset(rank, round, now, te, rejoin, members, aside, exchange)
-            self._took(
-                "r",
-                rank,
-                now,
-                round,
-                te,
-                rejoin,
-                members,
-                *([aside, exchange] if aside or exchange is not None else []),
-            )
-            if rejoin:
-                self._tell("rejoin", "a replacement takes its place", rank, round)
-            for lost in sorted(self.coordinator.absent - before):
-                self._tell("lost", "the others go on without it", lost, round)
-            if round > self._round:
-                self._round = round
-                self._name_slowest()
+        before = self.coordinator.absent
+        self.coordinator.reset(rank, round, now, te, rejoin, members, aside, exchange)
+        self._took(
+            "r",
+            rank,
+            now,
+            round,
+            te,
+            rejoin,
+            members,
+            *([aside, exchange] if aside or exchange is not None else []),
+        )
+        if rejoin:
+            self._tell("rejoin", "a replacement takes its place", rank, round)
+        for lost in sorted(self.coordinator.absent - before):
+            self._tell("lost", "the others go on without it", lost, round)
+        if round > self._round:
+            self._round = round
+            self._name_slowest()
 
     def tell(self, rank: int, since: int, steps: int, seconds: float, now: float) -> PolicyDirective:
         """Take the duration of a worker's steps; see `OnlinePolicy.tell`.
@@ -132,19 +130,18 @@ class Job:
             InvalidError: the job does not have that rank.
             ConflictError: the job does not look for stragglers.
         """
-        with self._lock:
-            if self.watch is None:
-                raise ConflictError(f"job {self.name!r} was begun without a search for stragglers")
-            self._check_rank(rank)
-            before = self.watch.stragglers
-            directive = self.watch.tell(rank, since, steps, seconds)
-            self._liveness.steps(rank, since, steps, seconds, now)
-            self._took("s", rank, now, since, steps, seconds)
-            for slow in sorted(self.watch.stragglers - before):
-                self._tell("straggler", f"it is slow (policy {self.watch.watching.policy})", slow)
-            for well in sorted(before - self.watch.stragglers):
-                self._tell("recovered", "it is as fast as the others again", well)
-            return directive
+        if self.watch is None:
+            raise ConflictError(f"job {self.name!r} was begun without a search for stragglers")
+        self._check_rank(rank)
+        before = self.watch.stragglers
+        directive = self.watch.tell(rank, since, steps, seconds)
+        self._liveness.steps(rank, since, steps, seconds, now)
+        self._took("s", rank, now, since, steps, seconds)
+        for slow in sorted(self.watch.stragglers - before):
+            self._tell("straggler", f"it is slow (policy {self.watch.watching.policy})", slow)
+        for well in sorted(before - self.watch.stragglers):
+            self._tell("recovered", "it is as fast as the others again", well)
+        return directive
 
     def report(self, report: Report, now: float, at: float | None = None) -> None:
         """Take a worker's report of a finished round, which came at `at` (seconds since 1970).
@@ -153,27 +150,26 @@ class Job:
             InvalidError: the job does not have that rank.
         """
         at = time.time() if at is None else at
-        with self._lock:
-            self._check_rank(report.rank)
-            self.reports[report.rank] = report
-            self._liveness.report(report, now)
-            self._took("p", report.rank, now, at, report.model_dump(exclude={"rank"}))
-            if self._history is not None:
-                self._history.report(self.info, report, at)
+        self._check_rank(report.rank)
+        self.reports[report.rank] = report
+        self._workers[report.rank] = self._workers[report.rank].plus(report)
+        self._liveness.report(report, now)
+        self._took("p", report.rank, now, at, report.model_dump(exclude={"rank"}))
+        if self._history is not None:
+            self._history.report(self.info, report, at)
 
     def end(self, reason: str, now: float, at: float | None = None) -> None:
         """Note the end of the training; a second call changes nothing.
 
         Queries of workers that are late are still answered.
         """
-        with self._lock:
-            if self.ended is not None:
-                return
-            self.ended, self.reason = (time.time() if at is None else at), reason
-            self._took("e", None, now, reason, self.ended)
-            if self._history is not None:
-                self._history.end(self.info, self.ended, reason)
-            self._tell("end", reason)
+        if self.ended is not None:
+            return
+        self.ended, self.reason = (time.time() if at is None else at), reason
+        self._took("e", None, now, reason, self.ended)
+        if self._history is not None:
+            self._history.end(self.info, self.ended, reason)
+        self._tell("end", reason)
 
     # --- what others ask --------------------------------------------------------------------------
 
@@ -184,6 +180,10 @@ class Job:
         return RunRecord(
             self.key, self.name, self.run, self.started, job.num_workers, job.epsilon, job.slowest_iterations
         )
+
+    def counters(self) -> JobCounters:
+        """Return a copy of what is counted since this server started, and of the newest reports."""
+        return JobCounters(list(self._workers), dict(self.reports), dict(self._events))
 
     def last_heard(self) -> float | None:
         """Return when any worker was last heard of, by the job's clock; None if none was."""
@@ -214,13 +214,12 @@ class Job:
         Raises:
             OSError: the journal cannot be written.
         """
-        with self._lock:
-            if self.run:  # only workers say which run they begin
-                self._liveness.touch(self.clock.now())
-            if path is not None:
-                self._journal = journal.Journal(path, self._head)
-                self._journal.begin()
-            self._tell("begin", f"{self.coordinator.num_workers} workers")
+        if self.run:  # only workers say which run they begin
+            self._liveness.touch(self.clock.now())
+        if path is not None:
+            self._journal = journal.Journal(path, self._head)
+            self._journal.begin()
+        self._tell("begin", f"{self.coordinator.num_workers} workers")
 
     def take_over(self, present: "Job", path: Path | None) -> None:
         """Begin in the place of `present`, whose journal at `path` is replaced.
@@ -231,10 +230,9 @@ class Job:
         Raises:
             OSError: the journal cannot be written; `present` goes on.
         """
-        with present._lock:
-            self.begin(path)
-            present.close()
-            present.end("another training has taken its place", present.clock.now())
+        self.begin(path)
+        present.close()
+        present.end("another training has taken its place", present.clock.now())
 
     @classmethod
     def restore(cls, path: Path, history: History | None = None) -> "Job":
@@ -270,6 +268,10 @@ class Job:
         for entry in contents.entries:
             job._replay(entry)
         job._replaying = False
+        # Counters begin at 0, but a report that is sent again counts no more than before.
+        for rank, sums in enumerate(job._workers):
+            known = job.reports[rank].round if rank in job.reports else 0
+            job._workers[rank] = WorkerCounters(max(sums.rounds, known))
         saved.check_head(json.loads(json.dumps(job._head())), job.name)
         if contents.damage:
             logger.error("the journal %s is damaged: %s and what follows are ignored", path, contents.damage)
@@ -286,9 +288,8 @@ class Job:
 
     def close(self, delete: bool = False) -> None:
         """Stop writing the journal, and delete it if the job is to be forgotten."""
-        with self._lock:
-            if self._journal is not None:
-                self._journal.close(delete)
+        if self._journal is not None:
+            self._journal.close(delete)
 
     def _head(self) -> dict[str, Any]:
         return {
@@ -340,7 +341,7 @@ class Job:
                 self.report(Report(rank=rank, **fields), now, at)
             elif kind == "e":
                 reason, at = details
-                self.end(reason, now, at)
+                self.end(End(reason=reason).reason, now, float(at))
         except RefusedError as reason:  # only if another version of this program, which took it, wrote it
             logger.error("the journal of job %s has a message that is refused now: %s", self.name, reason)
 
@@ -353,8 +354,11 @@ class Job:
             self.slowest = rank
             self._tell("slowest", f"{capability:.3g} s an iteration", rank, self._round)
 
-    def _tell(self, kind: str, text: str, rank: int | None = None, round: int | None = None) -> None:
-        if self._history is not None and not self._replaying:
+    def _tell(self, kind: EventKind, text: str, rank: int | None = None, round: int | None = None) -> None:
+        if self._replaying:
+            return
+        self._events[kind] += 1
+        if self._history is not None:
             self._history.event(self.info, time.time(), kind, rank, round, text)
 
 

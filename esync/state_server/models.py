@@ -1,4 +1,4 @@
-"""Database models of the history: runs, their workers, their rounds, and events.
+"""Database models of the history: runs, the rounds of their workers, and events.
 
 `history` writes them in batches. No decision depends on them. Times are seconds since 1970,
 durations seconds.
@@ -23,22 +23,6 @@ class Run(models.Model):
     slowest_iterations = models.IntegerField()
     metric = models.CharField(max_length=60, default="accuracy")  # that the accuracies of its rounds are values of
     goal = models.CharField(max_length=3, default="max")  # or min
-
-
-class Worker(models.Model):
-    """A rank of a run, with the device and host in its newest report."""
-
-    run = models.ForeignKey(Run, models.CASCADE, related_name="workers")
-    rank = models.IntegerField()
-    device = models.CharField(max_length=200)
-    host = models.CharField(max_length=200)
-    last_seen = models.FloatField()
-    last_round = models.IntegerField()
-
-    class Meta:
-        """One row per rank."""
-
-        constraints: ClassVar = [models.UniqueConstraint(fields=["run", "rank"], name="one_worker_per_rank")]
 
 
 class Round(models.Model):

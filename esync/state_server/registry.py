@@ -4,7 +4,6 @@ import logging
 import re
 import time
 from pathlib import Path
-from threading import RLock
 
 from .. import config
 from ..coordination.coordinator import ConflictError, Coordinator, InvalidError
@@ -36,7 +35,7 @@ def check_name(name: str) -> str:
 
 
 class JobRegistry:
-    """All jobs of a state server; its methods may be called by several threads.
+    """All jobs of a state server; `service.lock` is held by who uses it.
 
     Args:
         folder: folder of the journals; None keeps none (for tests).
@@ -46,7 +45,6 @@ class JobRegistry:
     def __init__(self, folder: Path | None = None, history: History | None = None) -> None:
         self._folder, self._history = folder, history
         self._jobs: dict[str, Job] = {}
-        self._lock = RLock()
 
     def restore(self) -> None:
         """Restore the jobs whose journals are in the folder.
@@ -97,34 +95,33 @@ class JobRegistry:
         """
         check_name(name)
         coordinator = Coordinator(num_workers, epsilon, slowest_iterations, tiering=tiering)
-        with self._lock:
-            present = self._jobs.get(name)
-            if present is not None:
-                if run and run == present.run and present.ended is None:
-                    return present
-                if left := present.alive_for(present.clock.now()):
-                    raise ConflictError(
-                        f"another training is running as job {name!r}, and counts as going on for {left:.1f} s without "
-                        f"news of its workers: wait, choose another name (--job), or end it (POST /api/v1/jobs/{name}/"
-                        "end)",
-                        retry_after=left,
-                    )
+        present = self._jobs.get(name)
+        if present is not None:
+            if run and run == present.run and present.ended is None:
+                return present
+            if left := present.alive_for(present.clock.now()):
+                raise ConflictError(
+                    f"another training is running as job {name!r}, and counts as going on for {left:.1f} s without "
+                    f"news of its workers: wait, choose another name (--job), or end it (POST /api/v1/jobs/{name}/"
+                    "end)",
+                    retry_after=left,
+                )
+        else:
+            self._make_room()
+        watch = None if watching is None else OnlinePolicy(num_workers, watching)
+        job = Job(name, coordinator, run, history=self._history, watch=watch)
+        path = self._folder / f"{name}{SUFFIX}" if self._folder else None
+        try:
+            if present is None:
+                job.begin(path)
             else:
-                self._make_room()
-            watch = None if watching is None else OnlinePolicy(num_workers, watching)
-            job = Job(name, coordinator, run, history=self._history, watch=watch)
-            path = self._folder / f"{name}{SUFFIX}" if self._folder else None
-            try:
-                if present is None:
-                    job.begin(path)
-                else:
-                    job.take_over(present, path)
-            except OSError as error:
-                raise UnavailableError(
-                    f"job {name!r} cannot be begun, its journal {path} cannot be written: {error.strerror}"
-                ) from None
-            self._jobs[name] = job
-            return job
+                job.take_over(present, path)
+        except OSError as error:
+            raise UnavailableError(
+                f"job {name!r} cannot be begun, its journal {path} cannot be written: {error.strerror}"
+            ) from None
+        self._jobs[name] = job
+        return job
 
     def find(self, name: str) -> Job | None:
         """Return a job, or None if there is none of that name.
@@ -148,21 +145,18 @@ class JobRegistry:
     def all(self) -> list[Job]:
         """Return the jobs, the newest first."""
         self.sweep()
-        with self._lock:
-            return sorted(self._jobs.values(), key=lambda job: job.started, reverse=True)
+        return sorted(self._jobs.values(), key=lambda job: job.started, reverse=True)
 
     def sweep(self) -> None:
         """Forget the jobs that have had no news for config.JOB_FORGOTTEN seconds."""
-        with self._lock:
-            for job in list(self._jobs.values()):
-                if job.idle(time.time()) > config.JOB_FORGOTTEN:
-                    self._forget(job)
+        for job in list(self._jobs.values()):
+            if job.idle(time.time()) > config.JOB_FORGOTTEN:
+                self._forget(job)
 
     def close(self) -> None:
         """Close the journals."""
-        with self._lock:
-            for job in self._jobs.values():
-                job.close()
+        for job in self._jobs.values():
+            job.close()
 
     def _make_room(self) -> None:
         """Make room for one more job, by forgetting the one that ended first if necessary."""

@@ -1,77 +1,78 @@
-"""The parts of a running state server: its jobs, its history, and its access control."""
+"""The parts of the running state server: its jobs, its history, its state folder.
+
+Jobs are plain objects in the memory of the one process that answers requests. It has several
+threads, and one lock: whoever reads or changes jobs holds `service.lock` from the first look to the
+last, so that no query sees half a round.
+"""
 
 import os
+import threading
 from pathlib import Path
 
 from ..runtime.errors import ExpectedError
-from .auth import AccessControl
 from .history import History
 from .registry import JobRegistry
 from .state_folder import StateFolder, StateFolderError
-
-
-class Service:
-    """The parts of a state server, which the handlers of calls get.
-
-    Args:
-        jobs: the jobs.
-        history: the history.
-        access: decides which requests are let in.
-        folder: the state folder, which is closed with the service; None if there is none.
-    """
-
-    def __init__(
-        self, jobs: JobRegistry, history: History, access: AccessControl, folder: StateFolder | None = None
-    ) -> None:
-        self.jobs, self.history, self.access, self.folder = jobs, history, access, folder
-
-    def close(self) -> None:
-        """Write the rest of the history, and close all files."""
-        self.jobs.close()
-        self.history.stop()
-        if self.folder is not None:
-            self.folder.close()
-
 
 #: The history's SQLite file in the state folder.
 HISTORY_FILE = "history.sqlite3"
 
 
-def start(state_dir: Path, token: str) -> Service:
-    """Restore the jobs in the state folder, and start the history.
+class Service:
+    """The parts of a state server.
 
-    Args:
-        state_dir: see `state_folder`.
-        token: see `AccessControl`.
-
-    Raises:
-        ExpectedError: the folder cannot be used, or the database's settings are wrong.
+    Attributes:
+        lock: to be held by whoever uses `jobs`.
+        jobs: the jobs.
+        history: the history.
+        folder: the state folder; None before `start`.
     """
-    os.environ["DJANGO_SETTINGS_MODULE"] = "esync.state_server.settings"
-    import django
-    from django.conf import settings
 
-    folder = StateFolder(state_dir)
-    try:
-        django.setup()
-        _choose_database(folder.path)
-        history = History()
-        jobs = JobRegistry(folder.jobs, history)
+    def __init__(self) -> None:
+        self.lock = threading.RLock()
+        self.history = History()
+        self.jobs = JobRegistry(history=self.history)
+        self.folder: StateFolder | None = None
+
+    def start(self, state_dir: Path) -> None:
+        """Restore the jobs in the state folder, and start the history. Django must be set up.
+
+        Raises:
+            ExpectedError: the folder cannot be used, or the database's settings are wrong.
+        """
+        self.folder = StateFolder(state_dir)
         try:
-            jobs.restore()
-        except OSError as error:
-            raise StateFolderError(f"the jobs in {folder.jobs} cannot be read: {error}") from None
-        history.start()
-        return Service(jobs, history, AccessControl(token, settings.ALLOWED_HOSTS), folder)
-    except BaseException:
-        folder.close()
-        raise
+            choose_database(self.folder.path)
+            self.jobs = JobRegistry(self.folder.jobs, self.history)
+            try:
+                self.jobs.restore()
+            except OSError as error:
+                raise StateFolderError(f"the jobs in {self.folder.jobs} cannot be read: {error}") from None
+            self.history.start()
+        except BaseException:
+            self.folder.close()
+            raise
+
+    def close(self) -> None:
+        """Write the rest of the history, and close all files."""
+        with self.lock:
+            self.jobs.close()
+        self.history.stop()
+        if self.folder is not None:
+            self.folder.close()
 
 
-def _choose_database(folder: Path) -> None:
+#: The parts of this process's state server.
+service = Service()
+
+
+def choose_database(folder: Path) -> None:
     """Put the history into the state folder, unless DATABASE_URL names another place.
 
     The driver of the database is loaded, too.
+
+    Raises:
+        ExpectedError: the driver is not installed.
     """
     from django.core.exceptions import ImproperlyConfigured
     from django.db import connections

@@ -1,8 +1,9 @@
-"""Settings of Django, which is used for the database of the history; `asgi` answers requests.
+"""Settings of the Django project.
 
 They are read from the environment:
 ESYNC_ALLOWED_HOSTS  further names (separated by commas) under which this server is reached.
                      Addresses like 10.0.0.5 and this machine's own name need not be listed.
+ESYNC_TOKEN          the token that callers have to send; empty: everybody is let in.
 DATABASE_URL         the database of the history, for instance
                      postgres://user:password@host/name; by default a SQLite file in the state
                      folder.
@@ -11,41 +12,84 @@ ESYNC_STATE_DIR      the state folder.
 
 import os
 import socket
+from pathlib import Path
 from typing import Any
 
+import dj_database_url
+from django.core.management.utils import get_random_secret_key
+
+from .. import config, web
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
 
+PACKAGE = Path(__file__).parent
+
 DEBUG = False
-_hostname = socket.gethostname().lower()
-_named = os.environ.get("ESYNC_ALLOWED_HOSTS", "").lower().split(",")
-ALLOWED_HOSTS = [
+SECRET_KEY = get_random_secret_key()  # nothing is signed
+ROOT_URLCONF = "esync.state_server.urls"
+WSGI_APPLICATION = "esync.state_server.wsgi.application"
+INSTALLED_APPS = ["esync.state_server", "django.contrib.staticfiles"]  # the first one's runserver counts
+MIDDLEWARE = [
+    "esync.state_server.middleware.RequestMiddleware",
+    "esync.state_server.middleware.AccessMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+]
+APPEND_SLASH = False
+DATA_UPLOAD_MAX_MEMORY_SIZE = config.STATE_SERVER_MAX_BODY
+
+# --- access ---------------------------------------------------------------------------------------
+
+ALLOWED_HOSTS = ["*"]  # any address, but no unknown name, which Django cannot say: see AccessMiddleware
+_HOSTNAME = socket.gethostname().lower()
+HOST_NAMES = {
     "localhost",
-    _hostname,
-    _hostname.partition(".")[0],
-    *(name.strip() for name in _named if name.strip()),
+    _HOSTNAME,
+    _HOSTNAME.partition(".")[0],
+    *(name.strip() for name in os.environ.get("ESYNC_ALLOWED_HOSTS", "").lower().split(",") if name.strip()),
+}
+TOKEN = os.environ.get("ESYNC_TOKEN", "")
+#: Headers of pages and their files; `responses` has those of JSON.
+PAGE_HEADERS = {
+    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src "
+    "'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+}
+SILENCED_SYSTEM_CHECKS = [
+    "security.W001",  # SecurityMiddleware would add its headers to every worker's answer, which takes a tenth of it …
+    "security.W002",  # … and so would XFrameOptionsMiddleware: PAGE_HEADERS has them
+    "security.W003",  # no cookies, so that no request can be forged with them; foreign origins are refused
 ]
 
-INSTALLED_APPS = ["esync.state_server"]
-DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+# --- files of the dashboard, which hold no data ---------------------------------------------------
+
+STATIC_URL = "/dashboard/assets/"
+STATICFILES_DIRS = [PACKAGE / "dashboard", Path(web.__file__).parent]
+WHITENOISE_USE_FINDERS = True
+WHITENOISE_MAX_AGE = 0
+WHITENOISE_ALLOW_ALL_ORIGINS = False
+
+
+def WHITENOISE_ADD_HEADERS_FUNCTION(headers: Any, path: str, url: str) -> None:  # noqa: N802 - WhiteNoise's name
+    """Add the headers of every file of the dashboard."""
+    for name, value in PAGE_HEADERS.items():
+        headers[name] = value
+
+
+# --- the history ----------------------------------------------------------------------------------
 
 
 def _database() -> dict[str, Any]:
     url = os.environ.get("DATABASE_URL", "")
     if url:
         try:
-            import dj_database_url
-        except ImportError:
-            raise ExpectedError(
-                "DATABASE_URL is set, but reading it needs further packages: pip install 'esync[postgres]'"
-            ) from None
-        try:
-            database: dict[str, Any] = dict(dj_database_url.parse(url))
+            return dict(dj_database_url.parse(url))
         except ValueError:  # its text would repeat the password
             raise ExpectedError(
                 "DATABASE_URL cannot be read; it should look like postgres://user:password@host:5432/name"
             ) from None
-        return database
     folder = expanded(os.environ.get("ESYNC_STATE_DIR", "."))
     return {
         "ENGINE": "django.db.backends.sqlite3",
@@ -61,6 +105,7 @@ def _database() -> dict[str, Any]:
 
 
 DATABASES = {"default": _database()}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 
 USE_I18N = False
 TIME_ZONE = None  # the machine's own, in the log's lines
@@ -71,8 +116,5 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(message)s"}},
     "handlers": {"stderr": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["stderr"], "level": "WARNING"},
-    "loggers": {
-        "django": {"handlers": [], "level": "ERROR", "propagate": True},
-        "uvicorn.error": {"level": "ERROR"},  # it warns of every request that is no HTTP
-    },
+    "loggers": {"django": {"handlers": [], "level": "CRITICAL", "propagate": True}},  # `responses` logs errors
 }

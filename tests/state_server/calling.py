@@ -103,6 +103,13 @@ class ServerProcess:
     def port(self) -> int:
         return int(self.url.rsplit(":", 1)[1])
 
+    @property
+    def worker(self) -> int:
+        """The process that answers: the only child of the started one."""
+        pid = self.process.pid
+        (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+        return int(child)
+
     def _read_on(self) -> None:
         for line in self.process.stdout:
             self.output += line

@@ -2,35 +2,50 @@
 
 import contextlib
 import math
+import os
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import django
 import pytest
 from calling import ROOT, ServerProcess, begin, send
+from django.core.servers.basehttp import ThreadedWSGIServer, WSGIRequestHandler
+from django.core.wsgi import get_wsgi_application
 
 from esync import config
-from esync.state_server import service, web
 from esync.state_server.registry import JobRegistry
+from esync.state_server.service import Service, service
+
+os.environ["DJANGO_SETTINGS_MODULE"] = "esync.state_server.settings"
+django.setup()
+
+
+class QuietHandler(WSGIRequestHandler):
+    """Writes no line per request."""
+
+    def log_message(self, format: str, *arguments: object) -> None:
+        """Write nothing."""
 
 
 @pytest.fixture(scope="session")
-def running(tmp_path_factory) -> Iterator[service.Service]:
+def running(tmp_path_factory) -> Iterator[Service]:
     """The parts of the state server in this process."""
-    running = service.start(tmp_path_factory.mktemp("state"), token="")
-    assert running.history.ready.wait(60)
-    yield running
-    running.close()
+    service.start(tmp_path_factory.mktemp("state"))
+    assert service.history.ready.wait(60)
+    yield service
+    service.close()
 
 
 @pytest.fixture(scope="session")
 def _listening(running) -> Iterator[str]:
-    sockets = web.listen("127.0.0.1", 0)
-    server = web.create(running, sockets)
-    thread = threading.Thread(target=server.run)
+    server = ThreadedWSGIServer(("127.0.0.1", 0), QuietHandler)
+    server.set_app(get_wsgi_application())
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
     thread.start()
-    yield f"http://127.0.0.1:{sockets[0].getsockname()[1]}"
-    server.should_exit = True
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    server.server_close()
     thread.join(10)
 
 

@@ -2,12 +2,15 @@
 
 import re
 from importlib.resources import files
+from pathlib import Path
 
 import pytest
 from calling import get, post, report, send, until
+from django.conf import settings
 
-from esync.state_server import auth, metrics, schema, static
+from esync.state_server import metrics, schema
 
+KINDS = {".css", ".js", ".svg"}
 BROWSER = "text/html,application/xhtml+xml,*/*;q=0.8"
 
 
@@ -54,7 +57,9 @@ def test_dashboard_page_loads_only_its_own_existing_files(url):
         needed |= set(re.findall(r'(?:href|src)="(/dashboard/[^"]+)"', text))
         if headers["content-type"].startswith("text/javascript"):
             needed |= {f"/dashboard/assets/{name}" for name in re.findall(r'from "\./([\w.]+)"', text)}
-    assert seen == set(static.assets())
+    folders = files("esync.state_server") / "dashboard", files("esync.web")
+    there = [file for folder in folders for file in Path(str(folder)).rglob("*.*") if file.suffix in KINDS]
+    assert {path.rpartition("/")[2] for path in seen - {"/dashboard/"}} == {file.name for file in there}
     assert "MIT" in (files("esync.state_server") / "dashboard" / "uplot" / "LICENSE").read_text()
 
 
@@ -70,7 +75,7 @@ def test_dashboard_serves_no_other_files(url, path):
 
 
 def test_dashboard_page_needs_no_token_but_every_call_does(url, running, monkeypatch):
-    monkeypatch.setattr(running, "access", auth.AccessControl("a-secret-token"))
+    monkeypatch.setattr(settings, "TOKEN", "a-secret-token")
     assert get(url, "/dashboard/", Accept=BROWSER)[0] == 200
     assert get(url, "/", Accept=BROWSER)[0] == 303
     assert get(url, "/")[0] == 401

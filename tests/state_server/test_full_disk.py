@@ -31,7 +31,7 @@ def disk(request, tmp_path) -> Iterator[Disk]:
 
         def limit(size: int) -> Callable[[ServerProcess], None]:
             def set_limit(server: ServerProcess) -> None:
-                resource.prlimit(server.process.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+                resource.prlimit(server.worker, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
 
             return set_limit
 

@@ -121,7 +121,7 @@ class Drawn:
 
 def resident(server: ServerProcess) -> int:
     """KiB of memory that the server has."""
-    for line in Path(f"/proc/{server.process.pid}/status").read_text().splitlines():
+    for line in Path(f"/proc/{server.worker}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
             return int(line.split()[1])
     raise AssertionError("no such process")

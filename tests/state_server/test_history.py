@@ -1,6 +1,5 @@
 """The history in SQLite and a real PostgreSQL, also while the database is away."""
 
-import contextlib
 import signal
 import sqlite3
 import threading
@@ -96,34 +95,6 @@ def test_history_after_restart_is_kept_and_completed(start_process, tmp_path):
     until(lambda: "restart" in [event["kind"] for event in rows(job, "events")])
     assert sorted((row["rank"], row["round"]) for row in rows(job)) == [(k, t) for k in (0, 1) for t in range(1, 6)]
     assert server.end(signal.SIGTERM) == 0
-    # A database of an earlier version is known by these names.
-    with contextlib.closing(sqlite3.connect(tmp_path / "state" / "history.sqlite3")) as history:
-        assert history.execute("SELECT app, name FROM django_migrations").fetchall() == [
-            ("server", "0001_history"),
-            ("server", "0002_metric"),
-        ]
-        tables = {name for (name,) in history.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
-        assert {"server_run", "server_worker", "server_round", "server_event"} <= tables
-
-
-def test_history_of_an_earlier_version_reads_as_accuracy(start_process, tmp_path):
-    """A database without metrics, made by undoing the migration that adds them."""
-    server = start_process(*SERVE, "--state-dir", str(tmp_path / "state"))
-    job = begin(server.url, "a", [0.1, 1.1])
-    tell(job, rounds=3)
-    until(lambda: len(rows(job)) == 6)
-    assert server.end(signal.SIGTERM) == 0
-    with contextlib.closing(sqlite3.connect(tmp_path / "state" / "history.sqlite3")) as history:
-        history.execute("ALTER TABLE server_run DROP COLUMN metric")
-        history.execute("ALTER TABLE server_run DROP COLUMN goal")
-        history.execute("DELETE FROM django_migrations WHERE name = '0002_metric'")
-        history.commit()
-    server = start_process(*SERVE, "--state-dir", str(tmp_path / "state"))
-    job = f"{server.url}/api/v1/jobs/a"
-    until(lambda: len(rows(job)) == 6)
-    assert {(row["metric"], row["goal"]) for row in rows(job)} == {("accuracy", "max")}
-    (run,) = send(f"{server.url}/api/v1/runs")[1]["runs"]
-    assert (run["metric"], run["goal"], run["best_accuracy"]) == ("accuracy", "max", 0.03)
 
 
 def test_history_of_another_metric_finds_the_best_by_its_goal(start_process, database):

@@ -5,10 +5,11 @@ import re
 
 import pytest
 from calling import get, post, report, send, until
+from django.conf import settings
 
 from esync import config
 from esync.reports.report_page.page import content_security_policy
-from esync.state_server import api, auth
+from esync.state_server import api
 
 EVIL = "</script><script>alert(1)</script>"
 
@@ -104,6 +105,6 @@ def test_report_of_too_many_rounds_is_refused_with_another_way(url, monkeypatch)
 
 def test_report_needs_the_token(url, running, monkeypatch):
     run = finish(url, "report-token")
-    monkeypatch.setattr(running, "access", auth.AccessControl("a-secret-token"))
+    monkeypatch.setattr(settings, "TOKEN", "a-secret-token")
     assert get(url, f"/api/v1/report?runs={run}")[0] == 401
     assert get(url, f"/api/v1/report?runs={run}", Authorization="Bearer a-secret-token")[0] == 200

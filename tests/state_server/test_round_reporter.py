@@ -6,10 +6,10 @@ import time
 
 import pytest
 from calling import post, send
+from django.conf import settings
 
 from esync.coordination.round_reporter import RoundReport, RoundReporter, shares
 from esync.runtime.metric import Metric
-from esync.state_server import auth
 
 
 def entry(samples: int = 64, wait: float = 0.25) -> dict:
@@ -164,7 +164,7 @@ def test_reports_send_the_token_and_warn_once_of_a_wrong_one(mine, reports, runn
     worker = reports()
     monkeypatch.setenv("ESYNC_TOKEN", "another-token")
     stranger = reports(rank=1, interval=0.01)
-    monkeypatch.setattr(running, "access", auth.AccessControl("a-secret-token"))
+    monkeypatch.setattr(settings, "TOKEN", "a-secret-token")
     for number in (1, 2, 3):
         worker.round(number, entry(), local_iterations=1, seconds=1.0)
         stranger.round(number, entry(), local_iterations=1, seconds=1.0)
@@ -173,7 +173,7 @@ def test_reports_send_the_token_and_warn_once_of_a_wrong_one(mine, reports, runn
     stranger.close("done")
     assert caplog.text.count("the dashboard lags behind") == 1
     assert "401" in caplog.text
-    monkeypatch.setattr(running, "access", auth.AccessControl())
+    monkeypatch.setattr(settings, "TOKEN", "")
     assert newest(mine, 0)["round"] == 3
     assert newest(mine, 1) == {}
 

@@ -7,11 +7,11 @@ from urllib.parse import quote
 
 import pytest
 from calling import ROOT, post, report
+from django.conf import settings
 from faulty_server import FaultyServer, answer
 
 from esync.runtime.errors import ExpectedError
 from esync.runtime.output import printable
-from esync.state_server import auth
 from esync.state_server.schema import Report
 from esync.status.__main__ import main
 from esync.status.client import Client
@@ -121,7 +121,7 @@ def test_status_with_error_prints_one_sentence(url, capsys, monkeypatch):
 
 
 def test_status_sends_the_token(url, running, capsys, monkeypatch):
-    monkeypatch.setattr(running, "access", auth.AccessControl("a-secret-token"))
+    monkeypatch.setattr(settings, "TOKEN", "a-secret-token")
     monkeypatch.delenv("ESYNC_TOKEN", raising=False)
     assert main([address(url)]) == 1
     assert "ESYNC_TOKEN is not set" in capsys.readouterr().err

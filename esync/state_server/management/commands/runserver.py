@@ -9,16 +9,16 @@ from django.core.management.commands import runserver
 
 from ....runtime.errors import ExpectedError
 from ....runtime.files import expanded
-from ... import auth, state_folder, web
+from ... import auth, serving, state_folder
 
 
 class Command(runserver.Command):
     """Takes the place of Django's command of the same name and its development server.
 
-    Like Django's, it restarts when a file of the code has changed, unless `--noreload` is given.
+    It does not restart when the code has changed, with or without `--noreload`.
     """
 
-    help = "Starts the state server."
+    help = "Start the state server, as `python -m esync.state_server` does; it is not restarted when code changes."
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
         """Add the state server's flags to Django's."""
@@ -29,7 +29,9 @@ class Command(runserver.Command):
         """Serve until a signal comes."""
         given = os.environ.get(state_folder.VARIABLE)
         try:
-            token = auth.token(self.addr, options["insecure"])
-            web.serve(self.addr, int(self.port), token, expanded(given) if given else None)
+            auth.check_token(self.addr, options["insecure"])
+            serving.serve(self.addr, int(self.port), expanded(given) if given else None)
         except ExpectedError as error:
             raise CommandError(str(error)) from None
+
+    run = inner_run  # Granian wants the main thread, in which Django's reloader would be

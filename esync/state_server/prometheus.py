@@ -1,0 +1,95 @@
+"""Metrics in Prometheus' text format: those of the jobs, and the server's own request times."""
+
+from collections.abc import Iterable, Iterator
+
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from .counters import JobCounters
+from .history_entries import RunRecord
+
+__all__ = ["CONTENT_TYPE", "JobCollector", "exposition", "observe_request"]
+
+_METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
+_WORKER = ("job", "rank")
+
+_server = CollectorRegistry()
+ProcessCollector(registry=_server)
+_request_seconds = Histogram(
+    "esync_http_request_seconds",
+    "Time to answer a request.",
+    ("method", "route", "status"),
+    buckets=(0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
+    registry=_server,
+)
+_children: dict[tuple[str, str, int], Histogram] = {}  # looking a child up in the histogram takes longer
+
+
+def observe_request(route: str, method: str, status: int, seconds: float) -> None:
+    """Count an answered request.
+
+    Args:
+        route: name of the view, never a path: each name makes time series of its own.
+        method: HTTP's method; unusual ones are counted as "other".
+        status: status code, of which the class is kept, such as "2xx".
+        seconds: duration of the answer.
+    """
+    key = (route, method if method in _METHODS else "other", status // 100)
+    child = _children.get(key)
+    if child is None:
+        child = _children[key] = _request_seconds.labels(key[1], route, f"{key[2]}xx")
+    child.observe(seconds)
+
+
+def exposition(jobs: Iterable[tuple[RunRecord, JobCounters]]) -> bytes:
+    """Return all metrics in Prometheus' text format; its content type is `CONTENT_TYPE`."""
+    registry = CollectorRegistry()
+    registry.register(JobCollector(jobs))
+    return generate_latest(registry) + generate_latest(_server)
+
+
+class JobCollector(Collector):
+    """Collects the metrics of jobs."""
+
+    def __init__(self, jobs: Iterable[tuple[RunRecord, JobCounters]]) -> None:
+        self._jobs = jobs
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield the families of metrics, which are there without jobs, too."""
+        job_info = InfoMetricFamily("esync_job", "A job, and the id of its run.", labels=("job",))
+        workers = GaugeMetricFamily("esync_job_workers", "Number of workers.", labels=("job",))
+        events = CounterMetricFamily("esync_job_events", "Events by kind.", labels=("job", "kind"))
+        worker_info = InfoMetricFamily("esync_worker", "Where a worker computes.", labels=_WORKER)
+        rounds = CounterMetricFamily("esync_worker_rounds", "Highest round that a worker has finished.", labels=_WORKER)
+        seconds = CounterMetricFamily(
+            "esync_worker_seconds", "Time of rounds, by what it was spent on.", labels=(*_WORKER, "phase")
+        )
+        iterations = CounterMetricFamily("esync_worker_local_iterations", "Local iterations.", labels=_WORKER)
+        samples = CounterMetricFamily("esync_worker_samples", "Samples trained on.", labels=_WORKER)
+        sent = CounterMetricFamily("esync_worker_sent_bytes", "Bytes sent in exchanges.", labels=_WORKER)
+        received = CounterMetricFamily("esync_worker_received_bytes", "Bytes received in exchanges.", labels=_WORKER)
+        evaluation = GaugeMetricFamily(
+            "esync_evaluation", "Newest value of the metric; accuracy is 0 to 1.", labels=(*_WORKER, "metric")
+        )
+        for job, counters in self._jobs:
+            job_info.add_metric((job.job,), {"id": job.key, "run": job.run})
+            workers.add_metric((job.job,), len(counters.workers))
+            for kind, number in counters.events.items():
+                events.add_metric((job.job, kind), number)
+            for rank, sums in enumerate(counters.workers):
+                worker = (job.job, str(rank))
+                rounds.add_metric(worker, sums.rounds)
+                for phase, spent in (("compute", sums.compute), ("wait", sums.wait), ("exchange", sums.exchange)):
+                    seconds.add_metric((*worker, phase), spent)
+                iterations.add_metric(worker, sums.local_iterations)
+                samples.add_metric(worker, sums.samples)
+                sent.add_metric(worker, sums.bytes_sent)
+                received.add_metric(worker, sums.bytes_received)
+            for rank, report in counters.reports.items():
+                worker_info.add_metric((job.job, str(rank)), {"device": report.device, "host": report.host})
+                if report.accuracy is not None:
+                    evaluation.add_metric((job.job, str(rank), report.metric), report.accuracy)
+        yield from (job_info, workers, events, worker_info, rounds, seconds, iterations, samples, sent, received)
+        yield evaluation

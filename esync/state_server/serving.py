@@ -1,0 +1,140 @@
+"""Serve the WSGI application with Granian: one process with a few threads, started again if it crashes."""
+
+import contextlib
+import os
+import resource
+import socket
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import django
+from django.core.handlers.wsgi import WSGIHandler
+from granian import Granian
+from granian.constants import HTTPModes, Interfaces, SSLProtocols
+from granian.http import HTTP1Settings
+from granian.server.common import AbstractServer
+
+from .. import config
+from ..membership.connections import raise_file_limit
+from ..runtime.errors import ExpectedError
+from . import service, state_folder
+
+_PAUSE = 0.02  # seconds between two attempts to connect
+
+
+def serve(
+    host: str, port: int, state_dir: Path | None = None, cert: Path | None = None, key: Path | None = None
+) -> None:
+    """Serve until a signal comes; say on standard output, in one line, where.
+
+    Args:
+        host: address to listen on.
+        port: port to listen on; 0 takes a free one.
+        state_dir: state folder; None takes the one of this port or, with port 0, one that is
+            removed at the end.
+        cert: certificate (PEM); None speaks plain HTTP.
+        key: its key (PEM), if that is not in the same file.
+
+    Raises:
+        ExpectedError: the address, folder, certificate or database cannot be used.
+    """
+    os.environ["DJANGO_SETTINGS_MODULE"] = "esync.state_server.settings"
+    raise_file_limit()
+    with ExitStack() as stack:
+        address, number = stack.enter_context(_reserved(host, port))
+        if state_dir is None and port == 0:
+            temporary = tempfile.TemporaryDirectory(prefix="esync-state-server-", ignore_cleanup_errors=True)
+            state_dir = Path(stack.enter_context(temporary))
+        folder = (state_dir or state_folder.default(port)).absolute()
+        state_folder.StateFolder(folder).close()  # the process that answers will lock it
+        django.setup()
+        service.choose_database(folder)
+        os.environ[state_folder.VARIABLE] = str(folder)
+        server = _server(address, number, cert, key)
+        url = f"{'https' if cert else 'http'}://{f'[{address}]' if ':' in address else address}:{number}"
+        announcement = threading.Thread(target=_announce, args=(url, address, number), daemon=True)
+        server.on_startup(announcement.start)
+        server.serve(target_loader=_application, wrap_loader=False)
+
+
+def _application() -> WSGIHandler:
+    """Load the application; for the process that answers requests."""
+    from .wsgi import application
+
+    return application
+
+
+def _server(address: str, port: int, cert: Path | None, key: Path | None) -> AbstractServer[Any]:
+    try:
+        server: AbstractServer[Any] = Granian(
+            "esync.state_server.wsgi:application",
+            address=address,
+            port=port,
+            interface=Interfaces.WSGI,
+            http=HTTPModes.http1,
+            websockets=False,
+            blocking_threads=config.STATE_SERVER_THREADS,
+            backlog=config.STATE_SERVER_CONNECTIONS,
+            backpressure=_connections_most(),
+            http1_settings=HTTP1Settings(
+                header_read_timeout=int(1000 * config.STATE_SERVER_SILENCE),
+                max_buffer_size=config.STATE_SERVER_MAX_HEADERS,
+            ),
+            ssl_cert=cert,
+            ssl_key=key or cert,
+            ssl_protocol_min=SSLProtocols.tls12,
+            respawn_failed_workers=True,
+            workers_kill_timeout=config.STATE_SERVER_FAREWELL,
+            log_enabled=False,
+        )
+        return server
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise ExpectedError(f"the certificate {cert} and its key {key or cert} cannot be used: {error}") from None
+
+
+def _connections_most() -> int:
+    """Return how many connections this process has file descriptors for."""
+    files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if files == resource.RLIM_INFINITY:
+        return config.STATE_SERVER_CONNECTIONS
+    return max(2, min(config.STATE_SERVER_CONNECTIONS, files - config.STATE_SERVER_OTHER_FILES))
+
+
+@contextlib.contextmanager
+def _reserved(host: str, port: int) -> Iterator[tuple[str, int]]:
+    """Reserve an address and port; Granian itself would share a port that another server uses.
+
+    Raises:
+        ExpectedError: it cannot be used.
+    """
+    try:
+        found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, place = found[0]
+        with socket.socket(family, socket.SOCK_STREAM) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(place)
+            address, number = probe.getsockname()[:2]
+        held = socket.socket(family, socket.SOCK_STREAM)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        held.bind((address, number))
+    except (OSError, UnicodeError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise ExpectedError(f"the state server cannot listen on {host}:{port}: {why}") from None
+    with held:
+        yield address, number
+
+
+def _announce(url: str, address: str, port: int) -> None:
+    """Say where the server listens as soon as it does."""
+    reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+    while True:
+        with contextlib.suppress(OSError), socket.create_connection((reachable, port)):
+            break
+        time.sleep(_PAUSE)
+    print(f"listening on {url}", flush=True)

@@ -1,0 +1,21 @@
+"""URLs of the state server."""
+
+from django.urls import path
+
+from . import published, views
+from .api import api, query
+
+#: Answers to paths that are not here.
+handler404 = views.not_found
+
+urlpatterns = [
+    path("api/v1/jobs/<str:job>/query", query),  # before the same call of `api`: without Ninja it takes half the time
+    path("", published.home),
+    path("init/", published.init),
+    path("apply/", published.apply),
+    path("reset/", published.reset),
+    path("api/v1/", api.urls),
+    path("dashboard", views.redirect_to_dashboard),
+    path("dashboard/", views.dashboard),
+    path("metrics", views.metrics),
+]

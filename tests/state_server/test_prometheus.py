@@ -1,0 +1,111 @@
+"""The metrics for Prometheus, read by its own parser."""
+
+import pytest
+from calling import report
+from prometheus_client.parser import text_string_to_metric_families
+
+from esync.state_server import prometheus
+from esync.state_server.jobs import Job
+from esync.state_server.registry import JobRegistry
+from esync.state_server.schema import Report
+
+
+def scrape(jobs: JobRegistry) -> dict:
+    text = prometheus.exposition([(job.info, job.counters()) for job in jobs.all()]).decode()
+    return {family.name: family for family in text_string_to_metric_families(text)}
+
+
+def values(jobs: JobRegistry, family: str, *labels: str) -> dict[tuple[str, ...], float]:
+    """The values of a family by some of its labels."""
+    return {tuple(each.labels[label] for label in labels): each.value for each in scrape(jobs)[family].samples}
+
+
+@pytest.fixture
+def jobs() -> JobRegistry:
+    jobs = JobRegistry()
+    jobs.begin("mine", 2, 0.02, 1)
+    return jobs
+
+
+def take(job: Job, rank: int, round: int, **changes: object) -> None:
+    job.report(Report(**report(rank, round, **changes)), 1.0)
+
+
+def test_families_are_there_without_jobs():
+    families = scrape(JobRegistry())
+    job_families = {name for name in families if name.startswith(("esync_job", "esync_worker", "esync_evaluation"))}
+    assert len(job_families) == 11
+    assert all(families[name].documentation and not families[name].samples for name in job_families)
+    assert families["esync_worker_samples"].type == "counter"
+    assert "esync_http_request_seconds" in families
+
+
+def test_reports_are_added_up(jobs):
+    job = jobs.get("mine")
+    take(job, 0, 1)
+    take(job, 0, 2, samples=2)
+    assert values(jobs, "esync_worker_samples", "job", "rank") == {("mine", "0"): 450, ("mine", "1"): 0}
+    assert values(jobs, "esync_worker_rounds", "rank") == {("0",): 2, ("1",): 0}
+    assert values(jobs, "esync_worker_local_iterations", "rank")["0",] == 14
+    assert values(jobs, "esync_worker_sent_bytes", "rank")["0",] == 200
+    assert values(jobs, "esync_worker_received_bytes", "rank")["0",] == 400
+    seconds = values(jobs, "esync_worker_seconds", "rank", "phase")
+    assert [seconds["0", phase] for phase in ("compute", "wait", "exchange")] == pytest.approx([3.0, 0.6, 0.4])
+
+
+def test_report_that_comes_twice_or_late_counts_once(jobs):
+    for round in (1, 2, 2, 1, 2):
+        take(jobs.get("mine"), 0, round)
+    assert values(jobs, "esync_worker_samples", "rank")["0",] == 2 * 448
+
+
+def test_counters_begin_at_zero_after_a_restart(tmp_path):
+    jobs = JobRegistry(tmp_path)
+    jobs.restore()
+    take(jobs.begin("mine", 2, 0.02, 1), 0, 3)
+    jobs.close()
+    again = JobRegistry(tmp_path)
+    again.restore()
+    take(again.get("mine"), 0, 3)
+    assert values(again, "esync_worker_samples", "rank")["0",] == 0
+    assert values(again, "esync_worker_rounds", "rank")["0",] == 3
+    events = values(again, "esync_job_events", "kind")
+    assert (events["restart",], events["begin",]) == (1, 0)
+    again.close()
+
+
+def test_events_are_counted_by_kind(jobs):
+    job = jobs.get("mine")
+    job.end("done", 1.0)
+    job.end("done", 1.0)
+    events = values(jobs, "esync_job_events", "kind")
+    assert (events["begin",], events["end",], events["lost",]) == (1, 1, 0)
+
+
+def test_odd_labels_are_escaped():
+    jobs, name = JobRegistry(), 'a"b\\n\n'
+    jobs._jobs[name] = job = JobRegistry().begin("mine", 1, 0.02, 1)
+    job.name = name
+    take(job, 0, 1, device='gpu"0\\', host="é{}=,")
+    (info,) = scrape(jobs)["esync_worker_info"].samples
+    assert info.labels == {"job": name, "rank": "0", "device": 'gpu"0\\', "host": "é{}=,"}
+
+
+def test_metric_has_its_name_as_label(jobs):
+    job = jobs.get("mine")
+    take(job, 0, 1, accuracy=7.5, accuracy_round=1, metric="perplexity", goal="min")
+    take(job, 1, 1)
+    assert values(jobs, "esync_evaluation", "rank", "metric") == {("0", "perplexity"): 7.5}
+
+
+def test_requests_are_observed_by_class_of_status():
+    prometheus.observe_request("view-of-test", "GET", 404, 0.002)
+    prometheus.observe_request("view-of-test", "GET", 400, 0.002)
+    prometheus.observe_request("view-of-test", "BREW", 200, 0.002)
+    family = scrape(JobRegistry())["esync_http_request_seconds"]
+    counts = {
+        (each.labels["method"], each.labels["status"]): each.value
+        for each in family.samples
+        if each.name.endswith("_count") and each.labels["route"] == "view-of-test"
+    }
+    assert counts == {("GET", "4xx"): 2, ("other", "2xx"): 1}
