@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any, ParamSpec
 
 from django.conf import settings
@@ -136,34 +136,85 @@ def _responses(answer: Any, *refusals: int) -> dict[int, Any]:
     return {200: answer, **dict.fromkeys((400, 401, *refusals), schema.Problem)}
 
 
+# --- threads ----------------------------------------------------------------------------------------
+
+_SWITCH_INTERVAL = sys.getswitchinterval()
+_places = threading.BoundedSemaphore(config.STATE_SERVER_THREADS - 1)
+_database = threading.Lock()
+_yielding = 0
+_counting = threading.Lock()
+
+
+@contextlib.contextmanager
+def yielding() -> Iterator[None]:
+    """Hand the interpreter to workers' queries sooner; always doing so would cost them a quarter of their number."""
+    global _yielding
+    with _counting:
+        _yielding += 1
+        sys.setswitchinterval(config.STATE_SERVER_SWITCH_INTERVAL)
+    try:
+        yield
+    finally:
+        with _counting:
+            _yielding -= 1
+            if not _yielding:
+                sys.setswitchinterval(_SWITCH_INTERVAL)
+
+
+def slow(view: Callable[Parameters, HttpResponse]) -> Callable[Parameters, HttpResponse]:
+    """Decorate a view that takes time, so that one thread is always free for workers' queries.
+
+    One such view at a time does its work.
+
+    Raises:
+        UnavailableError: all other threads are taken.
+    """
+
+    @functools.wraps(view)
+    def limited(*positional: Parameters.args, **named: Parameters.kwargs) -> HttpResponse:
+        if not _places.acquire(blocking=False):
+            raise UnavailableError("too many requests for the history at the same time")
+        try:
+            with _database, yielding():
+                return view(*positional, **named)
+        finally:
+            close_old_connections()
+            _places.release()
+
+    return limited
+
+
 # --- from the coordinator's memory ----------------------------------------------------------------
 
 
 @api.get("/jobs", response=_responses(schema.JobList))
+@yielding()
 def jobs(request: HttpRequest) -> HttpResponse:
     """List the jobs."""
     with service.lock:
-        return responses.model(
-            schema.JobList(jobs=snapshots.summaries(service.jobs.all()), history=service.history.ready.is_set())
-        )
+        copies = [snapshots.JobSnapshot(job) for job in service.jobs.all()]
+    summaries = [snapshots.summary(job) for job in copies]
+    return responses.model(schema.JobList(jobs=summaries, history=service.history.ready.is_set()))
 
 
 @api.get("/jobs/{job}", response=_responses(schema.JobView, 404))
+@yielding()
 def job(request: HttpRequest, job: JobName) -> HttpResponse:
     """Show one job with its workers."""
     with service.lock:
-        return responses.model(snapshots.view(_existing(job), service.history.dropped))
+        copy = snapshots.JobSnapshot(_existing(job))
+    return responses.model(snapshots.view(copy, service.history.dropped))
 
 
 @api.post("/jobs/{job}", response=_responses(schema.JobSummary, 409, 413, 503))
-def begin(request: HttpRequest, job: JobName, wanted: schema.Begin) -> HttpResponse:
+def begin(request: HttpRequest, job: JobName, message: schema.Begin) -> HttpResponse:
     """Begin a job."""
-    watching = None if wanted.watching is None else OnlinePolicySettings.of(wanted.watching.model_dump())
-    terms = wanted.num_workers, wanted.epsilon, wanted.slowest_iterations
-    tiering = None if wanted.tiering is None else TierSettings.of(wanted.tiering.model_dump())
+    watching = None if message.watching is None else OnlinePolicySettings.of(message.watching.model_dump())
+    terms = message.num_workers, message.epsilon, message.slowest_iterations
+    tiering = None if message.tiering is None else TierSettings.of(message.tiering.model_dump())
     with service.lock:
-        begun = service.jobs.begin(job, *terms, wanted.run, watching, tiering)
-        return responses.model(schema.JobSummary(**snapshots.summary(snapshots.CoordinatorSnapshot(begun))))
+        copy = snapshots.JobSnapshot(service.jobs.begin(job, *terms, message.run, watching, tiering))
+    return responses.model(snapshots.summary(copy))
 
 
 @require_POST
@@ -176,23 +227,28 @@ def query(request: HttpRequest, job: str) -> HttpResponse:
     arrived = time.monotonic()
     _check_type(request)
     try:
-        asked = schema.Query.model_validate_json(request.body)
+        message = schema.Query.model_validate_json(request.body)
     except ValidationError as error:
         raise InvalidError(_words(error.errors())) from None
-    return _decide(job, asked, arrived)
+    return _decide(job, message, arrived)
 
 
 @api.post("/jobs/{job}/query", response=_responses(schema.Decision, 409, 413), operation_id="query")
-def described_query(request: HttpRequest, asked: schema.Query, job: JobName) -> HttpResponse:
+def described_query(request: HttpRequest, message: schema.Query, job: JobName) -> HttpResponse:
     """Answer whether a worker shall exchange."""
-    return _decide(job, asked, time.monotonic())
+    return _decide(job, message, time.monotonic())
 
 
-def _decide(name: str, asked: schema.Query, arrived: float) -> HttpResponse:
+def _decide(name: str, message: schema.Query, arrived: float) -> HttpResponse:
     with service.lock:
         job = service.jobs.get(name)
         decision = job.query(
-            asked.rank, asked.round, asked.iteration, asked.capability, job.clock.at(arrived), asked.round_trip
+            message.rank,
+            message.round,
+            message.iteration,
+            message.capability,
+            job.clock.at(arrived),
+            message.round_trip,
         )
         divided = job.coordinator.division is not None
     answer: dict[str, Any] = {"ready": decision.ready, "lease": decision.lease}
@@ -202,87 +258,57 @@ def _decide(name: str, asked: schema.Query, arrived: float) -> HttpResponse:
 
 
 @api.post("/jobs/{job}/steps", response=_responses(schema.Directive, 409, 413))
-def steps(request: HttpRequest, told: schema.Steps, job: JobName) -> HttpResponse:
+def steps(request: HttpRequest, message: schema.Steps, job: JobName) -> HttpResponse:
     """Take the duration of a worker's steps; answer what the policy against stragglers wants."""
     with service.lock:
-        found = service.jobs.get(job)
-        directive = found.tell(told.rank, told.since, told.steps, told.seconds, found.clock.now())
+        present = service.jobs.get(job)
+        directive = present.tell(message.rank, message.since, message.steps, message.seconds, present.clock.now())
     return responses.data({"apart": directive.excluded, "asynchronous": directive.asynchronous})
 
 
 @api.post("/jobs/{job}/reset", response=_responses(schema.Nothing, 409, 413))
-def reset(request: HttpRequest, told: schema.Reset, job: JobName) -> HttpResponse:
+def reset(request: HttpRequest, message: schema.Reset, job: JobName) -> HttpResponse:
     """Take the report that a worker has begun a round (RESET)."""
     with service.lock:
-        found = service.jobs.get(job)
-        found.reset(
-            told.rank,
-            told.round,
-            found.clock.now(),
-            rejoin=told.rejoin,
-            members=told.taking_part(),
-            aside=told.aside,
-            exchange=told.exchange,
+        present = service.jobs.get(job)
+        present.reset(
+            message.rank,
+            message.round,
+            present.clock.now(),
+            rejoin=message.rejoin,
+            members=message.taking_part(),
+            aside=message.aside,
+            exchange=message.exchange,
         )
     return responses.data({})
 
 
 @api.post("/jobs/{job}/report", response=_responses(schema.Nothing, 409, 413))
-def report(request: HttpRequest, told: schema.Report, job: JobName) -> HttpResponse:
+def report(request: HttpRequest, message: schema.Report, job: JobName) -> HttpResponse:
     """Take a worker's report of a finished round."""
     with service.lock:
-        found = service.jobs.get(job)
-        found.report(told, found.clock.now())
+        present = service.jobs.get(job)
+        present.report(message, present.clock.now())
     return responses.data({})
 
 
 @api.post("/jobs/{job}/end", response=_responses(schema.Nothing, 404, 413))
-def end(request: HttpRequest, told: schema.End, job: JobName) -> HttpResponse:
+def end(request: HttpRequest, message: schema.End, job: JobName) -> HttpResponse:
     """End a job."""
     with service.lock:
-        found = _existing(job)
-        found.end(told.reason, found.clock.now())
+        present = _existing(job)
+        present.end(message.reason, present.clock.now())
     return responses.data({})
 
 
 def _existing(name: str) -> Job:
-    found = service.jobs.find(name)
-    if found is None:
+    present = service.jobs.find(name)
+    if present is None:
         raise NotFoundError(f"there is no job {name!r}; GET /api/v1/jobs lists those that there are")
-    return found
+    return present
 
 
 # --- what takes time: the database, the scheduler -------------------------------------------------
-
-_SWITCH_INTERVAL = sys.getswitchinterval()
-_places = threading.BoundedSemaphore(config.STATE_SERVER_THREADS - 1)
-_database = threading.Lock()
-
-
-def slow(view: Callable[Parameters, HttpResponse]) -> Callable[Parameters, HttpResponse]:
-    """Decorate a view that takes time, so that one thread is always free for workers' queries.
-
-    One such view at a time does its work. Meanwhile it hands the interpreter to queries sooner.
-
-    Raises:
-        UnavailableError: all other threads are taken.
-    """
-
-    @functools.wraps(view)
-    def limited(*positional: Parameters.args, **named: Parameters.kwargs) -> HttpResponse:
-        if not _places.acquire(blocking=False):
-            raise UnavailableError("too many requests for the history at the same time")
-        try:
-            with _database:
-                sys.setswitchinterval(config.STATE_SERVER_SWITCH_INTERVAL)
-                return view(*positional, **named)
-        finally:
-            close_old_connections()
-            sys.setswitchinterval(_SWITCH_INTERVAL)
-            _places.release()
-
-    return limited
-
 
 _PAGE_ANSWER = {"responses": {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}}
 
@@ -292,7 +318,7 @@ _PAGE_ANSWER = {"responses": {200: {"content": {"text/html": {"schema": {"type":
 def cluster(request: HttpRequest) -> HttpResponse:
     """Tell for whom the cluster waits."""
     attendance = None
-    with contextlib.suppress(EnvironmentProblemError):  # not told where the cluster is
+    with contextlib.suppress(EnvironmentProblemError):  # the address of the scheduler is unknown
         known = Cluster.from_environment(dict(os.environ))
         attendance = directory.attendance((known.address, known.port))
     missing, advice = ("", "") if attendance is None else (attendance.missing, attendance.advice)
@@ -361,10 +387,10 @@ def _run(name: str, key: str) -> int:
     _need_database()
     if key and not KEY.fullmatch(key):
         raise InvalidError(f"run must be the id of a run, 32 hexadecimal digits, not {key[:40]!r}")
-    found = history_reader.find(name, key or newest)
-    if found is None:
+    run = history_reader.find(name, key or newest)
+    if run is None:
         raise NotFoundError(f"the history has no {'such run' if key else 'run'} of job {name!r} yet")
-    return found
+    return run
 
 
 def _need_database() -> None:

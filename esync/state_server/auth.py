@@ -39,7 +39,7 @@ def check_token(host: str, insecure: bool) -> None:
 def is_loopback(host: str) -> bool:
     """Return whether a server that listens on that address or name is reached from here only."""
     try:
-        found = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
         return True  # unknown: listening there will fail, and say so
-    return all(ip_address(str(entry[4][0]).partition("%")[0]).is_loopback for entry in found)
+    return all(ip_address(str(entry[4][0]).partition("%")[0]).is_loopback for entry in addresses)

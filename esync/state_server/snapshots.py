@@ -1,6 +1,7 @@
 """Snapshots of a job for display: who computes, who waits, who is the slowest."""
 
 import time
+from functools import cached_property
 from typing import Any
 
 from .. import config
@@ -13,76 +14,75 @@ from .schema import JobSummary, JobView, State, WorkerState, WorkerView
 _PATIENCE = 3
 
 
-class CoordinatorSnapshot:
-    """A snapshot of a job's coordinator, taken only once.
+class JobSnapshot:
+    """A copy of what is shown of a job.
 
-    With a thousand workers it takes some time.
+    It is made under `service.lock`, and turned into an answer without: with a thousand workers that
+    takes some time.
     """
 
     def __init__(self, job: Job) -> None:
-        self.job = job
+        self.info, self.ended, self.reason, self.clock = job.info, job.ended, job.reason, job.clock
+        self.heard, self.reports = list(job.heard), dict(job.reports)
+        self.last_heard, self.absent = job.last_heard(), job.coordinator.absent
         self.coordinator = job.coordinator.snapshot()
-        self.paces: dict[int, WorkerSpeed] = {
-            rank: metrics.pace(capability, job.reports.get(rank))
-            for rank, _, capability, _, _, _ in self.coordinator["records"]
-        }
+
+    @cached_property
+    def paces(self) -> dict[int, WorkerSpeed]:
+        """The speeds of the workers."""
+        records = self.coordinator["records"]
+        return {rank: metrics.pace(capability, self.reports.get(rank)) for rank, _, capability, _, _, _ in records}
 
 
-def summary(moment: CoordinatorSnapshot) -> dict[str, Any]:
-    """Return the fields of a `JobSummary`."""
-    job, shown = moment.job, moment.coordinator
-    heard = job.last_heard()
+def summary(job: JobSnapshot) -> JobSummary:
+    """Return the summary of a job."""
+    return JobSummary(**_summary(job))
+
+
+def _summary(job: JobSnapshot) -> dict[str, Any]:
     reported = max((report.round for report in job.reports.values()), default=0)
     return {
-        "name": job.name,
-        "id": job.key,
-        "run": job.run,
-        "state": _state(job, heard),
-        "started": job.started,
-        "heard": _moment(job, heard),
+        "name": job.info.job,
+        "id": job.info.key,
+        "run": job.info.run,
+        "state": _state(job),
+        "started": job.info.started,
+        "heard": _moment(job, job.last_heard),
         "ended": job.ended,
         "reason": job.reason,
-        "num_workers": job.coordinator.num_workers,
-        "round": max(shown["t"], reported),
-        "epsilon": shown["epsilon"],
-        "slowest_iterations": job.coordinator.slowest_iterations,
-        "slowest": metrics.slowest(moment.paces),
+        "num_workers": job.info.num_workers,
+        "round": max(job.coordinator["t"], reported),
+        "epsilon": job.coordinator["epsilon"],
+        "slowest_iterations": job.info.slowest_iterations,
+        "slowest": metrics.slowest(job.paces),
     }
 
 
-def view(job: Job, dropped: int) -> JobView:
+def view(job: JobSnapshot, dropped: int) -> JobView:
     """Return the job with its workers.
 
     `dropped` is the number of entries that the history has lost.
     """
-    moment = CoordinatorSnapshot(job)
     return JobView(
-        **summary(moment),
+        **_summary(job),
         now=time.time(),
-        workers=workers(moment),
-        totals=metrics.totals(moment.paces, job.reports.values()),
+        workers=workers(job),
+        totals=metrics.totals(job.paces, job.reports.values()),
         history_dropped=dropped,
     )
 
 
-def summaries(jobs: list[Job]) -> list[JobSummary]:
-    """Return the summaries of several jobs."""
-    return [JobSummary(**summary(CoordinatorSnapshot(job))) for job in jobs]
-
-
-def workers(moment: CoordinatorSnapshot) -> list[WorkerView]:
+def workers(job: JobSnapshot) -> list[WorkerView]:
     """Return the workers in the order of their ranks."""
-    job, shown, paces = moment.job, moment.coordinator, moment.paces
-    now = job.clock.now()
-    records = shown["records"]
-    absent = job.coordinator.absent
-    all_ready = all(record[4] for record in records if record[0] not in absent)
+    now, paces = job.clock.now(), job.paces
+    records = job.coordinator["records"]
+    all_ready = all(record[4] for record in records if record[0] not in job.absent)
     # A worker that waits for the slowest is silent meanwhile.
     patience = max(config.ANNOUNCE_AFTER, _PATIENCE * max(pace.seconds for pace in paces.values()))
     views = []
     for rank, done, capability, _, ready, round in records:
         heard = job.heard[rank]
-        if rank in absent:
+        if rank in job.absent:
             state: WorkerState = "dropped"
         elif heard is None:
             state = "not seen"
@@ -90,7 +90,7 @@ def workers(moment: CoordinatorSnapshot) -> list[WorkerView]:
             state = "done"
         elif now - heard > patience:
             state = "silent"
-        elif round < shown["t"] or (ready and all_ready):
+        elif round < job.coordinator["t"] or (ready and all_ready):
             state = "exchanging"
         else:
             state = "waiting" if ready else "computing"
@@ -102,7 +102,7 @@ def workers(moment: CoordinatorSnapshot) -> list[WorkerView]:
                 local_iterations=done,
                 ready=ready,
                 capability=capability,
-                epsilon=shown["epsilons"][rank],
+                epsilon=job.coordinator["epsilons"][rank],
                 heard=_moment(job, heard),
                 seconds_per_iteration=paces[rank].seconds,
                 speed=paces[rank].speed,
@@ -112,14 +112,14 @@ def workers(moment: CoordinatorSnapshot) -> list[WorkerView]:
     return views
 
 
-def _state(job: Job, heard: float | None) -> State:
+def _state(job: JobSnapshot) -> State:
     if job.ended is not None:
         return "ended"
-    if heard is None or any(moment is None for moment in job.heard):
+    if any(moment is None for moment in job.heard) or job.last_heard is None:
         return "waiting for workers"
-    return "silent" if job.clock.now() - heard > config.ANNOUNCE_AFTER else "running"
+    return "silent" if job.clock.now() - job.last_heard > config.ANNOUNCE_AFTER else "running"
 
 
-def _moment(job: Job, now: float | None) -> float | None:
+def _moment(job: JobSnapshot, now: float | None) -> float | None:
     """Return a time of the job's clock in seconds since 1970."""
     return None if now is None else time.time() - (job.clock.now() - now)
