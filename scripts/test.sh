@@ -37,8 +37,5 @@ mypy
 echo "== tests"
 # Writes what spares every later import of MXNet two fifths of its time (esync/runtime/mxnet_operators.py).
 env -u PYTHONDONTWRITEBYTECODE python -c "import esync.runtime.mxnet_import"
-# Compiles the loops that numba keeps beside their files, in a process that does nothing else: in a new clone, a process
-# that had run thousands of tests with MXNet before has ended there three times in four, without a word of why.
-pytest -q -n 0 tests/exchange/sparse tests/exchange/quantization
 cores=$(nproc)
 pytest -n $((cores < 4 ? cores + 1 : 5)) --dist worksteal "$@"

@@ -4,6 +4,7 @@ import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import hypothesis
 import pytest
@@ -38,6 +39,35 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long := [item for item in items if item.get_closest_marker("long")]:
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+
+
+#: Tests during which a process of pytest-xdist ended, and lines about these processes.
+_crashed: list[str] = []
+_ends: list[str] = []
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any, error: object) -> None:
+    """Note how a process of pytest-xdist ended, where that was not asked of it."""
+    if error is not None:
+        process = getattr(getattr(node.gateway, "_io", None), "popen", None)
+        status = process.wait(10) if process is not None else "unknown"
+        _ends.append(f"process {node.gateway.id} ended ({error}), exit status {status}")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any) -> None:
+    """Run a test once more whose process of pytest-xdist ended: the cause may be an earlier test's."""
+    if crashitem not in _crashed:
+        _crashed.append(crashitem)
+        report.outcome = "rerun"  # type: ignore[assignment]  # as pytest-xdist's documentation shows it
+        sched.mark_test_pending(crashitem)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say which processes of pytest-xdist ended early, and what was run again for that."""
+    for line in (*_ends, *(f"run again, because its process ended: {item}" for item in _crashed)):
+        terminalreporter.write_line(line, yellow=True)
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
