@@ -1,5 +1,6 @@
 """What all tests have in common."""
 
+import contextlib
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -50,8 +51,9 @@ _ends: list[str] = []
 def pytest_testnodedown(node: Any, error: object) -> None:
     """Note how a process of pytest-xdist ended, where that was not asked of it."""
     if error is not None:
-        process = getattr(getattr(node.gateway, "_io", None), "popen", None)
-        status = process.wait(10) if process is not None else "unknown"
+        status: int | str = "unknown"
+        with contextlib.suppress(AttributeError, subprocess.TimeoutExpired):  # execnet shows its process to nobody
+            status = node.gateway._io.popen.wait(10)
         _ends.append(f"process {node.gateway.id} ended ({error}), exit status {status}")
 
 
@@ -60,7 +62,7 @@ def pytest_handlecrashitem(crashitem: str, report: pytest.TestReport, sched: Any
     """Run a test once more whose process of pytest-xdist ended: the cause may be an earlier test's."""
     if crashitem not in _crashed:
         _crashed.append(crashitem)
-        report.outcome = "rerun"  # type: ignore[assignment]  # as pytest-xdist's documentation shows it
+        report.outcome = "rerun"  # as pytest-xdist's documentation shows it
         sched.mark_test_pending(crashitem)
 
 

@@ -26,7 +26,7 @@ logger = logging.getLogger("esync.state_server")
 
 
 class Job:
-    """A training job; `service.lock` is held by who uses it.
+    """A training job; its callers hold `service.lock`.
 
     Args:
         name: the job's name.

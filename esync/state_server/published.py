@@ -84,12 +84,11 @@ def home(request: HttpRequest) -> HttpResponse:
     """Show the records of the job; send a browser that opens a page to the dashboard."""
     if views.opens_page(request):
         return views.redirect_to_dashboard(request)
+    before = {"num_workers": 0, "t": 1, "epsilon": config.EPSILON_PUBLISHED, "slowest_iterations": 1, "records": []}
     with service.lock:
         job = service.jobs.find(config.JOB)
-        if job is not None:
-            return responses.data(job.coordinator.snapshot())
-    before = {"num_workers": 0, "t": 1, "epsilon": config.EPSILON_PUBLISHED, "slowest_iterations": 1, "records": []}
-    return responses.data(before)
+        records = before if job is None else job.coordinator.snapshot()
+    return responses.data(records)
 
 
 @require_POST

@@ -35,7 +35,7 @@ def check_name(name: str) -> str:
 
 
 class JobRegistry:
-    """All jobs of a state server; `service.lock` is held by who uses it.
+    """All jobs of a state server; its callers hold `service.lock`.
 
     Args:
         folder: folder of the journals; None keeps none (for tests).

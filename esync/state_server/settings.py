@@ -18,7 +18,7 @@ from typing import Any
 import dj_database_url
 from django.core.management.utils import get_random_secret_key
 
-from .. import config, web
+from .. import web
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
 
@@ -35,7 +35,6 @@ MIDDLEWARE = [
     "whitenoise.middleware.WhiteNoiseMiddleware",
 ]
 APPEND_SLASH = False
-DATA_UPLOAD_MAX_MEMORY_SIZE = config.STATE_SERVER_MAX_BODY
 
 # --- access ---------------------------------------------------------------------------------------
 
