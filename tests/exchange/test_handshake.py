@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.handshake import Handshake, Resumed, decode, notice
+from esync.exchange.protocol.handshake import Handshake, Resumed, StartNotice, decode
 from esync.exchange.protocol.layout import STATISTICS, WEIGHTS
 from esync.exchange.protocol.resume_negotiation import Offer, Offers, RunProgress
 from esync.exchange.protocol.round_state import Limits
@@ -139,6 +139,26 @@ def test_resumed_message_decoded_equals_the_encoded_one(handshake, progress):
 
 def test_handshake_differences_ignore_checkpoint_offers(handshake):
     assert handshake.differences(replace(handshake, offers=Offers())) == []
+
+
+def notice(first, handshakes):
+    collected = StartNotice(first)
+    for handshake in handshakes.values():
+        collected.add(handshake)
+    return collected.text()
+
+
+def test_handshake_notice_of_a_replacement_takes_the_place_of_the_one_before(handshake):
+    first = changed(handshake, own={"momentum": 0.9, RANDOM_NUMBERS: {"NumPy's": "a"}})
+    odd = replace(changed(handshake, own={"momentum": 0.5, RANDOM_NUMBERS: {"NumPy's": "a"}}), rank=2)
+    well = replace(changed(handshake, own={"momentum": 0.9, RANDOM_NUMBERS: {"NumPy's": "b"}}), rank=2)
+    collected = StartNotice(first)
+    collected.add(first)
+    collected.add(odd)
+    assert "momentum 0.5 instead of 0.9" in collected.text()
+    assert "begin with the same random numbers" in collected.text()
+    collected.add(well)
+    assert collected.text() == ""
 
 
 def test_handshake_notice_names_own_settings_that_differ(handshake):

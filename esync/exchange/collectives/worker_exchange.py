@@ -25,7 +25,7 @@ from ..base import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, ModelSin
 from ..codecs.quantization import NONE
 from ..host_group import HostGroup
 from ..protocol import wire
-from ..protocol.handshake import Handshake, notice
+from ..protocol.handshake import Handshake, StartNotice
 from ..protocol.layout import WEIGHTS
 from ..protocol.resume_negotiation import Offers, ResumeState, RunProgress, choose
 from ..protocol.round_state import Limits, RoundState
@@ -119,11 +119,13 @@ class CollectiveExchange(CollectiveState, Exchange):
         handshakes = {rank: Handshake.decode(json.loads(said[rank])[0]) for rank in range(self.workers)}
         self.round_state = RoundState(self.workers, True, limits, added=self._specification.scalars)
         self._offset = json.loads(said[0])[1]
-        for rank, each in handshakes.items():
-            if differences := handshakes[0].differences(each):
+        notice = StartNotice(handshakes[0])
+        for rank, other in handshakes.items():
+            if differences := handshakes[0].differences(other):
                 raise JobAbortedError(f"worker {rank} does not match worker 0: {'; '.join(differences)}")
-            self.round_state.join(rank, each.nonce, self._offset)
-        if warning := notice(handshakes[0], handshakes):
+            self.round_state.join(rank, other.nonce, self._offset)
+            notice.add(other)
+        if warning := notice.text():
             progress.warn(warning, launcher=self.rank == 0)
         try:
             self.resume_at = choose({rank: each.offers for rank, each in handshakes.items()})

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..codecs.factory import codecs_of
 from ..codecs.quantization import NONE
-from .handshake import Command, Handshake, Heartbeat, notice
+from .handshake import Command, Handshake, Heartbeat, StartNotice
 from .parameter_server import ParameterServer
 from .payload_staging import Memory
 from .round_state import RoundState
@@ -62,7 +62,8 @@ class Endpoint:
         self._first: Handshake | None = None
         self._server: ParameterServer | None = None
         self._monitor: EndpointMonitor | None = None
-        self._handshakes: dict[int, Handshake] = {}
+        self._notice: StartNotice | None = None
+        self._present: set[int] = set()
 
     @property
     def server(self) -> ParameterServer:
@@ -89,9 +90,9 @@ class Endpoint:
             self._monitor.look()
 
     def _on_handshake(self, handshake: Handshake) -> None:
-        if self._server is None or self._first is None:
+        if self._server is None or self._first is None or self._notice is None:
             self._server = serve(handshake, self._shard, self._clock, self._memory)
-            self._first = handshake
+            self._first, self._notice = handshake, StartNotice(handshake)
             if self._make_monitor is not None:
                 self._monitor = self._make_monitor(self._server, handshake.lease)
         self._server.join(handshake.rank, handshake.nonce, handshake.offers)
@@ -100,9 +101,10 @@ class Endpoint:
         first, round_state = self._first, self._server.round_state
         if differences := first.differences(handshake):
             round_state.abort(f"worker {handshake.rank} does not match worker {first.rank}: {'; '.join(differences)}")
-        self._handshakes[handshake.rank] = handshake
-        round_state.notice = notice(first, self._handshakes)
-        if round_state.notice and len(self._handshakes) == handshake.slots:
+        self._present.add(handshake.rank)
+        self._notice.add(handshake)
+        round_state.notice = self._notice.text()
+        if round_state.notice and len(self._present) == handshake.slots:
             log.warning("%s", round_state.notice)
         log.debug("worker %d of %d is here", handshake.rank, handshake.slots)
 

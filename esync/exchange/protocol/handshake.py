@@ -197,34 +197,48 @@ def _check_types(record: Any) -> None:
             raise TypeError(f"{name} is {value!r}, but should be {kind.__name__}")
 
 
-def notice(first: Handshake, handshakes: Mapping[int, Handshake]) -> str:
-    """Return a warning about settings that differ from the first worker's, or should differ.
+class StartNotice:
+    """A warning about workers whose settings differ, or whose random numbers do not.
 
     Args:
-        first: the first worker's.
-        handshakes: of all workers that have come, by rank.
+        first: the handshake of the first worker, which the others are compared with.
     """
-    mine = _settings(first)
-    others = {rank: describe_differences(mine, _settings(other)) for rank, other in handshakes.items()}
-    warnings = [
-        f"worker {rank} trains with {'; '.join(differences)} of worker {first.rank}. In this mode the optimizer is "
-        "each worker's own, so training goes on"
-        for rank, differences in others.items()
-        if differences
-    ][:1]  # there is room for one
-    by_state: dict[tuple[str, str], list[int]] = {}
-    for rank, handshake in sorted(handshakes.items()):
-        for state in handshake.specification.own.get(RANDOM_NUMBERS, {}).items():
-            by_state.setdefault(state, []).append(rank)
-    alike = {generator: ranks for (generator, _), ranks in by_state.items() if len(ranks) > 1}
-    if alike:
-        ranks = max(alike.values(), key=len)
-        warnings.append(
-            f"workers {enumeration(ranks, 9)} begin with the same random numbers ({' and '.join(alike)}): what their "
-            "programs draw (batches, crops, noise) is the same on all of them. Call esync.reseed(trainer, seed) after "
-            "trainer.start() for numbers by rank; trainer.batches seeds by rank itself"
-        )
-    return ". ".join(warnings)
+
+    def __init__(self, first: Handshake) -> None:
+        self._first, self._settings = first, _settings(first)
+        self._differences: dict[int, list[str]] = {}  # rank → differences from the first worker
+        self._states: dict[int, list[tuple[str, str]]] = {}  # rank → (generator, its state)
+        self._ranks: dict[tuple[str, str], set[int]] = {}  # (generator, its state) → ranks
+
+    def add(self, handshake: Handshake) -> None:
+        """Take the handshake of a worker, which replaces an earlier one of its rank."""
+        rank, settings = handshake.rank, _settings(handshake)
+        self._differences.pop(rank, None)
+        if settings != self._settings:
+            self._differences[rank] = describe_differences(self._settings, settings)
+        for state in self._states.pop(rank, ()):
+            self._ranks[state].discard(rank)
+        self._states[rank] = list(handshake.specification.own.get(RANDOM_NUMBERS, {}).items())
+        for state in self._states[rank]:
+            self._ranks.setdefault(state, set()).add(rank)
+
+    def text(self) -> str:
+        """Return the warning; "" if there is nothing to warn of."""
+        warnings = [
+            f"worker {rank} trains with {'; '.join(differences)} of worker {self._first.rank}. In this mode the "
+            "optimizer is each worker's own, so training goes on"
+            for rank, differences in self._differences.items()
+        ][:1]  # there is room for one
+        alike = {generator: ranks for (generator, _), ranks in self._ranks.items() if len(ranks) > 1}
+        if alike:
+            ranks = max(alike.values(), key=len)
+            warnings.append(
+                f"workers {enumeration(sorted(ranks), 9)} begin with the same random numbers ({' and '.join(alike)}): "
+                "what their programs draw (batches, crops, noise) is the same on all of them. Call "
+                "esync.reseed(trainer, seed) after trainer.start() for numbers by rank; trainer.batches seeds by rank "
+                "itself"
+            )
+        return ". ".join(warnings)
 
 
 def _settings(handshake: Handshake) -> dict[str, Any]:
