@@ -44,11 +44,12 @@ KEY = re.compile(r"[0-9a-f]{32}")
 
 # Parameters of paths and queries. Names of jobs are checked by the registry, in words.
 _NAME = WithJsonSchema({"type": "string", "pattern": f"^{NAME.pattern}$"})
-_KEY = WithJsonSchema({"type": "string", "pattern": f"^{KEY.pattern}$"})
+_NO_NAME = WithJsonSchema({"type": "string", "pattern": f"^({NAME.pattern})?$"})
+_NO_KEY = WithJsonSchema({"type": "string", "pattern": f"^({KEY.pattern})?$"})
 _KEYS = WithJsonSchema({"type": "string", "pattern": f"^{KEY.pattern}(,{KEY.pattern}){{0,{MOST_RUNS - 1}}}$"})
 _PAGE = config.HISTORY_PAGE
 JobName = Annotated[str, _NAME, Path(..., description="name of the job")]
-OfJob = Annotated[str, _NAME, Query("", description="only runs of this job")]
+OfJob = Annotated[str, _NO_NAME, Query("", description="only runs of this job")]
 After = Annotated[int, Query(0, ge=0, le=MOST_AFTER, description="only rows after the one of this id")]
 Limit = Annotated[int, Query(_PAGE, ge=1, le=_PAGE, description="largest number of rows")]
 RunLimit = Annotated[int, Query(50, ge=1, le=_PAGE, description="largest number of rows")]
@@ -56,7 +57,7 @@ Newest = Annotated[
     int, Query(0, ge=0, le=_PAGE, description="number of the newest rows to return instead of a page; 0: return a page")
 ]
 Points = Annotated[int, Query(config.CURVE_POINTS, ge=2, le=_PAGE, description="largest number of points of a curve")]
-RunKey = Annotated[str, _KEY, Query("", description="id of a run; the newest run without it")]
+RunKey = Annotated[str, _NO_KEY, Query("", description="id of a run; the newest run without it")]
 RunKeys = Annotated[str, _KEYS, Query(..., description=f"ids of runs, separated by commas; at most {MOST_RUNS}")]
 
 

@@ -28,7 +28,7 @@ def curves(run: int, points: int) -> dict[str, Any]:
         return {**about, "at": [], **{name: [] for name in _RATES}, "accuracy": []}
     most = max(2, min(points, config.CURVE_CELLS // (extent["workers"] + 1)))
     whole = extent["last"] - began
-    width = max(whole / most, min(extent["longest"] / 2, whole), 1e-3)
+    width = max(whole / most, min(extent["longest"] / 2, whole), 1e-3) * (1 + 1e-9)  # so that the last round is within
     return {**about, **_rates(rounds, began, width), "accuracy": _accuracy(rounds, began, points)}
 
 

@@ -111,7 +111,7 @@ class AccessMiddleware:
 def _knows_token(method: str, authorization: str) -> bool:
     token = settings.TOKEN.encode()
     kind, _, credentials = authorization.encode("latin-1", "replace").partition(b" ")
-    if kind == b"Bearer":
+    if kind.lower() == b"bearer":
         return hmac.compare_digest(credentials, token)
     if kind.lower() != b"basic" or method not in _READING:
         return False

@@ -67,21 +67,25 @@ service = Service()
 
 
 def choose_database(folder: Path) -> None:
-    """Put the history into the state folder, unless DATABASE_URL names another place.
-
-    The driver of the database is loaded, too.
-
-    Raises:
-        ExpectedError: the driver is not installed.
-    """
-    from django.core.exceptions import ImproperlyConfigured
+    """Put the history into the state folder, unless DATABASE_URL names another place. Django must be set up."""
     from django.db import connections
 
     if not os.environ.get("DATABASE_URL"):
         connections.close_all()
         connections.settings["default"]["NAME"] = folder / HISTORY_FILE
+
+
+def set_up_django() -> None:
+    """Set up Django, which loads the driver of the database for its models.
+
+    Raises:
+        ExpectedError: the driver is not installed.
+    """
+    import django
+    from django.core.exceptions import ImproperlyConfigured
+
     try:
-        connections["default"]  # connects to nothing yet
+        django.setup()
     except ImproperlyConfigured as error:
         raise ExpectedError(
             f"the database of DATABASE_URL needs further packages: pip install 'esync[postgres]' "

@@ -12,7 +12,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import django
 from django.core.handlers.wsgi import WSGIHandler
 from granian import Granian
 from granian.constants import HTTPModes, Interfaces, SSLProtocols
@@ -52,7 +51,7 @@ def serve(
             state_dir = Path(stack.enter_context(temporary))
         folder = (state_dir or state_folder.default(port)).absolute()
         state_folder.StateFolder(folder).close()  # the process that answers will lock it
-        django.setup()
+        service.set_up_django()
         service.choose_database(folder)
         os.environ[state_folder.VARIABLE] = str(folder)
         server = _server(address, number, cert, key)

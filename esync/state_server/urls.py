@@ -9,7 +9,7 @@ from .api import api, query
 handler404 = views.not_found
 
 urlpatterns = [
-    path("api/v1/jobs/<str:job>/query", query),  # before the same call of `api`: without Ninja it takes half the time
+    path("api/v1/jobs/<job>/query", query),  # before the same call of `api`: without Ninja it takes half the time
     path("", published.home),
     path("init/", published.init),
     path("apply/", published.apply),

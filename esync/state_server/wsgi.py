@@ -13,7 +13,7 @@ from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
 from ..runtime.processes import die_with_parent
 from . import state_folder
-from .service import service
+from .service import service, set_up_django
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "esync.state_server.settings")
 
@@ -23,12 +23,26 @@ def _close_at_end() -> None:
     service.close()
 
 
+def _end_copy() -> None:
+    """End a process that the web server has forked off this one, such as a worker of gunicorn --preload.
+
+    It would answer with jobs of its own.
+    """
+    os.write(2, b"the state server is one process: start the web server so that it does not fork\n")
+    os._exit(3)  # gunicorn then does not start another one
+
+
 if (supervisor := parent_process()) is not None and supervisor.pid is not None:
     die_with_parent(supervisor.pid, signal.SIGKILL)
 raise_file_limit()
-application = get_wsgi_application()
 try:
-    service.start(expanded(os.environ[state_folder.VARIABLE]))
+    folder = os.environ.get(state_folder.VARIABLE)
+    if not folder:
+        raise ExpectedError(f"{state_folder.VARIABLE} should name the state folder")
+    set_up_django()
+    application = get_wsgi_application()
+    service.start(expanded(folder))
 except ExpectedError as error:
     sys.exit(str(error))
+os.register_at_fork(after_in_child=_end_copy)
 threading.Thread(target=_close_at_end, name="close").start()  # no daemon: Python waits for it

@@ -1,5 +1,6 @@
 """The JSON API over real HTTP."""
 
+import re
 import time
 
 import pytest
@@ -188,6 +189,11 @@ def test_api_openapi_description_is_served(url):
     status, described, _ = send(f"{url}/api/v1/openapi.json")
     assert status == 200
     assert described["openapi"].startswith("3.1")
+    for path in described["paths"].values():
+        for parameter in path.get("get", {}).get("parameters", ()):
+            schema = parameter["schema"]
+            if "default" in schema and "pattern" in schema:  # validators check this
+                assert re.search(schema["pattern"], schema["default"]), parameter
     assert set(described["paths"]) == {
         "/api/v1/cluster",
         "/api/v1/jobs",

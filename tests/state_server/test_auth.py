@@ -58,6 +58,7 @@ def test_call_without_the_token_is_refused(start_process, command):
             assert "WWW-Authenticate" in got
     assert serves(url)
     assert send(f"{url}/init/", {"num_workers": 1}, Authorization=f"Bearer {TOKEN}")[0] == 200
+    assert send(f"{url}/", Authorization=f"bearer {TOKEN}")[0] == 200  # names of schemes are in any case
     assert send(f"{url}/", Authorization=basic(TOKEN))[0] == 200  # a browser, which may read …
     assert send(f"{url}/init/", {"num_workers": 1}, Authorization=basic(TOKEN))[0] == 401  # … but not write
     assert TOKEN not in str(send(f"{url}/", Authorization="Bearer x"))

@@ -112,6 +112,7 @@ def test_history_of_another_metric_finds_the_best_by_its_goal(start_process, dat
     curves = send(f"{job}/curves")[1]
     assert (curves["metric"], curves["goal"]) == ("loss", "min")
     assert [point["accuracy"] for point in curves["accuracy"]] == [12.5, -0.25, 3.0]
+    assert len(send(f"{job}/curves?points=2")[1]["at"]) <= 2
 
 
 def test_history_records_the_slowest_worker_as_an_event(mine):

@@ -180,3 +180,27 @@ def test_manage_py_migrate_makes_the_tables_in_the_state_folder(tmp_path):
 def test_manage_py_check_finds_nothing_to_warn_of(tmp_path):
     done = manage("check", "--deploy", "--fail-level", "WARNING", folder=tmp_path)
     assert done.returncode == 0, done.stderr
+
+
+SERVED = "import esync.state_server.wsgi"
+
+
+def test_wsgi_application_without_state_folder_prints_one_sentence():
+    done = child.run("-c", SERVED)
+    assert (done.returncode, done.stderr) == (1, "ESYNC_STATE_DIR should name the state folder\n")
+
+
+def test_wsgi_application_ends_in_a_forked_process(tmp_path):
+    fork = "import os; child = os.fork(); print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    done = child.run("-c", f"{SERVED}; {fork}", ESYNC_STATE_DIR=str(tmp_path))
+    assert (done.returncode, done.stdout) == (0, "3\n"), done.stderr
+    assert done.stderr.startswith("the state server is one process")
+
+
+def test_server_process_without_the_databases_driver_prints_one_sentence(tmp_path):
+    missing = "import sys, runpy; sys.modules.update(psycopg=None, psycopg2=None); sys.argv[1:] = ['--port', '0']; "
+    run = "runpy.run_module('esync.state_server', run_name='__main__')"
+    done = child.run("-c", missing + run, DATABASE_URL="postgres://u:p@127.0.0.1:1/x", XDG_STATE_HOME=str(tmp_path))
+    assert done.returncode == 1
+    assert "pip install 'esync[postgres]'" in done.stderr
+    assert len(done.stderr.splitlines()) == 1
