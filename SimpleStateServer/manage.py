@@ -17,8 +17,16 @@ def main() -> None:
     sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
     os.environ["DJANGO_SETTINGS_MODULE"] = "esync.state_server.settings"
     from django.core.management import execute_from_command_line
+    from django.db import OperationalError
 
-    execute_from_command_line(sys.argv)
+    from esync.runtime.errors import ExpectedError
+
+    try:
+        execute_from_command_line(sys.argv)
+    except ExpectedError as error:
+        sys.exit(str(error))
+    except OperationalError as error:
+        sys.exit(f"the history's database cannot be used ({error}): ESYNC_STATE_DIR or DATABASE_URL says where it is")
 
 
 if __name__ == "__main__":

@@ -39,7 +39,7 @@ class RequestMiddleware:
         if isinstance(answer, HttpResponseNotAllowed):
             allowed = answer["Allow"].replace("GET", "GET, HEAD")
             answer = responses.error(405, f"{request.path[:80]} takes {allowed} only", Allow=allowed)
-        route = request.resolver_match.route if request.resolver_match else ""
+        route = (request.resolver_match.route or "/") if request.resolver_match else "other"
         prometheus.observe_request(route, method, answer.status_code, time.perf_counter() - begun)
         return answer
 

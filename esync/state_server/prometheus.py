@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4 as CONTENT_TYPE
-from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, generate_latest
+from prometheus_client import CollectorRegistry, Histogram, ProcessCollector, disable_created_metrics, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, InfoMetricFamily, Metric
 from prometheus_client.registry import Collector
 
@@ -15,6 +15,7 @@ __all__ = ["CONTENT_TYPE", "JobCollector", "exposition", "observe_request"]
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _WORKER = ("job", "rank")
 
+disable_created_metrics()  # a second time series for each one, which nothing needs
 _server = CollectorRegistry()
 ProcessCollector(registry=_server)
 _request_seconds = Histogram(
@@ -78,8 +79,8 @@ class JobCollector(Collector):
             workers.add_metric((job.job,), len(counters.workers))
             for kind, number in counters.events.items():
                 events.add_metric((job.job, kind), number)
-            for rank, sums in enumerate(counters.workers):
-                worker = (job.job, str(rank))
+            for rank in sorted(counters.reports):
+                worker, sums = (job.job, str(rank)), counters.workers[rank]
                 rounds.add_metric(worker, sums.rounds)
                 for phase, spent in (("compute", sums.compute), ("wait", sums.wait), ("exchange", sums.exchange)):
                     seconds.add_metric((*worker, phase), spent)

@@ -7,7 +7,7 @@ ESYNC_TOKEN          the token that callers have to send; empty: everybody is le
 DATABASE_URL         the database of the history, for instance
                      postgres://user:password@host/name; by default a SQLite file in the state
                      folder.
-ESYNC_STATE_DIR      the state folder.
+ESYNC_STATE_DIR      the state folder; by default that of a server on the default port.
 """
 
 import os
@@ -18,9 +18,10 @@ from typing import Any
 import dj_database_url
 from django.core.management.utils import get_random_secret_key
 
-from .. import web
+from .. import config, web
 from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
+from . import state_folder
 
 PACKAGE = Path(__file__).parent
 
@@ -89,7 +90,8 @@ def _database() -> dict[str, Any]:
             raise ExpectedError(
                 "DATABASE_URL cannot be read; it should look like postgres://user:password@host:5432/name"
             ) from None
-    folder = expanded(os.environ.get("ESYNC_STATE_DIR", "."))
+    given = os.environ.get(state_folder.VARIABLE)
+    folder = expanded(given) if given else state_folder.default(int(config.STATE_SERVER_PORT))
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": folder / "history.sqlite3",

@@ -122,4 +122,4 @@ def _state(job: JobSnapshot) -> State:
 
 def _moment(job: JobSnapshot, now: float | None) -> float | None:
     """Return a time of the job's clock in seconds since 1970."""
-    return None if now is None else time.time() - (job.clock.now() - now)
+    return None if now is None else round(time.time() - (job.clock.now() - now), 3)

@@ -49,6 +49,6 @@ def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Return the answer to an unknown path."""
     return responses.error(
         404,
-        f"no such path: {request.path[:80]!r}; there are /, /init/, /apply/, /reset/ and what /api/v1/openapi.json "
-        "lists",
+        f"no such path: {request.path[:80]!r}; there are /, /init/, /apply/, /reset/, /dashboard/, /metrics and what "
+        "/api/v1/openapi.json lists",
     )

@@ -177,6 +177,16 @@ def test_manage_py_migrate_makes_the_tables_in_the_state_folder(tmp_path):
     assert {"server_run", "server_round", "server_event"} <= tables
 
 
+@pytest.mark.parametrize(
+    ("variables", "reason"),
+    [({"DATABASE_URL": "nonsense"}, "DATABASE_URL cannot be read"), ({}, "unable to open database file")],
+)
+def test_manage_py_without_a_usable_database_prints_one_sentence(tmp_path, variables, reason):
+    done = child.run("SimpleStateServer/manage.py", "migrate", XDG_STATE_HOME=str(tmp_path / "none"), **variables)
+    assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
+    assert reason in done.stderr
+
+
 def test_manage_py_check_finds_nothing_to_warn_of(tmp_path):
     done = manage("check", "--deploy", "--fail-level", "WARNING", folder=tmp_path)
     assert done.returncode == 0, done.stderr
