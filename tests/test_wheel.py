@@ -57,15 +57,11 @@ def wheel(sdist: Path) -> Path:
     return next(sdist.parent.glob("*.whl"))
 
 
-@pytest.fixture(scope="module")
-def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the wheel in a new virtual environment; the folder of its commands."""
-    venv = tmp_path_factory.mktemp("venv")
+def new_environment(venv: Path, *installed: str | Path) -> Path:
+    """Make a virtual environment with this package; the folder of its commands."""
     succeed(sys.executable, "-m", "venv", "--without-pip", venv, cwd=venv)
     python = venv / "bin" / "python"
-    succeed(
-        *(sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", "--no-index", wheel), cwd=venv
-    )
+    offline = ["-q", "--no-deps", "--no-index", "--no-build-isolation"]
     ours, theirs = venv / Path(sysconfig.get_path("purelib")).relative_to(sys.prefix), sysconfig.get_path("purelib")
     # Only this folder, behind the wheel: a .pth file in it that leads to the checkout is not read
     # there.
@@ -73,7 +69,23 @@ def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     hack = Path(theirs, "distutils-precedence.pth")  # brings distutils back
     if hack.exists():
         shutil.copy(hack, ours)
+    succeed(sys.executable, "-m", "pip", "--python", python, "install", *offline, *installed, cwd=venv)
     return venv / "bin"
+
+
+@pytest.fixture(scope="module")
+def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel in a new virtual environment; the folder of its commands."""
+    return new_environment(tmp_path_factory.mktemp("venv"), wheel)
+
+
+@pytest.fixture(scope="module")
+def unpacked(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Unpack the sdist."""
+    folder = tmp_path_factory.mktemp("unpacked")
+    with tarfile.open(sdist) as archive:
+        archive.extractall(folder)
+    return next(folder.iterdir())
 
 
 def test_wheel_contains_every_module_and_data_file(wheel):
@@ -93,6 +105,26 @@ def test_sdist_has_only_the_package_and_its_metadata_at_the_top(sdist):
         top = {Path(name).parts[1] for name in archive.getnames() if len(Path(name).parts) > 1}
     metadata = {"LICENSE", "NOTICE", "PKG-INFO", "README.md", "pyproject.toml", "setup.cfg", "setup.py"}
     assert top == {"esync", "esync.egg-info", "logs_tools", "SimpleStateServer"} | metadata
+
+
+def test_unpacked_sdist_has_files_instead_of_links(unpacked):
+    assert not [path for path in unpacked.rglob("*") if path.is_symlink()]
+    for name in ("config.py", "clusters/quick.yaml", "examples/own_model.py"):
+        assert (unpacked / "esync" / name).read_bytes() == (ROOT / name).read_bytes()
+
+
+def test_unpacked_sdist_runs_without_being_installed(unpacked):
+    version = succeed(sys.executable, "setup.py", "--version", cwd=unpacked).strip()
+    assert f"-{version}" in unpacked.name
+    assert "--mode" in succeed(sys.executable, "-m", "esync.worker", "--help", cwd=unpacked)
+
+
+def test_unpacked_sdist_can_be_installed_for_editing(unpacked, tmp_path):
+    (tmp_path / "venv").mkdir()
+    commands = new_environment(tmp_path / "venv", "-e", unpacked)
+    where = succeed(commands / "python", "-c", "import esync.config; print(esync.config.__file__)", cwd=tmp_path)
+    assert Path(where.strip()) == unpacked / "esync" / "config.py"
+    assert succeed(commands / "esync", "--version", cwd=tmp_path).startswith("esync ")
 
 
 def test_wheel_contains_licences_and_names_its_own(wheel):
