@@ -68,7 +68,7 @@ def serve(
         except SystemExit as end:
             if end.code and not server.interrupt_signal:
                 raise ExpectedError(
-                    "the state server ends: its process that answers ended, twice within seconds or with a message above"
+                    "the state server ends: its process that answers ended, twice within seconds or for the reason above"
                 ) from None
             raise
 
