@@ -71,6 +71,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except ExpectedError as error:
         print(error, file=sys.stderr)
         return 1
+    except KeyboardInterrupt:  # before the web server has taken the signal over
+        pass
     return 0
 
 

@@ -35,6 +35,8 @@ class FormFields:
             raise InvalidError(
                 f"send the fields form-encoded (Content-Type: {FORM}), not {(request.content_type or '')[:80]!r}"
             )
+        if len(request.body) < int(request.META.get("CONTENT_LENGTH") or 0):
+            raise InvalidError("the form is shorter than its Content-Length says")  # its sender has gone
         try:
             pairs = parse_qsl(request.body.decode(), keep_blank_values=True, max_num_fields=50)
         except ValueError as error:

@@ -1,14 +1,18 @@
 """Serve the WSGI application with Granian: one process with a few threads, started again if it crashes."""
 
 import contextlib
+import functools
+import multiprocessing
 import os
 import resource
+import signal
 import socket
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack
+from multiprocessing.synchronize import Event
 from pathlib import Path
 from typing import Any
 
@@ -56,16 +60,36 @@ def serve(
         os.environ[state_folder.VARIABLE] = str(folder)
         server = _server(address, number, cert, key)
         url = f"{'https' if cert else 'http'}://{f'[{address}]' if ':' in address else address}:{number}"
-        announcement = threading.Thread(target=_announce, args=(url, address, number), daemon=True)
+        ready = multiprocessing.Event()
+        announcement = threading.Thread(target=_announce, args=(url, address, number, ready), daemon=True)
+        hangup = signal.getsignal(signal.SIGHUP)
+        server.on_startup(functools.partial(_end_on_hangup, server, hangup))
         server.on_startup(announcement.start)
-        server.serve(target_loader=_application, wrap_loader=False)
+        try:
+            server.serve(target_loader=functools.partial(_application, ready), wrap_loader=False)
+        except SystemExit as end:
+            if end.code and not server.interrupt_signal:
+                raise ExpectedError(
+                    "the state server ends, because the process that answers has ended, for the reason above or twice "
+                    "within seconds"
+                ) from None
+            raise
 
 
-def _application() -> WSGIHandler:
-    """Load the application; for the process that answers requests."""
+def _application(ready: Event) -> WSGIHandler:
+    """Load the application, and say that it is there; for the process that answers requests."""
     from .wsgi import application
 
+    ready.set()
     return application
+
+
+def _end_on_hangup(server: AbstractServer[Any], before: Any) -> None:
+    """Let SIGHUP end the server, or be ignored where it was (nohup).
+
+    Granian's own answer, a second process that takes over, would find the state folder in use.
+    """
+    signal.signal(signal.SIGHUP, before if before == signal.SIG_IGN else server.signal_handler_interrupt)
 
 
 def _server(address: str, port: int, cert: Path | None, key: Path | None) -> AbstractServer[Any]:
@@ -108,30 +132,36 @@ def _connections_most() -> int:
 def _reserved(host: str, port: int) -> Iterator[tuple[str, int]]:
     """Reserve an address and port; Granian itself would share a port that another server uses.
 
+    Two state servers that start together find the port free, since neither listens yet: of the
+    name of a Unix socket there is only one.
+
     Raises:
         ExpectedError: it cannot be used.
     """
-    try:
-        addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, place = addresses[0]
-        with socket.socket(family, socket.SOCK_STREAM) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            probe.bind(place)
-            address, number = probe.getsockname()[:2]
-        held = socket.socket(family, socket.SOCK_STREAM)
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        held.bind((address, number))
-    except (OSError, UnicodeError) as error:
-        why = getattr(error, "strerror", None) or error
-        raise ExpectedError(f"the state server cannot listen on {host}:{port}: {why}") from None
-    with held:
+    with ExitStack() as stack:
+        try:
+            addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+            family, _, _, _, place = addresses[0]
+            with socket.socket(family, socket.SOCK_STREAM) as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind(place)
+                address, number = probe.getsockname()[:2]
+            only = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
+            only.bind(f"\0esync-state-server/{address}/{number}")
+            held = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            held.bind((address, number))
+        except (OSError, UnicodeError) as error:
+            why = getattr(error, "strerror", None) or error
+            raise ExpectedError(f"the state server cannot listen on {host}:{port}: {why}") from None
         yield address, number
 
 
-def _announce(url: str, address: str, port: int) -> None:
+def _announce(url: str, address: str, port: int, ready: Event) -> None:
     """Say where the server listens as soon as it does."""
     reachable = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, address)
+    ready.wait()  # for the application, which may not be able to start; its port opens just afterwards
     while True:
         with contextlib.suppress(OSError), socket.create_connection((reachable, port)):
             break

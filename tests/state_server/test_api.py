@@ -167,6 +167,12 @@ def test_api_unknown_or_invalid_job_is_refused(url):
         assert send(f"{url}/api/v1/jobs/-{path}")[0] == 400
 
 
+def test_api_too_many_parameters_are_refused(url):
+    status, answer, _ = send(f"{url}/api/v1/runs?{'a=1&' * 1500}")
+    assert status == 400
+    assert answer["error"].startswith("the request cannot be read: ")
+
+
 def test_api_other_methods_and_paths_are_refused(mine):
     assert send(f"{mine}/query")[0] == 405
     assert send(f"{mine}/query", method="DELETE")[2]["Allow"] == "POST"

@@ -3,6 +3,7 @@
 They use the form encoding of the library `requests`.
 """
 
+import socket
 import time
 
 import pytest
@@ -164,3 +165,15 @@ def test_published_call_with_unknown_host_name_is_refused(begun, host, status):
     got, answer, _ = send(f"{begun}/", Host=host)
     assert got == status
     assert status == 200 or "ESYNC_ALLOWED_HOSTS" in answer["error"]
+
+
+def test_published_call_whose_body_ends_too_soon_is_refused(url):
+    """A number that lacks its last digit is one, too."""
+    place = url.removeprefix("http://")
+    host, _, port = place.rpartition(":")
+    with socket.create_connection((host, int(port)), timeout=10) as connection:
+        head = f"POST /init/ HTTP/1.1\r\nHost: {place}\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+        connection.sendall(f"{head}Content-Length: 14\r\n\r\nnum_workers=1".encode())
+        connection.shutdown(socket.SHUT_WR)
+        assert connection.recv(1000).startswith(b"HTTP/1.1 400 ")
+    assert send(f"{url}/")[1]["num_workers"] == 0

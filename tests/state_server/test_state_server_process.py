@@ -83,7 +83,7 @@ def test_server_processes_of_both_commands_answer_alike(start_process, server):
     assert send(f"{url}/init/", b"x" * 20_000)[0] == 413
     status, answer, _ = send(f"{url}/nowhere/", {"a": 1})
     assert status == 404
-    assert answer["error"].startswith("no such path: '/nowhere/'; there are /, /init/, /apply/, /reset/ and what")
+    assert answer["error"].startswith("no such path: '/nowhere/'; there are /, /init/, /apply/, /reset/, /dashb")
     status, answer, headers = send(f"{url}/init/")
     assert (status, answer["error"], headers["Allow"]) == (405, "/init/ takes POST only", "POST")
 
@@ -214,3 +214,77 @@ def test_server_process_without_the_databases_driver_prints_one_sentence(tmp_pat
     assert done.returncode == 1
     assert "pip install 'esync[postgres]'" in done.stderr
     assert len(done.stderr.splitlines()) == 1
+
+
+def test_runserver_refuses_a_port_that_there_is_not(tmp_path):
+    done = manage("runserver", "127.0.0.1:75536", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (1, "CommandError: 75536 is not a port number between 0 and 65535\n")
+
+
+def started_together(*commands: tuple[str, ...]) -> list[subprocess.CompletedProcess[str]]:
+    """Start servers at the same moment, and end those that serve."""
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    servers = [
+        subprocess.Popen([sys.executable, *command], cwd=ROOT, env=child.environment(), **pipes) for command in commands
+    ]
+    done = []
+    try:
+        lines = [server.stdout.readline() for server in servers]
+        for server, line in zip(servers, lines, strict=True):
+            if line.startswith("listening"):
+                server.send_signal(signal.SIGTERM)
+            rest, _ = server.communicate(timeout=20)
+            done.append(subprocess.CompletedProcess(server.args, server.returncode, line + rest))
+    finally:
+        for server in servers:
+            server.kill()
+    return done
+
+
+def test_of_two_server_processes_that_start_together_one_gets_the_port(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as found:
+        port = str(found.getsockname()[1])
+    commands = [(*SERVE[:-1], port, "--state-dir", str(tmp_path / name)) for name in ("a", "b")]
+    done = sorted(started_together(*commands), key=lambda server: server.returncode)
+    assert [server.returncode for server in done] == [0, 1]
+    assert done[1].stdout == f"the state server cannot listen on 127.0.0.1:{port}: Address already in use\n"
+
+
+def test_server_process_that_cannot_start_does_not_say_that_it_listens(tmp_path):
+    (tmp_path / "jobs" / "a.journal").mkdir(parents=True)
+    done = child.run(*SERVE, "--state-dir", str(tmp_path))
+    assert done.returncode == 1
+    assert "listening" not in done.stdout
+    assert "cannot be read" in done.stderr
+
+
+def test_server_process_ends_on_hangup(start_process):
+    assert start_process(*SERVE).end(signal.SIGHUP) == 0
+
+
+def test_server_process_under_nohup_stays(start_process):
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which the process inherits
+    try:
+        server = start_process(*SERVE)
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    answering = server.worker
+    server.process.send_signal(signal.SIGHUP)
+    with pytest.raises(subprocess.TimeoutExpired):
+        server.process.wait(5)
+    play(server.url)
+    assert server.worker == answering
+    assert server.end(signal.SIGTERM) == 0
+
+
+def test_server_process_whose_worker_dies_twice_says_so(start_process):
+    server = start_process(*SERVE)
+    killed = server.worker
+    os.kill(killed, signal.SIGKILL)
+    until(lambda: not child.alive(killed))
+    until(lambda: Path(f"/proc/{server.process.pid}/task/{server.process.pid}/children").read_text())
+    os.kill(server.worker, signal.SIGKILL)
+    assert server.wait(20) == 1
+    assert server.output.splitlines()[-1].startswith(
+        "the state server ends, because the process that answers has ended"
+    )

@@ -28,6 +28,8 @@ class Command(runserver.Command):
     def inner_run(self, *args: Any, **options: Any) -> None:
         """Serve until a signal comes."""
         given = os.environ.get(state_folder.VARIABLE)
+        if int(self.port) > 65535:  # the system would take the rest of the division by 65536
+            raise CommandError(f"{self.port} is not a port number between 0 and 65535")
         try:
             auth.check_token(self.addr, options["insecure"])
             serving.serve(self.addr, int(self.port), expanded(given) if given else None)
