@@ -10,6 +10,7 @@ from functools import lru_cache
 from ipaddress import ip_address
 
 from django.conf import settings
+from django.core.exceptions import SuspiciousOperation
 from django.db import Error as DatabaseError
 from django.http import HttpRequest, HttpResponse, HttpResponseNotAllowed
 
@@ -49,6 +50,8 @@ class RequestMiddleware:
             return responses.refused(exception)
         if isinstance(exception, DatabaseError):
             return responses.refused(responses.UnavailableError("the database of the history cannot be reached"))
+        if isinstance(exception, SuspiciousOperation):  # too many parameters, for instance
+            return responses.error(400, f"the request cannot be read: {exception}")
         logger.error("unexpected failure of %s %s", request.method, request.path, exc_info=exception)
         return responses.error(500, "the state server failed on this request; its log tells why")
 

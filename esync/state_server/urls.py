@@ -5,8 +5,8 @@ from django.urls import path
 from . import published, views
 from .api import api, query
 
-#: Answers to requests that Django refuses, and to paths that are not here.
-handler400, handler404 = views.refused, views.not_found
+#: Answers to paths that are not here.
+handler404 = views.not_found
 
 urlpatterns = [
     path("api/v1/jobs/<job>/query", query),  # before the same call of `api`: without Ninja it takes half the time

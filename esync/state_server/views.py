@@ -45,11 +45,6 @@ def metrics(request: HttpRequest) -> HttpResponse:
     return HttpResponse(prometheus.exposition(jobs), content_type=prometheus.CONTENT_TYPE)
 
 
-def refused(request: HttpRequest, exception: Exception) -> HttpResponse:
-    """Return the answer to a request that Django refuses, such as one with too many parameters."""
-    return responses.error(400, f"the request cannot be read: {exception}")
-
-
 def not_found(request: HttpRequest, exception: Exception) -> HttpResponse:
     """Return the answer to an unknown path."""
     return responses.error(
