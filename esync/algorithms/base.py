@@ -17,7 +17,6 @@ from pydantic import AfterValidator
 from .. import config
 from ..exchange import STATISTICS, WEIGHTS, Exchange, Result, Source, Specification
 from ..exchange.codecs.quantization import GRAMMAR, Compression
-from ..exchange.protocol.resume_negotiation import ResumeState
 from ..exchange.protocol.round_state import Limits
 from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
 from .context import AlgorithmContext
@@ -245,11 +244,8 @@ class Algorithm(ABC):
 
     @property
     def checkpoint_terms(self) -> dict[str, Any]:
-        """Settings that a checkpoint must have in common with a run that goes on from it, by name.
-
-        They are those of the worker program's checkpoints.
-        """
-        return {}
+        """Settings that a checkpoint must have in common with a run that goes on from it, by name."""
+        return self.options.fixed
 
     @property
     def effective_options(self) -> dict[str, Any]:
@@ -502,13 +498,9 @@ class Algorithm(ABC):
         exchange.join(sizes, self._limits(exchange), context.agreement, offers)
         state = context.checkpoints.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
         if state is not None:
-            exchange.resume(self._complete_resume_state(state))
+            exchange.resume(state)
         context.joined()
         return exchange
-
-    def _complete_resume_state(self, state: ResumeState) -> ResumeState:
-        """Complete the state of a checkpoint that an earlier version of this package wrote."""
-        return state
 
     def _limits(self, exchange: Exchange) -> Limits:
         """Return what ends the run, now that the number of workers is known."""

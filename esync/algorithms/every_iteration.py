@@ -22,13 +22,6 @@ class EveryIteration(Algorithm):
 
     own_seconds = 0.0
 
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        """Let classes for earlier versions override and call `specification` as `service`."""
-        super().__init_subclass__(**keywords)
-        for name, other in (("service", "specification"), ("specification", "service")):
-            if name in vars(cls) and other not in vars(cls):
-                setattr(cls, other, vars(cls)[name])
-
     @abstractmethod
     def specification(self) -> Specification:
         """Return what this algorithm asks of the servers."""
@@ -83,8 +76,6 @@ class EveryIteration(Algorithm):
         """Ask for the steps of the user's optimizer."""
         rule = self.context.rule
         return Specification(rule=rule.name, options=rule.options, **terms)
-
-    _optimizers_service = _optimizer_specification  # its name in earlier versions
 
     def _check_assignment(self, assignment: Assignment) -> None:
         """Refuse assigned weights that the servers cannot take over."""
