@@ -243,7 +243,6 @@ class Trainer(TrainerStatus, OptimizerTrainer):
             **{f"constant {name}": digest for name, digest in digests(self.parameters).items()},
             **self.algorithm.checkpoint_terms,
             "rule of the servers": self._rule.name,
-            "compression": str(self.algorithm.compression),
             **self._agreement,
         }
         if self.checkpoints is not None:

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..exchange import WEIGHTS, JobAbortedError, Payload, Result, Specification, values_of
+from ..exchange.codecs.quantization import NONE
 from .assigned_weights import SCALARS, AssignedWeightsError, Assignment, all_assigned, scalars_of, some_assigned
 from .base import Algorithm
 from .context import AlgorithmContext
@@ -81,7 +82,7 @@ class EveryIteration(Algorithm):
         """Refuse assigned weights that the servers cannot take over."""
         if not self.synchronous:
             why = "in which each worker is at another version of the model: use 'sync', or a mode with local iterations"
-        elif self.compression:
+        elif self.compression != NONE:
             why = f"whose compression ({self.compression}) has values under way: leave the compression out"
         else:
             return

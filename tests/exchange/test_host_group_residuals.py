@@ -18,7 +18,7 @@ from .store_checks import SERVERS, WORKERS
 from .test_host_groups import CODECS
 from .vectors import SIZES, sources, values
 
-LOSSY = ["fp16", "2bit", "topk:0.1"]
+LOSSY = ["fp16", "2bit"]
 SIZE = 2061
 HOSTS = ((0, 1), (2,))
 RATE = 0.25

@@ -191,11 +191,11 @@ FAULTS: dict[str, Fault] = {
     "a worker goes on before the servers know the shared model": Fault(
         "private", (Edit(f"{_KEYED}.init_shared", "self._meet()", "pass"),)
     ),
-    "an answer of a later round is read with the length of an older one": Fault(
-        "topk-elastic",
+    "an answer of a later round is added to the weights of an older one": Fault(
+        "2bit-elastic",
         (
             Edit(
-                "esync.exchange.codecs.top_k:TopKDecoder.read",
+                "esync.exchange.codecs.buckets:BucketDecoder.read",
                 "step_of(array, at)",
                 'int(wire.header_of(array)["sequence"])',
             ),

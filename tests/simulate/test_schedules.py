@@ -52,7 +52,7 @@ def test_random_schedules_break_no_invariant(mode):
         "sync-switch --switch-order 101 --train-steps 3 12 20",
         "sync-switch --switch-order 0101 --train-steps 5 8 20 24 --online-policy elastic --straggler-window 2 "
         "--straggler-stride 1 --straggler-raise-after 1 --straggler-clear-after 1 --straggler-sigmas 0.1",
-        "local-sgd --compression topk:0.3",
+        "local-sgd --compression 2bit",
     ],
 )
 def test_random_schedules_with_given_options_break_no_invariant(words):

@@ -123,8 +123,6 @@ def uncompressed_codec(layout: Layout, channel: int, vector: str) -> WorkerCodec
 class UncompressedUplink(Uplink):
     """An uplink with nothing to unpack."""
 
-    name = NONE
-
     def holds(self, key: int) -> bool:
         """Return False, as no key has packed arrays."""
         return False
@@ -139,8 +137,6 @@ class UncompressedDownlink(Downlink):
     Args:
         private: every worker is sent the weights in a channel of its own.
     """
-
-    name = NONE
 
     def __init__(self, private: bool) -> None:
         self.private = private
