@@ -244,7 +244,7 @@ def test_resume_of_dcasgd_with_another_gradient_for_lambda_is_refused(tmp_path):
 
     offered()
     assert not offered("--resume", "--checkpoint-dir", "x")
-    assert "--dcasgd-lambda-on sum instead of mean" in offered(
+    assert "--dcasgd-lambda-on mean instead of sum" in offered(
         "--resume", "--checkpoint-dir", "x", "--dcasgd-lambda-on", "sum"
     )
 
