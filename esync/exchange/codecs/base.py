@@ -171,20 +171,13 @@ class Uplink(ABC):
             CompressionError, SparseError: they are malformed.
         """
 
-    def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, np.ndarray | Sparse]:
+    def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, Sparse]:
         """Return the content of a worker's packed arrays, for the rule: bucket index → values.
 
         Raises:
-            CompressionError, SparseError: they are malformed.
+            SparseError: they are malformed.
         """
-        found: dict[int, np.ndarray | Sparse] = {}
-
-        def fresh(index: int, size: int) -> tuple[np.ndarray, bool]:
-            found[index] = values = np.empty(size, np.float32)
-            return values, True
-
-        self.add(packed, fresh, 1.0)
-        return found
+        raise NotImplementedError("compressed payloads are used in rounds only")
 
 
 class UpdatedBucket(NamedTuple):

@@ -140,7 +140,7 @@ class StepUplink(Uplink):
         """Raise NotImplementedError: steps are used one by one."""
         raise NotImplementedError(f"the codec {NAME!r} does not add payloads up")
 
-    def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, np.ndarray | Sparse]:
+    def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, Sparse]:
         """See `Uplink.read`; the values are the entries of each bucket."""
         entries = self._format.decode(joined_pieces([packed[place] for place in sorted(packed)]))
         return {self._shard.buckets[part].index: found for part, found in self._shard.split_by_bucket(entries)}

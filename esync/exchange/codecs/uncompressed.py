@@ -130,6 +130,10 @@ class UncompressedUplink(Uplink):
     def add(self, packed: Mapping[int, np.ndarray], get_sum: GetSum, factor: float) -> None:
         """Do nothing, as there are no packed arrays."""
 
+    def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, Sparse]:
+        """Return nothing, as there are no packed arrays."""
+        return {}
+
 
 class UncompressedDownlink(Downlink):
     """A downlink with nothing to pack.

@@ -1,7 +1,6 @@
 """The engine of a collective, which sums the buckets of a job over one transport."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -9,15 +8,8 @@ from ... import config
 from . import SCHEDULES
 from .allreduce import ReceiveBuffers, allreduce
 from .host_sums import HostSums, SubTransport
+from .mpi import MPITransport
 from .transport import Backoff, Coroutine, CoroutinePool, Transport, bucket_tag
-
-
-@runtime_checkable
-class OwnAllreduce(Protocol):
-    """A transport that can sum by itself, as MPI can."""
-
-    def own_allreduce(self, values: np.ndarray) -> Coroutine:
-        """Return a coroutine that replaces `values` by their sum over all ranks."""
 
 
 class CollectiveEngine:
@@ -66,7 +58,7 @@ class CollectiveEngine:
         """
         if self._host is not None:
             return self._host.allreduce(values, index, lambda total: self._between_hosts(total, index))
-        if self.current == "mpi" and isinstance(self.transport, OwnAllreduce):
+        if self.current == "mpi" and isinstance(self.transport, MPITransport):
             return self.transport.own_allreduce(values)
         return allreduce(SCHEDULES[self.current], values, self.transport, bucket_tag(index), self._buffers)
 
