@@ -16,7 +16,7 @@ from typing import Any
 from .. import config
 from ..algorithms.registry import names
 from ..arguments import choose_algorithm
-from ..exchange.collectives import LIBRARY_SUMS, per_host_refusal
+from ..exchange.collectives import per_host_refusal
 from ..exchange.collectives.process_manager import READY
 from ..runtime.environment import PLACES_VARIABLE, SLOT_VARIABLE
 from ..runtime.files import expanded
@@ -472,7 +472,7 @@ def check_per_host(options: argparse.Namespace, any_mode: bool = False) -> None:
         DescriptionError: the mode or the collective cannot do it.
     """
     algorithm = options.algorithm
-    if options.collective in LIBRARY_SUMS:
+    if options.collective != "ps":
         raise DescriptionError(per_host_refusal(options.collective))
     if not any_mode and algorithm.sends == "nothing":
         raise DescriptionError(f"per_host: mode {algorithm.name} exchanges nothing; leave per_host out")
