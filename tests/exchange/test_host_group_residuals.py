@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from esync.exchange import WEIGHTS, Payload, Result, SlotLostError, Specification
-from esync.exchange.keystores.memory import MemoryStore
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.store import Place
+from tests.exchange.memory_store import MemoryStore
 
 from ..search.invariants import log_of, logged_commits
 from .memory_exchanges import Kept, MemoryExchanges, MemoryRun

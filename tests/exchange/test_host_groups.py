@@ -11,13 +11,13 @@ import pytest
 from esync.exchange import STATISTICS, WEIGHTS, Flat, Payload, Specification
 from esync.exchange.codecs.base import Encoder
 from esync.exchange.codecs.factory import codec_of
-from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.layout import Layout
 from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.specification import PerHostError
 from esync.exchange.weighting import STATISTICS_WEIGHTINGS, WEIGHTINGS, divisor, factor
+from tests.exchange.memory_store import MemoryCluster, MemoryStore
 
 from .memory_servers import MemoryServers, Push
 from .store_checks import BUCKET, SERVERS
