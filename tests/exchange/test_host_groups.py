@@ -144,10 +144,13 @@ class Reference:
         for server, key, place in encoder.write(Flat(values), buffer):
             packed[server][place] = buffers[key]
         found = np.zeros(SIZES[WEIGHTS], np.float32)
+
+        def target(index: int, size: int) -> tuple[np.ndarray, bool]:
+            bucket = self.layout.buckets[index]
+            return found[bucket.start : bucket.stop], True
+
         for server, uplink in enumerate(self.uplinks):
-            for index, part in uplink.read(packed[server]).items():
-                bucket = self.layout.buckets[index]
-                found[bucket.start : bucket.stop] = part
+            uplink.add(packed[server], target, 1.0)
         return found
 
 
