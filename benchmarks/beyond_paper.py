@@ -73,7 +73,7 @@ from esync.runtime.files import write_atomically
 #: Targets for the case that plain ESync does not reach the usual one.
 LOWER = ("0.7", "0.6", "0.5")
 #: Flag of the compression → the variant of SSGD with the same compression.
-SSGD = {"--compression=fp16": "sync-fp16", "--compression=2bit": "sync-2bit", "--compression=topk": "sync-topk"}
+SSGD = {"--compression=fp16": "sync-fp16", "--compression=2bit": "sync-2bit"}
 
 
 @dataclass(frozen=True)

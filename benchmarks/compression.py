@@ -19,8 +19,8 @@
   accuracy, bytes.
 
 What `--json FILE` has already is not measured again, so this can be stopped at any time and started
-anew. ResNet-18 itself, which takes hours: `python benchmarks/beyond_paper.py --only topk` (and
-fp16, 2bit).
+anew. ResNet-18 itself, which takes hours: `python benchmarks/beyond_paper.py --only fp16` (and
+2bit).
 """
 
 import argparse
@@ -50,7 +50,7 @@ from esync.exchange.codecs.sparse import Sparse
 from esync.exchange.protocol.parameter_server import ParameterServer
 from tests.exchange.memory_exchanges import MemoryExchanges
 
-KINDS = ("none", "fp16", "2bit", "topk:0.01", "topk:0.01:0.01")
+KINDS = ("none", "fp16", "2bit")
 PARTS = ("wire", "codec", "cost", "traffic", "accuracy", "lenet")
 #: Target: bytes per second of ASGD ÷ those of compressed ESync.
 FEWER = 40
@@ -107,16 +107,14 @@ def processor_time(pid: int) -> float:
 
 def codec(kind: str) -> dict[str, float]:
     """Return the seconds to pack a worker's payload, and to add it up."""
-    from esync.exchange.codecs.factory import make_codecs
-    from esync.exchange.codecs.quantization import Compression
+    from esync.exchange.codecs.factory import codec_of
     from esync.exchange.protocol.layout import WEIGHTS, Layout
     from esync.simulate.timing import SIZES
 
     size, rng = SIZES["resnet18-v1"][WEIGHTS], np.random.default_rng(0)
     layout, tensors = Layout({WEIGHTS: size}, 1), [size // 64] * 63 + [size - size // 64 * 63]
     values = rng.standard_normal(size, np.float32)
-    compression = Compression.parse(kind)
-    codec, _ = make_codecs(compression, compression, layout, 2, tensors)
+    codec = codec_of(Specification("add_mean_update", True, compression=kind, tensors=tensors), layout, 2)
     encoder, uplink = codec.encoder(0), codec.uplink(0)
     total = {bucket.index: np.zeros(bucket.stop - bucket.start, np.float32) for bucket in layout.buckets}
     payload: dict[int, np.ndarray] = {}
@@ -298,7 +296,7 @@ def cases(part: str) -> list[str]:
     if part == "accuracy":
         return [f"{kind},{seed}" for seed in SEEDS for kind in ("none", "fp16")]
     if part == "lenet":
-        return [f"{kind},{seed}" for seed in SEEDS for kind in (*KINDS, "topk:0.1")]
+        return [f"{kind},{seed}" for seed in SEEDS for kind in KINDS]
     if part == "cost":
         return ["none", "fp16"]
     return list(KINDS[1:] if part == "codec" else KINDS)

@@ -19,7 +19,7 @@ with contextlib.suppress(OSError):  # a current folder that is gone
 import importlib
 from typing import TYPE_CHECKING
 
-from .runtime import distributed_stores, moved_modules, numpy_aliases, output
+from .runtime import distributed_stores, numpy_aliases, output
 from .version import __version__
 
 if TYPE_CHECKING:
@@ -75,7 +75,6 @@ _MODULES = {
 
 output.prepare()
 numpy_aliases.install()
-moved_modules.install()
 distributed_stores.install()
 
 

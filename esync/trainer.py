@@ -241,13 +241,10 @@ class Trainer(TrainerStatus, OptimizerTrainer):
             "algorithm": self.algorithm.name,
             "parameter shapes": _digest(shapes),
             **{f"constant {name}": digest for name, digest in digests(self.parameters).items()},
-            **self.algorithm.options.fixed,
+            **self.algorithm.checkpoint_terms,
+            "rule of the servers": self._rule.name,
             **self._agreement,
         }
-        if self._rule.name != "sgd":  # checkpoints of earlier versions say nothing of that rule
-            agreement["rule of the servers"] = self._rule.name
-        if self.algorithm.compression:  # likewise
-            agreement["compression"] = str(self.algorithm.compression)
         if self.checkpoints is not None:
             self.checkpoints.bind(self, agreement)
         # Rates and sources may differ after a resume: checkpoints do not keep them.

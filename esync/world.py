@@ -9,7 +9,7 @@ from dataclasses import replace
 from . import config
 from .coordination import Coordination
 from .exchange import Exchange, Specification
-from .exchange.collectives import COLLECTIVES, LIBRARY_SUMS, per_host_refusal
+from .exchange.collectives import COLLECTIVES, per_host_refusal
 from .exchange.host_group import HostGroup
 from .runtime.device import Device, RealDevice
 from .runtime.environment import (
@@ -111,14 +111,12 @@ class RealWorld:
             PerHostError: they cannot exchange as one in this mode.
         """
         if self._collective != "ps":
-            if self.per_host > 1 and self._collective in LIBRARY_SUMS:
+            if self.per_host > 1:
                 raise EnvironmentProblemError(per_host_refusal(self._collective))
             from .exchange.collectives.worker_exchange import over_mpi
 
             timeouts = self._start_timeout, self._round_timeout
-            return over_mpi(
-                specification, self._collective, self.watchdog, *timeouts, self._inject_delay, self._group_of
-            )
+            return over_mpi(specification, self._collective, self.watchdog, *timeouts, self._inject_delay)
         from .exchange.keystores.mxnet_store import MXNetStore
         from .exchange.protocol.client import ParameterServerExchange
 

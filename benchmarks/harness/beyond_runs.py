@@ -29,17 +29,11 @@ VARIANTS: dict[str, tuple[str, ...]] = {
     "esync-fp16-samples": ("--compression=fp16", "--weighting=samples"),
     "esync-2bit": ("--compression=2bit",),
     "esync-2bit-samples": ("--compression=2bit", "--weighting=samples"),
-    "esync-topk": ("--compression=topk:0.01",),
-    "esync-topk-samples": ("--compression=topk:0.01", "--weighting=samples"),
-    "esync-topk-back": ("--compression=topk:0.01:0.01",),
-    "esync-topk-back-samples": ("--compression=topk:0.01:0.01", "--weighting=samples"),
     "esync-overlap": ("--overlap",),
     "esync-overlap-fp16-samples": ("--overlap", "--compression=fp16", "--weighting=samples"),
-    "esync-overlap-topk-back-samples": ("--overlap", "--compression=topk:0.01:0.01", "--weighting=samples"),
     "sync": ("--mode=sync",),
     "sync-fp16": ("--mode=sync", "--compression=fp16"),
     "sync-2bit": ("--mode=sync", "--compression=2bit"),
-    "sync-topk": ("--mode=sync", "--compression=topk:0.01"),
     "local-sgd": ("--mode=local-sgd",),
     "diloco": ("--mode=diloco",),
     "ssp": ("--mode=ssp",),
@@ -107,10 +101,9 @@ _SPEEDS = "117,117,1,117,117,1"
 _CLOCKED = f"--mode={Path(__file__).resolve().with_name('clocked.py')}:Clocked"
 #: Throughput of today's variants whose rounds are not those of plain ESync.
 _THROUGHPUTS = {
-    "sync": 59, "sync-fp16": 77, "sync-2bit": 105, "sync-topk": 105, "ssp": 60, "local-sgd": 101, "diloco": 101,
+    "sync": 59, "sync-fp16": 77, "sync-2bit": 105, "ssp": 60, "local-sgd": 101, "diloco": 101,
     "dylu": 3300, "esync-fp16": 5200, "esync-fp16-samples": 5200, "esync-2bit": 7900, "esync-2bit-samples": 7900,
-    "esync-topk": 8000, "esync-topk-samples": 8000, "esync-topk-back": 8400, "esync-topk-back-samples": 8400,
-    "esync-overlap": 8500, "esync-overlap-fp16-samples": 8500, "esync-overlap-topk-back-samples": 8500,
+    "esync-overlap": 8500, "esync-overlap-fp16-samples": 8500,
 }  # fmt: skip
 _TODAY = {name: Timed(flags, throughput=_THROUGHPUTS.get(name, 3700)) for name, flags in VARIANTS.items()}
 #: Name → variant; a budget is spent in this order.

@@ -51,9 +51,6 @@ from .options import option
 from .registry import ALGORITHMS, register
 from .switch_schedule import Schedule
 
-#: The name of `AlgorithmContext` in algorithms written for earlier versions.
-Surroundings = AlgorithmContext
-
 __all__ = [
     "ALGORITHMS",
     "ASGD",
@@ -77,7 +74,6 @@ __all__ = [
     "NoCheckpoints",
     "Schedule",
     "Style",
-    "Surroundings",
     "SyncSwitch",
     "TieredESync",
     "World",

@@ -10,14 +10,11 @@ from abc import ABC, abstractmethod
 from argparse import Namespace
 from collections.abc import Mapping, Set
 from dataclasses import dataclass, replace
-from typing import Annotated, Any, ClassVar, Literal
-
-from pydantic import AfterValidator
+from typing import Any, ClassVar, Literal
 
 from .. import config
 from ..exchange import STATISTICS, WEIGHTS, Exchange, Result, Source, Specification
-from ..exchange.codecs.quantization import GRAMMAR, Compression
-from ..exchange.protocol.resume_negotiation import ResumeState
+from ..exchange.codecs.quantization import NONE
 from ..exchange.protocol.round_state import Limits
 from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
 from .context import AlgorithmContext
@@ -82,20 +79,14 @@ class OwnStatisticsOptions(AnyOptions):
     )
 
 
-def _checked_compression(text: str) -> str:
-    return str(Compression.parse(text))
-
-
 class CompressionOptions(AnyOptions):
     """Options of algorithms whose messages can be compressed."""
 
-    compression: Annotated[str, AfterValidator(_checked_compression)] = option(
+    compression: Literal["none", "fp16", "2bit"] = option(
         config.COMPRESSION,
-        metavar="KIND",
+        fixed=True,
         agreed_as="compression",
-        help=f"compression of what workers and servers send each other: {GRAMMAR}; RATIO is the share of "
-        "each tensor's values that a worker sends, BACK the share that it gets back at most; see "
-        "docs/how-to/compression.md",
+        help="compression of what workers and servers send each other; see docs/how-to/compression.md",
     )
 
 
@@ -189,13 +180,13 @@ class Algorithm(ABC):
     instead_of_state_server: ClassVar[str] = ""
     synchronous: bool = True
     prevents_checkpoints: str = ""
-    compression = Compression()
+    compression: str = NONE
     left_out: tuple[int, ...] = ()
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         self.options = self.Options.of(*values, **settings)
         if isinstance(self.options, CompressionOptions):
-            self.compression = Compression.parse(self.options.compression)
+            self.compression = self.options.compression
         self.round = 0
         self.local_iterations = 0
         self.exchanged = False
@@ -245,11 +236,8 @@ class Algorithm(ABC):
 
     @property
     def checkpoint_terms(self) -> dict[str, Any]:
-        """Settings that a checkpoint must have in common with a run that goes on from it, by name.
-
-        They are those of the worker program's checkpoints.
-        """
-        return {}
+        """Settings that a checkpoint must have in common with a run that goes on from it, by name."""
+        return self.options.fixed
 
     @property
     def effective_options(self) -> dict[str, Any]:
@@ -492,9 +480,9 @@ class Algorithm(ABC):
         """Connect to the other workers."""
         context, replica = self.context, self.replica
         specification = replace(specification, own=context.own, vectors=self.vectors)
-        if self.compression:
+        if self.compression != NONE:
             tensors = list(replica.weights.sizes)
-            specification = replace(specification, compression=str(self.compression), tensors=tensors)
+            specification = replace(specification, compression=self.compression, tensors=tensors)
         exchange = context.world.exchange(specification)
         self.exchange = exchange
         offers = context.checkpoints.offers(exchange.rank, exchange.workers)
@@ -502,13 +490,9 @@ class Algorithm(ABC):
         exchange.join(sizes, self._limits(exchange), context.agreement, offers)
         state = context.checkpoints.settle(exchange.rank, exchange.job, exchange.resume_at, exchange.replacement)
         if state is not None:
-            exchange.resume(self._complete_resume_state(state))
+            exchange.resume(state)
         context.joined()
         return exchange
-
-    def _complete_resume_state(self, state: ResumeState) -> ResumeState:
-        """Complete the state of a checkpoint that an earlier version of this package wrote."""
-        return state
 
     def _limits(self, exchange: Exchange) -> Limits:
         """Return what ends the run, now that the number of workers is known."""

@@ -1,6 +1,6 @@
 """DC-ASGD: asynchronous SGD with gradients corrected for their delay (Zheng et al., ICML 2017)."""
 
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 from .. import config
 from ..exchange import Specification
@@ -33,6 +33,7 @@ class DCASGD(EveryIteration):
         on: Literal["mean", "sum"] = option(
             config.DCASGD_LAMBDA_ON,
             flag="--dcasgd-lambda-on",
+            fixed=True,
             help="gradient that λ is relative to: the mean of a batch, as in DC-ASGD's paper, or the sum over it, as "
             "in the public implementation of ESync, where λ acts batch size times as strongly",
         )
@@ -40,15 +41,6 @@ class DCASGD(EveryIteration):
     options: Options
     synchronous = False
     elastic = True
-
-    @property
-    def checkpoint_terms(self) -> dict[str, Any]:
-        """See `Algorithm.checkpoint_terms`.
-
-        Checkpoints from when λ was relative to the sum over the batch lack this setting; a run with
-        `--dcasgd-lambda-on sum` can go on from them.
-        """
-        return {"--dcasgd-lambda-on": "mean"} if self.options.on == "mean" else {}
 
     def specification(self) -> Specification:
         """Ask for one compensated SGD step for every gradient.

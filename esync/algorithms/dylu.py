@@ -51,11 +51,6 @@ class DyLU(Algorithm):
         self._due = 1  # local iterations of the round under way
         self._done, self._samples, self._seconds = 0, 0, 0.0
 
-    @property
-    def checkpoint_terms(self) -> dict[str, Any]:
-        """See `Algorithm.checkpoint_terms`."""
-        return {"outer momentum": self.options.outer_momentum} if self.options.outer_momentum else {}
-
     def start(self, context: AlgorithmContext) -> None:
         """Connect to the other workers, and begin with the common model."""
         super().start(context)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 from ..exchange import WEIGHTS, JobAbortedError, Payload, Result, Specification, values_of
+from ..exchange.codecs.quantization import NONE
 from .assigned_weights import SCALARS, AssignedWeightsError, Assignment, all_assigned, scalars_of, some_assigned
 from .base import Algorithm
 from .context import AlgorithmContext
@@ -21,13 +22,6 @@ class EveryIteration(Algorithm):
     """
 
     own_seconds = 0.0
-
-    def __init_subclass__(cls, **keywords: Any) -> None:
-        """Let classes for earlier versions override and call `specification` as `service`."""
-        super().__init_subclass__(**keywords)
-        for name, other in (("service", "specification"), ("specification", "service")):
-            if name in vars(cls) and other not in vars(cls):
-                setattr(cls, other, vars(cls)[name])
 
     @abstractmethod
     def specification(self) -> Specification:
@@ -84,13 +78,11 @@ class EveryIteration(Algorithm):
         rule = self.context.rule
         return Specification(rule=rule.name, options=rule.options, **terms)
 
-    _optimizers_service = _optimizer_specification  # its name in earlier versions
-
     def _check_assignment(self, assignment: Assignment) -> None:
         """Refuse assigned weights that the servers cannot take over."""
         if not self.synchronous:
             why = "in which each worker is at another version of the model: use 'sync', or a mode with local iterations"
-        elif self.compression:
+        elif self.compression != NONE:
             why = f"whose compression ({self.compression}) has values under way: leave the compression out"
         else:
             return

@@ -52,6 +52,7 @@ class ModelAveraging(Algorithm):
             config.LEARNING_RATE_GLOBAL,
             gt=0,
             flag=("-gl", "--global-lr"),
+            fixed=True,
             agreed_as="global learning rate",
             help="factor ε of a model update",
         )
@@ -59,17 +60,20 @@ class ModelAveraging(Algorithm):
             config.OUTER_MOMENTUM,
             ge=0,
             lt=1,
+            fixed=True,
             agreed_as="outer momentum",
             help="Nesterov's momentum on the model updates; 0: none",
         )
         weighting: Literal["uniform", "samples", "normalized"] = option(
             config.WEIGHTING,
+            fixed=True,
             agreed_as="weighting",
             help="weight of each worker's update in the mean: the same for all, by its samples, or each update divided "
             "by what was computed for it (FedNova)",
         )
         statistics_weighting: Literal["as-updates", "uniform", "samples"] = option(
             AS_UPDATES,
+            fixed=True,
             agreed_as="weighting of the statistics",
             help="weight of each worker's batch-norm statistics in their mean: that of its update (uniform where that "
             "is normalized), the same for all, or by its samples",
@@ -132,18 +136,6 @@ class ModelAveraging(Algorithm):
     def effective_workers(self) -> float:
         """See `Algorithm.effective_workers`; of the last round, 1 in the first."""
         return self._effective_workers
-
-    @property
-    def checkpoint_terms(self) -> dict[str, Any]:
-        """See `Algorithm.checkpoint_terms`."""
-        options, terms = self.options, dict[str, Any]()
-        if options.outer_momentum:
-            terms["outer momentum"] = options.outer_momentum
-        if options.weighting != config.WEIGHTING:
-            terms["weighting"] = options.weighting
-        if options.statistics_weighting != AS_UPDATES:
-            terms["weighting of the statistics"] = options.statistics_weighting
-        return terms
 
     def start(self, context: AlgorithmContext) -> None:
         """Connect to the other workers, and begin with the common model."""

@@ -18,7 +18,6 @@ from ..coordination import Coordination, OnlinePolicySettings
 from ..coordination.straggler_policies import GREEDY, PolicyDirective
 from ..coordination.stragglers import Detection
 from ..exchange import Exchange, Payload, Specification
-from ..exchange.protocol.resume_negotiation import ResumeState
 from ..exchange.protocol.round_state import Limits
 from ..rules import RESET_MOMENTUM
 from ..runtime.futures import Handle
@@ -235,9 +234,8 @@ class SyncSwitch(EveryIteration):
             "schedule": str(self._schedule),
             "decay of the learning rate": str(self._decay),
             "online policy": str(self._watching),
+            "momentum at the switch": options.switch_momentum,
         }
-        if options.switch_momentum != KEEP:  # checkpoints of earlier versions do not have it
-            terms["momentum at the switch"] = options.switch_momentum
         if options.switch_momentum in RAMPS:
             terms["momentum ramp"] = options.momentum_ramp
         return terms
@@ -388,14 +386,6 @@ class SyncSwitch(EveryIteration):
             return 0, 0.0
         together = self.result.samples_together
         return self.result.samples, self.plan.planned_together(self.result.samples) if together is None else together
-
-    def _complete_resume_state(self, state: ResumeState) -> ResumeState:
-        """Assume the schedule's synchronous share for a checkpoint that does not record it."""
-        progress = state.progress
-        if self.plan is None or progress is None or progress.samples_together is not None:
-            return state
-        planned = round(self.plan.planned_together(progress.samples))
-        return replace(state, progress=replace(progress, samples_together=planned))
 
     def _follow(self) -> None:
         if self.result is not None and self.result.synchronous is not None:

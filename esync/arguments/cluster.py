@@ -6,6 +6,7 @@ from collections.abc import Mapping, Set
 from .. import config
 from ..algorithms import Algorithm
 from ..algorithms.registry import names, options_of
+from ..exchange.codecs.quantization import NONE
 from ..exchange.collectives import COLLECTIVES
 from .flag_types import Condition, FlagGroup, job, not_negative, port, positive
 from .mode import choose_algorithm
@@ -67,7 +68,7 @@ def _check_collectives(options: argparse.Namespace, typed: Set[str]) -> None:
             f"--collective {options.collective} has no server, which --mode {options.mode} needs; it is for "
             f"{_serverless()}"
         )
-    if choose_algorithm(options).compression:
+    if choose_algorithm(options).compression != NONE:
         raise ValueError(f"--collective {options.collective} has no server, which --compression needs")
     if options.elastic:
         raise ValueError(

@@ -174,12 +174,11 @@ class Checkpoints:
         facts: dict[str, Any] = {
             "version": __version__,
             "job": self._job,
-            "ordinal": 2 if self._whole else 1,  # earlier versions counted the checkpoints here
+            "whole_before": self._whole > 0,
             "workers": trainer.workers,
             "exchanges": trainer.round,
             "agreement": {**self._agreement, "optimizer": type(trainer._optimizer).__name__.lower()},
             "optimizer": self._optimizer.save(arrays),
-            "gradient_scale": trainer.gradient_scale,
             "tracked": {name: item.state() for name, item in self._tracked.items()},
         }
         if state := self._encoded("state", arrays):
@@ -274,14 +273,6 @@ class Checkpoints:
             return None
         self._store.remove(lambda round_: round_ > resume_at)
         self.resumed = resume_at
-        scale = self._trainer.gradient_scale
-        if self._trainer._optimizer.wd and any(self._of_sums(part) for part in self._parts):
-            log.warning(
-                "the checkpoint is of a version whose weight decay was relative to the gradient summed over the batch: "
-                "it acts %g times as strongly now; --weight-decay divided by %g goes on as before",
-                scale,
-                scale,
-            )
         part = next((part for part in self._parts if part.round <= resume_at), None)
         if part is None:
             log.warning("this worker has no part of the checkpoint of round %d: its batches begin anew", resume_at)
@@ -450,23 +441,9 @@ class Checkpoints:
         if self._optimizer.half_precision:  # the form of the optimizer's state depends on these settings then
             theirs = {**theirs, **self._optimizer.masters(part.facts["optimizer"])}
             mine = {**mine, **self._optimizer.masters()}
-        found = describe_differences(mine, theirs)
-        if self._of_sums(part) and self._trainer.gradient_scale == 1:
-            found.append(
-                f"it is of a version that gave {mine['optimizer']} the gradient summed over the batch, not the mean, "
-                "and so is the optimizer's state: go on with that version, or begin anew with --overwrite"
-            )
-        return "; ".join(found)
-
-    def _of_sums(self, part: Part) -> bool:
-        """Return whether the part is of a version that gave every optimizer sums over batches.
-
-        Such versions set `rescale_grad` for that.
-        """
-        rescale = part.facts["optimizer"]["initial"]["optimizer"].get("rescale_grad")
-        return "gradient_scale" not in part.facts and rescale != self._optimizer.initial["optimizer"]["rescale_grad"]
+        return "; ".join(describe_differences(mine, theirs))
 
 
 def _offer(part: Part) -> Offer:
     facts = part.facts
-    return Offer(part.round, int(facts["job"]), int(facts["ordinal"]), facts.get("needs", ()))
+    return Offer(part.round, int(facts["job"]), bool(facts["whole_before"]), facts.get("needs", ()))

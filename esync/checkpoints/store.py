@@ -26,7 +26,7 @@ from ..runtime.files import atomic_path, flush_folder, make_folder
 log = logging.getLogger(__name__)
 
 #: Changes whenever parts that were written before cannot be read any more.
-FORMAT = 1
+FORMAT = 2
 CHUNK = 2**20  # bytes read at once for a checksum
 
 #: Writes one file, whose path it is given.

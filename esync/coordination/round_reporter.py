@@ -54,10 +54,10 @@ class RoundReport:
     metric: Metric = TEST_ACCURACY
 
     def body(self) -> dict[str, Any]:
-        """Return the body of the call, which names the metric only if it is not the accuracy."""
+        """Return the body of the call."""
         fields = asdict(self)
         metric = fields.pop("metric")
-        return fields if self.metric.is_accuracy else {**fields, "metric": metric["name"], "goal": metric["goal"]}
+        return {**fields, "metric": metric["name"], "goal": metric["goal"]}
 
     def __add__(self, later: "RoundReport") -> "RoundReport":
         """Return both together, under the number of the later round."""

@@ -25,9 +25,6 @@ from .protocol.layout import STATISTICS, WEIGHTS
 from .protocol.specification import Specification
 from .weighting import AS_UPDATES
 
-#: The name of `Specification` in algorithms written for earlier versions.
-Service = Specification
-
 __all__ = [
     "AS_UPDATES",
     "NO_OFFERS",
@@ -40,7 +37,6 @@ __all__ = [
     "ModelSink",
     "Payload",
     "Result",
-    "Service",
     "SlotLostError",
     "Source",
     "Specification",

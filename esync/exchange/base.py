@@ -226,7 +226,7 @@ class Result:
             self.elapsed,
             self.step,
             self.synchronous,
-            self.samples_together,
+            self.samples_together or 0,
         )
 
 

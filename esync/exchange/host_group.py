@@ -3,8 +3,7 @@
 Workers of a host write their payloads into memory that all of them can read. One of them, the
 *carrier*, adds them up and sends the servers one payload with the commits of all; one of them
 fetches the answer for all. `protocol.host_exchange` does that; what is here is what it needs of a
-host, in short steps: a table that is changed under a lock, and arrays. The collectives' sums within
-hosts (`collectives.host_sums`) use the arrays alone.
+host, in short steps: a table that is changed under a lock, and arrays.
 
 Three implementations: shared memory of processes (`keystores.shared_host_group`), the memory of one
 process (`keystores.memory_host_group`, for tests), and based on it the simulator's
@@ -44,7 +43,7 @@ class HostMemoryPlan:
         residual: number of float32 values in each of the two buffers of the host's error feedback;
             0: the codec keeps none.
         answers: server → number of float32 values in the array that its answers are copied to,
-            headers included. With collectives there is one, for the sums.
+            headers included.
         table: type of the table; see `table_type`.
     """
 

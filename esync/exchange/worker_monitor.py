@@ -15,13 +15,12 @@ import logging
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from .. import config
 from ..membership.failure_detector import FailureDetector
 from ..membership.names import is_address
 from ..membership.peers import Peers
-from .protocol.round_state import RoundState
+from .protocol.parameter_server import ParameterServer
 
 log = logging.getLogger(__name__)
 
@@ -29,19 +28,6 @@ log = logging.getLogger(__name__)
 WRITER = 0
 #: Seconds between two looks.
 LOOK_EVERY = 0.25
-
-
-class MonitoredServer(Protocol):
-    """The part of a `parameter_server.ParameterServer` that its monitor needs."""
-
-    round_state: RoundState
-    heard: dict[int, float]
-
-    def drop(self, rank: int) -> None:
-        """Let the others go on without a worker, which may come back."""
-
-    def abort(self, reason: str) -> None:
-        """End the run for all workers."""
 
 
 @dataclass
@@ -74,7 +60,7 @@ class WorkerMonitor:
     """
 
     def __init__(
-        self, server: MonitoredServer, lease: float, clock: Callable[[], float], peers: Peers[int] | None = None
+        self, server: ParameterServer, lease: float, clock: Callable[[], float], peers: Peers[int] | None = None
     ) -> None:
         self._server, self._lease, self._clock = server, lease, clock
         self._peers: Peers[int] = Peers() if peers is None else peers

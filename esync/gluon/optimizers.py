@@ -9,7 +9,6 @@ devices, and for other types than float32, it leaves the work to MXNet.
 
 import ctypes
 import math
-import sys
 import threading
 from typing import Any
 
@@ -51,11 +50,6 @@ class SGD(GluonSGD):
                 np.float32(rate) * np.float32(decay),
                 np.float32(self.momentum),
             )
-
-
-#: States that earlier versions have saved (`Trainer.save_states`) name the modules that these
-#: classes were in then.
-sys.modules["esync.hostsgd"] = sys.modules["esync.adamw"] = sys.modules[__name__]
 
 
 class _Scratch(threading.local):

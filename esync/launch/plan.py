@@ -16,7 +16,7 @@ from typing import Any
 from .. import config
 from ..algorithms.registry import names
 from ..arguments import choose_algorithm
-from ..exchange.collectives import LIBRARY_SUMS, per_host_refusal
+from ..exchange.collectives import per_host_refusal
 from ..exchange.collectives.process_manager import READY
 from ..runtime.environment import PLACES_VARIABLE, SLOT_VARIABLE
 from ..runtime.files import expanded
@@ -163,7 +163,6 @@ def plan(
 def plan_measurement(
     description: Description,
     hosts: Mapping[str, Host],
-    typed: Mapping[str, Any],
     here: HostResources,
     there: Mapping[str, HostResources] | None = None,
     program: Sequence[str] = (),
@@ -174,17 +173,13 @@ def plan_measurement(
     until it is told to end (`measure` of `WorkerEnvironment`). The arguments are those of `plan`.
 
     Raises:
-        DescriptionError: the description and the flags do not make a job; the message says why.
+        DescriptionError: the description does not make a job; the message says why.
     """
     words = program or description.program
     own = UserProgram.of(words) if words else None
     try:
-        if own is not None:
-            user_program.refuse_training_flags(typed)
-            described, _ = user_program.cluster_settings(description.train)
-        else:
-            described = description.train
-        chosen = flags.merge(described, typed)
+        described = description.train if own is None else user_program.cluster_settings(description.train)[0]
+        chosen = flags.merge(described, {})
         flags.understood(chosen)  # what would not train as it is described is refused, not measured
         chosen = {name: value for name, value in chosen.items() if name not in NOT_ALONE}
         settings = flags.merge(chosen, {"mode": "local", "no_evaluation": True, "no_export": True, "quiet": True})
@@ -472,7 +467,7 @@ def check_per_host(options: argparse.Namespace, any_mode: bool = False) -> None:
         DescriptionError: the mode or the collective cannot do it.
     """
     algorithm = options.algorithm
-    if options.collective in LIBRARY_SUMS:
+    if options.collective != "ps":
         raise DescriptionError(per_host_refusal(options.collective))
     if not any_mode and algorithm.sends == "nothing":
         raise DescriptionError(f"per_host: mode {algorithm.name} exchanges nothing; leave per_host out")

@@ -10,8 +10,6 @@ import yaml
 
 from ..runtime.errors import ExpectedError
 
-#: Largest number of values in a file, with its aliases expanded.
-MOST_VALUES = 1_000_000
 #: NUL and lone UTF-16 surrogates, which an escape can put into a text.
 NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _REPR = reprlib.Repr()
@@ -53,7 +51,7 @@ def value(text: str) -> Any:
         root = loader.get_single_node()
         if root is None:
             return None
-        _lines(shown(text), root)
+        dict(_places(shown(text), root, (), set()))
         return loader.construct_document(root)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else error
@@ -71,7 +69,7 @@ def load(path: Path) -> tuple[Any, dict[Place, int]]:
         root = loader.get_single_node()
         if root is None:
             return None, {}
-        lines = _lines(path, root)
+        lines = dict(_places(path, root, (), set()))
         return loader.construct_document(root), lines
     except OSError as error:
         raise DescriptionError(f"{path}: {error.strerror or error}") from None
@@ -80,29 +78,6 @@ def load(path: Path) -> tuple[Any, dict[Place, int]]:
         raise DescriptionError(f"{path}{f':{mark.line + 1}' if mark else ''}: {error.problem or error}") from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         raise DescriptionError(f"{path}: not valid YAML: {error}") from None
-
-
-def _lines(source: Path | str, root: yaml.Node) -> dict[Place, int]:
-    """Check a node, and return the line of each place at and below it.
-
-    `source` is what errors name.
-    """
-    if _expanded_size(root, {}) > MOST_VALUES:
-        raise DescriptionError(f"{source}: its aliases (*name) stand for more than {MOST_VALUES:,} values")
-    return dict(_places(source, root, (), set()))
-
-
-def _expanded_size(node: yaml.Node, known: dict[int, int]) -> int:
-    """Return how many values a node holds when every alias is expanded.
-
-    An alias that leads back to itself counts once.
-    """
-    if id(node) not in known:
-        known[id(node)] = 1
-        children = [part for pair in node.value for part in pair] if isinstance(node, yaml.MappingNode) else node.value
-        if not isinstance(node, yaml.ScalarNode):
-            known[id(node)] += sum(_expanded_size(child, known) for child in children)
-    return known[id(node)]
 
 
 def _check_text(path: Path | str, node: yaml.Node, place: Place) -> None:

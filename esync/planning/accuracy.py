@@ -45,13 +45,11 @@ _KNOWN: dict[tuple[str, ...], KnownAccuracy] = {
     ("sync",): _SYNC,
     ("sync", "fp16"): KnownAccuracy("as sync: 0.792", "as sync: 0.807"),
     ("sync", "2bit"): KnownAccuracy("as good as sync: 0.807", "as sync: 0.807"),
-    ("sync", "topk"): KnownAccuracy("as good as sync: 0.804", "as sync: 0.804"),
     ("esync",): KnownAccuracy(
         "0.806, at 0.8 fifty times sooner than sync", "fails after equal samples: 0.497 (sync 0.807, much later)"
     ),
     ("esync", "fp16"): KnownAccuracy("as esync: 0.808", "as esync: 0.504 (sync 0.807)"),
     ("esync", "2bit"): KnownAccuracy("fails: 0.795 (esync 0.806)", "fails: 0.433 (esync 0.497, sync 0.807)"),
-    ("esync", "topk"): KnownAccuracy("fails: 0.763 (esync 0.806)", "fails: 0.374 (esync 0.497, sync 0.807)"),
     ("esync", "overlap"): KnownAccuracy("as esync: 0.804, sooner", "fails: 0.390 (esync 0.497, sync 0.807)"),
     ("esync", "fp16", "overlap"): KnownAccuracy(
         "with --weighting samples: 0.813; ResNet-18 0.872, as esync",
@@ -96,7 +94,7 @@ def known_accuracy(candidate: Candidate) -> KnownAccuracy:
     marks = []
     for name, value in candidate.variation.items():
         if name == "compression":
-            marks.append(str(value).partition(":")[0])
+            marks.append(str(value))
         elif name != "collective":  # the same sums by another way
             marks.append(name)
     return _KNOWN.get((candidate.mode, *sorted(marks)), _NOT_MEASURED)

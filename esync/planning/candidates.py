@@ -16,6 +16,7 @@ from .. import config
 from ..algorithms.base import Algorithm
 from ..algorithms.registry import ALGORITHMS, flags_of
 from ..arguments import choose_algorithm
+from ..exchange.codecs.quantization import NONE
 from ..exchange.collectives import SCHEDULES
 from ..launch.description import Description
 from ..simulate.cluster import ClusterModel
@@ -97,7 +98,7 @@ def class_of(options: Namespace, candidate: Candidate) -> PlanClass:
     algorithm = choose_algorithm(options)
     if not algorithm.synchronous or algorithm.switches_synchrony:
         return PlanClass.ASYNCHRONOUS
-    if algorithm.sends == "updates" or algorithm.compression:
+    if algorithm.sends == "updates" or algorithm.compression != NONE:
         return PlanClass.AVERAGING
     return PlanClass.EXACT if candidate.ranks is None else PlanClass.FAST
 

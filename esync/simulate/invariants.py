@@ -170,7 +170,7 @@ class InvariantCheck:
             self,
             watch=self._watch,
             leases=schedule.leases,
-            bucket_elements=COMPRESSED if self._algorithm.compression else schedule.buckets,
+            bucket_elements=COMPRESSED if self._algorithm.compression != NONE else schedule.buckets,
             delay=(lambda: float(random.uniform(0, schedule.delay))) if schedule.delay else None,
         )
         self.simulation.side.exchange = self._connect

@@ -8,7 +8,7 @@ from rich.console import Group
 from rich.table import Column
 from rich.text import Text
 
-from ..runtime.metric import ACCURACY, Metric
+from ..runtime.metric import Metric
 from ..runtime.terminal import TerminalTable, clock, right
 
 #: Largest number of workers shown; if there are more, the slowest ones are.
@@ -45,7 +45,7 @@ def _headline(job: dict[str, Any]) -> Text:
         if totals["efficiency"] is not None:
             words.append(f", {totals['efficiency']:.0%} of the workers' speed")
         if totals["accuracy"] is not None:
-            metric = Metric(totals.get("metric", ACCURACY))  # an older state server does not name it
+            metric = Metric(totals["metric"])
             words.append(f", {metric.name} {metric.text(totals['accuracy'])} (round {totals['accuracy_round']})")
     return words
 

@@ -5,24 +5,14 @@ used at once), `Time` is in seconds since the run began, `Samples` are those of 
 """
 
 import math
-from typing import Protocol
 
 from .. import config
 from ..exchange import Result
+from .round_log import RoundLog
 
 HEADING = "Wall time,Time,Step,Samples,Value"
 ACCURACY_FILE, LOSS_FILE = "acc.csv", "loss.csv"
 FILES = (ACCURACY_FILE, LOSS_FILE)
-
-
-class Files(Protocol):
-    """The folder of the files; see `round_log.RoundLog`."""
-
-    def text(self, name: str) -> str:
-        """Return the content of a file; "" if there is none."""
-
-    def write(self, name: str, text: str) -> None:
-        """Write a whole file."""
 
 
 class CsvCurves:
@@ -34,7 +24,7 @@ class CsvCurves:
         step: the last step to keep of earlier files; their later steps are left out.
     """
 
-    def __init__(self, files: Files, started: float, step: int = 0) -> None:
+    def __init__(self, files: RoundLog, started: float, step: int = 0) -> None:
         self._files, self._started = files, started
         self._lines = {name: _kept(files.text(name), step) for name in FILES}
         self._rounds = 0

@@ -112,12 +112,9 @@ def make_trainer(
         "data set": short_dataset_name(options.dataset),
         "partition": options.partition,
         "seed": options.seed,
-        # Checkpoints of earlier versions name it in all modes.
-        "global learning rate": getattr(options, "global_lr", config.LEARNING_RATE_GLOBAL),
     }
     try:
         algorithm = choose_algorithm(options)
-        agreement |= algorithm.checkpoint_terms
         return Trainer(
             net.collect_params(),
             options.optimizer,

@@ -13,7 +13,6 @@ from esync.algorithms import (
     DCASGD,
     SSGD,
     SSP,
-    AlgorithmContext,
     DiLoCo,
     DyLU,
     ESync,
@@ -24,10 +23,8 @@ from esync.algorithms import (
     make,
 )
 from esync.algorithms.assigned_weights import SCALARS
-from esync.algorithms.context import NoCheckpoints
 from esync.algorithms.switch_schedule import Schedule
 from esync.exchange import STATISTICS, WEIGHTS, Result, Specification
-from esync.exchange.protocol.resume_negotiation import ResumeState, RunProgress
 from esync.exchange.protocol.round_state import Limits
 
 from ..support.scripted_world import ScriptedExchange, Sent, World
@@ -242,19 +239,19 @@ def test_ssgd_records_the_phases_of_an_iteration():
     assert world.recorder.take()["time"] == {"0": {"forward and backward": 2.0, "global aggregate": 0.0}}
 
 
-def test_sync_switch_checkpoint_terms_are_those_of_earlier_versions():
-    """Checkpoints of earlier versions hold these names; with others they could not be resumed."""
+def test_sync_switch_checkpoint_terms_are_the_schedule_and_the_policy():
     algorithm = SyncSwitch(Schedule(train_steps=(4, 12)), batch_size=4, decay=[(0.5, 0.1)])
     assert algorithm.checkpoint_terms == {
         "batch size": 4,
         "schedule": "Schedule(order='10', train_steps=(4, 12), bsp_share=None, ckpt_frequency=(), hparams=())",
         "decay of the learning rate": "((0.5, 0.1),)",
         "online policy": "None",
+        "momentum at the switch": "keep",
     }
     assert algorithm.terms == {**algorithm.checkpoint_terms, "evaluated statistics": "mean"}
 
 
-def test_sync_switch_checkpoint_terms_name_the_momentum_only_where_it_changes():
+def test_sync_switch_checkpoint_terms_name_the_ramp_only_where_there_is_one():
     schedule = Schedule(train_steps=(4, 12))
     usual = SyncSwitch(schedule, 4).checkpoint_terms.items()
     assert dict(SyncSwitch(schedule, 4, switch_momentum="reset").checkpoint_terms.items() - usual) == {
@@ -264,24 +261,3 @@ def test_sync_switch_checkpoint_terms_name_the_momentum_only_where_it_changes():
         "momentum at the switch": "linear",
         "momentum ramp": config.MOMENTUM_RAMP,
     }
-
-
-@pytest.mark.parametrize(("told", "expected"), [(None, 24), (12, 12)])
-def test_sync_switch_resumes_from_checkpoint_without_samples_together(told, expected):
-    """Checkpoints of earlier versions lack this number; the schedule gives it: 24 of 96 samples."""
-    resumed: list[ResumeState] = []
-    progress = RunProgress(
-        round=9, version=20, samples=60, elapsed=1.0, step=9, synchronous=False, samples_together=told
-    )
-
-    class Past(NoCheckpoints):
-        def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> ResumeState:
-            return ResumeState(3, progress)
-
-    world = World(limits=Limits(samples=96), prepare=lambda exchange: setattr(exchange, "resume", resumed.append))
-    algorithm = SyncSwitch(Schedule(bsp_share=0.25), batch_size=4)
-    algorithm.start(
-        AlgorithmContext(world.replica, world, world.hyper.pop, lambda: 0.0, world.limits, checkpoints=Past())  # type: ignore[arg-type]
-    )
-    assert resumed[0].progress is not None
-    assert resumed[0].progress.samples_together == expected

@@ -132,4 +132,4 @@ def test_fedprox_with_invalid_prox_mu_is_refused(capsys, words, said):
 
 def test_fedprox_prox_mu_is_agreed_on_and_in_checkpoints():
     assert FedProx(prox_mu=0.1).terms["--prox-mu"] == 0.1
-    assert FedProx(prox_mu=0.1).options.fixed == {"--prox-mu": 0.1}
+    assert FedProx(prox_mu=0.1).options.fixed["--prox-mu"] == 0.1

@@ -86,6 +86,6 @@ def main(directory: Path) -> None:
 
 
 if __name__ == "__main__":
-    assert module.FORMAT == 1
+    assert module.FORMAT == 2
     left = 0
     main(Path(sys.argv[1]))

@@ -1,6 +1,5 @@
 """esync.Checkpoints with a trainer of one device; several workers: tests/cluster/test_resume.py."""
 
-import json
 from pathlib import Path
 
 import pytest
@@ -8,13 +7,12 @@ import pytest
 import esync
 from esync.arguments import read
 from esync.checkpoints.contents import save_model
-from esync.checkpoints.store import CheckpointError, CheckpointStore, _sealed
+from esync.checkpoints.store import CheckpointError, CheckpointStore
 from esync.exchange import ExchangeError, Specification
 from esync.exchange.protocol.resume_negotiation import RunProgress
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 from esync.training.worker_setup import make_trainer
-from esync.world import RealWorld
 
 from ..support.disks import fill
 from ..support.scripted_world import World
@@ -228,77 +226,27 @@ def test_resume_restores_the_round_counters_on_rank_0_only(tmp_path):
     assert (state.progress.round, state.progress.version, state.progress.samples) == (3, 3, 6)
 
 
-# --- checkpoints of versions in which the sum over the batch reached more than the learning rate --
-
-
-def by_flags(directory: Path, optimizer: str, *words: str) -> esync.Trainer:
-    """Return what the worker program makes of its flags, in mode local and after an iteration.
-
-    There is a checkpoint every round.
-    """
-    net = make_net()
-    options = read("worker", "", ["-m", "local", "-b", "8", "--optimizer", optimizer, *words])
-    checkpoints = esync.Checkpoints(directory, every=1, resume=options.resume)
-    trainer = make_trainer(net, options, RealWorld(), 100, checkpoints)
-    trainer.start()
-    backward(net, 1)
-    trainer.step(8)
-    checkpoints.save()
-    return trainer
-
-
-def as_formerly(folder: Path) -> None:
-    """Make of a checkpoint what an earlier version would have written with batches of 8."""
-    path = folder / "worker-0.json"
-    facts = json.loads(path.read_text())
-    del facts["gradient_scale"], facts["sha256"]
-    facts["optimizer"]["initial"]["optimizer"]["rescale_grad"] = 8
-    path.write_text(json.dumps(_sealed(facts)))
-
-
-@pytest.mark.parametrize(("decay", "said"), [("0", False), ("0.01", True)])
-def test_resume_from_former_version_warns_of_the_stronger_weight_decay(tmp_path, caplog, decay, said):
-    words = "sgd", "--momentum", "0.9", "--weight-decay", decay
-    by_flags(tmp_path, *words)
-    as_formerly(tmp_path / "round-1")
-    assert by_flags(tmp_path, *words, "--resume", "--checkpoint-dir", "x").round == 2
-    assert ("acts 8 times as strongly now; --weight-decay divided by 8" in caplog.text) == said
-    caplog.clear()
-    (tmp_path / "round-1" / "worker-0.json").unlink()
-    by_flags(tmp_path, *words, "--resume", "--checkpoint-dir", "x")
-    assert not caplog.text
-
-
-def test_resume_from_former_version_checks_delay_compensation(tmp_path):
+def test_resume_of_dcasgd_with_another_gradient_for_lambda_is_refused(tmp_path):
     def offered(*words: str) -> str:
         """What is wrong with the checkpoint for a worker with these flags; none: one is written."""
         options = read("worker", "", ["-m", "async", "-dcasgd", "1", "-b", "8", *words])
         checkpoints = esync.Checkpoints(tmp_path, resume=bool(words))
         trainer = make_trainer(make_net(), options, World(), 100, checkpoints)
-        checkpoints.bind(trainer, trainer._agreement)
+        checkpoints.bind(trainer, {**trainer._agreement, **trainer.algorithm.checkpoint_terms})
         if not words:
             facts = {
                 "agreement": {**checkpoints._agreement, "workers": 3},
                 "optimizer": checkpoints._optimizer.save({}),
             }
-            del facts["agreement"]["--dcasgd-lambda-on"]
-            CheckpointStore(tmp_path, 0).write(5, {}, {**facts, "job": 1, "ordinal": 1, "workers": 3, "exchanges": 5})
+            facts |= {"job": 1, "whole_before": False, "workers": 3, "exchanges": 5}
+            CheckpointStore(tmp_path, 0).write(5, {}, facts)
         return checkpoints.offers(0, 3).problem
 
     offered()
-    assert "--dcasgd-lambda-on nothing instead of mean" in offered("--resume", "--checkpoint-dir", "x")
-    assert not offered("--resume", "--checkpoint-dir", "x", "--dcasgd-lambda-on", "sum")
-
-
-def test_resume_from_former_version_refuses_state_of_normalizing_optimizer(tmp_path):
-    by_flags(tmp_path, "adam")
-    by_flags(tmp_path, "adam", "--resume", "--checkpoint-dir", "x")
-    for folder in tmp_path.glob("round-*"):
-        as_formerly(folder)
-    with pytest.raises(
-        ExchangeError, match=r"gave adam the gradient summed over the batch.*begin anew with --overwrite"
-    ):
-        by_flags(tmp_path, "adam", "--resume", "--checkpoint-dir", "x")
+    assert not offered("--resume", "--checkpoint-dir", "x")
+    assert "--dcasgd-lambda-on mean instead of sum" in offered(
+        "--resume", "--checkpoint-dir", "x", "--dcasgd-lambda-on", "sum"
+    )
 
 
 def test_save_model_on_full_disk_raises(small_disk):

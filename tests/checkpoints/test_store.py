@@ -103,7 +103,7 @@ def test_store_recreates_a_folder_that_another_worker_deleted(tmp_path, monkeypa
         ("model.params", Path.unlink),
         ("worker-0.json", lambda path: path.write_text(path.read_text()[:-20])),
         ("worker-0.json", lambda path: path.write_text(path.read_text().replace('"job": 5', '"job": 6'))),
-        ("worker-0.json", lambda path: path.write_text(path.read_text().replace('"format": 1', '"format": 2'))),
+        ("worker-0.json", lambda path: path.write_text(path.read_text().replace('"format": 2', '"format": 1'))),
         ("worker-0.json", lambda path: path.write_text("[]")),
     ],
 )

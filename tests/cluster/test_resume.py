@@ -52,12 +52,11 @@ MODES: dict[str, tuple[int, int, dict[str, Any]]] = {  # workers, servers, plan
         },
     ),
     "2bit": (2, 1, {"algorithm": "local-sgd", "options": {"local_iterations": 2, "compression": "2bit"}}),
-    "topk": (2, 2, {"algorithm": "local-sgd", "options": {"local_iterations": 2, "compression": "topk:0.1:0.05"}}),
     "overlap": (2, 1, {"algorithm": "local-sgd", "options": {"local_iterations": 1, "run_ahead": 1}}),
-    "overlap with topk": (
+    "overlap with 2bit": (
         2,
         2,
-        {"algorithm": "local-sgd", "options": {"local_iterations": 3, "run_ahead": 1, "compression": "topk:0.1"}},
+        {"algorithm": "local-sgd", "options": {"local_iterations": 3, "run_ahead": 1, "compression": "2bit"}},
     ),
     "dgs": (
         1,

@@ -16,13 +16,13 @@ import numpy as np
 
 from esync.exchange import STATISTICS, WEIGHTS, Flat, Payload, Result, Specification
 from esync.exchange.codecs.base import WorkerCodec
-from esync.exchange.keystores.memory import KilledError, MemoryCluster, MemoryStore
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.parameter_server import ParameterServer
 from esync.exchange.protocol.resume_negotiation import ResumeState
 from esync.exchange.protocol.round_state import Limits, RoundState
 from esync.exchange.protocol.store import Place
+from tests.exchange.memory_store import KilledError, MemoryCluster, MemoryStore
 
 from .store_checks import BUCKET, ROUNDS, SERVERS, WORKERS
 from .vectors import SIZES, Held, sources, values

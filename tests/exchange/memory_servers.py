@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from esync.exchange.codecs.base import Downlink, Uplink
-from esync.exchange.codecs.factory import codecs_of
+from esync.exchange.codecs.factory import codec_of
 from esync.exchange.codecs.uncompressed import UncompressedDownlink, UncompressedUplink
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import STATISTICS, WEIGHTS, Layout
@@ -105,8 +105,8 @@ class MemoryServers:
             round_state = RoundState(workers, synchronous, limits or Limits(), added=self.scalars)
             ends: tuple[Uplink, Downlink] = UncompressedUplink(), UncompressedDownlink(private)
             if packed is not None:
-                up, down = codecs_of(packed, self.layout, workers)
-                ends = up.uplink(shard), down.downlink(shard)
+                codec = codec_of(packed, self.layout, workers)
+                ends = codec.uplink(shard), codec.downlink(shard)
             server = ParameterServer(
                 self.layout, round_state, *ends, rules, self.clock, HostMemory(), counted.weightings()
             )

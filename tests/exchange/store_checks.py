@@ -30,7 +30,6 @@ SPECIFICATIONS: dict[str, Specification] = {
     "sgd": Specification("sgd", True),
     "fp16": Specification("add_mean_update", True, compression="fp16", tensors=TENSORS),
     "2bit": Specification("add_mean_update", True, compression="2bit", tensors=TENSORS),
-    "topk": Specification("add_mean_update", True, compression="topk:0.1", tensors=TENSORS),
     "overlap": Specification("add_mean_update", True, overlap=True),
     "async": Specification("sgd", False),
     "dgs": Specification(

@@ -1,10 +1,8 @@
 """The exchange over collectives in memory, with the workers as threads of this process."""
 
-import secrets
 import threading
 import time
-from collections.abc import Callable, Mapping
-from functools import reduce
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -12,15 +10,10 @@ import pytest
 
 from esync import config
 from esync.exchange import STATISTICS, WEIGHTS, ExchangeError, JobAbortedError, Payload, Specification
-from esync.exchange.collectives import SCHEDULES
-from esync.exchange.collectives.allreduce import ReceiveBuffers, allreduce
 from esync.exchange.collectives.autotuner import AutoEngine
 from esync.exchange.collectives.engine import CollectiveEngine
-from esync.exchange.collectives.host_sums import leaders_of
-from esync.exchange.collectives.memory import MemoryNetwork, run_round_robin
+from esync.exchange.collectives.memory import MemoryNetwork
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
-from esync.exchange.host_group import HostGroup
-from esync.exchange.keystores.shared_host_group import SharedHostGroup
 from esync.exchange.protocol.resume_negotiation import Offer, Offers, ResumeState, RunProgress
 from esync.exchange.protocol.round_state import Limits
 from esync.rules import Step, momentum_sgd, sgd
@@ -56,10 +49,9 @@ def run(
     workers: int,
     body: Callable[[CollectiveExchange], Any],
     name: str = "ring",
-    groups: Mapping[int, HostGroup] | None = None,
     **specification: Any,
 ) -> list[Any]:
-    """What `body` returns, or raises, on each of the workers; groups by rank share memory."""
+    """What `body` returns, or raises, on each of the workers."""
     network = MemoryNetwork(workers)
     results: list[Any] = [None] * workers
 
@@ -67,9 +59,8 @@ def run(
         terms = {"rule": "sgd", "synchronous": True, **specification}
         try:
             transport = network.transports[rank]
-            shared = {} if groups is None else {"host_group": groups[rank]}
             engine = AutoEngine(transport, own=False) if name == "auto" else CollectiveEngine(name, transport)
-            results[rank] = body(CollectiveExchange(Specification(**terms), engine, Watchdog(), 20, 20, **shared))
+            results[rank] = body(CollectiveExchange(Specification(**terms), engine, Watchdog(), 20, 20))
         except Exception as error:
             results[rank] = error
 
@@ -341,93 +332,3 @@ def test_collective_mean_keeps_frozen_statistics_bit_for_bit() -> None:
     for begun, statistics in run(len(samples), body, weighting="samples"):
         assert statistics[-1] == pytest.approx(20)
         assert statistics[:-1].tobytes() == begun[:-1].tobytes()
-
-
-# --- sums within hosts first ----------------------------------------------------------------------
-
-
-def run_by_host(
-    hosts: list[tuple[int, ...]], body: Callable[[CollectiveExchange], Any], name: str = "ring", **specification: Any
-) -> list[Any]:
-    """What `body` returns, or raises, on each worker, where the ranks of each host share memory."""
-    job, most = secrets.token_hex(8), max(map(len, hosts))
-    groups: dict[int, HostGroup] = {
-        rank: SharedHostGroup(f"{job}-{number}", rank, ranks, most)
-        for number, ranks in enumerate(hosts)
-        for rank in ranks
-    }
-    try:
-        return run(len(groups), body, name, groups, **specification)
-    finally:
-        for group in groups.values():
-            group.leave()
-
-
-SEVERAL = [(0,), (1, 2, 4), (3, 5)]
-
-
-@pytest.mark.parametrize("overlap", [False, True])
-@pytest.mark.parametrize(("name", "hosts"), [("ring", [(0, 1)]), ("ring", [(0, 2), (1, 3)]), ("butterfly", SEVERAL)])
-def test_collective_by_host_adds_in_rank_order_within_hosts_then_between_leaders(
-    name: str, hosts: list[tuple[int, ...]], overlap: bool
-) -> None:
-    def body(exchange: CollectiveExchange) -> Any:
-        model = met(exchange, Limits(rounds=3))
-        finished, number = False, 0
-        while not finished:
-            finished = exchange.start(payload(exchange.rank, number, learning_rate=1.0), model).wait().finished
-            number += 1
-        exchange.close()
-        return model.values.tobytes(), model.statistics.tobytes()
-
-    workers = sum(map(len, hosts))
-    found = run_by_host(hosts, body, name, rule="add_mean_update", overlap=overlap)
-    expected = noise(0)
-    for number in range(3):
-        parts = [reduce(np.add, (noise(rank, number, 2) for rank in ranks)) for ranks in hosts]
-        for start in range(0, SIZES[WEIGHTS], step := 4 * workers):  # the buckets
-            network = MemoryNetwork(len(hosts))
-            buckets = [part[start : start + step] for part in parts]
-            run_round_robin(
-                allreduce(SCHEDULES[name], bucket, transport, 0, ReceiveBuffers())
-                for bucket, transport in zip(buckets, network.transports, strict=True)
-            )
-        expected = expected + parts[0] / np.float32(workers)
-    assert [each for each in found if isinstance(each, Exception)] == []
-    assert [weights for weights, _ in found] == [expected.tobytes()] * workers
-    assert len({statistics for _, statistics in found}) == 1
-
-
-def test_collective_by_host_with_one_worker_on_each_gives_the_same_bits_as_without() -> None:
-    def body(exchange: CollectiveExchange) -> Any:
-        model = met(exchange)
-        exchange.start(payload(exchange.rank, 1, momentum=0.9), model).wait()
-        exchange.close()
-        return model.values.tobytes(), model.statistics.tobytes()
-
-    assert run_by_host([(0,), (1,), (2,)], body) == run(3, body)
-
-
-def test_collective_by_host_names_a_worker_that_hangs() -> None:
-    def body(exchange: CollectiveExchange) -> Any:
-        model = met(exchange)
-        if exchange.rank == 1:
-            return None
-        exchange._round_timeout = 0.5
-        return exchange.start(payload(exchange.rank, 1), model).wait()
-
-    outcomes = run_by_host([(0, 1), (2, 3)], body)
-    assert isinstance(outcomes[0], WaitTimeoutError)
-    assert "the commit of worker 1" in str(outcomes[0])
-
-
-def test_collective_by_host_refuses_workers_that_do_not_agree_who_shares_a_host() -> None:
-    with pytest.raises(ValueError, match=r"worker 0 shares its host's memory with 0, 1, but worker 1 with 1$"):
-        leaders_of({0: (0, 1), 1: (1,)})
-    assert leaders_of({0: (0, 2), 1: (1, 3), 2: (0, 2), 3: (1, 3), 4: (4,)}) == [0, 1, 4]
-
-
-@pytest.mark.parametrize("name", ["auto", "mpi"])
-def test_collective_by_host_refuses_sums_of_the_mpi_library_by_name(name: str) -> None:
-    outcomes = run_by_host([(0, 1)], met, name)
-    assert all(f"with the collective {name} the MPI library may choose" in str(each) for each in outcomes)

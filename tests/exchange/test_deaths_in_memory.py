@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from esync.exchange import WEIGHTS, Payload, Result
-from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
+from tests.exchange.memory_store import MemoryCluster, MemoryStore
 
 from .memory_exchanges import MemoryRun
 from .store_checks import BUCKET, SERVERS, SPECIFICATIONS, WORKERS, Worker

@@ -83,7 +83,7 @@ def test_elastic_workers_that_die_at_any_moment_are_dropped_and_replaced(kind: s
         run.finish()
 
 
-@pytest.mark.parametrize("kind", ["sgd", "fp16", "topk", "overlap"])
+@pytest.mark.parametrize("kind", ["sgd", "fp16", "2bit", "overlap"])
 @pytest.mark.parametrize("many", [1, 2])
 def test_elastic_workers_of_a_host_that_die_at_any_moment_are_dropped_and_replaced(kind: str, many: int) -> None:
     for seed in range(20):

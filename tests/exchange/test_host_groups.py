@@ -10,14 +10,14 @@ import pytest
 
 from esync.exchange import STATISTICS, WEIGHTS, Flat, Payload, Specification
 from esync.exchange.codecs.base import Encoder
-from esync.exchange.codecs.factory import codecs_of
-from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
+from esync.exchange.codecs.factory import codec_of
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.layout import Layout
 from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.specification import PerHostError
 from esync.exchange.weighting import STATISTICS_WEIGHTINGS, WEIGHTINGS, divisor, factor
+from tests.exchange.memory_store import MemoryCluster, MemoryStore
 
 from .memory_servers import MemoryServers, Push
 from .store_checks import BUCKET, SERVERS
@@ -32,7 +32,6 @@ CODECS: dict[str, dict[str, Any]] = {
     "none": {},
     "fp16": {"compression": "fp16", "tensors": TENSORS},
     "2bit": {"compression": "2bit", "tensors": TENSORS},
-    "topk": {"compression": "topk:0.1", "tensors": TENSORS},
 }
 
 
@@ -104,9 +103,9 @@ class Reference:
     def __init__(self, asked: Specification, hosts: Sequence[Sequence[int]]) -> None:
         self.asked, self.hosts = asked, sorted(sorted(ranks) for ranks in hosts)
         self.layout = Layout(SIZES, SERVERS, BUCKET)
-        up, _ = codecs_of(asked, self.layout, WORKERS)
-        self.encoders = [up.encoder(ranks[0]) for ranks in self.hosts]
-        self.uplinks = [up.uplink(server) for server in range(SERVERS)]
+        codec = codec_of(asked, self.layout, WORKERS)
+        self.encoders = [codec.encoder(ranks[0]) for ranks in self.hosts]
+        self.uplinks = [codec.uplink(server) for server in range(SERVERS)]
         self.packs = asked.compression != "none"
         self.vectors = {name: each.copy() for name, each in values(0).items()}
         for number in range(1, ROUNDS + 1):
@@ -145,10 +144,13 @@ class Reference:
         for server, key, place in encoder.write(Flat(values), buffer):
             packed[server][place] = buffers[key]
         found = np.zeros(SIZES[WEIGHTS], np.float32)
+
+        def target(index: int, size: int) -> tuple[np.ndarray, bool]:
+            bucket = self.layout.buckets[index]
+            return found[bucket.start : bucket.stop], True
+
         for server, uplink in enumerate(self.uplinks):
-            for index, part in uplink.read(packed[server]).items():
-                bucket = self.layout.buckets[index]
-                found[bucket.start : bucket.stop] = part
+            uplink.add(packed[server], target, 1.0)
         return found
 
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from esync.exchange.keystores.memory import MemoryCluster
 from esync.exchange.protocol.store import Store
 from esync.simulate.cluster_state import ClusterState
 from esync.simulate.engine import SimulationEngine
 from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
 from esync.simulate.store import VirtualStore
+from tests.exchange.memory_store import MemoryCluster
 
 from .store_checks import BUCKET, SERVERS, SPECIFICATIONS, WORKERS, check_store, comparable, train
 from .vectors import Held

@@ -169,7 +169,7 @@ def test_rule_step_knows_number_of_commits_and_slots() -> None:
     assert told == [(2, 3), (1, 3)]
 
 
-@pytest.mark.parametrize("compression", ["none", "fp16", "topk:0.5"])
+@pytest.mark.parametrize("compression", ["none", "fp16", "2bit"])
 def test_compression_applies_to_weights_only(compression: str) -> None:
     """The server comes from the handshake, however the weights are packed."""
     handshake = Handshake(

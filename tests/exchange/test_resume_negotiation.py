@@ -5,9 +5,9 @@ from esync.exchange.protocol.resume_negotiation import Offer, Offers, WholeCheck
 JOB, LATER = 11, 22
 
 
-def model(round_: int, job: int = JOB, ordinal: int = 2, needs=(0, 1)) -> Offer:
+def model(round_: int, job: int = JOB, whole_before: bool = True, needs=(0, 1)) -> Offer:
     """Rank 0's part."""
-    return Offer(round_, job, ordinal, needs)
+    return Offer(round_, job, whole_before, needs)
 
 
 def held(*parts: Offer) -> Offers:
@@ -44,8 +44,8 @@ def test_resume_of_asynchronous_checkpoint_needs_rank_0_only():
 @pytest.mark.parametrize(
     "offers",
     [
-        {0: held(model(10, ordinal=1)), 1: held()},
-        {0: held(), 1: held(Offer(10, JOB, 1))},
+        {0: held(model(10, whole_before=False)), 1: held()},
+        {0: held(), 1: held(Offer(10, JOB))},
     ],
 )
 def test_resume_after_death_during_the_first_checkpoint_begins_anew(offers):
@@ -56,7 +56,7 @@ def test_resume_after_death_during_the_first_checkpoint_begins_anew(offers):
     ("offers", "held_by"),
     [
         ({0: held(model(20), model(10)), 1: held()}, "worker 0 has those of round 10, 20; worker 1 has none"),
-        ({0: held(), 1: held(Offer(20, JOB, 2))}, "worker 0 has none; worker 1 has those of round 20"),
+        ({0: held(), 1: held(Offer(20, JOB, True))}, "worker 0 has none; worker 1 has those of round 20"),
     ],
 )
 def test_resume_with_lost_parts_names_who_holds_what(offers, held_by):

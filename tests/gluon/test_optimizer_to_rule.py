@@ -1,7 +1,6 @@
 """The rule and its options for each Gluon optimizer; tests/test_rules.py compares the steps."""
 
 import json
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -142,25 +141,3 @@ def test_trainer_with_algorithm_that_ignores_the_optimizer_rule_is_refused():
     asked("sgd", Forgetful())
     with pytest.raises(ValueError, match=r"has the rule 'sgd' .*, but the optimizer's is 'adam'"):
         asked("adam", Forgetful())
-
-
-class Earlier(ASGD):
-    """Written for an earlier version, in which `specification` was called `service`."""
-
-    def service(self) -> Specification:
-        """Ask for a bound, beside what the base class asks for."""
-        return replace(self._optimizers_service(synchronous=super().service().synchronous), staleness=8)
-
-
-class EarlierStill(Earlier):
-    """Derived from it."""
-
-    def service(self) -> Specification:
-        """Ask for another bound."""
-        return replace(super().service(), staleness=4)
-
-
-@pytest.mark.parametrize(("algorithm", "staleness"), [(Earlier, 8), (EarlierStill, 4)])
-def test_algorithm_whose_specification_is_called_service_is_accepted(algorithm, staleness):
-    _, _, asked_for = asked("adam", algorithm())
-    assert (asked_for.rule, asked_for.synchronous, asked_for.staleness) == ("adam", False, staleness)

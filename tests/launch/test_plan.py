@@ -372,11 +372,6 @@ def test_plan_per_host_tells_workers_who_shares_their_host():
     assert groups_of(make({**per_host(["left"]), "per_host": False}).workers) == [(None, None)] * 4
 
 
-def test_plan_per_host_with_a_collective_tells_workers_the_same():
-    job = make(per_host(["left", "right"], mode="sync", collective="ring"))
-    assert groups_of(job.workers) == [("2", "job-0:0,2"), ("2", "job-1:1,3")] * 2
-
-
 def test_plan_per_host_tells_a_users_program_the_same():
     content = {**per_host(["left", "right"]), "program": "python train.py", "train": {}}
     job = make(content)
@@ -407,8 +402,7 @@ def test_plan_per_host_workers_on_spare_hosts_exchange_by_themselves():
         ({"mode": "async", "use_dcasgd": 1}, "mode dcasgd uses"),
         ({"mode": "dgs"}, "mode dgs uses"),
         ({"mode": "local"}, "mode local exchanges nothing; leave per_host out"),
-        ({"mode": "sync", "collective": "mpi"}, "with the collective mpi the MPI library may choose how it sums"),
-        ({"mode": "sync", "collective": "auto"}, "with the collective auto the MPI library .*; choose ring, butterfly"),
+        ({"mode": "sync", "collective": "ring"}, "with the collective ring every worker .*; choose ps, or leave"),
     ],
 )
 def test_plan_per_host_with_what_has_no_rounds_is_refused_by_name(train, message):

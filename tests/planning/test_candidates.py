@@ -37,11 +37,11 @@ def test_flags_that_a_mode_has_are_tried_and_no_others(tmp_path):
 
 
 def test_values_of_the_description_are_tried_too(tmp_path):
-    found = tried(write(tmp_path, 0.1, 0.2, train="local_iterations: 7, compression: 'topk:0.05'"))
+    found = tried(write(tmp_path, 0.1, 0.2, train="local_iterations: 7, staleness: 4"))
     assert {"mode": "local-sgd", "local_iterations": 7} in found
     assert {"mode": "esync", "local_iterations": 7} in found
-    assert {"mode": "sync", "compression": "topk:0.05"} in found
-    assert {"mode": "sync"} in found  # without it, too
+    assert {"mode": "ssp", "staleness": 4} in found
+    assert {"mode": "ssp"} in found  # without it, too
 
 
 def test_collectives_of_very_many_workers_are_not_tried(tmp_path):

@@ -191,16 +191,6 @@ FAULTS: dict[str, Fault] = {
     "a worker goes on before the servers know the shared model": Fault(
         "private", (Edit(f"{_KEYED}.init_shared", "self._meet()", "pass"),)
     ),
-    "an answer of a later round is read with the length of an older one": Fault(
-        "topk-elastic",
-        (
-            Edit(
-                "esync.exchange.codecs.top_k:TopKDecoder.read",
-                "step_of(array, at)",
-                'int(wire.header_of(array)["sequence"])',
-            ),
-        ),
-    ),
     "a commit that a server has used counts once more": Fault(
         "async", (Edit(f"{_SERVER}._on_commit", "if sequence <= self.round_state.acknowledged[rank]:", "if False:"),)
     ),

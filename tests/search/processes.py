@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from esync.checkpoints.store import CheckpointStore
-from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
 from esync.membership.rendezvous import messages
+from tests.exchange.memory_store import MemoryCluster, MemoryStore
 
 from ..exchange.store_checks import BUCKET
 from .schedule import DISK, HANG, MACHINE, PART, POWER, STEP, WORKER, Death

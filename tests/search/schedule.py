@@ -67,11 +67,10 @@ _PLAIN: dict[str, Kind] = {
     "secondary": Kind(Specification("difference", False, SECONDARY, sparse=True, private=True), linear=True),
     "fp16": Kind(_compressed("fp16")),
     "2bit": Kind(_compressed("2bit")),
-    "topk": Kind(_compressed("topk:0.1")),
     "tiered": Kind(_compressed("fp16"), checkpoints=False, tiered=True),
     "overlap": Kind(Specification("sgd", True, overlap=True), checkpoints=False, linear=True),
 }
-_PLAIN |= {f"hosts-{name}": replace(_PLAIN[name], hosts=True) for name in ("sync", "fp16", "topk", "overlap", "switch")}
+_PLAIN |= {f"hosts-{name}": replace(_PLAIN[name], hosts=True) for name in ("sync", "fp16", "2bit", "overlap", "switch")}
 #: Modes that refuse --elastic.
 _NOT_ELASTIC = ("ssp", "switch", "hosts-switch")
 #: Kinds that go over from rounds to commits that are used at once, and back.

@@ -52,7 +52,7 @@ def test_random_schedules_break_no_invariant(mode):
         "sync-switch --switch-order 101 --train-steps 3 12 20",
         "sync-switch --switch-order 0101 --train-steps 5 8 20 24 --online-policy elastic --straggler-window 2 "
         "--straggler-stride 1 --straggler-raise-after 1 --straggler-clear-after 1 --straggler-sigmas 0.1",
-        "local-sgd --compression topk:0.3",
+        "local-sgd --compression 2bit",
     ],
 )
 def test_random_schedules_with_given_options_break_no_invariant(words):
@@ -247,7 +247,7 @@ def twice(rule):
 @pytest.mark.parametrize("mode", ["sync", "local-sgd", "sync-switch"])
 def test_invariant_check_notices_a_round_that_does_not_wait_for_all(mode, monkeypatch):
     text = broken(mode, monkeypatch, RoundState, "due", lambda self: sorted(self.pending))
-    assert "was applied" in text or "others" in text or "round" in text
+    assert any(words in text for words in ("was applied", "others", "round", "the servers are at step"))
 
 
 def test_invariant_check_notices_a_round_used_after_the_end(monkeypatch):

@@ -8,7 +8,7 @@ import pytest
 from calling import post, send
 from django.conf import settings
 
-from esync.coordination.round_reporter import RoundReport, RoundReporter, shares
+from esync.coordination.round_reporter import RoundReporter, shares
 from esync.runtime.metric import Metric
 
 
@@ -83,13 +83,6 @@ def test_reports_of_another_metric_name_it(mine, reports):
     worker.round(2, entry(), local_iterations=5, seconds=1.0)
     until(lambda: newest(mine)["round"] == 2)
     assert (newest(mine)["accuracy"], newest(mine)["accuracy_round"]) == (12.5, 1)
-
-
-def test_report_without_metric_has_the_published_fields():
-    """A state server of an earlier version takes no others."""
-    numbers = dict.fromkeys(("seconds", "compute", "wait", "exchange"), 1.0)
-    one = RoundReport(0, 1, "cpu", "host", 1, 64, **numbers, bytes_sent=1, bytes_received=1)
-    assert not {"metric", "goal"} & set(one.body())
 
 
 def test_reports_of_fast_rounds_are_added_up(mine, reports):

@@ -432,7 +432,7 @@ def test_trainer_resume_from_checkpoint_of_another_compression_is_refused(tmp_pa
             checkpoints=checkpoints,
         ).start()
         agreements[kind] = checkpoints._agreement
-    assert "compression" not in agreements["none"]  # as in checkpoints of earlier versions
+    assert agreements["none"]["compression"] == "none"
     assert agreements["fp16"] == {**agreements["none"], "compression": "fp16"}
 
 

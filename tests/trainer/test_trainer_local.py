@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import esync
-from esync.gluon.optimizers import SGD, AdamW
 from esync.runtime.mxnet_import import mx
 
 from ..support.small_net import BATCH, OPTIMIZERS, backward, local_trainer, make_net, nn, values
@@ -118,21 +117,6 @@ def test_trainer_step_with_uninitialized_layer_names_it():
     backward(net, 0)
     with pytest.raises(ValueError, match="unused_weight is not initialized yet"):
         trainer.step(BATCH)
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "kind", "module"), [("sgd", SGD, "esync.hostsgd"), ("adamw", AdamW, "esync.adamw")]
-)
-def test_trainer_load_states_reads_states_saved_by_earlier_versions(tmp_path, monkeypatch, optimizer, kind, module):
-    """Gluon saves the optimizer as a pickle, which names the module of its class."""
-    trainer = local_trainer(make_net(), optimizer, {"learning_rate": 0.25})
-    with monkeypatch.context() as earlier:
-        earlier.setattr(kind, "__module__", module)
-        trainer.save_states(str(tmp_path / "states"))
-    assert module.encode() in (tmp_path / "states").read_bytes()
-    resumed = local_trainer(make_net(), optimizer, {"learning_rate": 0.5})
-    resumed.load_states(str(tmp_path / "states"))
-    assert resumed.learning_rate == 0.25
 
 
 def recorded(trainer: esync.Trainer) -> tuple[int, int]:

@@ -95,29 +95,6 @@ class Encoder(ABC):
         )
 
 
-class ErrorFeedbackEncoder(Encoder):
-    """An encoder with error feedback.
-
-    What a payload cannot express is kept, and added to the next one.
-    """
-
-    @property
-    @abstractmethod
-    def rest(self) -> np.ndarray:
-        """The residual: what has not been sent yet.
-
-        It is as long as the weights, and may be changed in place.
-        """
-
-    def state(self) -> dict[str, Any]:
-        """See `Encoder.state`."""
-        return {"rest": self.rest}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """See `Encoder.restore`."""
-        np.copyto(self.rest, state["rest"])
-
-
 class Decoder(ABC):
     """Unpacks the weights' part of the servers' answers.
 
@@ -176,12 +153,10 @@ class Uplink(ABC):
     """Unpacks the weights' part of payloads, on one server.
 
     Attributes:
-        name: of the codec.
         rule: applied to a payload that is used at once, instead of the weights' own rule; None: the
             weights' own.
     """
 
-    name: str
     rule: Rule | None = None
 
     @abstractmethod
@@ -196,20 +171,13 @@ class Uplink(ABC):
             CompressionError, SparseError: they are malformed.
         """
 
-    def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, np.ndarray | Sparse]:
+    def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, Sparse]:
         """Return the content of a worker's packed arrays, for the rule: bucket index → values.
 
         Raises:
-            CompressionError, SparseError: they are malformed.
+            SparseError: they are malformed.
         """
-        found: dict[int, np.ndarray | Sparse] = {}
-
-        def fresh(index: int, size: int) -> tuple[np.ndarray, bool]:
-            found[index] = values = np.empty(size, np.float32)
-            return values, True
-
-        self.add(packed, fresh, 1.0)
-        return found
+        raise NotImplementedError("compressed payloads are used in rounds only")
 
 
 class UpdatedBucket(NamedTuple):
@@ -234,18 +202,14 @@ class Downlink(ABC):
     The server itself writes weights that travel as they are to where workers pull them from.
 
     Attributes:
-        name: of the codec.
         private: whether every worker is sent the weights in a channel of its own, and the rule is
             told which ones that worker was sent last (`rules.Step.sent`).
         keeps_exact: whether channel 0 has the common weights, and the rule works on others, which
             only the server has.
-        follows_steps: whether answers need to be told which places a payload has changed.
     """
 
-    name: str
     private = False
     keeps_exact = False
-    follows_steps = False
 
     @property
     def bytes_kept(self) -> int:
@@ -288,29 +252,6 @@ class Downlink(ABC):
 
     def publish_to(self, rank: int, lengths: np.ndarray) -> None:  # noqa: B027
         """Answer a worker whose payload was not used with what it is owed; see `publish`."""
-
-
-def check_pair(uplink: Uplink, downlink: Downlink, synchronous: bool) -> None:
-    """Refuse codecs that do not work together.
-
-    Raises:
-        ValueError: the codecs do not fit; the message names them, and says what each needs.
-    """
-    if uplink.rule is not None and synchronous:
-        raise ValueError(
-            f"the uplink codec {uplink.name!r} has no use for rounds: its steps are used at once; make the exchange "
-            "asynchronous, or choose another uplink codec"
-        )
-    if downlink.follows_steps and uplink.rule is None:
-        raise ValueError(
-            f"the downlink codec {downlink.name!r} has to know which weights a payload changes, which the uplink codec "
-            f"{uplink.name!r} does not say: choose {downlink.name!r} for both"
-        )
-    if downlink.keeps_exact and not synchronous:
-        raise ValueError(
-            f"the downlink codec {downlink.name!r} needs rounds, after which all workers hold the same weights: make "
-            "the exchange synchronous, or choose the downlink codec 'none'"
-        )
 
 
 # --- both together --------------------------------------------------------------------------------

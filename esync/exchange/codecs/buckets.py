@@ -17,6 +17,7 @@ answer that is in its weights already; it leaves that one out.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from .base import (
     Common,
     Decoder,
     Downlink,
-    ErrorFeedbackEncoder,
+    Encoder,
     GetBuffer,
     GetSum,
     PackedArray,
@@ -37,7 +38,7 @@ from .base import (
     require_vector,
 )
 from .outbox import Outbox, step_of
-from .quantization import Compression, Quantizer, compile_loops, quantizer_of
+from .quantization import Quantizer, compile_loops, quantizer_of
 from .shards import ServerShard
 from .sparse import Sparse, bounds_of
 from .uncompressed import sizes_of
@@ -53,9 +54,9 @@ class BucketCodec(Codec):
         channel: of the keys.
     """
 
-    def __init__(self, compression: Compression, layout: Layout, tensors: Sequence[int], channel: int) -> None:
-        self.name = str(compression)
-        self.compression, self.layout = compression, layout
+    def __init__(self, compression: str, layout: Layout, tensors: Sequence[int], channel: int) -> None:
+        self.name = self.compression = compression
+        self.layout = layout
         self._tensors, self._channel = tensors, channel
 
     def encoder(self, rank: int) -> "BucketEncoder":
@@ -98,10 +99,11 @@ class BucketCodec(Codec):
         return [quantizer_of(self.compression, [size]).elements for size in sizes]
 
 
-class BucketEncoder(ErrorFeedbackEncoder):
-    """Packs each bucket of a payload.
+class BucketEncoder(Encoder):
+    """Packs each bucket of a payload, with error feedback.
 
-    Its memory is one vector as long as the weights, of what has not been sent.
+    What a payload cannot express is kept, and added to the next one: one vector as long as the
+    weights.
     """
 
     def __init__(self, codec: BucketCodec) -> None:
@@ -109,8 +111,16 @@ class BucketEncoder(ErrorFeedbackEncoder):
 
     @cached_property
     def rest(self) -> np.ndarray:
-        """What has not been sent yet."""
+        """The residual: what has not been sent yet; may be changed in place."""
         return np.zeros(self._codec.layout.sizes[WEIGHTS], np.float32)
+
+    def state(self) -> dict[str, Any]:
+        """See `Encoder.state`."""
+        return {"rest": self.rest}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """See `Encoder.restore`."""
+        np.copyto(self.rest, state["rest"])
 
     @cached_property
     def _scratch(self) -> np.ndarray:
@@ -176,7 +186,6 @@ class BucketUplink(Uplink):
 
     def __init__(self, codec: BucketCodec, server: int) -> None:
         compile_loops(codec.compression)
-        self.name = codec.name
         self._quantizers = codec.of(server)
         self._keys = {codec.key(bucket) for bucket, _ in self._quantizers.values()}
         largest = max(sizes_of(bucket for bucket, _ in self._quantizers.values()), default=0)
@@ -212,7 +221,6 @@ class BucketDownlink(Downlink):
 
     def __init__(self, codec: BucketCodec, server: int) -> None:
         compile_loops(codec.compression)
-        self.name = codec.name
         self._quantizers = codec.of(server)
         self._keys = {index: codec.key(bucket) for index, (bucket, _) in self._quantizers.items()}
         self._held = set(self._keys.values())

@@ -74,7 +74,3 @@ class ServerShard:
             (place, (indices[first:last] - self.offsets[place], values[first:last]))
             for place, (first, last) in enumerate(pairwise(edges))
         ]
-
-    def merge_buckets(self, parts: list[Sparse]) -> Sparse:
-        """Return the entries of all buckets together; the inverse of `split_by_bucket`."""
-        return join([(part[0] + offset, part[1]) for part, offset in zip(parts, self.offsets, strict=False)])

@@ -86,7 +86,7 @@ class StepEncoder(Encoder):
 
     def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
         """See `Encoder.write`."""
-        yield from self._messages.pack(require_step(values, NAME), self._rank, 0, buffer)
+        yield from self._messages.pack(require_step(values, NAME), self._rank, buffer)
 
     def sizes(self, server: int) -> list[int]:
         """Raise NotImplementedError: the sizes are not known without values."""
@@ -125,7 +125,6 @@ def subtract(weights: np.ndarray, entries: Sparse, state: None, step: Step) -> t
 class StepUplink(Uplink):
     """Reads sparse steps."""
 
-    name = NAME
     rule = staticmethod(subtract)
 
     def __init__(self, codec: DifferenceCodec, server: int) -> None:
@@ -138,10 +137,10 @@ class StepUplink(Uplink):
         return self._keys.locate(key) is not None
 
     def add(self, packed: Mapping[int, np.ndarray], get_sum: GetSum, factor: float) -> None:
-        """Raise NotImplementedError: steps are used one by one; see `base.check_pair`."""
+        """Raise NotImplementedError: steps are used one by one."""
         raise NotImplementedError(f"the codec {NAME!r} does not add payloads up")
 
-    def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, np.ndarray | Sparse]:
+    def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, Sparse]:
         """See `Uplink.read`; the values are the entries of each bucket."""
         entries = self._format.decode(joined_pieces([packed[place] for place in sorted(packed)]))
         return {self._shard.buckets[part].index: found for part, found in self._shard.split_by_bucket(entries)}
@@ -153,9 +152,6 @@ class DifferenceDownlink(Downlink):
     Where answers hold differences, each worker's own channel holds exactly the weights that it has:
     it fills them when it joins, and every answer is added to them here as it is there.
     """
-
-    name = NAME
-    follows_steps = True
 
     def __init__(self, codec: DifferenceCodec, server: int) -> None:
         differences, shard = codec.differences, codec.shard(server)

@@ -131,16 +131,13 @@ class SparseMessages:
         """
         return self.keys.cut(self._formats[server].encode(self._shards[server].to_local(step)))
 
-    def pack(self, step: Sparse, rank: int, first: int, buffer: GetBuffer) -> Iterator[PackedArray]:
-        """Put the pieces of the messages to all servers into buffers.
-
-        `first` is the place of a server's first piece.
-        """
+    def pack(self, step: Sparse, rank: int, buffer: GetBuffer) -> Iterator[PackedArray]:
+        """Put the pieces of the messages to all servers into buffers."""
         for server in range(len(self._shards)):
             for place, (number, values) in enumerate(self.write(step, server)):
                 key = self.keys.key(rank, number, server)
                 buffer(key, values.size)[:] = values
-                yield PackedArray(server, key, first + place)
+                yield PackedArray(server, key, place)
 
     def wanted(self, server: int, rank: int, length: int) -> list[tuple[int, int]]:
         """Return the pieces of a message from a server to a rank.

@@ -123,14 +123,16 @@ def uncompressed_codec(layout: Layout, channel: int, vector: str) -> WorkerCodec
 class UncompressedUplink(Uplink):
     """An uplink with nothing to unpack."""
 
-    name = NONE
-
     def holds(self, key: int) -> bool:
         """Return False, as no key has packed arrays."""
         return False
 
     def add(self, packed: Mapping[int, np.ndarray], get_sum: GetSum, factor: float) -> None:
         """Do nothing, as there are no packed arrays."""
+
+    def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, Sparse]:
+        """Return nothing, as there are no packed arrays."""
+        return {}
 
 
 class UncompressedDownlink(Downlink):
@@ -139,8 +141,6 @@ class UncompressedDownlink(Downlink):
     Args:
         private: every worker is sent the weights in a channel of its own.
     """
-
-    name = NONE
 
     def __init__(self, private: bool) -> None:
         self.private = private

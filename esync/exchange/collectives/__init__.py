@@ -4,25 +4,23 @@
 what it does with what it receives. A `transport` carries contiguous arrays from rank to rank:
 `mpi`, or `memory`. `allreduce` walks a schedule over a transport; the model of `cost` and the
 simulator walk the same schedules without one. `worker_exchange` is the exchange that algorithms
-see; `autotuner` chooses the fastest collective. `host_sums` adds up within hosts first. May import
-`base`, `blockwise`, `codecs`, `host_group`, `protocol` and `weighting`.
+see; `autotuner` chooses the fastest collective. May import `base`, `blockwise`, `codecs`,
+`protocol` and `weighting`.
 """
 
 from .schedules import Move, Schedule, ScheduleStep, binary_blocks, butterfly, ring
 
-__all__ = ["COLLECTIVES", "LIBRARY_SUMS", "SCHEDULES", "Move", "Schedule", "ScheduleStep", "per_host_refusal"]
+__all__ = ["COLLECTIVES", "SCHEDULES", "Move", "Schedule", "ScheduleStep", "per_host_refusal"]
 
 #: This project's own collectives, by their names on the command line.
 SCHEDULES: dict[str, Schedule] = {"ring": ring, "butterfly": butterfly, "binary-blocks": binary_blocks}
 #: Values of --collective: the parameter server, those, MPI's own, and the choice of the fastest.
 COLLECTIVES = ("ps", *SCHEDULES, "mpi", "auto")
-#: Those by which the MPI library may sum by itself, over all workers alike.
-LIBRARY_SUMS = ("mpi", "auto")
 
 
 def per_host_refusal(collective: str) -> str:
-    """Return the message by which `per_host` is refused with a collective of LIBRARY_SUMS."""
+    """Return the message by which `per_host` is refused with a collective."""
     return (
-        f"per_host: with the collective {collective} the MPI library may choose how it sums; choose "
-        f"{', '.join(SCHEDULES)}, or leave per_host out of the cluster's description"
+        f"per_host: with the collective {collective} every worker takes part in the sum by itself; choose ps, or leave "
+        "per_host out of the cluster's description"
     )

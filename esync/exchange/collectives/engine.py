@@ -1,23 +1,14 @@
 """The engine of a collective, which sums the buckets of a job over one transport."""
 
-from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable
 
 import numpy as np
 
 from ... import config
 from . import SCHEDULES
 from .allreduce import ReceiveBuffers, allreduce
-from .host_sums import HostSums, SubTransport
+from .mpi import MPITransport
 from .transport import Backoff, Coroutine, CoroutinePool, Transport, bucket_tag
-
-
-@runtime_checkable
-class OwnAllreduce(Protocol):
-    """A transport that can sum by itself, as MPI can."""
-
-    def own_allreduce(self, values: np.ndarray) -> Coroutine:
-        """Return a coroutine that replaces `values` by their sum over all ranks."""
 
 
 class CollectiveEngine:
@@ -35,8 +26,6 @@ class CollectiveEngine:
 
     def __init__(self, name: str, transport: Transport) -> None:
         self.name, self.transport = name, transport
-        self._host: HostSums | None = None
-        self._leaders: Transport | None = None
         self.current = name
         self._buffers = ReceiveBuffers()
 
@@ -48,31 +37,14 @@ class CollectiveEngine:
         """
         return bucket_bytes(self.transport.size) // 4
 
-    def sum_by_host(self, host: HostSums, leaders: Sequence[int]) -> None:
-        """Sum in two levels from now on: within each host, then between hosts.
-
-        Args:
-            host: the level within this host.
-            leaders: one rank of each host; the others have no part in the sum between hosts.
-        """
-        self._host = host
-        if self.transport.rank in leaders:
-            self._leaders = SubTransport(self.transport, leaders)
-
     def allreduce(self, values: np.ndarray, index: int) -> Coroutine:
         """Return a coroutine that sums bucket number `index` over all ranks, in place.
 
         Buckets begin in order.
         """
-        if self._host is not None:
-            return self._host.allreduce(values, index, lambda total: self._between_hosts(total, index))
-        if self.current == "mpi" and isinstance(self.transport, OwnAllreduce):
+        if self.current == "mpi" and isinstance(self.transport, MPITransport):
             return self.transport.own_allreduce(values)
         return allreduce(SCHEDULES[self.current], values, self.transport, bucket_tag(index), self._buffers)
-
-    def _between_hosts(self, values: np.ndarray, index: int) -> Coroutine:
-        assert self._leaders is not None
-        return allreduce(SCHEDULES[self.current], values, self._leaders, bucket_tag(index), self._buffers)
 
     def run(self, vector: np.ndarray, backoff: Backoff, check: Callable[[], None] = lambda: None) -> None:
         """Sum a vector over all ranks, in place, and wait; see `transport.CoroutinePool.run`."""
@@ -106,8 +78,6 @@ class CollectiveEngine:
 
     def close(self) -> None:
         """Disconnect together with all ranks."""
-        if self._host is not None:
-            self._host.close()
         close = getattr(self.transport, "close", None)
         if close is not None:
             close()

@@ -12,7 +12,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -23,18 +23,15 @@ from ...runtime.environment import EnvironmentProblemError
 from ...runtime.watchdog import Watchdog
 from ..base import NO_OFFERS, Exchange, ExchangeError, JobAbortedError, ModelSink, Payload, Result, Source
 from ..codecs.quantization import NONE
-from ..host_group import HostGroup
 from ..protocol import wire
 from ..protocol.handshake import Handshake, StartNotice
 from ..protocol.layout import WEIGHTS
 from ..protocol.resume_negotiation import Offers, ResumeState, RunProgress, choose
 from ..protocol.round_state import Limits, RoundState
 from ..protocol.specification import Specification
-from . import LIBRARY_SUMS, per_host_refusal
 from .autotuner import AutoEngine
 from .engine import CollectiveEngine
 from .exchange_state import CollectiveState
-from .host_sums import HostSums, leaders_of
 from .mpi import MPITransport, started_by_mpi
 from .pending_exchange import OverlappedCollective, PendingCollective
 from .replicated_model import CommonModel
@@ -51,11 +48,9 @@ class CollectiveExchange(CollectiveState, Exchange):
         start_timeout: seconds to wait for the others to appear.
         round_timeout: seconds to wait for the others in one exchange.
         inject_delay: called before a payload is sent; a straggler on purpose waits in it.
-        host_group: the workers of this host, where sums are taken within hosts first (`host_sums`);
-            None: they are not.
 
     Raises:
-        ExchangeError: the mode needs a server, or MPI itself chooses how it sums.
+        ExchangeError: the mode needs a server.
     """
 
     def __init__(
@@ -66,7 +61,6 @@ class CollectiveExchange(CollectiveState, Exchange):
         start_timeout: float = config.START_TIMEOUT,
         round_timeout: float = config.ROUND_TIMEOUT,
         inject_delay: Callable[[], None] = lambda: None,
-        host_group: HostGroup | None = None,
     ) -> None:
         if (
             not specification.synchronous
@@ -77,11 +71,6 @@ class CollectiveExchange(CollectiveState, Exchange):
             raise ExchangeError(
                 f"--collective {engine.name} has no server, which modes need that do not exchange together"
             )
-        if host_group is not None:
-            if engine.name in LIBRARY_SUMS:
-                raise ExchangeError(per_host_refusal(engine.name))
-            specification = replace(specification, per_host=host_group.most)
-        self._host_group = host_group
         nonce = secrets.randbits(62) + 1
         super().__init__(engine, watchdog, round_timeout, inject_delay, nonce, specification.scalars)
         self._specification, self._start_timeout, self._nonce = specification, start_timeout, nonce
@@ -111,11 +100,7 @@ class CollectiveExchange(CollectiveState, Exchange):
             agreement={"collective": self.engine.name, **agreement},
             offers=offers,
         )
-        host = None
-        if self._host_group is not None:
-            host = HostSums(self._host_group, self.engine.transport, min(elements, sum(sizes.values())))
-        ranks = [self.rank] if host is None else list(host.ranks)
-        said = self._gather(json.dumps([handshake.encode(), time.monotonic(), ranks]), "the handshake of")
+        said = self._gather(json.dumps([handshake.encode(), time.monotonic()]), "the handshake of")
         handshakes = {rank: Handshake.decode(json.loads(said[rank])[0]) for rank in range(self.workers)}
         self.round_state = RoundState(self.workers, True, limits, added=self._specification.scalars)
         self._offset = json.loads(said[0])[1]
@@ -132,12 +117,6 @@ class CollectiveExchange(CollectiveState, Exchange):
             self.round_state.resume_at = self.resume_at
         except ValueError as error:
             raise JobAbortedError(str(error)) from None
-        if host is not None:
-            try:
-                leaders = leaders_of({rank: json.loads(text)[2] for rank, text in said.items()})
-            except ValueError as error:
-                raise JobAbortedError(str(error)) from None
-            self.engine.sum_by_host(host, leaders)
         self.job = self.round_state.job
         self.weightings = self._specification.weightings()
         self.model = CommonModel(handshake.layout(), self._specification, self.workers)
@@ -312,11 +291,8 @@ def over_mpi(
     start_timeout: float = config.START_TIMEOUT,
     round_timeout: float = config.ROUND_TIMEOUT,
     inject_delay: Callable[[], None] = lambda: None,
-    host_group: Callable[[int], HostGroup | None] = lambda rank: None,
 ) -> Exchange:
     """Connect to the other ranks over MPI; the arguments are those of `CollectiveExchange`.
-
-    `host_group` returns the workers of this host, given this one's rank.
 
     Raises:
         EnvironmentProblemError: no MPI has started this process, or not as many as DMLC_NUM_WORKER
@@ -332,5 +308,4 @@ def over_mpi(
             f"DMLC_NUM_WORKER is {said}, but MPI has started {transport.size} worker(s): they should be the same"
         )
     engine = AutoEngine(transport) if collective == "auto" else CollectiveEngine(collective, transport)
-    group = host_group(transport.rank)
-    return CollectiveExchange(specification, engine, watchdog, start_timeout, round_timeout, inject_delay, group)
+    return CollectiveExchange(specification, engine, watchdog, start_timeout, round_timeout, inject_delay)

@@ -1,8 +1,8 @@
 """Key stores, which carry the messages of the protocol between workers and parameter servers.
 
 `mxnet_store` and `mxnet_server` are the two ends over MXNet's key store, which `sender_check`
-guards against strangers; `memory` has servers and workers in one process, for tests. `keyed` is
-what all stores have in common. `shared_host_group` is the memory by which the workers of one host
-exchange as one, `memory_host_group` that of workers in one process. May import `base`,
-`host_group`, `protocol` and `worker_monitor`.
+guards against strangers; `keyed` is what all stores have in common (tests have one in memory).
+`shared_host_group` is the memory by which the workers of one host exchange as one,
+`memory_host_group` that of workers in one process. May import `base`, `host_group`, `protocol` and
+`worker_monitor`.
 """

@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from ..codecs.factory import codecs_of
+from ..codecs.factory import codec_of
 from ..codecs.quantization import NONE
 from .handshake import Command, Handshake, Heartbeat, StartNotice
 from .parameter_server import ParameterServer
@@ -134,8 +134,8 @@ def serve(
         added=asked.scalars,
     )
     layout = handshake.layout()
-    up, down = codecs_of(asked, layout, handshake.slots)
-    if not up.name == down.name == NONE:
+    codec = codec_of(asked, layout, handshake.slots)
+    if codec.name != NONE:
         memory = None
-    uplink, downlink = up.uplink(shard), down.downlink(shard)
+    uplink, downlink = codec.uplink(shard), codec.downlink(shard)
     return ParameterServer(layout, round_state, uplink, downlink, asked.rules(), clock, memory, asked.weightings())

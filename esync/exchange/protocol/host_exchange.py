@@ -34,7 +34,8 @@ import numpy as np
 from ... import config
 from .. import blockwise
 from ..base import ModelSink, SlotLostError, Source
-from ..codecs.base import ErrorFeedbackEncoder, WorkerCodec
+from ..codecs.base import WorkerCodec
+from ..codecs.buckets import BucketEncoder
 from ..host_group import NOBODY, HostGroup, HostMemoryPlan, table_type
 from ..weighting import factor
 from . import wire
@@ -366,10 +367,10 @@ class HostExchange:
     # --- helpers: groups --------------------------------------------------------------------------
 
     @property
-    def _encoder(self) -> ErrorFeedbackEncoder | None:
+    def _encoder(self) -> BucketEncoder | None:
         """The encoder of the weights, where it keeps what it could not express."""
         encoder = self._codecs[WEIGHTS].encoder
-        return encoder if isinstance(encoder, ErrorFeedbackEncoder) else None
+        return encoder if isinstance(encoder, BucketEncoder) else None
 
     def _mask(self, names: Collection[str]) -> int:
         return sum(1 << place for place, name in enumerate(self._names) if name in names)

@@ -25,7 +25,7 @@ import numpy as np
 
 from ...rules import Rule, Step, put_together, replace_by_mean, take_apart
 from ...runtime.output import RateLimitedLog
-from ..codecs.base import ERRORS, Downlink, GetSum, UpdatedBucket, Uplink, check_pair
+from ..codecs.base import ERRORS, Downlink, GetSum, UpdatedBucket, Uplink
 from ..weighting import UNIFORM, LatestValues, divisor, factor, rounding_error
 from . import wire
 from .layout import WEIGHTS, Bucket, Layout
@@ -114,7 +114,6 @@ class ParameterServer:
         memory: Memory | None = None,
         weightings: Mapping[str, str] | None = None,
     ) -> None:
-        check_pair(uplink, downlink, round_state.synchronous)
         if uplink.rule is not None:
             rules = {**rules, WEIGHTS: uplink.rule}
         if unruled := layout.sizes.keys() - rules.keys():

@@ -28,13 +28,13 @@ class Offer:
     Attributes:
         round: after which it was written.
         job: number of the job that wrote it.
-        ordinal: 1 where no checkpoint of the run was known to be whole by then; else more.
+        whole_before: whether a checkpoint of the run was known to be whole by then.
         needs: of a part of rank 0, the ranks whose parts its checkpoint needs.
     """
 
     round: int
     job: int
-    ordinal: int = 1
+    whole_before: bool = False
     needs: Sequence[int] = ()
 
 
@@ -75,8 +75,7 @@ class RunProgress:
         step: times that the weights have changed.
         synchronous: whether the next commits should be used together; None where that never
             changes.
-        samples_together: the samples whose commits were used together, as rounds; None in
-            checkpoints that do not tell.
+        samples_together: the samples whose commits were used together, as rounds.
     """
 
     round: int
@@ -85,7 +84,7 @@ class RunProgress:
     elapsed: float
     step: int = 0
     synchronous: bool | None = None
-    samples_together: int | None = None
+    samples_together: int = 0
 
 
 @dataclass
@@ -183,7 +182,7 @@ def choose(offers: Mapping[int, Offers]) -> int:
     for model in sorted(offers[0].parts, key=lambda part: part.round, reverse=True):
         if all(_has(offers[rank], model) for rank in model.needs):
             return model.round
-    if all(part.ordinal == 1 for each in offers.values() for part in each.parts):
+    if not any(part.whole_before for each in offers.values() for part in each.parts):
         return -1  # the job ended before any checkpoint was whole
     held = "; ".join(f"worker {rank} has {_rounds(each)}" for rank, each in sorted(offers.items()))
     raise ValueError(

@@ -269,10 +269,7 @@ class RoundState:
         self.rounds_together, self._at_once = progress.round, progress.version % self.slots
         if progress.synchronous is not None:
             self.synchronous = progress.synchronous
-        if progress.samples_together is not None:
-            self.samples_together = progress.samples_together
-        else:
-            self.samples_together = progress.samples if self.synchronous else 0
+        self.samples_together = progress.samples_together
         self._elapsed = self.exchanged_at = progress.elapsed
         self._started = now - progress.elapsed
         self._check_limits()

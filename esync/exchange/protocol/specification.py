@@ -51,8 +51,7 @@ class Specification:
             `sparse.Differences`; the weights have no rule then.
         weighting: how much each worker counts in a mean, see `weighting`.
         statistics_weighting: the same in the mean of the statistics, one of STATISTICS_WEIGHTINGS.
-        compression: of the weights' messages, as `compression.Compression` writes it; synchronous
-            ones only.
+        compression: of the weights' messages, "none", "fp16" or "2bit"; synchronous ones only.
         tensors: sizes of the tensors that the weights consist of, where compression is told of
             them.
         staleness: exchanges that a worker may be ahead of the slowest; the answer to one that is

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from esync.exchange.codecs.quantization import Compression, CompressionError, Quantizer, quantizer_of
+from esync.exchange.codecs.quantization import FP16, TWO_BIT, CompressionError, Quantizer, quantizer_of
 from esync.exchange.codecs.quantization.float16_conversion import (
     NATIVE,
     half_by_integers,
@@ -15,7 +15,6 @@ from esync.exchange.codecs.quantization.float16_conversion import (
     value_by_processor,
 )
 
-FP16, TWO_BIT = Compression("fp16"), Compression("2bit")
 KINDS = [FP16, TWO_BIT]
 quick = settings(max_examples=80, deadline=None)
 
@@ -36,7 +35,7 @@ def drawn(seed: int, size: int, spread: float, scale: float) -> np.ndarray:
     st.sampled_from([1.0, 1e-7, 1e-30, 1e20]),
 )
 def test_codec_sent_plus_residual_equals_input(
-    kind: Compression, sizes: list[int], seed: int, spread: float, scale: float
+    kind: str, sizes: list[int], seed: int, spread: float, scale: float
 ) -> None:
     given_ = drawn(seed, sum(sizes), spread, scale)
     quantizer = quantizer_of(kind, sizes)
@@ -98,7 +97,7 @@ def test_fp16_codec_with_fused_passes_gives_the_same_bits(seed: int, size: int, 
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 1001, 1024])
-def test_codec_packs_into_the_stated_size(kind: Compression, size: int) -> None:
+def test_codec_packs_into_the_stated_size(kind: str, size: int) -> None:
     """A half or a sixteenth of the bytes, and one number more."""
     quantizer = quantizer_of(kind, [size])
     assert quantizer.elements == 1 + -(-size // (2 if kind == FP16 else 16))
@@ -110,7 +109,7 @@ def test_codec_packs_into_the_stated_size(kind: Compression, size: int) -> None:
 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("wrong", [np.inf, -np.inf, np.nan])
-def test_codec_with_nan_or_inf_is_refused(kind: Compression, wrong: float) -> None:
+def test_codec_with_nan_or_inf_is_refused(kind: str, wrong: float) -> None:
     values = np.ones(40, np.float32)
     values[17] = wrong
     quantizer = quantizer_of(kind, [40])
@@ -147,17 +146,3 @@ def test_two_bit_codec_scales_each_tensor_and_converges_by_error_feedback() -> N
         got += sent
     for part in (slice(0, 1000), slice(1000, 2000)):
         assert np.abs(got[part] / 60 - values[part]).mean() < 0.05 * np.abs(values[part]).mean()
-
-
-@pytest.mark.parametrize("text", ["none", "fp16", "2bit", "topk:0.01", "topk:1", "topk:0.01:0.02"])
-def test_compression_parse_and_str_are_inverse(text: str) -> None:
-    assert str(Compression.parse(text)) == text
-    assert bool(Compression.parse(text)) == (text != "none")
-
-
-@pytest.mark.parametrize(
-    "text", ["", "topk", "topk:", "topk:0", "topk:2", "topk:nan", "fp16:2", "8bit", "topk:x", "topk:1:0", "topk:1:1:1"]
-)
-def test_compression_parse_with_wrong_name_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="should be"):
-        Compression.parse(text)

@@ -1,26 +1,21 @@
 """Quantization, for smaller synchronous exchanges: `--compression`, and the quantizers of buckets.
 
 Free of MXNet and of the network. "fp16" and "2bit" pack every bucket of a model into a fixed number
-of bytes (`fp16`, `two_bit`); "topk:RATIO" sends the largest values as sparse messages
-(`esync.exchange.codecs.sparse`; with local iterations: Basu et al., "Qsparse-local-SGD", NeurIPS
-2019). Whatever a message does not express stays with its sender and goes into the next one (error
-feedback: Seide et al., Interspeech 2014; in both directions: Tang et al., "DoubleSqueeze", ICML
-2019).
+of bytes (`fp16`, `two_bit`). Whatever a message does not express stays with its sender and goes
+into the next one (error feedback: Seide et al., Interspeech 2014; in both directions: Tang et al.,
+"DoubleSqueeze", ICML 2019).
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from .base import FP16, GRAMMAR, NONE, TOP_K, TWO_BIT, Compression, CompressionError, Quantizer
+from .base import FP16, NONE, TWO_BIT, CompressionError, Quantizer
 
 __all__ = [
     "FP16",
-    "GRAMMAR",
     "NONE",
-    "TOP_K",
     "TWO_BIT",
-    "Compression",
     "CompressionError",
     "Quantizer",
     "compile_loops",
@@ -28,23 +23,18 @@ __all__ = [
 ]
 
 
-def quantizer_of(compression: Compression, segments: Sequence[int]) -> Quantizer:
-    """Return the quantizer of a bucket that consists of (parts of) tensors of these sizes.
-
-    The compression has to be "fp16" or "2bit".
-    """
-    if compression.kind == FP16:
+def quantizer_of(compression: str, segments: Sequence[int]) -> Quantizer:
+    """Return the quantizer of a bucket that consists of (parts of) tensors of these sizes."""
+    if compression == FP16:
         from .fp16 import FP16Quantizer
 
         return FP16Quantizer(sum(segments))
-    if compression.kind == TWO_BIT:
-        from .two_bit import TwoBitQuantizer
+    from .two_bit import TwoBitQuantizer
 
-        return TwoBitQuantizer(segments)
-    raise ValueError(f"compression {compression} does not pack buckets")
+    return TwoBitQuantizer(segments)
 
 
-def compile_loops(compression: Compression) -> None:
+def compile_loops(compression: str) -> None:
     """Compile the inner loops, which takes some seconds once on each machine.
 
     So no exchange has to wait for that.

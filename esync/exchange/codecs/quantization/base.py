@@ -1,59 +1,17 @@
 """The values of `--compression`, and the interface of the quantizers of its buckets."""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 
 import numpy as np
 
 from ....runtime.errors import ExpectedError
 
 #: Values of `--compression`.
-NONE, FP16, TWO_BIT, TOP_K = "none", "fp16", "2bit", "topk"
-GRAMMAR = f"{NONE}, {FP16}, {TWO_BIT} or {TOP_K}:RATIO[:BACK]"
+NONE, FP16, TWO_BIT = "none", "fp16", "2bit"
 
 
 class CompressionError(ExpectedError):
     """Values cannot be compressed, or a packed bucket cannot be read; the message says why."""
-
-
-@dataclass(frozen=True)
-class Compression:
-    """The compression of a synchronous exchange's messages; false where there is none.
-
-    Attributes:
-        kind: "none", "fp16", "2bit" or "topk".
-        ratio: share of each tensor's values that a worker sends, with "topk".
-        back: share that comes back; 0: as many as all workers together may have sent.
-    """
-
-    kind: str = NONE
-    ratio: float = 1.0
-    back: float = 0.0
-
-    @classmethod
-    def parse(cls, text: str) -> "Compression":
-        """Parse the command line's text; ValueError says what was expected."""
-        kind, colon, rest = text.partition(":")
-        if kind == TOP_K:
-            try:
-                shares = [float(share) for share in rest.split(":")]
-            except ValueError:
-                shares = []
-            if not 1 <= len(shares) <= 2 or not all(0 < share <= 1 for share in shares):
-                raise ValueError(f"{text!r} should be {TOP_K}:RATIO or {TOP_K}:RATIO:BACK, shares above 0, at most 1")
-            return cls(kind, *shares)
-        if colon or kind not in (NONE, FP16, TWO_BIT):
-            raise ValueError(f"{text!r} should be {GRAMMAR}")
-        return cls(kind)
-
-    def __str__(self) -> str:
-        """Return the text that `parse` reads."""
-        shares = [self.ratio, *([self.back] if self.back else [])] if self.kind == TOP_K else []
-        return ":".join([self.kind, *(f"{share:g}" for share in shares)])
-
-    def __bool__(self) -> bool:
-        """Return whether anything is compressed."""
-        return self.kind != NONE
 
 
 class Quantizer(ABC):
