@@ -1,8 +1,12 @@
-"""Algorithms from outside this package: `package.module:Class` and `file.py:Class`.
+"""Algorithms from outside this package: `package.module:Class`, `file.py:Class`, and entry points.
 
 Whoever names a class has its module imported, so only the command line, a description of a cluster
 and Python code may: nothing that is read from run.json, a checkpoint, a journal or a message comes
-here.
+here. Entry points of the group `esync.algorithms` make an installed package's algorithm a mode by
+its name, and are imported only when they are chosen:
+
+    [project.entry-points."esync.algorithms"]
+    feddyn = "feddyn.algorithm:FedDyn"
 """
 
 import contextlib
@@ -12,7 +16,8 @@ import logging
 import re
 import sys
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from importlib import metadata
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -25,6 +30,8 @@ from .registry import ALGORITHMS, register
 
 log = logging.getLogger(__name__)
 
+#: The group of the entry points that are modes.
+GROUP = "esync.algorithms"
 #: The forms in which a class outside this package is named.
 FORMS = "package.module:Class or file.py:Class"
 
@@ -50,25 +57,42 @@ def find(text: str) -> type[Algorithm]:
     """Find an algorithm by its name, or load it from where the text says.
 
     Args:
-        text: a name of the registry, `package.module:Class` or `file.py:Class`.
+        text: a name of the registry, the name of an entry point, `package.module:Class` or
+            `file.py:Class`.
 
     Raises:
         AlgorithmError: there is none, or it cannot be used.
     """
     if ":" in text:
         return load(text)
+    points = _entry_points(tuple(sys.path)).get(text, [])
     if text in ALGORITHMS:
+        if points and not _is_outside(ALGORITHMS[text]):
+            log.warning("%s is this package's own algorithm; not used: %s", text, _told(points))
         return ALGORITHMS[text]
-    if text.endswith(".py"):
-        raise MissingAlgorithmError(f"{text!r} names a file, but no class in it: {text}:CLASS")
-    names = sorted(ALGORITHMS)
-    meant = suggestion(text, names, most=1, shown=repr)
-    raise MissingAlgorithmError(
-        f"unknown algorithm {text!r}{meant}; known: {', '.join(names)}; one of your own: {FORMS}"
-    )
+    if len({point.value for point in points}) > 1:
+        raise AlgorithmError(
+            f"several packages offer an algorithm {text!r}: {_told(points)}; uninstall all but one, or name the class: "
+            f"{points[0].value}"
+        )
+    if not points:
+        raise MissingAlgorithmError(_unknown(text))
+    try:
+        algorithm = load(re.sub(r"\s|\[.*", "", points[0].value), text)  # without extras, "module:Class [extra]"
+        if algorithm.name != text:
+            raise AlgorithmError(f"that class calls itself {algorithm.name!r}: an entry point must have the same name")
+    except AlgorithmError as error:
+        raise type(error)(f"{_told(points)}: {error}") from None
+    _sources[algorithm] = text
+    return algorithm
 
 
-def load(text: str) -> type[Algorithm]:
+def entry_point_names() -> tuple[str, ...]:
+    """Return the names of the entry points that are modes; none of them is imported for it."""
+    return tuple(sorted(name for name in _entry_points(tuple(sys.path)) if name not in ALGORITHMS))
+
+
+def load(text: str, name: str | None = None) -> type[Algorithm]:
     """Import a module or a file, and return the algorithm that is a class in it.
 
     The current folder can be imported from, and so can a file's own, but behind everything that is
@@ -78,6 +102,7 @@ def load(text: str) -> type[Algorithm]:
 
     Args:
         text: `package.module:Class` or `file.py:Class`; `Outer.Inner` is a nested class.
+        name: for a class that has none.
 
     Raises:
         AlgorithmError: there is no such module, file or class, it cannot be imported, it is no
@@ -88,7 +113,7 @@ def load(text: str) -> type[Algorithm]:
         module = user_code.import_named(text, place, _engine_remark)
     algorithm = _pick(text, module, path)
     if not any(algorithm is each for each in ALGORITHMS.values()):
-        _register(text, algorithm)
+        _register(text, algorithm, name)
     if _is_outside(algorithm):
         _sources[algorithm] = text
         digest(algorithm)  # of the source as it has just been imported: it may change while this process runs
@@ -155,6 +180,45 @@ def _is_digested(module: str) -> bool:
     return top(module) not in _NOT_DIGESTED and top(module) not in sys.stdlib_module_names
 
 
+@functools.lru_cache(maxsize=4)
+def _entry_points(folders: tuple[str, ...]) -> dict[str, list[metadata.EntryPoint]]:
+    """Return all entry points of the group by their names.
+
+    A package whose metadata cannot be read has none.
+
+    Args:
+        folders: where packages are installed, `sys.path`.
+    """
+    found: dict[str, dict[str, metadata.EntryPoint]] = {}
+    for distribution in metadata.distributions(path=list(folders)):
+        try:
+            points = [point for point in distribution.entry_points if point.group == GROUP]
+        except Exception as error:  # a text that is no list of entry points
+            log.debug("entry points of a package cannot be read: %s", error)
+            continue
+        for point in points:
+            # The first one on the path counts, as for `import`.
+            found.setdefault(point.name, {}).setdefault(_package_of(point), point)
+    return {name: list(points.values()) for name, points in found.items()}
+
+
+def _told(points: Iterable[metadata.EntryPoint]) -> str:
+    texts = (f"entry point {point.name} = {point.value} of {_package_of(point)}" for point in points)
+    return " and ".join(dict.fromkeys(texts))
+
+
+def _package_of(point: metadata.EntryPoint) -> str:
+    return str(point.dist.name) if point.dist is not None else "an installed package"
+
+
+def _unknown(text: str) -> str:
+    names = sorted({*ALGORITHMS, *entry_point_names()})
+    if text.endswith(".py"):
+        return f"{text!r} names a file, but no class in it: {text}:CLASS"
+    meant = suggestion(text, names, most=1, shown=repr)
+    return f"unknown algorithm {text!r}{meant}; known: {', '.join(names)}; one of your own: {FORMS}"
+
+
 def _pick(text: str, module: ModuleType, path: str) -> type[Algorithm]:
     """Return the class of a module; refuse anything but an algorithm."""
     found: Any = module
@@ -183,12 +247,12 @@ def _algorithms_of(module: ModuleType) -> str:
     return f"the algorithms there are: {', '.join(names)}" if names else "there is no algorithm there"
 
 
-def _register(text: str, algorithm: type[Algorithm]) -> None:
+def _register(text: str, algorithm: type[Algorithm], name: str | None) -> None:
     """Register a class that has not registered itself."""
     own = vars(algorithm).get("name")
     if own is not None and not isinstance(own, str):
         raise AlgorithmError(f"{text}: its attribute name should be a text, such as {_hyphenated(algorithm)!r}")
-    chosen = own or _hyphenated(algorithm)
+    chosen = own or name or _hyphenated(algorithm)
     try:
         register(chosen, label=algorithm.__name__)(algorithm)
     except (ValueError, TypeError) as error:

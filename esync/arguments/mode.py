@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import config
 from ..algorithms import ALGORITHMS, Algorithm, find
-from ..algorithms.loading import FORMS
+from ..algorithms.loading import FORMS, entry_point_names
 from ..algorithms.registry import all_flags, flags_of, names, options_of
 from . import presets
 from .flag_types import argparse_type
@@ -61,7 +61,8 @@ def _add_mode(add: Callable[..., Any], typed_only: bool = False) -> None:
         type=argparse_type(_mode),
         default=argparse.SUPPRESS if typed_only else config.MODE,
         metavar="MODE",
-        help=f"algorithm: {', '.join(ALGORITHMS)}; or one of your own, as {FORMS} (default: {config.MODE})",
+        help=f"algorithm: {', '.join([*ALGORITHMS, *entry_point_names()])}; or one of your own, as {FORMS} "
+        f"(default: {config.MODE})",
     )
     add(
         "-dcasgd",

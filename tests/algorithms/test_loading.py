@@ -1,6 +1,7 @@
-"""Algorithms from outside the package, loaded from real files and modules."""
+"""Algorithms from outside the package, loaded from real files, modules and entry points."""
 
 import inspect
+import logging
 import os
 import pickle
 import subprocess
@@ -16,6 +17,7 @@ from esync.algorithms.loading import (
     AlgorithmError,
     agreed_source,
     digest,
+    entry_point_names,
     find,
     is_at_fault,
     load,
@@ -65,6 +67,15 @@ def write(path: Path, text: str) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text)
     return path
+
+
+def entry_point(site: Path, text: str, package: str = "plugin") -> None:
+    """Install a package that consists of entry points in a folder."""
+    info = site / f"{package}-1.0.dist-info"
+    write(info / "METADATA", f"Metadata-Version: 2.1\nName: {package}\nVersion: 1.0\n")
+    write(info / "entry_points.txt", text)
+    if str(site) not in sys.path:
+        sys.path.append(str(site))
 
 
 def refused(text: str) -> str:
@@ -423,6 +434,60 @@ def test_load_of_class_in_the_running_program_does_not_run_it_again(folder):
     mine = load("program.py:Mine")
     assert agreed_source(mine) == {"digest of mine's source": digest(mine)}
     assert agreed_source(LocalSGD) == {}
+
+
+def test_load_from_entry_point_of_an_installed_package(folder):
+    site = folder / "site"
+    write(site / "plugin" / "__init__.py", "")
+    write(site / "plugin" / "core.py", algorithm("FedDyn"))
+    entry_point(site, "[esync.algorithms]\nfeddyn = plugin.core:FedDyn [extra]\n[other]\nx = y:z\n")
+    assert entry_point_names() == ("feddyn",)
+    assert "plugin" not in sys.modules
+    found = find("feddyn")
+    assert (found.name, found.label) == ("feddyn", "FedDyn")
+    assert source(found) == "feddyn"
+    assert digest(found)
+    assert entry_point_names() == ()
+    assert find("feddyn") is found
+
+
+def test_broken_entry_point_leaves_others_usable(folder):
+    site = folder / "site"
+    write(site / "plugin.py", algorithm("Good"))
+    write(site / "failing.py", "1 / 0\n")
+    points = "good = plugin:Good\ngone = no_such_plugin:Gone\nfailing = failing:X\nwhole = plugin\nodd = ???\n"
+    entry_point(site, f"[esync.algorithms]\n{points}other-name = plugin:Named\n")
+    write(site / "plugin.py", algorithm("Good") + algorithm("Named", "name = 'named'"))
+    entry_point(site, "[esync.algorithms]\nno equals sign\n", "nonsense")
+    assert entry_point_names() == ("failing", "gone", "good", "odd", "other-name", "whole")
+    assert find("good").name == "good"
+    assert "entry point gone = no_such_plugin:Gone of plugin: " in refused("gone")
+    assert "there is no module 'no_such_plugin'" in refused("gone")
+    assert "failing.py, line 1: ZeroDivisionError" in refused("failing")
+    assert "package.module:Class" in refused("whole")
+    assert "entry point odd = ??? of plugin: " in refused("odd")
+    assert "that class calls itself 'named'" in refused("other-name")
+
+
+def test_entry_point_of_two_packages_is_refused(folder):
+    site = folder / "site"
+    write(site / "one.py", algorithm())
+    for package in ("one", "two"):
+        entry_point(site, f"[esync.algorithms]\nmine = {package}:Mine\n", package)
+    message = refused("mine")
+    assert "entry point mine = one:Mine of one" in message
+    assert "entry point mine = two:Mine of two" in message
+    assert load("one:Mine").name == "mine"
+
+
+def test_entry_point_does_not_replace_a_built_in_algorithm(folder, caplog):
+    site = folder / "site"
+    write(site / "plugin.py", "1 / 0\n")
+    entry_point(site, "[esync.algorithms]\nlocal-sgd = plugin:Mine\n")
+    with caplog.at_level(logging.WARNING):
+        assert find("local-sgd") is LocalSGD
+    assert "local-sgd is this package's own algorithm; not used: entry point local-sgd = plugin:Mine" in caplog.text
+    assert entry_point_names() == ()
 
 
 @pytest.mark.parametrize(

@@ -130,14 +130,27 @@ def test_documented_algorithm_is_simulated_with_and_without_gradients(folder: Pa
     assert [facts["clipped"] for facts in runs(folder / "modelled")] == [0] * 3
 
 
-def test_documented_algorithm_is_a_mode_by_its_module(folder: Path) -> None:
+def test_documented_algorithm_is_a_mode_by_file_module_and_entry_point(folder: Path) -> None:
+    """The entry point is that of an installed package, with the page's own line."""
     package = folder / "installed" / "my_package"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()
     (folder / "growing.py").rename(package / "growing.py")
+    known = folder / "installed" / "my_package-1.0.dist-info"
+    known.mkdir()
+    (known / "METADATA").write_text("Metadata-Version: 2.1\nName: my_package\nVersion: 1.0\n")
+    point = re.fullmatch(r'\[project\.entry-points\."(.*)"\]\n(.*) = "(.*)"\n', example("entry point"))
+    assert point
+    (known / "entry_points.txt").write_text("[{}]\n{} = {}\n".format(*point.groups()))
     ((_, _, *rest),) = commands("esync.worker")
-    said = run(folder, "esync.worker", ["-m", "my_package.growing:Growing", *rest], path=folder / "installed")
-    assert "rounds until a round has --local-iterations (default: 10)" in " ".join(said.split())
+    for name in ("growing", "my_package.growing:Growing"):
+        said = run(folder, "esync.worker", ["-m", name, *rest], path=folder / "installed")
+        assert "rounds until a round has --local-iterations (default: 10)" in " ".join(said.split())
+    cluster = folder / "cluster.yaml"
+    cluster.write_text(cluster.read_text().replace('"growing.py:Growing"', "growing"))
+    times, _ = commands("esync.simulate")
+    run(folder, "esync.simulate", times, *SMALL, "--rounds", "4", path=folder / "installed")
+    assert iterations(folder / "timed") == [GROWING[:4]] * 3
 
 
 def test_documented_specification_example_reaches_the_exchange() -> None:
