@@ -163,6 +163,7 @@ def plan(
 def plan_measurement(
     description: Description,
     hosts: Mapping[str, Host],
+    typed: Mapping[str, Any],
     here: HostResources,
     there: Mapping[str, HostResources] | None = None,
     program: Sequence[str] = (),
@@ -173,13 +174,17 @@ def plan_measurement(
     until it is told to end (`measure` of `WorkerEnvironment`). The arguments are those of `plan`.
 
     Raises:
-        DescriptionError: the description does not make a job; the message says why.
+        DescriptionError: the description and the flags do not make a job; the message says why.
     """
     words = program or description.program
     own = UserProgram.of(words) if words else None
     try:
-        described = description.train if own is None else user_program.cluster_settings(description.train)[0]
-        chosen = flags.merge(described, {})
+        if own is not None:
+            user_program.refuse_training_flags(typed)
+            described, _ = user_program.cluster_settings(description.train)
+        else:
+            described = description.train
+        chosen = flags.merge(described, typed)
         flags.understood(chosen)  # what would not train as it is described is refused, not measured
         chosen = {name: value for name, value in chosen.items() if name not in NOT_ALONE}
         settings = flags.merge(chosen, {"mode": "local", "no_evaluation": True, "no_export": True, "quiet": True})

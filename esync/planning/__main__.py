@@ -40,10 +40,14 @@ def parser() -> argparse.ArgumentParser:
     descriptions.add_file(made)
     made.usage = f"{made.prog} FILE [flags] [-- python train.py [its own flags]]"
     made.epilog = (
-        "Without --no-measure, devices, network and servers are measured on their hosts, which takes "
+        "Without --no-measure and --from-logs, devices, network and servers are measured on their hosts, which takes "
         "about half a minute (docs/how-to/plan.md). Behind -- stands a program of your own, as with esync launch."
     )
-    add("--no-measure", action="store_true", help="take all times from FILE, and measure nothing")
+    times = made.add_mutually_exclusive_group()
+    times.add_argument("--no-measure", action="store_true", help="take all times from FILE, and measure nothing")
+    times.add_argument(
+        "--from-logs", type=expanded, metavar="DIR", help="take the times from the logs of an earlier run, in DIR"
+    )
     add(
         "--write",
         type=expanded,
@@ -93,8 +97,10 @@ def main(words: list[str] | None = None) -> int:
     options = made.parse_args(typed)
     if own_program == ():
         made.error("a program should follow --, for instance -- python train.py --epochs 3")
-    if own_program and options.no_measure:
-        made.error("a program behind -- is measured: leave out --no-measure, or describe it as program:")
+    if own_program and (options.no_measure or options.from_logs):
+        made.error(
+            "a program behind -- is measured: leave out --no-measure and --from-logs, or describe it as program:"
+        )
     if options.no_measure and options.write:
         made.error("--write names a file for what is measured, and with --no-measure nothing is")
     options.program = own_program or ()
@@ -120,7 +126,9 @@ def _means(word: str, path: Path) -> bool:
 def _plan(options: argparse.Namespace, file: str) -> int:
     calibrated, missing = options.file, list[str]()
     if not options.no_measure:
-        calibrated, missing = write_measured(options.file, _tell, write=options.write, program=options.program)
+        calibrated, missing = write_measured(
+            options.file, _tell, write=options.write, from_logs=options.from_logs, program=options.program
+        )
     made = predict(calibrated, options)
     if not options.no_measure and made.ranking.recommended.candidate.per_host and not made.description.per_host:
         set_per_host(calibrated)

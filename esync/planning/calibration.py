@@ -28,6 +28,13 @@ MARK = "# Measured by `esync plan`"
 _SPEED = ("step_time", "jitter", "distribution", "trace")
 #: Seconds below which two latencies do not differ: what a busy machine does to a round trip.
 LEAST_LATENCY = 1e-4
+#: Flags that decide how long an iteration takes, or how large the model is.
+MEASURED_FLAGS = frozenset(
+    {
+        *("network", "normalization", "no_hybridize", "dataset", "data_dir", "batch_size", "step_time"),
+        *("optimizer", "momentum", "weight_decay"),
+    }
+)
 
 
 class NoDevicesError(ExpectedError):
@@ -113,6 +120,7 @@ def calibrated(
     file: Path,
     description: Description,
     measurement: Measurement,
+    typed: Mapping[str, Any] | None = None,
     program: Sequence[str] = (),
 ) -> dict[str, Any]:
     """Return the content of a description's file with what was measured.
@@ -124,14 +132,20 @@ def calibrated(
         file: the description's file.
         description: the same, read.
         measurement: what was measured.
+        typed: flags of the worker that were measured with, and override the description's.
         program: words of the user's program, which override the description's.
 
     Raises:
         NoDevicesError: no device has a time.
     """
     content = load_content(file)
+    described = dict(content.get("train") or {})
     if program and not description.program:  # what was described for the built-in worker is not the program's
-        content["train"], _ = user_program.cluster_settings(content.get("train") or {})
+        described, _ = user_program.cluster_settings(described)
+        content["train"] = described
+    chosen = {**({} if program or description.program else measurement.flags), **(typed or {})}
+    if chosen := {name: value for name, value in chosen.items() if name in MEASURED_FLAGS}:
+        content["train"] = {**described, **chosen}
     content["workers"] = _workers(content["workers"], description, measurement)
     content["servers"] = [
         _with(entry, "simulate", _server(measurement, number)) for number, entry in enumerate(content["servers"])

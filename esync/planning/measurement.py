@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from .. import config
 from ..exchange import STATISTICS, WEIGHTS
@@ -40,6 +41,8 @@ class Measurement:
         servers: number of each parameter server → its costs.
         answer_time: seconds that the state server needs for an answer; None if that is not known.
         network: the network between the hosts; None where all of them are one machine.
+        flags: flags of the worker with which the times were taken, where the description need not
+            have them.
         missing: a sentence for each thing that could not be measured, and why.
     """
 
@@ -47,11 +50,13 @@ class Measurement:
     servers: dict[int, ServerFigures] = field(default_factory=dict)
     answer_time: float | None = None
     network: NetworkFigures | None = None
+    flags: dict[str, Any] = field(default_factory=dict)
     missing: list[str] = field(default_factory=list)
 
 
 def measure(
     description: Description,
+    typed: Mapping[str, Any],
     here: HostResources,
     say: Callable[[str], None],
     program: Sequence[str] = (),
@@ -61,20 +66,21 @@ def measure(
 
     Args:
         description: the cluster.
+        typed: flags of the worker that override the description's.
         here: this machine's cores.
         say: tells the user what is being measured.
         program: words of the user's program that every worker runs; it overrides the description's.
         limits: how long to measure the devices.
 
     Raises:
-        DescriptionError: the description does not make a job.
+        DescriptionError: the description and the flags do not make a job.
         RemoteHostError: a host's agent cannot be asked at all.
     """
     hosts = locate(description)
     found = Measurement()
     with ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="esync-plan-")))
-        plan = plan_measurement(description, hosts, here, {}, program)
+        plan = plan_measurement(description, hosts, typed, here, {}, program)
         absent = _without_keys(hosts.values())
         agents = stack.enter_context(
             AgentPool([host for host in hosts.values() if host.name not in absent], say, measuring_agent.__name__)
@@ -84,7 +90,7 @@ def measure(
         for why in absent.values():
             say(f"hosts: {why}")
             found.missing.append(why)
-        plan = plan_measurement(description, hosts, here, there, program)
+        plan = plan_measurement(description, hosts, typed, here, there, program)
         own_agent = stack.enter_context(closing(measuring_agent.MeasuringAgent()))
         _measure_network(found, description, _present(hosts, absent), agents, own_agent, say)
         _measure_devices(found, plan, absent, logs, say, limits or MeasuringTime())
