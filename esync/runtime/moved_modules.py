@@ -65,7 +65,7 @@ MOVED = {
     "logs_tools.comparison": "esync.reports.metrics_table",
     "logs_tools.facts": "esync.reports.algorithm_info",
     "logs_tools.figures": "esync.reports.figures",
-    "logs_tools.load": "esync.reports.load",
+    "logs_tools.load": "esync.reports.runs",
     "logs_tools.metrics": "esync.reports.metrics",
     "logs_tools.modes": "esync.reports.modes",
     "logs_tools.rounds": "esync.reports.rounds",

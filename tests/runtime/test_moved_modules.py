@@ -19,7 +19,7 @@ from ..support import child
         ("from esync.engine import mx", "esync.engine has moved: from esync import mx"),
         ("from esync.files import expanded", "esync.files has moved: it is esync.runtime.files now"),
         ("import esync.checkpoint.store", "esync.checkpoint has moved: from esync import Checkpoints"),
-        ("import logs_tools.load", "logs_tools.load has moved: it is esync.reports.load now"),
+        ("import logs_tools.load", "logs_tools.load has moved: it is esync.reports.runs now"),
         ("import SimpleStateServer.server.models", "SimpleStateServer.server has moved: it is esync.state_server now"),
     ],
 )
