@@ -6,7 +6,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .. import config
 from ..reports.discovery import find_devices, moved_aside
 from ..reports.job_events import OUTCOME_FILE, REPORT_FILE
 from ..reports.metrics_table import RunFigures
@@ -61,12 +60,7 @@ def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -
         when = f"; {figures.target:g} after {clock(reached)}" if reached is not None else ""
         lines.append(f"{figures.metric.label} {figures.metric.text(figures.final_accuracy)}{when}")
         lines += _speedups(figures, plan)
-    for device in figures.devices:
-        if (device.overrun_share or 0.0) > config.OVERRUN_LIMIT:
-            lines.append(
-                f"overruns: on {device.name} {device.overrun_share:.1%} of the iterations took longer than their step "
-                f"time{f' of {device.step_time:g} s' if device.step_time else ''}"
-            )
+    lines += [f"overruns: {sentence}" for sentence in figures.overruns]
     if figures.invalid:
         lines.append("too many of them: these figures are not valid; use larger step times, or fewer workers")
     lines += _casualties(outcome)

@@ -244,6 +244,17 @@ class Section:
             return None
         return estimates.difference(own, reference)
 
+    def mean_texts(self, group: Group, quantity: Quantity) -> tuple[str, str]:
+        """Return a mean as it is printed, and its interval, or of how many runs it is; "" if it is of all."""
+        found = group.estimate(quantity)
+        of_time = quantity.key == TIME.key and self.target is not None and bool(group.counted[0].figures.times)
+        if found is None:
+            return "not reached" if of_time else NOT_KNOWN, ""
+        if found.n < len(group.counted):
+            some = f"({found.n} of {len(group.counted)}{' reached it' if of_time else ''})"
+            return quantity.mean_text(found), some
+        return quantity.mean_text(found), quantity.interval_text(found)
+
     def speedup(self, group: Group, name: str) -> Speedup:
         """Return a group's speedup over a baseline, given by the name of its algorithm."""
         return speedup(group.figures, [each.figures for each in self.groups], name)
@@ -492,8 +503,6 @@ def _check(group: Group, problems: list[str]) -> None:
             problems.append(f"{run.folder}: {reason}{counted}")
         if run.finished is False:
             problems.append(f"{run.folder}: the run has not come to its end, or is still under way")
-        if run.figures.missing_rounds:
-            problems.append(f"{run.folder}: {run.figures.missing_rounds} rounds are missing: samples/s are too low")
     stems = sorted({run_names.without_seed(run.name) for run in group.runs} - {""})
     if len(stems) > 1:
         problems.append(

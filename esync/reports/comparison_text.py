@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rich.table import Column
 
 from ..runtime.terminal import NOT_KNOWN, UNLIMITED, markdown, right
-from .comparison import TIME, Comparison, Group, Quantity, Section, shown
+from .comparison import Comparison, Group, Quantity, Section, shown
 from .estimates import LEVEL, Difference
 from .modes import BASELINE, BASELINE_LABEL, STANDALONE, STANDALONE_LABEL
 from .speedups import best_alone, slower_than_fastest
@@ -72,7 +72,7 @@ def means_table(section: Section, width: int = UNLIMITED) -> str:
 
 
 def _means_row(section: Section, group: Group) -> list[str]:
-    cells = [_mean(group, quantity, section) for quantity in section.quantities]
+    cells = [" ".join(filter(None, section.mean_texts(group, each))) for each in section.quantities]
     if group.invalid:
         cells = [f"({cell})" if cell != NOT_KNOWN else cell for cell in cells]
     left_out = len(group.runs) - len(group.counted)
@@ -83,17 +83,6 @@ def _means_row(section: Section, group: Group) -> list[str]:
     if missing := sum(run.figures.missing_rounds for run in group.counted):
         notes.append(f"{missing} rounds missing from the logs: samples/s and MB/s are too low")
     return [group.label, str(len(group.counted)), *cells, "; ".join(notes)]
-
-
-def _mean(group: Group, quantity: Quantity, section: Section) -> str:
-    found = group.estimate(quantity)
-    reached = quantity.key == TIME.key and section.target is not None and bool(group.counted[0].figures.times)
-    if found is None:
-        return "not reached" if reached else NOT_KNOWN
-    text = " ".join(filter(None, (quantity.mean_text(found), quantity.interval_text(found))))
-    if found.n < len(group.counted):
-        text += f" ({found.n} of {len(group.counted)}{' reached it' if reached else ''})"
-    return text
 
 
 def _speedups_text(section: Section, width: int) -> str:

@@ -131,6 +131,16 @@ class RunFigures:
             return f"invalid: overruns {100 * self.overrun_share:.1f} %"
         return None
 
+    @property
+    def overruns(self) -> list[str]:
+        """Return a sentence about each device with too many iterations that took longer than their step time."""
+        return [
+            f"on {device.name} {device.overrun_share:.1%} of the iterations took longer than their step time"
+            f"{f' of {device.step_time:g} s' if device.step_time else ''}"
+            for device in self.devices
+            if (device.overrun_share or 0.0) > config.OVERRUN_LIMIT
+        ]
+
     def bracketed(self, figure: str) -> str:
         """Return a printed figure, in brackets if it is invalid."""
         return f"({figure})" if self.invalid and any(character.isdigit() for character in figure) else figure

@@ -5,10 +5,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ... import config
 from ...runtime.terminal import NOT_KNOWN
 from ...version import __version__
-from ..comparison import TIME, Comparison, Group, Quantity, shown
+from ..comparison import Comparison, Group, shown
 from ..comparison import Section as Compared
 from ..comparison_text import LIMIT, speedup_rows
 from ..estimates import LEVEL
@@ -86,14 +85,8 @@ def _run_time(run: LoggedRun) -> str:
 
 def _overruns(runs: Sequence[LoggedRun]) -> list[str]:
     """Return why runs are not valid: the devices whose iterations took longer than they stand for."""
-    return [
-        f"{run.folder}: on {device.name} {device.overrun_share:.1%} of the iterations took longer than "
-        f"{f'their step time of {device.step_time:g} s' if device.step_time else 'their step time'}: the machine is "
-        "too slow for so many emulated devices"
-        for run in runs
-        for device in run.figures.devices
-        if (device.overrun_share or 0.0) > config.OVERRUN_LIMIT
-    ]
+    why = "the machine is too slow for so many emulated devices"
+    return [f"{run.folder}: {sentence}: {why}" for run in runs for sentence in run.figures.overruns]
 
 
 def _shortened(problems: Sequence[str]) -> list[str]:
@@ -170,7 +163,7 @@ def _results(section: Compared) -> Table:
         name = Cell(
             group_label(group), f"{about}{f', seeds {_short_list(seeds)}' if len(seeds) > 1 else ''}", line_style(group)
         )
-        cells = [_estimate_cell(group, quantity) for quantity in quantities]
+        cells = [Cell(*section.mean_texts(group, quantity)) for quantity in quantities]
         cells += [Cell(text) for text in compared[place][1:]] if compared else []
         use = _mean_shares(group)
         cells.append(Cell(" / ".join(f"{100 * share:.0f}" for share in use) + " %", shares=use))
@@ -188,14 +181,6 @@ def _results(section: Compared) -> Table:
 
 def _short_list(words: Sequence[str], most: int = 8) -> str:
     return ", ".join(words) if len(words) <= most else f"{', '.join(words[:most])}, …"
-
-
-def _estimate_cell(group: Group, quantity: Quantity) -> Cell:
-    found = group.estimate(quantity)
-    if found is None:
-        return Cell("not reached" if quantity.key == TIME.key else NOT_KNOWN)
-    some = f"of {found.n} of {len(group.counted)} runs" if found.n < len(group.counted) else ""
-    return Cell(quantity.mean_text(found), quantity.interval_text(found) or some)
 
 
 def _timelines(section: Compared) -> tuple[list[Any], list[Any]]:
