@@ -11,7 +11,7 @@ from ..reports.job_events import OUTCOME_FILE, REPORT_FILE
 from ..reports.metrics_table import RunFigures
 from ..reports.modes import BASELINE, BASELINE_LABEL, STANDALONE, STANDALONE_LABEL
 from ..reports.runs import NoRunError, load_network, load_run
-from ..reports.speedups import against_fastest, on_same_cluster, speedup
+from ..reports.speedups import on_same_cluster, over_fastest, speedup
 from ..runtime.files import write_atomically
 from ..runtime.terminal import clock
 from .folders import PROCESSES
@@ -52,8 +52,8 @@ def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -
     speed = [figures.bracketed(f"{figures.throughput:.1f} samples/s")] if figures.throughput else []
     if figures.efficiency is not None:
         speed.append(figures.bracketed(f"{figures.efficiency:.0%} of the devices' speed"))
-    if alone := against_fastest(figures.throughput, {device.name: device.speed for device in figures.devices}):
-        speed.append(figures.bracketed(alone))
+    if alone := over_fastest(figures.throughput, {device.name: device.speed for device in figures.devices}):
+        speed.append(figures.bracketed(str(alone)))
     lines.append(", ".join(speed))
     if figures.final_accuracy is not None:
         reached = figures.time_to_target

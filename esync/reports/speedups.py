@@ -133,21 +133,39 @@ def on_same_cluster(run: RunFigures, other: RunFigures) -> bool:
     return all(min(two) >= ALIKE * max(two) for two in alike)
 
 
-def against_fastest(throughput: float | None, speeds: Mapping[str, float | None]) -> str:
-    """Return in words how a cluster's samples per second compare with the fastest device's alone.
+@dataclass(frozen=True)
+class OverFastest:
+    """Samples per second of all devices ÷ those of the fastest one while it computes.
+
+    Attributes:
+        name: name of that device.
+        value: the quotient.
+        limit: the largest that it can be (`metrics.speedup_limit`).
+    """
+
+    name: str
+    value: float
+    limit: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} times the fastest device alone, {self.name} (limit {self.limit:.2f})"
+
+
+def over_fastest(throughput: float | None, speeds: Mapping[str, float | None]) -> OverFastest | None:
+    """Compare a cluster's samples per second with the fastest device's alone.
 
     Args:
         throughput: samples per second of all devices.
         speeds: name of each device → its samples per second while it computes.
 
     Returns:
-        "" for one device, or where a speed is not known.
+        None for one device, or where a speed is not known.
     """
     limit = metrics.speedup_limit(list(speeds.values()))
     if throughput is None or limit is None or len(speeds) < 2:
-        return ""
+        return None
     name = max(speeds, key=lambda each: speeds[each] or 0.0)
-    return f"{throughput / (speeds[name] or 1.0):.2f} times the fastest device alone, {name} (limit {limit:.2f})"
+    return OverFastest(name, throughput / (speeds[name] or 1.0), limit)
 
 
 def as_json(run: RunFigures, runs: Sequence[RunFigures]) -> dict[str, Any]:

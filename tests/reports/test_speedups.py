@@ -10,7 +10,7 @@ from test_plot import CLUSTER, device, figures_of, make
 from esync.reports.metrics_table import RunFigures, run_figures
 from esync.reports.modes import mode_of
 from esync.reports.plot import main
-from esync.reports.speedups import against_fastest, baseline, best_alone, on_same_cluster, slower_than_fastest, speedup
+from esync.reports.speedups import baseline, best_alone, on_same_cluster, over_fastest, slower_than_fastest, speedup
 from esync.reports.summary_file import RunInfo
 
 #: Samples per second of `CLUSTER`, whose batches have 64.
@@ -101,11 +101,11 @@ def test_baselines_are_of_the_same_cluster_if_their_devices_are_as_fast() -> Non
 
 
 def test_text_names_the_fastest_device_and_the_limit() -> None:
-    said = against_fastest(240.0, SPEEDS)
-    assert said == "1.50 times the fastest device alone, cloud3/gpu0 (limit 2.00)"
-    assert against_fastest(240.0, {"one": 240.0}) == ""
-    assert against_fastest(None, SPEEDS) == ""
-    assert against_fastest(240.0, {**SPEEDS, "h/gpu9": None}) == ""
+    said = over_fastest(240.0, SPEEDS)
+    assert str(said) == "1.50 times the fastest device alone, cloud3/gpu0 (limit 2.00)"
+    assert over_fastest(240.0, {"one": 240.0}) is None
+    assert over_fastest(None, SPEEDS) is None
+    assert over_fastest(240.0, {**SPEEDS, "h/gpu9": None}) is None
 
 
 def test_table_says_that_the_baseline_was_not_on_the_fastest_device(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from ..comparison import Section as Compared
 from ..comparison_text import LIMIT, speedup_rows
 from ..estimates import LEVEL
 from ..runs import LoggedRun
+from ..speedups import over_fastest
 from ..summary_file import DeviceSummary
 from ..tables import duration
 from .charts import charts, group_label, line_style
@@ -122,9 +123,9 @@ def _tiles(section: Compared) -> list[Tile]:
         tiles.append(Tile("throughput", f"{speeds.mean:,.{0 if speeds.mean >= 1000 else 1}f}", "samples/s", limit))
     if efficiency is not None:
         tiles.append(Tile("efficiency", f"{100 * efficiency:.0f} %", "", "of the devices' speed"))
-    if speeds is not None and figures.fastest is not None and figures.fastest.speed and len(figures.devices) > 1:
-        note = f"{figures.fastest.name} alone; limit {figures.speedup_limit:.2f} ×"
-        tiles.append(Tile("samples/s over", f"{speeds.mean / figures.fastest.speed:.2f} ×", "", note))
+    if alone := over_fastest(group.figures.throughput, {each.name: each.speed for each in group.figures.devices}):
+        note = f"{alone.name} alone; limit {alone.limit:.2f} ×"
+        tiles.append(Tile("samples/s over", f"{alone.value:.2f} ×", "", note))
     tiles.append(Tile("waiting", _percent(use[1]), "", f"of the devices' time, {_percent(use[2])} transferring"))
     if bytes_ is not None:
         note = "estimated, push only" if figures.bytes_estimated else "sent and received by all workers"
