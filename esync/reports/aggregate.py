@@ -143,7 +143,7 @@ def summarized_rounds(
         summary: its content, with all of the devices.
         model_bytes: as for `read_rounds`.
     """
-    report = ModeReport(mode_of(folder.name), path, summary, earlier=moved_aside(devices))
+    report = ModeReport(mode_of(folder.name), path, summary)
     for name, known in ((name, each) for group in summary.values() for name, each in group.items()):
         _complete_device(report, known, model_bytes)
         if known.accuracy_list and not known.accuracy_rounds:

@@ -39,6 +39,7 @@ from .discovery import (
     holds_rounds,
     list_device,
     mode_folders,
+    moved_aside,
     subfolders,
 )
 from .metrics_table import RunFigures, common_target, metric_of, run_figures
@@ -242,7 +243,7 @@ def load_run(folder: str | Path, target: float | None = None) -> LoggedRun:
 def _load(folder: Path, target: float | None) -> LoggedRun:
     if not folder.is_dir():
         raise RunError(f"{folder}: there is no such folder")
-    devices, by_host = _devices(folder)
+    devices, by_host, earlier = _devices(folder)
     problems: list[str] = []
     model_bytes = config.PUBLISHED_MODEL_BYTES.get(folder.resolve().parent.name)
     there = _summary_in(folder, problems) if by_host else None
@@ -257,7 +258,7 @@ def _load(folder: Path, target: float | None) -> LoggedRun:
     else:
         raise NoRunError(f"{folder}: there is no run in it: expected HOST/DEVICE/iter-N.txt", problems)
     summary = report.summary
-    problems += [*([report.earlier] if report.earlier else []), *report.warnings]
+    problems += [*([earlier] if earlier else []), *report.warnings]
     problems += [f"skipped ({skip.category}) {skip.path}: {skip.reason}" for skip in report.skipped]
     if not summary:
         raise NoRunError(f"{folder}: no file in it holds a round", problems)
@@ -273,19 +274,21 @@ def _ignore(done: int, files: int) -> None:
     """Take no notice of the progress."""
 
 
-def _devices(folder: Path) -> tuple[list[DeviceFolder], bool]:
+def _devices(folder: Path) -> tuple[list[DeviceFolder], bool, str]:
     """Return the devices with rounds in a run's folder, and whether they are in hosts' folders.
 
-    Only then may there be a summary, too, and perhaps nothing else.
+    Only then may there be a summary, too, and perhaps nothing else. Last comes a sentence about logs
+    of earlier runs that were moved aside, also of devices without rounds; "" if there are none.
     """
-    devices = [device for device in find_devices(folder)[0] if device.rounds]
+    found = find_devices(folder)[0]
+    devices = [device for device in found if device.rounds]
     if devices:
-        return devices, True
+        return devices, True, moved_aside(found)
     own = list_device(folder.resolve().parent.name, folder)
     below = [each for each in subfolders(folder) if DEVICE_FOLDER.fullmatch(each.name)]
     hosts = [list_device(folder.resolve().name, each) for each in below]
     devices = [device for device in (own, *hosts) if device.rounds]
-    return devices, not devices
+    return devices, not devices, moved_aside([*found, own, *hosts])
 
 
 def _summary_in(folder: Path, problems: list[str]) -> tuple[Path, Summary] | None:
