@@ -6,14 +6,12 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from .. import config
-from ..reports.aggregate import summarize_mode
 from ..reports.discovery import find_devices, moved_aside
 from ..reports.job_events import OUTCOME_FILE, REPORT_FILE
-from ..reports.load import load_runs
-from ..reports.metrics_table import RunFigures, common_target, run_figures
+from ..reports.metrics_table import RunFigures
 from ..reports.modes import BASELINE, BASELINE_LABEL, STANDALONE, STANDALONE_LABEL
-from ..reports.speedups import against_fastest, on_same_cluster, speedup
+from ..reports.runs import NoRunError, load_network, load_run
+from ..reports.speedups import on_same_cluster, over_fastest, speedup
 from ..runtime.files import write_atomically
 from ..runtime.terminal import clock
 from .folders import PROCESSES
@@ -22,15 +20,14 @@ from .supervisor import JobOutcome
 
 
 def read_figures(plan: LaunchPlan) -> RunFigures | None:
-    """Write the mode's summary, and return the figures of the job that has just ended.
+    """Return the figures of the job that has just ended, whose summary is written, too.
 
     Returns None if no round was logged.
     """
-    report = summarize_mode(plan.folder_here.parent, plan.mode_folder.name, None, lambda done, files: None)
-    if not report.summary:
+    try:
+        return load_run(plan.folder_here, plan.options.target_accuracy).figures
+    except NoRunError:
         return None
-    target = common_target([report.summary], plan.options.target_accuracy)
-    return run_figures(report.mode, report.summary, target)
 
 
 def earlier_logs(plan: LaunchPlan) -> list[str]:
@@ -55,20 +52,15 @@ def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -
     speed = [figures.bracketed(f"{figures.throughput:.1f} samples/s")] if figures.throughput else []
     if figures.efficiency is not None:
         speed.append(figures.bracketed(f"{figures.efficiency:.0%} of the devices' speed"))
-    if alone := against_fastest(figures.throughput, {device.name: device.speed for device in figures.devices}):
-        speed.append(figures.bracketed(alone))
+    if alone := over_fastest(figures.throughput, {device.name: device.speed for device in figures.devices}):
+        speed.append(figures.bracketed(str(alone)))
     lines.append(", ".join(speed))
     if figures.final_accuracy is not None:
         reached = figures.time_to_target
         when = f"; {figures.target:g} after {clock(reached)}" if reached is not None else ""
         lines.append(f"{figures.metric.label} {figures.metric.text(figures.final_accuracy)}{when}")
         lines += _speedups(figures, plan)
-    for device in figures.devices:
-        if (device.overrun_share or 0.0) > config.OVERRUN_LIMIT:
-            lines.append(
-                f"overruns: on {device.name} {device.overrun_share:.1%} of the iterations took longer than their step "
-                f"time{f' of {device.step_time:g} s' if device.step_time else ''}"
-            )
+    lines += [f"overruns: {sentence}" for sentence in figures.overruns]
     if figures.invalid:
         lines.append("too many of them: these figures are not valid; use larger step times, or fewer workers")
     lines += _casualties(outcome)
@@ -79,10 +71,11 @@ def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -
 def _speedups(figures: RunFigures, plan: LaunchPlan) -> list[str]:
     """Return a line about each baseline that has been run on the same cluster, and logged beside it."""
     try:
-        beside, _ = load_runs(plan.folder_here.parent, figures.target, (STANDALONE, BASELINE))
+        beside, _ = load_network(plan.folder_here.parent, (STANDALONE, BASELINE))
     except OSError:  # of a folder that cannot be listed; the job's own figures do not depend on it
         return []
-    same = [each for each in beside if on_same_cluster(figures, each) and each.mode.folder != figures.mode.folder]
+    others = [run.with_target(figures.target).figures for run in beside if run.folder.name != figures.mode.folder]
+    same = [each for each in others if on_same_cluster(figures, each)]
     lines = []
     for name, label in ((STANDALONE, f"{STANDALONE_LABEL}, the fastest device alone"), (BASELINE, BASELINE_LABEL)):
         found = speedup(figures, same, name)
@@ -167,19 +160,9 @@ def write_json(path: Path, plan: LaunchPlan, outcome: JobOutcome, figures: RunFi
     }
     if figures is not None:
         content["figures"] = {
-            "valid": figures.invalid is None,
-            "rounds": max(device.rounds for device in figures.devices),
-            "total_time": figures.total_time,
-            "throughput": figures.throughput,
-            "speed_limit": figures.speed_limit,
-            "efficiency": figures.efficiency,
-            "speedup_limit": figures.speedup_limit,
-            "fastest_device": figures.fastest and figures.fastest.name,
+            **figures.as_json(),
             "metric": asdict(figures.metric),
             "final_accuracy": figures.final_accuracy,
-            "target": figures.target,
-            "time_to_target": figures.time_to_target,
-            "overrun_share": figures.overrun_share,
             "devices": [asdict(device) for device in figures.devices],
         }
     write_atomically(path, json.dumps(content, indent=2).encode() + b"\n")

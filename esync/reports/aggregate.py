@@ -131,16 +131,23 @@ def read_rounds(
     return report
 
 
-def summarized_rounds(folder: Path, devices: Sequence[DeviceFolder], path: Path, summary: Summary) -> ModeReport:
+def summarized_rounds(
+    folder: Path, devices: Sequence[DeviceFolder], path: Path, summary: Summary, model_bytes: int | None
+) -> ModeReport:
     """Return what `read_rounds` would, where a summary has the rounds already.
 
     Args:
         folder: the run's folder.
-        devices: its devices.
+        devices: its devices, or none if there is only the summary.
         path: the summary's path.
         summary: its content, with all of the devices.
+        model_bytes: as for `read_rounds`.
     """
-    report = ModeReport(mode_of(folder.name), path, summary, earlier=moved_aside(devices))
+    report = ModeReport(mode_of(folder.name), path, summary)
+    for name, known in ((name, each) for group in summary.values() for name, each in group.items()):
+        _complete_device(report, known, model_bytes)
+        if known.accuracy_list and not known.accuracy_rounds:
+            report.warnings.append(f"the accuracies of {name} in {path} have no times; run summarize again")
     for device in devices:
         known = summary[device.host][device.device]
         _check_device(report, device, known, known.run)

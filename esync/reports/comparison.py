@@ -12,19 +12,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..algorithms.registry import ALGORITHMS
 from ..runtime import run_names
 from ..runtime.errors import ExpectedError
 from ..runtime.files import write_atomically
 from ..runtime.metric import Metric
 from ..runtime.output import printable
 from ..runtime.terminal import NOT_KNOWN
-from . import estimates, metrics
+from . import estimates
 from .estimates import Difference, Estimate, MeanCurve
 from .metrics_table import DeviceFigures, RunFigures, common_target
-from .modes import BASELINE, STANDALONE, Mode
+from .modes import BASELINE, NON_IID_LABEL, STANDALONE, Mode
 from .runs import LoggedRun, RunError, find_runs
-from .speedups import Speedup
+from .speedups import Speedup, speedup
 from .style import distinguishable
 
 if TYPE_CHECKING:
@@ -113,6 +112,12 @@ class Group:
         return self.runs[0].mode
 
     @property
+    def name(self) -> str:
+        """What the names of its runs have in common, apart from their seeds; "" if that is nothing."""
+        names = {run_names.without_seed(run.name) for run in self.runs}
+        return names.pop() if len(names) == 1 else ""
+
+    @property
     def counted(self) -> tuple[LoggedRun, ...]:
         """The valid runs, of which its figures are means; all of them if none is valid."""
         return tuple(run for run in self.runs if not run.figures.invalid) or self.runs
@@ -145,9 +150,11 @@ class Group:
     def figures(self) -> RunFigures:
         """Its means as if they were the figures of one run, under its label."""
         first = self.counted[0].figures
-        mode = replace(first.mode, method=self.label)
+        method = self.label if first.mode.iid else self.label.removesuffix(NON_IID_LABEL)
         if len(self.counted) == 1:
-            return replace(first, mode=mode)
+            return replace(first, mode=replace(first.mode, method=method))
+        kind, _ = run_names.parts(first.mode.folder)
+        mode = replace(first.mode, folder=run_names.named(kind, self.name), method=method)
 
         def mean(key: str) -> float | None:
             known = [getattr(run.figures, key) for run in self.counted]
@@ -169,6 +176,7 @@ class Group:
             bytes_received=mean("bytes_received"),
             bytes_estimated=any(run.figures.bytes_estimated for run in self.counted),
             overrun_share=max(run.figures.overrun_share for run in self.counted),
+            times_of_runs=tuple(run.figures.time_to_target for run in self.counted),
         )
 
 
@@ -236,46 +244,20 @@ class Section:
             return None
         return estimates.difference(own, reference)
 
-    def baseline(self, name: str, iid: bool = True) -> Group | None:
-        """Return the group with which others are compared; None if there is none, or not one only.
-
-        Args:
-            name: name of its algorithm. Of several groups of sequential SGD, which has all of the
-                data, the one that reaches the target soonest is taken.
-            iid: kind of data of the groups that are compared with SSGD.
-        """
-        groups = [each for each in self.groups if each.mode.name == name]
-        if name == STANDALONE:
-            times = {id(each): each.estimate(TIME) for each in groups}
-            return min(
-                groups,
-                key=lambda each: (each.invalid is not None, found.mean if (found := times[id(each)]) else math.inf),
-                default=None,
-            )
-        groups = [each for each in groups if each.mode.iid == iid]
-        return groups[0] if len(groups) == 1 else None
+    def mean_texts(self, group: Group, quantity: Quantity) -> tuple[str, str]:
+        """Return a mean as it is printed, and its interval, or of how many runs it is; "" if it is of all."""
+        found = group.estimate(quantity)
+        of_time = quantity.key == TIME.key and self.target is not None and bool(group.counted[0].figures.times)
+        if found is None:
+            return "not reached" if of_time else NOT_KNOWN, ""
+        if found.n < len(group.counted):
+            some = f"({found.n} of {len(group.counted)}{' reached it' if of_time else ''})"
+            return quantity.mean_text(found), some
+        return quantity.mean_text(found), quantity.interval_text(found)
 
     def speedup(self, group: Group, name: str) -> Speedup:
-        """Return a group's speedup over a baseline: mean time to the target of that ÷ its own.
-
-        Args:
-            group: a group of this section.
-            name: name of the baseline's algorithm.
-        """
-        other = self.baseline(name, group.mode.iid)
-        if other is None:
-            several = any(each.mode.name == name and each.mode.iid == group.mode.iid for each in self.groups)
-            return Speedup(None, f"{'several' if several else 'no'} {ALGORITHMS[name].label} runs")
-        alone = other.figures.devices[0].speed if len(other.figures.devices) == 1 else None
-        limit = metrics.speedup_limit([device.speed for device in group.figures.devices], alone)
-        for each, label in ((group, ""), (other, f"{other.label} ")):
-            reached = each.estimate(TIME)
-            if each.invalid:
-                return Speedup(None, f"{label}invalid", limit)
-            if reached is None or reached.n < len(each.counted):
-                return Speedup(None, f"{label}not {'always ' * (reached is not None)}reached", limit)
-        times = [found.mean for each in (other, group) if (found := each.estimate(TIME))]
-        return Speedup(metrics.speedup(*times), None, limit)
+        """Return a group's speedup over a baseline, given by the name of its algorithm."""
+        return speedup(group.figures, [each.figures for each in self.groups], name)
 
 
 @dataclass(frozen=True)
@@ -410,6 +392,24 @@ def compare_runs(runs: Sequence[LoggedRun], labels: Sequence[str] = (), target: 
     return Comparison(tuple(sections), tuple(problems))
 
 
+def compare_singly(network: str, runs: Sequence[LoggedRun], target: float | None = None) -> tuple[Section, ...]:
+    """Return a section for each metric of a network's runs, in which each of them is a group of its own.
+
+    Args:
+        network: name of the network.
+        runs: the runs, which keep their labels.
+        target: see `compare`.
+    """
+    styled = [replace(run, mode=mode) for run, mode in zip(runs, distinguishable([r.mode for r in runs]), strict=True)]
+    sections = []
+    for metric in dict.fromkeys(run.metric for run in styled):
+        same = [run for run in styled if run.metric == metric]
+        common = common_target([run.summary for run in same], target)
+        groups = tuple(Group(run.label, (run.with_target(common),)) for run in same)
+        sections.append(Section(network, "", metric, common, groups, {}))
+    return tuple(sections)
+
+
 def _dataset(run: LoggedRun) -> str:
     said = run.facts.get("dataset")
     return said if isinstance(said, str) else ""
@@ -464,10 +464,9 @@ def _labels(grouped: Mapping[tuple[str, str], list[LoggedRun]], differing: Mappi
     """Return a label for each group that no other has."""
     labels = []
     for (label, _), runs in grouped.items():
-        stems = {run_names.without_seed(run.name) for run in runs}
         mode = runs[0].mode
-        parts = [mode.algorithm, *(stems if len(stems) == 1 and stems != {""} else ())]
-        labels.append(printable(label or ", ".join(parts) + ("" if mode.iid else " non-i.i.d.")))
+        parts = filter(None, (mode.algorithm, Group("", tuple(runs)).name))
+        labels.append(printable(label or ", ".join(parts) + ("" if mode.iid else NON_IID_LABEL)))
     unique: list[str] = []
     for index, label in enumerate(labels):
         same = [other for other, each in enumerate(labels) if each == label]
@@ -504,8 +503,6 @@ def _check(group: Group, problems: list[str]) -> None:
             problems.append(f"{run.folder}: {reason}{counted}")
         if run.finished is False:
             problems.append(f"{run.folder}: the run has not come to its end, or is still under way")
-        if run.figures.missing_rounds:
-            problems.append(f"{run.folder}: {run.figures.missing_rounds} rounds are missing: samples/s are too low")
     stems = sorted({run_names.without_seed(run.name) for run in group.runs} - {""})
     if len(stems) > 1:
         problems.append(
@@ -544,29 +541,11 @@ def _row(section: Section, group: Group, run: LoggedRun) -> dict[str, Any]:
         "devices": len(figures.devices),
         "simulated": own["simulated"],
         "finished": run.finished,
-        "valid": figures.invalid is None,
-        "invalid_reason": figures.invalid,
         "metric": section.metric.name,
-        "target": section.target,
-        "time_to_target": figures.time_to_target,
         "final": figures.final_accuracy,
         "best": figures.best_accuracy,
-        "evaluations": len(figures.accuracies),
-        "total_time": figures.total_time,
-        "rounds": max(device.rounds for device in figures.devices),
-        "samples": sum(device.samples for device in figures.devices),
-        "throughput": figures.throughput,
-        "speed_limit": figures.speed_limit,
-        "speedup_limit": figures.speedup_limit,
-        "fastest_device": figures.fastest and figures.fastest.name,
-        "efficiency": figures.efficiency,
-        "bytes_per_second": figures.bytes_per_second,
-        "bytes_sent_per_second": figures.bytes_sent,
-        "bytes_received_per_second": figures.bytes_received,
-        "bytes_estimated": figures.bytes_estimated,
+        **figures.as_json(),
         "wait_mean": math.fsum(waits) / len(waits) if waits else None,
-        "overrun_share": figures.overrun_share,
-        "missing_rounds": figures.missing_rounds,
         **{f"option_{name}": own.get(name) for name in section.differing if name not in ("mode", "simulated")},
     }
 

@@ -5,10 +5,10 @@ from collections.abc import Iterator
 from rich.table import Column
 
 from ..runtime.terminal import NOT_KNOWN, UNLIMITED, markdown, right
-from .comparison import TIME, Comparison, Group, Quantity, Section, shown
+from .comparison import Comparison, Group, Quantity, Section, shown
 from .estimates import LEVEL, Difference
 from .modes import BASELINE, BASELINE_LABEL, STANDALONE, STANDALONE_LABEL
-from .speedups import slower_than_fastest
+from .speedups import best_alone, slower_than_fastest
 
 #: What the column "limit" of the speedups says.
 LIMIT = "limit = sum of the devices' speeds ÷ that of the one device alone"
@@ -23,13 +23,7 @@ def comparison_text(comparison: Comparison, width: int = UNLIMITED) -> str:
 
 def section_text(section: Section, width: int = UNLIMITED) -> str:
     """Return the tables of runs that can be compared with one another."""
-    what = ", ".join(part for part in (section.network, section.dataset, section.metric.label) if part)
-    runs = sum(len(group.runs) for group in section.groups)
-    text = (
-        f"{what}: {runs} run{'s' * (runs > 1)}, mean ± standard deviation [{LEVEL:.0%} confidence interval of the mean]"
-    )
-    text += f"\n\n{means_table(section, width)}"
-    text += speedups_text(section, width)
+    text = results_text(section, width)
     if section.differing:
         text += f"\nWhat differs in their options\n\n{_options_table(section, width)}"
     if len(section.groups) > 1:
@@ -43,6 +37,16 @@ def section_text(section: Section, width: int = UNLIMITED) -> str:
                 "difference.\n"
             )
     return text
+
+
+def results_text(section: Section, width: int = UNLIMITED) -> str:
+    """Return the table of the groups' means, and that of their speedups."""
+    what = ", ".join(part for part in (section.network, section.dataset, section.metric.label) if part)
+    runs = sum(len(group.runs) for group in section.groups)
+    text = f"{what}: {runs} run{'s' * (runs > 1)}"
+    if runs > len(section.groups):
+        text += f", mean ± standard deviation [{LEVEL:.0%} confidence interval of the mean]"
+    return f"{text}\n\n{means_table(section, width)}{_speedups_text(section, width)}"
 
 
 def means_table(section: Section, width: int = UNLIMITED) -> str:
@@ -68,7 +72,7 @@ def means_table(section: Section, width: int = UNLIMITED) -> str:
 
 
 def _means_row(section: Section, group: Group) -> list[str]:
-    cells = [_mean(group, quantity, section) for quantity in section.quantities]
+    cells = [" ".join(filter(None, section.mean_texts(group, each))) for each in section.quantities]
     if group.invalid:
         cells = [f"({cell})" if cell != NOT_KNOWN else cell for cell in cells]
     left_out = len(group.runs) - len(group.counted)
@@ -76,31 +80,29 @@ def _means_row(section: Section, group: Group) -> list[str]:
     notes += [f"{left_out} invalid run{'s' * (left_out > 1)} left out"] if left_out else []
     if any(run.figures.bytes_estimated for run in group.counted):
         notes.append("traffic estimated, push only")
+    if missing := sum(run.figures.missing_rounds for run in group.counted):
+        notes.append(f"{missing} rounds missing from the logs: samples/s and MB/s are too low")
     return [group.label, str(len(group.counted)), *cells, "; ".join(notes)]
 
 
-def _mean(group: Group, quantity: Quantity, section: Section) -> str:
-    found = group.estimate(quantity)
-    reached = quantity.key == TIME.key and section.target is not None and bool(group.counted[0].figures.times)
-    if found is None:
-        return "not reached" if reached else NOT_KNOWN
-    text = " ".join(filter(None, (quantity.mean_text(found), quantity.interval_text(found))))
-    if found.n < len(group.counted):
-        text += f" ({found.n} of {len(group.counted)}{' reached it' if reached else ''})"
-    return text
-
-
-def speedups_text(section: Section, width: int = UNLIMITED) -> str:
-    """Return the table of speedups; "" for a single group, or where no baseline is among the groups."""
+def _speedups_text(section: Section, width: int) -> str:
+    """Return the table of speedups, and the limits where no run was on the fastest device alone."""
+    figures = [group.figures for group in section.groups]
     columns, rows = speedup_rows(section)
-    if not rows:
-        return ""
-    headings: list[str | Column] = [columns[0], *map(right, columns[1:])]
-    target = "the target" if section.target is None else f"{section.target:g}"
-    text = f"\nSpeedup: mean time to {target} of the baseline ÷ own; {LIMIT}\n\n{markdown(headings, rows, width)}"
-    alone = section.baseline(STANDALONE)
-    if alone and (faster := slower_than_fastest(alone.figures, [group.figures for group in section.groups])):
-        text += f"\n{alone.label} was not on the fastest device, which is {faster.name}.\n"
+    text = ""
+    if rows:
+        headings: list[str | Column] = [columns[0], *map(right, columns[1:])]
+        target = "the target" if section.target is None else f"{section.target:g}"
+        text = f"\nSpeedup: mean time to {target} of the baseline ÷ own; {LIMIT}\n\n{markdown(headings, rows, width)}"
+    if (alone := best_alone(figures)) and (faster := slower_than_fastest(alone, figures)):
+        text += f"\n{alone.mode.label} was not on the fastest device, which is {faster.name}.\n"
+    if alone is None:
+        clusters = {each.fastest.name: each.speedup_limit for each in figures if each.fastest and len(each.devices) > 1}
+        text += "".join(
+            f"\nlimit = {limit:.2f}: sum of the devices' speeds ÷ that of the fastest one, {name}; "
+            "a run of --mode local on it alone is the baseline to compare with\n"
+            for name, limit in sorted(clusters.items())
+        )
     return text
 
 
@@ -109,16 +111,15 @@ def speedup_rows(section: Section) -> tuple[list[str], list[list[str]]]:
 
     There are no rows where only one group, or no baseline, is there.
     """
-    kinds = {group.mode.iid for group in section.groups}
-    there = [name for name in (STANDALONE, BASELINE) if any(section.baseline(name, iid) for iid in kinds)]
+    names = {group.mode.name for group in section.groups}
+    there = [name for name in (STANDALONE, BASELINE) if name in names]
     if len(section.groups) < 2 or not there:
         return [], []
     rows = []
     for group in section.groups:
         cells = [group.label]
         for name in there:
-            found = section.speedup(group, name)
-            cells.append(f"{found.value:.2f}×" if found.value is not None else found.reason or NOT_KNOWN)
+            cells.append(section.speedup(group, name).text)
         limit = section.speedup(group, STANDALONE).limit or group.figures.speedup_limit
         rows.append([*cells, NOT_KNOWN if limit is None else f"{limit:.2f}×"])
     labels = {STANDALONE: f"over {STANDALONE_LABEL}", BASELINE: f"over {BASELINE_LABEL}"}

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
 
 from .. import config
 from ..runtime.metric import Metric
@@ -56,6 +58,8 @@ class RunFigures:
         bytes_sent, bytes_received: bytes per second of all devices; None where unknown.
         bytes_estimated: whether they are computed from the size of the model, not measured.
         overrun_share: share of the padded iterations that took longer than their step time.
+        times_of_runs: where these are means of several runs, the time to the target of each of
+            them, or None where it did not reach it.
     """
 
     mode: Mode
@@ -74,10 +78,17 @@ class RunFigures:
     bytes_received: float | None
     bytes_estimated: bool
     overrun_share: float
+    times_of_runs: tuple[float | None, ...] = ()
 
     @property
     def time_to_target(self) -> float | None:
-        """Time of the first evaluation that reached the target; None if none did."""
+        """Time of the first evaluation that reached the target; None if none did.
+
+        Of several runs it is the mean, and None unless all of them reached it.
+        """
+        if self.times_of_runs:
+            reached = [time for time in self.times_of_runs if time is not None]
+            return fmean(reached) if len(reached) == len(self.times_of_runs) else None
         if self.target is None:
             return None
         return metrics.time_to_target(self.times, self.accuracies, self.target, self.metric)
@@ -120,6 +131,16 @@ class RunFigures:
             return f"invalid: overruns {100 * self.overrun_share:.1f} %"
         return None
 
+    @property
+    def overruns(self) -> list[str]:
+        """Return a sentence about each device with too many iterations that took longer than their step time."""
+        return [
+            f"on {device.name} {device.overrun_share:.1%} of the iterations took longer than their step time"
+            f"{f' of {device.step_time:g} s' if device.step_time else ''}"
+            for device in self.devices
+            if (device.overrun_share or 0.0) > config.OVERRUN_LIMIT
+        ]
+
     def bracketed(self, figure: str) -> str:
         """Return a printed figure, in brackets if it is invalid."""
         return f"({figure})" if self.invalid and any(character.isdigit() for character in figure) else figure
@@ -131,6 +152,30 @@ class RunFigures:
         If there are any, sums per second are too low.
         """
         return sum(device.missing_rounds for device in self.devices)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return what all files say of a run; each adds the final value and the devices in its own way."""
+        return {
+            "valid": self.invalid is None,
+            "invalid_reason": self.invalid,
+            "target": self.target,
+            "time_to_target": self.time_to_target,
+            "evaluations": len(self.accuracies),
+            "total_time": self.total_time,
+            "rounds": max(device.rounds for device in self.devices),
+            "samples": sum(device.samples for device in self.devices),
+            "throughput": self.throughput,
+            "speed_limit": self.speed_limit,
+            "speedup_limit": self.speedup_limit,
+            "fastest_device": self.fastest and self.fastest.name,
+            "efficiency": self.efficiency,
+            "bytes_per_second": self.bytes_per_second,
+            "bytes_sent_per_second": self.bytes_sent,
+            "bytes_received_per_second": self.bytes_received,
+            "bytes_estimated": self.bytes_estimated,
+            "overrun_share": self.overrun_share,
+            "missing_rounds": self.missing_rounds,
+        }
 
 
 def metric_of(summary: Summary) -> Metric:

@@ -16,6 +16,7 @@ from .algorithm_info import AlgorithmInfo
 
 BASELINE = "sync"  # name of the algorithm with which speedups are compared
 STANDALONE = "local"  # name of sequential SGD on one device
+NON_IID_LABEL = " non-i.i.d."  # behind the label of runs whose workers have different classes
 BASELINE_LABEL, STANDALONE_LABEL = ALGORITHMS[BASELINE].label, ALGORITHMS[STANDALONE].label
 
 
@@ -64,7 +65,7 @@ class Mode:
     @property
     def label(self) -> str:
         """The method and, if not i.i.d., the kind of data."""
-        return self.method if self.iid else f"{self.method} non-i.i.d."
+        return self.method if self.iid else f"{self.method}{NON_IID_LABEL}"
 
     def summary_path(self, network_folder: Path) -> Path:
         """Return the path of the mode's summary."""

@@ -1,9 +1,9 @@
-"""Draw the five figures and the speedup table from the summaries of a network's modes.
+"""Draw the five figures and the speedup table of a network's runs.
 
     python logs_tools/plot.py -b logs -n resnet18-v1
 
-This reads every {base}/{network}/{mode}/NAME.json that `summarize` has written, whatever the
-algorithms. It writes accuracy over time (i.i.d. and non-i.i.d.), throughput, traffic and computing
+This loads every run below {base}/{network}, whatever the algorithms, from its summary or else from
+its rounds. It writes accuracy over time (i.i.d. and non-i.i.d.), throughput, traffic and computing
 time ratio as PNG and PDF, and speedup.txt and speedup.json, to {base}/{network}/figures. Runs with
 a metric of their own are drawn and compared apart from those with another one.
 
@@ -29,12 +29,13 @@ from ..algorithms.registry import FIGURES, stem_of
 from ..runtime import program, terminal
 from ..runtime.files import expanded, write_atomically
 from . import figures
+from .comparison import compare_singly
 from .discovery import SPEEDUP_FILE, others_to_choose
-from .load import load_runs
 from .metrics_table import RunFigures
 from .modes import BASELINE_LABEL, STANDALONE
 from .published_results import ACCURACY, END, TABLE_1, PublishedRun, published_runs
 from .published_smoothing import can_be_smoothed, smoothed
+from .runs import load_network
 from .speedups import as_json, best_alone
 from .tables import runs_text, smoothed_text
 
@@ -43,7 +44,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exit with code 2 on bad usage."""
     parser = argparse.ArgumentParser(
         prog=program.name("plot"),
-        description="Draw the five figures and the speedup table from the summaries of a network's modes.",
+        description="Draw the five figures and the speedup table of a network's runs.",
     )
     parser.add_argument(
         "-b", "--base-dir", type=expanded, default=config.LOG_DIR, help="folder of all logs (default: %(default)s)"
@@ -89,15 +90,15 @@ def run(options: argparse.Namespace) -> int:
         OSError: a result cannot be written.
     """
     network_folder = options.base_dir / options.network
-    runs, problems = load_runs(network_folder, options.target)
-    for problem in problems:
-        terminal.print_error(problem)
-    if not runs:
+    loaded, problems = load_network(network_folder)
+    terminal.print_problems(problems)
+    if not loaded:
         terminal.print_error(
-            f"nothing to draw: no summary of a mode in {network_folder}; run summarize first"
-            + others_to_choose(options.base_dir, options.network)
+            f"nothing to draw: no run in {network_folder}" + others_to_choose(options.base_dir, options.network)
         )
         return 1
+    sections = compare_singly(options.network, loaded, options.target)
+    runs = [group.figures for section in sections for group in section.groups]
     if ambiguous := _target_problem(options.target, runs):
         terminal.print_error(ambiguous)
         return 2
@@ -113,7 +114,7 @@ def run(options: argparse.Namespace) -> int:
     )
     for name, draw in shown:
         drawn += figures.save(draw(), out, name)
-    text = runs_text(options.network, runs)
+    text = runs_text(sections)
     if filtered:
         text += f"\n{smoothed_text([one for one in filtered if can_be_smoothed(one)])}"
     comparison = {

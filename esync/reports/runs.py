@@ -1,6 +1,7 @@
 """Logged runs: what a run's folder holds, whatever its layout, as one object.
 
-`find_runs` finds the runs that folders and patterns name, and `load_run` loads one of them. A run's
+`find_runs` finds the runs that folders and patterns name, `load_network` those of a network, and
+`load_run` loads one of them. A run's
 folder is one of
 
 - {network}/{mode} or {network}/{mode}@{name}, with HOST/DEVICE/iter-N.txt in it, or only the
@@ -14,7 +15,7 @@ written again.
 """
 
 import glob
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -31,18 +32,20 @@ from .aggregate import read_rounds, summarized_rounds
 from .algorithm_info import AlgorithmInfo, algorithm_info_of
 from .discovery import (
     DEVICE_FOLDER,
+    SPEEDUP_FILE,
     DeviceFolder,
     Source,
     find_devices,
     holds_rounds,
     list_device,
+    mode_folders,
+    moved_aside,
     subfolders,
 )
-from .load import summary_in
 from .metrics_table import RunFigures, common_target, metric_of, run_figures
 from .modes import Mode, mode_of
 from .style import checked_style
-from .summary_file import DeviceSummary, Summary, save_summary
+from .summary_file import DeviceSummary, Summary, SummaryError, load_summary, save_summary
 
 #: Levels of folders in which runs are looked for: {log_dir}/{network}/{mode}.
 _DEPTH = 2
@@ -54,6 +57,14 @@ class RunError(ExpectedError):
     exit_code = 2
 
 
+class NoRunError(RunError):
+    """Raised when a folder holds nothing of a run that could be read, with what is wrong in it."""
+
+    def __init__(self, text: str, problems: Sequence[str] = ()) -> None:
+        super().__init__("; ".join([text, *problems]))
+        self.problems = problems
+
+
 @dataclass(frozen=True)
 class LoggedRun:
     """A run as its logs tell it.
@@ -62,7 +73,7 @@ class LoggedRun:
         folder: its folder.
         mode: its algorithm, with label and style.
         summary: the rounds of its devices: host → device → columns.
-        target: value of the metric for the time to target; None for the usual one of its metric.
+        target: value of the metric for the time to target; None if there is none.
         problems: sentences about what is missing or wrong in its logs.
     """
 
@@ -127,7 +138,7 @@ class LoggedRun:
     @cached_property
     def figures(self) -> RunFigures:
         """Throughput, efficiency, traffic, waits, curve, time to target, validity."""
-        return run_figures(self.mode, self.summary, common_target([self.summary], self.target))
+        return run_figures(self.mode, self.summary, self.target)
 
     def with_target(self, target: float | None) -> "LoggedRun":
         """Return the run with another target."""
@@ -157,6 +168,32 @@ def find_runs(patterns: Iterable[str | Path], target: float | None = None) -> li
     return [load_run(folder, target) for folder in folders.values()]
 
 
+def load_network(folder: Path, names: Collection[str] = ()) -> tuple[list[LoggedRun], list[str]]:
+    """Load the runs of a network in the order of their modes; what cannot be loaded is left out.
+
+    Args:
+        folder: {base}/{network}.
+        names: the modes to load; none: all of them.
+
+    Returns:
+        The runs, and sentences about what is missing or wrong.
+
+    Raises:
+        OSError: the folder cannot be listed.
+    """
+    runs: list[LoggedRun] = []
+    problems: list[str] = []
+    for name in sorted(mode_folders(folder), key=lambda name: mode_of(name).place()):
+        if names and mode_of(name).name not in names:
+            continue
+        try:
+            runs.append(load_run(folder / name))
+        except RunError as error:
+            if mode_of(name).built_in or not isinstance(error, NoRunError) or error.problems:
+                problems.append(f"left out: {error}")
+    return runs, [*problems, *(f"{run.folder}: {problem}" for run in runs for problem in run.problems)]
+
+
 def _places(pattern: str) -> list[Path]:
     """Return the folders that a pattern names."""
     path = expanded(pattern)
@@ -176,7 +213,7 @@ def run_folders(folder: Path, depth: int = _DEPTH) -> list[Path]:
         RunError: a folder cannot be listed.
     """
     try:
-        if holds_rounds(folder) or _devices(folder)[0] or summary_in(folder, []) is not None:
+        if holds_rounds(folder) or _devices(folder)[0] or _summary_in(folder, []) is not None:
             return [folder]
         below = [each for each in subfolders(folder) if not each.name.startswith((EARLIER_PREFIX, FIGURES))]
     except OSError as error:
@@ -206,28 +243,30 @@ def load_run(folder: str | Path, target: float | None = None) -> LoggedRun:
 def _load(folder: Path, target: float | None) -> LoggedRun:
     if not folder.is_dir():
         raise RunError(f"{folder}: there is no such folder")
-    devices, by_host = _devices(folder)
+    devices, by_host, earlier = _devices(folder)
     problems: list[str] = []
-    there = summary_in(folder, problems) if by_host else None
+    model_bytes = config.PUBLISHED_MODEL_BYTES.get(folder.resolve().parent.name)
+    there = _summary_in(folder, problems) if by_host else None
     if there is not None and (not devices or _is_current(*there, devices)):
-        report = summarized_rounds(folder, devices, *there)
+        report = summarized_rounds(folder, devices, *there, model_bytes)
     elif devices:
         problems = []
-        report = read_rounds(folder, devices, config.PUBLISHED_MODEL_BYTES.get(folder.parent.name), _ignore)
+        report = read_rounds(folder, devices, model_bytes, _ignore)
         if report.summary and by_host:
             with suppress(OSError):  # a folder of somebody else: its rounds are read again next time
                 save_summary(report.summary, report.path)
     else:
-        raise RunError("; ".join([f"{folder}: there is no run in it: expected HOST/DEVICE/iter-N.txt", *problems]))
+        raise NoRunError(f"{folder}: there is no run in it: expected HOST/DEVICE/iter-N.txt", problems)
     summary = report.summary
-    problems += [*([report.earlier] if report.earlier else []), *report.warnings]
+    problems += [*([earlier] if earlier else []), *report.warnings]
     problems += [f"skipped ({skip.category}) {skip.path}: {skip.reason}" for skip in report.skipped]
     if not summary:
-        raise RunError(f"{folder}: no file in it holds a round: {'; '.join(problems)}")
+        raise NoRunError(f"{folder}: no file in it holds a round", problems)
     said, wrong = algorithm_info_of(summary)
     mode = _mode(folder, summary, said)
     style, wrong_style = checked_style(said.style, mode.style)
     problems += [each for each in (*wrong, *wrong_style) if each not in problems]
+    target = common_target([summary], target)
     return LoggedRun(folder, replace(mode, style=style), summary, target, tuple(problems))
 
 
@@ -235,19 +274,52 @@ def _ignore(done: int, files: int) -> None:
     """Take no notice of the progress."""
 
 
-def _devices(folder: Path) -> tuple[list[DeviceFolder], bool]:
+def _devices(folder: Path) -> tuple[list[DeviceFolder], bool, str]:
     """Return the devices with rounds in a run's folder, and whether they are in hosts' folders.
 
-    Only then may there be a summary, too, and perhaps nothing else.
+    Only then may there be a summary, too, and perhaps nothing else. Last comes a sentence about logs
+    of earlier runs that were moved aside, also of devices without rounds; "" if there are none.
     """
-    devices = [device for device in find_devices(folder)[0] if device.rounds]
+    found = find_devices(folder)[0]
+    devices = [device for device in found if device.rounds]
     if devices:
-        return devices, True
+        return devices, True, moved_aside(found)
     own = list_device(folder.resolve().parent.name, folder)
     below = [each for each in subfolders(folder) if DEVICE_FOLDER.fullmatch(each.name)]
     hosts = [list_device(folder.resolve().name, each) for each in below]
     devices = [device for device in (own, *hosts) if device.rounds]
-    return devices, not devices
+    return devices, not devices, moved_aside([*found, own, *hosts])
+
+
+def _summary_in(folder: Path, problems: list[str]) -> tuple[Path, Summary] | None:
+    """Return the summary in a mode's folder, and its path; None if there is none.
+
+    A built-in algorithm's summary has a given name; that of another algorithm may have any name.
+    """
+    mode = mode_of(folder.name)
+    expected = mode.summary_path(folder.parent)
+    if mode.built_in:
+        candidates = [expected] if expected.exists() else []
+    elif (folder / SPEEDUP_FILE).exists():
+        return None  # results of plot --out
+    else:
+        candidates = [path for path in sorted(folder.glob("*.json")) if path.is_file() and path.name[0] != "."]
+    read: dict[Path, Summary] = {}
+    wrong: list[str] = []
+    for path in candidates:
+        try:
+            read[path] = load_summary(path)
+        except SummaryError as error:
+            wrong.append(str(error))
+        except OSError as error:
+            wrong.append(f"{path} cannot be read: {error.strerror}")
+    if read:
+        named = [path for path in read if path.stem == mode_of(folder.name, algorithm_info_of(read[path])[0]).summary]
+        path = next(iter(named or read))
+        problems += [f"{other} left out: {path} is there, too" for other in read if other != path]
+        return path, read[path]
+    problems += wrong
+    return None
 
 
 def _is_current(path: Path, summary: Summary, devices: list[DeviceFolder]) -> bool:

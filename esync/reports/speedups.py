@@ -1,5 +1,6 @@
 """Speedups of runs: over the fastest device alone, over SSGD, and the most that there can be.
 
+All tables, pages and lines that show a speedup take it from here, of single runs as of means.
 Synchronous SGD is the baseline of the ESync paper. What a user has anyway is the fastest device
 alone: a run of mode local, which is sequential SGD. With v_i samples per second on device i, all
 devices together are at most Σ v_i ÷ max v_i times as fast as it (`metrics.speedup_limit`).
@@ -11,6 +12,8 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from ..algorithms.registry import ALGORITHMS
+from ..runtime.run_names import without_seed
+from ..runtime.terminal import NOT_KNOWN
 from . import metrics
 from .metrics_table import DeviceFigures, RunFigures
 from .modes import BASELINE, STANDALONE
@@ -34,31 +37,58 @@ class Speedup:
     reason: str | None = None
     limit: float | None = None
 
+    @property
+    def text(self) -> str:
+        """The value, or the reason, as tables print it."""
+        return self.reason or (f"{self.value:.2f}×" if self.value is not None else NOT_KNOWN)
 
-def speedup(run: RunFigures, runs: Sequence[RunFigures], baseline: str = BASELINE) -> Speedup:
-    """Compare a run's time to the target with that of another algorithm.
+
+def speedup(run: RunFigures, runs: Sequence[RunFigures], name: str = BASELINE) -> Speedup:
+    """Compare the time to the target with that of a baseline among the runs.
 
     Args:
-        run: the run.
-        runs: all runs.
-        baseline: name of the other algorithm: SSGD, as in the ESync paper (section 5), whose run on
-            the same kind of data is taken, or sequential SGD, which always has all of the data. Of
-            several runs, the one of the same name is taken. Otherwise it is the one without a name
-            or, of sequential SGD, the soonest at its target (`best_alone`).
+        run: a run, or the means of several ones.
+        runs: all that it can be compared with.
+        name: name of the baseline's algorithm: SSGD, as in the ESync paper (section 5), or
+            sequential SGD.
     """
-    label = ALGORITHMS[baseline].label
-    others = [r for r in runs if r.mode.name == baseline and (baseline == STANDALONE or r.mode.iid == run.mode.iid)]
-    if not others:
-        return Speedup(None, f"no {label} run")
-    other = next((r for r in others if r.mode.run == run.mode.run != ""), None)
-    if other is None and baseline == STANDALONE:
-        other = best_alone(others)
-    elif other is None:
-        other = next((r for r in others if not r.mode.run), others[0] if len(others) == 1 else None)
+    other = baseline(run, runs, name)
     if other is None:
-        return Speedup(None, f"several {label} runs")
-    limit = metrics.speedup_limit(_speeds(run), _speeds(other)[0] if len(other.devices) == 1 else None)
-    return Speedup(*_compared_times(run, other, label), limit)
+        there = any(each.mode.name == name and each.mode.iid == run.mode.iid for each in runs)
+        return Speedup(None, f"{'several' if there else 'no'} {ALGORITHMS[name].label} run{'s' * there}")
+    speeds = [device.speed for device in run.devices]
+    limit = metrics.speedup_limit(speeds, other.devices[0].speed if len(other.devices) == 1 else None)
+    if other.metric != run.metric:
+        return Speedup(None, f"{other.mode.label} has another metric", limit)
+    if run.target is None:
+        return Speedup(None, "no target", limit)
+    for each, label in ((run, ""), (other, f"{other.mode.label} ")):
+        if each.invalid:
+            return Speedup(None, f"{label}invalid", limit)
+        if each.time_to_target is None:
+            return Speedup(None, f"{label}not {'always ' * any(each.times_of_runs)}reached", limit)
+    return Speedup(metrics.speedup(other.time_to_target, run.time_to_target), None, limit)
+
+
+def baseline(run: RunFigures, runs: Sequence[RunFigures], name: str = BASELINE) -> RunFigures | None:
+    """Return the run with which another one is compared; None if there is none, or not one only.
+
+    Of sequential SGD, which always has all of the data, it is the best one (`best_alone`), because a
+    weaker one would flatter all others. Of another algorithm it has the same kind of data, and the
+    same name, or the same one apart from the seed, else none, else it is the only one.
+    """
+    if name == STANDALONE:
+        return best_alone(runs)
+    others = [each for each in runs if each.mode.name == name and each.mode.iid == run.mode.iid]
+    own = run.mode.run
+    choices = (
+        [each for each in others if each.mode.run == own != ""],
+        [each for each in others if without_seed(each.mode.run) == without_seed(own) != ""],
+        [each for each in others if not each.mode.run],
+        others,
+    )
+    chosen = next(filter(None, choices), [])
+    return chosen[0] if len(chosen) == 1 else None
 
 
 def best_alone(runs: Sequence[RunFigures]) -> RunFigures | None:
@@ -103,42 +133,39 @@ def on_same_cluster(run: RunFigures, other: RunFigures) -> bool:
     return all(min(two) >= ALIKE * max(two) for two in alike)
 
 
-def against_fastest(throughput: float | None, speeds: Mapping[str, float | None]) -> str:
-    """Return in words how a cluster's samples per second compare with the fastest device's alone.
+@dataclass(frozen=True)
+class OverFastest:
+    """Samples per second of all devices ÷ those of the fastest one while it computes.
+
+    Attributes:
+        name: name of that device.
+        value: the quotient.
+        limit: the largest that it can be (`metrics.speedup_limit`).
+    """
+
+    name: str
+    value: float
+    limit: float
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} times the fastest device alone, {self.name} (limit {self.limit:.2f})"
+
+
+def over_fastest(throughput: float | None, speeds: Mapping[str, float | None]) -> OverFastest | None:
+    """Compare a cluster's samples per second with the fastest device's alone.
 
     Args:
         throughput: samples per second of all devices.
         speeds: name of each device → its samples per second while it computes.
 
     Returns:
-        "" for one device, or where a speed is not known.
+        None for one device, or where a speed is not known.
     """
     limit = metrics.speedup_limit(list(speeds.values()))
     if throughput is None or limit is None or len(speeds) < 2:
-        return ""
+        return None
     name = max(speeds, key=lambda each: speeds[each] or 0.0)
-    return f"{throughput / (speeds[name] or 1.0):.2f} times the fastest device alone, {name} (limit {limit:.2f})"
-
-
-def _speeds(run: RunFigures) -> list[float | None]:
-    return [device.speed for device in run.devices]
-
-
-def _compared_times(run: RunFigures, other: RunFigures, label: str) -> tuple[float | None, str | None]:
-    """Return the other run's time to the target ÷ this one's, and why there is none."""
-    if other.metric != run.metric:
-        return None, f"{label} has another metric"
-    if run.target is None:
-        return None, "no target"
-    if run.invalid:
-        return None, "invalid"
-    if run.time_to_target is None:
-        return None, "not reached"
-    if other.invalid:
-        return None, f"{label} invalid"
-    if other.time_to_target is None:
-        return None, f"{label} not reached"
-    return metrics.speedup(other.time_to_target, run.time_to_target), None
+    return OverFastest(name, throughput / (speeds[name] or 1.0), limit)
 
 
 def as_json(run: RunFigures, runs: Sequence[RunFigures]) -> dict[str, Any]:
@@ -148,31 +175,15 @@ def as_json(run: RunFigures, runs: Sequence[RunFigures]) -> dict[str, Any]:
         "name": run.mode.name,
         "method": run.mode.method,
         "iid": run.mode.iid,
-        "valid": run.invalid is None,
-        "invalid_reason": run.invalid,
         "speedup": compared.value,
         "speedup_missing_because": compared.reason,
         "standalone_speedup": alone.value,
         "standalone_speedup_missing_because": alone.reason,
         "standalone_speedup_limit": alone.limit,
-        "speedup_limit": run.speedup_limit,
-        "fastest_device": run.fastest and run.fastest.name,
         "metric": asdict(run.metric),
-        "target": run.target,
-        "time_to_target": run.time_to_target,
         "final_accuracy": run.final_accuracy,
         "best_accuracy": run.best_accuracy,
         "accuracy_device": run.accuracy_device,
-        "evaluations": len(run.accuracies),
-        "total_time": run.total_time,
-        "throughput": run.throughput,
-        "speed_limit": run.speed_limit,
-        "efficiency": run.efficiency,
-        "bytes_per_second": run.bytes_per_second,
-        "bytes_sent_per_second": run.bytes_sent,
-        "bytes_received_per_second": run.bytes_received,
-        "bytes_estimated": run.bytes_estimated,
-        "overrun_share": run.overrun_share,
-        "missing_rounds": run.missing_rounds,
+        **run.as_json(),
         "devices": [asdict(device) for device in run.devices],
     }

@@ -16,7 +16,7 @@ from ..launch.description import DescriptionError
 from ..launch.repeat import Repetition, RunEnd, repetitions, run_all
 from ..reports.comparison import Comparison
 from ..reports.discovery import find_devices, moved_aside
-from ..reports.speedups import against_fastest
+from ..reports.speedups import over_fastest
 from ..runtime import descriptions, program
 from ..runtime.files import expanded, write_atomically
 from ..runtime.terminal import clock, run_command
@@ -162,7 +162,7 @@ def summary(done: FinishedSimulation) -> list[str]:
         f"{clock(result['seconds'])} of virtual time ({done.real['simulation']:.1f} s)",
         f"{result['throughput'] or 0.0:.1f} samples/s"
         + (f", {efficiency:.0%} of the devices' speed" if efficiency is not None else "")
-        + (f", {alone}" if (alone := against_fastest(result["throughput"], _speeds(result))) else ""),
+        + (f", {alone}" if (alone := over_fastest(result["throughput"], _speeds(result))) else ""),
     ]
     if result["final_accuracy"] is not None:
         reached = [f"{target} after {clock(at)}" for target, at in result["time_to"].items() if at is not None]

@@ -5,7 +5,17 @@ import math
 from pathlib import Path
 from typing import Any
 
+from esync.reports.comparison import compare_singly
+from esync.reports.metrics_table import RunFigures
+from esync.reports.runs import load_network
+
 MODEL_BYTES = 44_000_000
+
+
+def figures_below(network_folder: Path, target: float | None = None) -> list[RunFigures]:
+    """Return the figures of a network's runs, as plot shows them."""
+    sections = compare_singly(network_folder.name, load_network(network_folder)[0], target)
+    return [group.figures for section in sections for group in section.groups]
 
 
 def write_round(folder: Path, number: int, content: dict | str) -> Path:

@@ -18,6 +18,7 @@ from esync.reports.compare import main
 from esync.reports.comparison import EVALUATION_COLUMNS, TIME, MissingPandasError, compare
 from esync.reports.report_page.verdict import verdict
 from esync.reports.runs import RunError
+from esync.reports.speedups import best_alone
 
 DEVICES = {"h/gpu0": 0.5, "h/cpu": 2.0}
 
@@ -99,10 +100,11 @@ def test_baselines_among_the_groups_give_speedups_with_their_limit(logged, tmp_p
             shutil.rmtree(folder / "h" / "cpu")
     (section,) = compare(tmp_path).sections
     esync_group, sync_group = (next(g for g in section.groups if g.mode.name == name) for name in ("esync", "sync"))
-    best = section.baseline("local")
+    best = best_alone([group.figures for group in section.groups])
     assert best is not None
-    assert best.label == "Standalone, x2"
-    means = [group.estimate(TIME).mean for group in (best, esync_group, sync_group)]
+    alone = next(group for group in section.groups if group.figures is best)
+    assert best.mode.label == "Standalone, x2"
+    means = [group.estimate(TIME).mean for group in (alone, esync_group, sync_group)]
     over_one, over_sync = (section.speedup(esync_group, name) for name in ("local", "sync"))
     assert over_one.value == pytest.approx(means[0] / means[1])
     assert over_sync.value == pytest.approx(means[2] / means[1])
@@ -127,7 +129,7 @@ def test_group_that_does_not_always_reach_the_target_has_no_speedup(logged, tmp_
     (section,) = compare(tmp_path).sections
     found = section.speedup(section.groups[0], "sync")
     assert (found.value, found.reason) == (None, "not always reached")
-    assert section.speedup(section.groups[0], "local").reason == "no Standalone runs"
+    assert section.speedup(section.groups[0], "local").reason == "no Standalone run"
 
 
 def test_invalid_runs_are_named_and_not_in_the_means(logged, tmp_path: Path, capsys) -> None:
@@ -160,6 +162,16 @@ def test_target_that_some_runs_have_not_reached(logged, tmp_path: Path, capsys) 
     assert "not reached" in said
     assert main([str(tmp_path), "--target", "0.3"]) == 0
     assert "time to 0.3" in capsys.readouterr().out
+
+
+def test_runs_that_had_different_targets_have_no_time_to_one(logged, tmp_path: Path) -> None:
+    for name, target in (("esync", 0.5), ("sync", 0.8)):
+        logged(name, 0, facts={"metric": {"name": "score", "goal": "max"}, "target": target})
+        for path in (tmp_path / "lenet" / name).rglob("iter-*.txt"):
+            path.write_text(path.read_text().replace('"accuracy"', '"score"'))
+    (section,) = compare(tmp_path).sections
+    assert (section.target, section.groups[0].estimate(TIME)) == (None, None)
+    assert section.speedup(section.groups[0], "sync").reason == "no target"
 
 
 def test_runs_of_different_networks_are_not_mixed(logged, tmp_path: Path, capsys) -> None:

@@ -6,16 +6,17 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
-from log_trees import MODEL_BYTES, write_run
+from log_trees import MODEL_BYTES, figures_below, write_run
 from matplotlib.colors import same_color, to_hex
 from matplotlib.image import imread
 
 from esync.algorithms.base import SPARE_STYLES
 from esync.reports import figures, style
-from esync.reports.load import load_runs
+from esync.reports.comparison import compare_singly
 from esync.reports.metrics_table import RunFigures, run_figures
 from esync.reports.modes import FOLDERS, mode_of
 from esync.reports.plot import main
+from esync.reports.runs import LoggedRun
 from esync.reports.speedups import speedup
 from esync.reports.summarize import main as summarize
 from esync.reports.summary_file import DeviceSummary, RunInfo, load_summary
@@ -109,7 +110,8 @@ def test_speedup_without_baseline_says_why() -> None:
 def test_run_above_one_percent_of_overruns_is_invalid(overruns: int, invalid: str | None) -> None:
     run = figures_of(overruns=overruns)  # of 200 iterations
     assert run.invalid == invalid
-    assert ("(10.0)" in runs_text("lenet", [run])) is (invalid is not None)
+    logged = LoggedRun(Path("esync"), mode_of("esync"), {"h": {"gpu0": device(overruns=overruns)}})
+    assert ("(10.0)" in runs_text(compare_singly("lenet", [logged]))) is (invalid is not None)
 
 
 def test_overruns_are_counted_among_padded_iterations_only() -> None:
@@ -218,6 +220,9 @@ def test_plot_with_unusable_summaries_names_them_and_leaves_them_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = make(tmp_path, {"esync": {}, "sync": {}, "async": {}, "dcasgd": {}})
+    for mode in ("sync", "async"):
+        shutil.rmtree(folder / mode / "cloud1")
+        shutil.rmtree(folder / mode / "cloud3")
     (folder / "sync" / "Sync.json").write_text('{"h": {"cpu": {"accuracy_list": [1, 2')
     broken = json.loads((folder / "async" / "Async.json").read_text())
     broken["cloud1"]["cpu"]["num_samples_list"].pop()
@@ -226,10 +231,10 @@ def test_plot_with_unusable_summaries_names_them_and_leaves_them_out(
     capsys.readouterr()
     assert main(["-b", str(tmp_path), "-n", "lenet"]) == 0
     told = capsys.readouterr().err
-    assert "SSGD left out" in told
+    assert f"left out: {folder}/sync: there is no run in it" in told
     assert "cloud1 → cpu: Value error, num_samples_list has" in told
-    assert "run summarize -m dcasgd first" in told
-    assert list(json.loads((folder / "figures" / "speedup.json").read_text())["runs"]) == ["ESync"]
+    runs = json.loads((folder / "figures" / "speedup.json").read_text())["runs"]
+    assert list(runs) == ["ESync", "DCASGD"]  # whose rounds are there
 
 
 @pytest.mark.parametrize(
@@ -251,6 +256,8 @@ def test_plot_with_impossible_numbers_in_a_summary_names_it_and_leaves_it_out(
     device = content["cloud1"]["gpu0"]
     device[field] = [value] * len(device[field]) if isinstance(device[field], list) else value
     path.write_text(json.dumps(content))
+    for host in ("cloud1", "cloud3"):
+        shutil.rmtree(folder / "esync" / host)
     assert main(["-b", str(tmp_path), "-n", "lenet"]) == 1  # nothing else is there
     said = capsys.readouterr().err
     assert f"{path} is not a summary: cloud1 → gpu0 → {field}" in said
@@ -300,9 +307,9 @@ def test_plot_notes_rounds_missing_from_the_logs(tmp_path: Path) -> None:
     assert "1 rounds missing from the logs" in (folder / "figures" / "speedup.txt").read_text()
 
 
-def test_plot_without_summaries_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_plot_without_runs_exits_with_1(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["-b", str(tmp_path), "-n", "lenet"]) == 1
-    assert "run summarize first" in capsys.readouterr().err
+    assert "nothing to draw: no run in" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
@@ -387,7 +394,7 @@ def test_named_runs_stand_beside_the_others(tmp_path: Path) -> None:
     table = (tmp_path / "lenet" / "figures" / "speedup.txt").read_text()
     for label in ("SSGD ", "SSGD, b", "ESync ", "ESync, a", "ESync, b"):
         assert f"| {label}" in table
-    runs, _ = load_runs(tmp_path / "lenet", None)
+    runs = figures_below(tmp_path / "lenet")
     assert len({run.mode.style.color for run in runs}) == 5
     bars = figures.throughput("lenet", runs).axes[0].patches
     assert len({bar.get_x() for bar in bars}) == 5
@@ -397,7 +404,7 @@ def test_speedup_over_several_named_baselines_is_not_chosen_by_chance(tmp_path: 
     for folder in ("sync@b", "sync@c", "esync@a", "esync@b"):
         write_run(tmp_path / "lenet" / folder, {"h/gpu0": 0.5, "h/cpu": 1.5}, 400)
     assert summarize(["-b", str(tmp_path), "-n", "lenet"]) == 0
-    runs, _ = load_runs(tmp_path / "lenet", 0.5)
+    runs = figures_below(tmp_path / "lenet", 0.5)
     said = {run.mode.folder: speedup(run, runs) for run in runs}
     assert said["esync@a"].reason == "several SSGD runs"
     assert said["esync@b"].value is not None

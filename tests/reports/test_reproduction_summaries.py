@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from log_trees import figures_below
 
-from esync.reports.load import load_runs
 from esync.reports.published_smoothing import smoothed
 
 ROOT = Path(__file__).parents[2]
@@ -49,7 +49,7 @@ def test_summary_of_a_run_without_logs_has_its_true_rounds_and_iterations(
 
 @pytest.mark.parametrize(("data", "folder"), [("iid", "esync"), ("niid", "esync-niid")])
 def test_stored_summaries_of_esync_have_the_rounds_of_its_result(data: str, folder: str) -> None:
-    run = next(one for one in load_runs(REPRODUCTION / "summaries" / NETWORK, None)[0] if one.mode.folder == folder)
+    run = next(one for one in figures_below(REPRODUCTION / "summaries" / NETWORK) if one.mode.folder == folder)
     whole = json.loads((REPRODUCTION / "runs.json").read_text())[f"{NETWORK}-esync-{data}"]["result"]
     assert list(run.accuracy_rounds) == [number for number, _, _ in whole["accuracies"]]
     assert {(device.rounds, device.missing_rounds) for device in run.devices} == {(whole["rounds"], 0)}
@@ -57,6 +57,6 @@ def test_stored_summaries_of_esync_have_the_rounds_of_its_result(data: str, fold
 
 
 def test_stored_esync_run_smoothed_as_published_is_at_the_target_once_its_window_of_fifty_rounds_is_filled() -> None:
-    run = next(one for one in load_runs(REPRODUCTION / "summaries" / NETWORK, None)[0] if one.mode.folder == "esync")
+    run = next(one for one in figures_below(REPRODUCTION / "summaries" / NETWORK) if one.mode.folder == "esync")
     # Rounds 6, 11, …, 51 have the accuracies of rounds 5, 10, …, 50, all above 0.82; a round takes 8 s.
     assert smoothed(run).time_to_target == pytest.approx(51 * 8.05, abs=1.0)

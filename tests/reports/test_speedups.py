@@ -10,7 +10,7 @@ from test_plot import CLUSTER, device, figures_of, make
 from esync.reports.metrics_table import RunFigures, run_figures
 from esync.reports.modes import mode_of
 from esync.reports.plot import main
-from esync.reports.speedups import against_fastest, best_alone, on_same_cluster, slower_than_fastest, speedup
+from esync.reports.speedups import baseline, best_alone, on_same_cluster, over_fastest, slower_than_fastest, speedup
 from esync.reports.summary_file import RunInfo
 
 #: Samples per second of `CLUSTER`, whose batches have 64.
@@ -51,9 +51,28 @@ def test_best_of_several_runs_on_one_device_is_the_baseline() -> None:
     assert speedup(runs[0], runs, "local").value == pytest.approx(15.0 / 19.8)
 
 
-def test_run_of_the_same_name_is_the_baseline_before_the_best() -> None:
+def test_best_run_on_one_device_is_the_baseline_whatever_the_names() -> None:
     runs = [alone(19.8, "local@a"), alone(15.0, "local@b"), figures_of("esync@a")]
-    assert speedup(runs[2], runs, "local").value == pytest.approx(19.8 / 9.9)
+    assert speedup(runs[2], runs, "local").value == pytest.approx(15.0 / 9.9)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "chosen"),
+    [
+        ("esync@a", ["sync@a", "sync@b", "sync"], "sync@a"),
+        ("esync@a-seed1", ["sync@a-seed1", "sync@a-seed2"], "sync@a-seed1"),
+        ("esync@a-seed1", ["sync@a", "sync@b"], "sync@a"),
+        ("esync@a-seed1", ["sync@a-seed2", "sync@a-seed3", "sync"], None),
+        ("esync@a", ["sync@b", "sync"], "sync"),
+        ("esync@a", ["sync@b"], "sync@b"),
+        ("esync@a", ["sync@b", "sync@c"], None),
+        ("esync-niid", ["sync", "sync-niid"], "sync-niid"),
+    ],
+)
+def test_baseline_has_the_same_name_or_none_or_is_the_only_one(own: str, others: list[str], chosen: str | None) -> None:
+    runs = [figures_of(folder) for folder in (own, *others)]
+    found = baseline(runs[0], runs)
+    assert (found and found.mode.folder) == chosen
 
 
 def test_best_alone_prefers_valid_runs_that_reach_the_target() -> None:
@@ -82,19 +101,18 @@ def test_baselines_are_of_the_same_cluster_if_their_devices_are_as_fast() -> Non
 
 
 def test_text_names_the_fastest_device_and_the_limit() -> None:
-    said = against_fastest(240.0, SPEEDS)
-    assert said == "1.50 times the fastest device alone, cloud3/gpu0 (limit 2.00)"
-    assert against_fastest(240.0, {"one": 240.0}) == ""
-    assert against_fastest(None, SPEEDS) == ""
-    assert against_fastest(240.0, {**SPEEDS, "h/gpu9": None}) == ""
+    said = over_fastest(240.0, SPEEDS)
+    assert str(said) == "1.50 times the fastest device alone, cloud3/gpu0 (limit 2.00)"
+    assert over_fastest(240.0, {"one": 240.0}) is None
+    assert over_fastest(None, SPEEDS) is None
+    assert over_fastest(240.0, {**SPEEDS, "h/gpu9": None}) is None
 
 
 def test_table_says_that_the_baseline_was_not_on_the_fastest_device(tmp_path: Path) -> None:
     folder = make(tmp_path, {"esync": {"half_time": 4.0}, "local": {"half_time": 8.0}})
     assert main(["-b", str(tmp_path), "-n", "lenet"]) == 0
     text = (folder / "figures" / "speedup.txt").read_text()
-    (row,) = [line for line in text.splitlines() if line.startswith("| Standalone") and "gpu0" in line.split("|")[-2]]
-    assert "not on the fastest device, which is cloud3 gpu0" in row
+    assert "Standalone was not on the fastest device, which is cloud3 gpu0" in text
 
 
 def test_table_without_the_baseline_states_the_limit_and_how_to_get_it(tmp_path: Path) -> None:

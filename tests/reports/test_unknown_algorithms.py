@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from log_trees import esync_round, write_round, write_run
+from log_trees import esync_round, figures_below, write_round, write_run
 from matplotlib.colors import same_color, to_rgb
 from matplotlib.lines import Line2D
 
@@ -21,7 +22,6 @@ from esync.launch.report import read_figures
 from esync.launch.spec import LaunchPlan
 from esync.reports import figures, summarize
 from esync.reports.algorithm_info import AlgorithmInfo, algorithm_info_of
-from esync.reports.load import load_runs
 from esync.reports.metrics_table import RunFigures
 from esync.reports.modes import mode_of
 from esync.reports.plot import main as plot
@@ -61,7 +61,7 @@ def tools(base: Path) -> dict[str, Any]:
 def loaded(base: Path) -> list[RunFigures]:
     """Summarize, and read the summaries as plot does."""
     assert summarize.main(["-b", str(base), "-n", "lenet"]) == 0
-    return load_runs(base / "lenet", 0.8)[0]
+    return figures_below(base / "lenet", 0.8)
 
 
 def columns(run: RunInfo | None) -> DeviceSummary:
@@ -91,7 +91,7 @@ def test_tools_with_unknown_algorithm_summarize_and_draw_it_as_run_json_says(
     assert drawn["runs"]["Solo-Non-IID"]["speedup_missing_because"] == "no SSGD run"
     assert "| Solo SGD non-i.i.d. |" in capsys.readouterr().out
 
-    runs, _ = load_runs(folder, 0.8)
+    runs = figures_below(folder, 0.8)
     curves = {line.get_label(): line for line in figures.accuracy("lenet", runs[:3], None, 0.8).axes[0].get_lines()}
     curve = curves["Solo SGD"]
     assert (curve.get_color(), curve.get_marker()) == ("#123456", "*")
@@ -186,7 +186,7 @@ def test_run_json_that_differs_between_devices_is_reported_and_the_first_used(
     drawn = tools(tmp_path)
     assert drawn["runs"]["Solo"]["method"] == "Solo SGD"
     warning = "cloud1/gpu0/run.json: differs about the algorithm from cloud1/cpu/run.json, which is used"
-    assert drawn["problems"] == [f"{folder}/solo/Solo.json: {warning}"]
+    assert drawn["problems"] == [f"{folder}/solo: {warning}"]
     assert f"solo: {warning}" in capsys.readouterr().err
 
     taken, problems = facts(SOLO, SOLO | {"label": "Duo"}, SOLO, SOLO | {"style": {}}, SOLO | {"source": "elsewhere"})
@@ -316,7 +316,7 @@ def test_labels_are_drawn_and_printed_literally(tmp_path: Path) -> None:
     table = (folder / "figures" / "speedup.txt").read_text()
     for cell in (r"\$x^", "$\\frac{$", "_hidden", r"a\|b", "[red]:star:[/x]", "x" * 60):
         assert f"| {cell} " in table
-    runs, _ = load_runs(folder, 0.8)
+    runs = figures_below(folder, 0.8)
     figure = figures.accuracy("lenet", runs, None, 0.8)
     figure.canvas.draw()
     shown = [text.get_text().replace("\n", "").strip() for text in figure.legends[0].get_texts()]
@@ -354,8 +354,8 @@ def test_tools_with_hostile_facts_write_only_below_the_mode_folders(
     assert told.replace("\n", "").isprintable()
     for name in set(hostile) - {"styled"}:
         assert f"{name}: cloud1/cpu/run.json: algorithm" in told
-        assert f"{files[name]}: cloud1/cpu/run.json: algorithm" in told
-    assert told.count(f"{folder}/styled/styled.json: style → ") == 3
+        assert f"{folder / name}: cloud1/cpu/run.json: algorithm" in told
+    assert told.count(f"{folder}/styled: style → ") == 3
 
 
 @pytest.mark.parametrize(
@@ -388,8 +388,6 @@ def test_folders_without_rounds_are_no_modes(tmp_path: Path, capsys: pytest.Capt
     write_round(folder / ".trash" / "h" / "gpu0", 1, esync_round(1, 1.0))
     (folder / "empty").mkdir()
     os.symlink("loop", folder / "loop")
-    assert plot(["-b", str(tmp_path), "-n", "lenet"]) == 1  # not summarized yet
-    assert f"solo left out: {folder}/solo/solo.json is missing; run summarize -m solo first" in capsys.readouterr().err
     plot_folder = folder / "mine"
     tools(tmp_path)
     assert plot(["-b", str(tmp_path), "-n", "lenet", "--out", str(plot_folder)]) == 0
@@ -412,7 +410,9 @@ def test_folder_that_cannot_be_listed_is_named_and_the_others_are_read(
 
     monkeypatch.setattr(os, "listdir", guarded)
     assert list(tools(tmp_path)["runs"]) == ["Solo"]
-    assert capsys.readouterr().err.splitlines() == [f"{folder}/lost+found left out: Permission denied"] * 2
+    by_summarize, by_plot = capsys.readouterr().err.splitlines()
+    assert by_summarize == f"{folder}/lost+found left out: Permission denied"
+    assert by_plot == f"left out: {folder}/lost+found: Permission denied"
 
 
 def test_plot_with_unreadable_summary_of_unknown_algorithm_names_it(
@@ -421,6 +421,7 @@ def test_plot_with_unreadable_summary_of_unknown_algorithm_names_it(
     folder = write(tmp_path, {"solo": SOLO, "other": None})
     tools(tmp_path)
     (folder / "other" / "other.json").write_text("{")
+    shutil.rmtree(folder / "other" / "cloud1")
     (folder / "solo" / "notes.json").write_text("{}")
     (folder / "solo" / "Aaa.json").write_text(
         (folder / "solo" / "Solo.json").read_text()
@@ -428,7 +429,8 @@ def test_plot_with_unreadable_summary_of_unknown_algorithm_names_it(
     capsys.readouterr()
     assert plot(["-b", str(tmp_path), "-n", "lenet", "--json", str(tmp_path / "plot.json")]) == 0
     told = capsys.readouterr().err
-    assert f"other left out: {folder}/other/other.json is not a summary" in told
+    assert f"left out: {folder}/other: there is no run in it" in told
+    assert f"; {folder}/other/other.json is not a summary" in told
     assert f"{folder}/solo/Aaa.json left out: {folder}/solo/Solo.json is there, too" in told
     assert "notes.json" not in told
     assert list(json.loads((tmp_path / "plot.json").read_text())["runs"]) == ["Solo"]

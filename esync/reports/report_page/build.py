@@ -5,14 +5,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
-from ... import config
 from ...runtime.terminal import NOT_KNOWN
 from ...version import __version__
-from ..comparison import TIME, Comparison, Group, Quantity, shown
+from ..comparison import Comparison, Group, shown
 from ..comparison import Section as Compared
 from ..comparison_text import LIMIT, speedup_rows
 from ..estimates import LEVEL
 from ..runs import LoggedRun
+from ..speedups import over_fastest
 from ..summary_file import DeviceSummary
 from ..tables import duration
 from .charts import charts, group_label, line_style
@@ -86,14 +86,8 @@ def _run_time(run: LoggedRun) -> str:
 
 def _overruns(runs: Sequence[LoggedRun]) -> list[str]:
     """Return why runs are not valid: the devices whose iterations took longer than they stand for."""
-    return [
-        f"{run.folder}: on {device.name} {device.overrun_share:.1%} of the iterations took longer than "
-        f"{f'their step time of {device.step_time:g} s' if device.step_time else 'their step time'}: the machine is "
-        "too slow for so many emulated devices"
-        for run in runs
-        for device in run.figures.devices
-        if (device.overrun_share or 0.0) > config.OVERRUN_LIMIT
-    ]
+    why = "the machine is too slow for so many emulated devices"
+    return [f"{run.folder}: {sentence}: {why}" for run in runs for sentence in run.figures.overruns]
 
 
 def _shortened(problems: Sequence[str]) -> list[str]:
@@ -129,9 +123,9 @@ def _tiles(section: Compared) -> list[Tile]:
         tiles.append(Tile("throughput", f"{speeds.mean:,.{0 if speeds.mean >= 1000 else 1}f}", "samples/s", limit))
     if efficiency is not None:
         tiles.append(Tile("efficiency", f"{100 * efficiency:.0f} %", "", "of the devices' speed"))
-    if speeds is not None and figures.fastest is not None and figures.fastest.speed and len(figures.devices) > 1:
-        note = f"{figures.fastest.name} alone; limit {figures.speedup_limit:.2f} ×"
-        tiles.append(Tile("samples/s over", f"{speeds.mean / figures.fastest.speed:.2f} ×", "", note))
+    if alone := over_fastest(group.figures.throughput, {each.name: each.speed for each in group.figures.devices}):
+        note = f"{alone.name} alone; limit {alone.limit:.2f} ×"
+        tiles.append(Tile("samples/s over", f"{alone.value:.2f} ×", "", note))
     tiles.append(Tile("waiting", _percent(use[1]), "", f"of the devices' time, {_percent(use[2])} transferring"))
     if bytes_ is not None:
         note = "estimated, push only" if figures.bytes_estimated else "sent and received by all workers"
@@ -170,7 +164,7 @@ def _results(section: Compared) -> Table:
         name = Cell(
             group_label(group), f"{about}{f', seeds {_short_list(seeds)}' if len(seeds) > 1 else ''}", line_style(group)
         )
-        cells = [_estimate_cell(group, quantity) for quantity in quantities]
+        cells = [Cell(*section.mean_texts(group, quantity)) for quantity in quantities]
         cells += [Cell(text) for text in compared[place][1:]] if compared else []
         use = _mean_shares(group)
         cells.append(Cell(" / ".join(f"{100 * share:.0f}" for share in use) + " %", shares=use))
@@ -188,14 +182,6 @@ def _results(section: Compared) -> Table:
 
 def _short_list(words: Sequence[str], most: int = 8) -> str:
     return ", ".join(words) if len(words) <= most else f"{', '.join(words[:most])}, …"
-
-
-def _estimate_cell(group: Group, quantity: Quantity) -> Cell:
-    found = group.estimate(quantity)
-    if found is None:
-        return Cell("not reached" if quantity.key == TIME.key else NOT_KNOWN)
-    some = f"of {found.n} of {len(group.counted)} runs" if found.n < len(group.counted) else ""
-    return Cell(quantity.mean_text(found), quantity.interval_text(found) or some)
 
 
 def _timelines(section: Compared) -> tuple[list[Any], list[Any]]:

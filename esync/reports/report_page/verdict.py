@@ -6,7 +6,7 @@ from statistics import fmean
 from ..comparison import THROUGHPUT, Group, Quantity, Section
 from ..estimates import LEVEL, Estimate
 from ..modes import STANDALONE
-from ..speedups import slower_than_fastest
+from ..speedups import best_alone, slower_than_fastest
 from ..tables import duration
 
 
@@ -46,8 +46,9 @@ def verdict(section: Section) -> list[str]:
 
 def _over_one_device(section: Section) -> list[str]:
     """Return a sentence on the speedups over the fastest device alone, if there is a run of it."""
-    alone = section.baseline(STANDALONE)
-    found = [(group, section.speedup(group, STANDALONE)) for group in section.groups if group is not alone]
+    figures = [group.figures for group in section.groups]
+    alone = best_alone(figures)
+    found = [(group, section.speedup(group, STANDALONE)) for group in section.groups if group.figures is not alone]
     said = [
         f"{group.label} {each.value:.2f} times as fast{f' (limit {each.limit:.2f})' if each.limit else ''}"
         for group, each in found
@@ -55,8 +56,8 @@ def _over_one_device(section: Section) -> list[str]:
     ]
     if alone is None or not said:
         return []
-    sentences = [f"Compared with one device alone ({alone.label}), to the target: {_listed(said)}."]
-    if faster := slower_than_fastest(alone.figures, [group.figures for group in section.groups]):
+    sentences = [f"Compared with one device alone ({alone.mode.label}), to the target: {_listed(said)}."]
+    if faster := slower_than_fastest(alone, figures):
         sentences.append(f"That device is not the fastest, which is {faster.name}.")
     return sentences
 
