@@ -29,7 +29,7 @@ compile_modules() {
     case "$1" in
         *dev*) "$environment/bin/python" -m compileall -qq -j 0 "$environment/lib" >/dev/null 2>&1 || true ;;
         *) env -u PYTHONDONTWRITEBYTECODE "$environment/bin/python" -W ignore -c "
-import esync.evaluate, esync.training.accuracy, esync.training.evaluation_process, esync.launch.command, esync.server, esync.state_server.web, esync.training.loop, esync.world
+import esync.evaluate, esync.training.accuracy, esync.training.evaluation_process, esync.launch.command, esync.server, esync.state_server.serving, esync.training.loop, esync.world
 import esync.reports.plot, esync.reports.summarize" ;;
     esac
 }
