@@ -249,7 +249,8 @@ def main() -> int:
         return listed(chosen, given, ByClassRun.planned)
     if given.tune:
         write_held_out(given.out)
-    succeeded = carry_out(within_budget(chosen, given, ByClassRun.planned), given)
+    kept = within_budget(chosen, given, ByClassRun.planned)
+    succeeded = carry_out(kept, given)
     if given.tune:
         best = tuned(given.out)
         if best is None:

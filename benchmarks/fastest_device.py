@@ -249,7 +249,8 @@ def main() -> int:
         return listed(chosen, given, SpeedRun.planned)
     if given.tune:
         write_held_out(given.out)
-    succeeded = carry_out(within_budget(chosen, given, SpeedRun.planned), given)
+    kept = within_budget(chosen, given, SpeedRun.planned)
+    succeeded = carry_out(kept, given)
     if given.tune:
         for name in given.methods:
             best = tuned(given, name)

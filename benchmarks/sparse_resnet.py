@@ -142,7 +142,8 @@ def main() -> int:
     chosen = runs(given.seeds, given.epochs)
     if given.list:
         return listed(chosen, given, SparseRun.planned)
-    succeeded = carry_out(within_budget(chosen, given, SparseRun.planned), given)
+    kept = within_budget(chosen, given, SparseRun.planned)
+    succeeded = carry_out(kept, given)
     write_table(given.out / "table.md", table(given.out, given.seeds, given.epochs))
     return 0 if succeeded else 1
 
