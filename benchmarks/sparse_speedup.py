@@ -18,7 +18,6 @@ import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -162,7 +161,7 @@ def simulated(workers: int, gigabits: float, cost: Cost) -> float:
         return WorkerCodec(MeasuredEncoder(sent, layout), MeasuredDecoder(received, layout))
 
     simulation = Simulation(cluster, options, MeasuredNumerics())
-    simulation.side.exchange = partial(ParameterServerExchange, make_codec=codec)
+    simulation.side.exchange = lambda asked, store, group: ParameterServerExchange(asked, store, codec, group)
     simulation.run()
     began = min(each.began for each in simulation.workers)
     return (max(each.ended for each in simulation.workers) - began) / ROUNDS
