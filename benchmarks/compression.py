@@ -19,8 +19,7 @@
   accuracy, bytes.
 
 What `--json FILE` has already is not measured again, so this can be stopped at any time and started
-anew. ResNet-18 itself, which takes hours: `python benchmarks/beyond_paper.py --only fp16` (and
-2bit).
+anew.
 """
 
 import argparse

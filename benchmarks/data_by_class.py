@@ -32,14 +32,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from fastest_device import description
-from harness import budget, program
-from harness.beyond_runs import TUNING_SEED, held_out_file, write_held_out
-from harness.figures import markdown_table, mean_of_last, spread_or_value, time_to
-from harness.paper_runs import BATCH_SIZE, GRADIENT, NARROW, NARROW_GROUP_NORM, OVERHEAD, TRAINING_IMAGES
-from harness.simulations import PARTITIONS, RATE, add_arguments, carry_out, result_file, results, spent
-
-from esync.runtime.files import write_atomically
+from harness import program
+from harness.figures import markdown_table, mean_of_last, spread_or_value, time_to, write_table
+from harness.held_out import TUNING_SEED, write_held_out
+from harness.paper_runs import (
+    BATCH_SIZE,
+    GRADIENT,
+    NARROW,
+    NARROW_GROUP_NORM,
+    OVERHEAD,
+    TRAINING_IMAGES,
+    narrow_cluster,
+)
+from harness.simulations import PARTITIONS, RATE, carry_out, listed, results, simulate, within_budget
+from harness.simulations import parser as simulation_parser
 
 FLAGS = ("--preset=skewed-data", "--lr-decay=0.6:0.3,0.8:0.1")
 #: The slowest device's local iterations between two exchanges, by the preset.
@@ -62,7 +68,7 @@ TIMES = (30, 60, 120, 300, 600)
 #: Seconds of virtual time around a time whose evaluations are averaged.
 AROUND = 10.0
 #: Synchronous SGD with group norm over two hours.
-COMPARED = program.ROOT / "results" / "reproduction"
+COMPARED = program.RESULTS / "reproduction"
 #: Kind of data → the runs over two hours that are drawn: label → name and style of the line.
 DRAWN: dict[str, dict[str, tuple[str, str]]] = {
     data: {
@@ -111,16 +117,15 @@ class ByClassRun:
 
     def words(self, given: argparse.Namespace) -> list[str]:
         """Return the command line."""
-        file = description("paper", (("per_host", True),), given.out)
-        words = [sys.executable, "-m", "esync.simulate", str(file), *FLAGS, f"--network={NARROW}"]
+        file = narrow_cluster("paper", {"per_host": True}, given.out)
+        words = [*FLAGS, f"--network={NARROW}"]
         words += [f"--local-lr={RATE * self.factor:g}", f"--seed={self.seed}", f"--epochs={self.epochs}"]
         words += [f"--momentum={self.momentum:g}"] if self.momentum else []
         words += ["--leave-out=none", f"--weighting={self.all_in}"] if self.all_in else []
         words += [f"--slowest-iterations={self.iterations}"] if self.iterations != ITERATIONS else []
         words += [f"--partition={PARTITIONS[self.data]}", "--no-logs"]
         words += [f"--eval-duration={EVALUATE_EVERY // self.iterations}"]
-        words += [f"--dataset=npz:{held_out_file(given.out).resolve()}"] if self.held_out else []
-        return [*words, f"--json={result_file(given.out, self)}"]
+        return simulate(file, self, given.out, *words, held_out=self.held_out)
 
     @property
     def label(self) -> str:
@@ -128,7 +133,6 @@ class ByClassRun:
         all_in = f", all devices in, --weighting {self.all_in}" if self.all_in else ""
         return f"preset skewed-data{all_in}, {self.epochs} epochs, {self.data}"
 
-    @property
     def planned(self) -> float:
         """Return the core-seconds that it costs by estimate."""
         gradients = self.epochs * TRAINING_IMAGES / BATCH_SIZE
@@ -228,12 +232,9 @@ def _curve(result: Mapping[str, Any]) -> tuple[list[float], list[float]]:
 
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of this program."""
-    parser = program.bare_parser(__doc__)
-    parser.add_argument("--out", type=Path, default=program.ROOT / "results" / "skewed-data")
+    parser = simulation_parser(__doc__, "skewed-data", 3, "how many are reported")
     parser.add_argument("--tune", action="store_true", help="find learning rate, momentum and local iterations")
-    add_arguments(parser, 3, "how many are reported")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="PNG file of the accuracies over time")
-    budget.add_arguments(parser)
     return parser.parse_args(words)
 
 
@@ -244,14 +245,12 @@ def main() -> int:
     if not given.tune and best is None:
         sys.exit("error: the learning rate has not been tuned; run this program with --tune first")
     chosen = tuning() if given.tune or best is None else reported(best, given.seeds)
-    costs = {run.name: run.planned for run in chosen}
     if given.list:
-        print(budget.listed(costs, spent(given.out), given.budget))
-        return 0
+        return listed(chosen, given, ByClassRun.planned)
     if given.tune:
         write_held_out(given.out)
-    kept = budget.within(costs, spent(given.out), given.budget)
-    succeeded = carry_out([run for run in chosen if run.name in set(kept)], given)
+    kept = within_budget(chosen, given, ByClassRun.planned)
+    succeeded = carry_out(kept, given)
     if given.tune:
         best = tuned(given.out)
         if best is None:
@@ -260,13 +259,9 @@ def main() -> int:
             print(f"rate × {best.factor:g}, momentum {best.momentum:g}, {best.iterations} local iterations")
         return 0 if succeeded else 1
     assert best is not None
-    text = table(given.out, best, given.seeds)
-    write_atomically(given.out / "table.md", text.encode())
-    print(text)
+    write_table(given.out / "table.md", table(given.out, best, given.seeds))
     if given.figure is not None:
         draw(given.out, best, given.seeds, given.figure)
-    if over := budget.left_out(costs, kept):
-        print(over)
     return 0 if succeeded else 1
 
 

@@ -29,30 +29,26 @@ A run that is done is not done again; `--out` has runs.json and table.md.
 import argparse
 import math
 import statistics
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-import yaml
-from harness import budget, program
-from harness.beyond_runs import TUNING_SEED, held_out_file, write_held_out
-from harness.figures import markdown_table, spread, time_to
-from harness.paper_runs import BATCH_SIZE, EVALUATION, GRADIENT, NARROW, OVERHEAD, TEST_IMAGES
-from harness.simulations import (
-    PARTITIONS,
-    RATE,
-    add_arguments,
-    carry_out,
-    result_file,
-    results,
-    spent,
-    write_description,
+from harness import program
+from harness.figures import markdown_table, spread, time_to, write_table
+from harness.held_out import TUNING_SEED, write_held_out
+from harness.paper_runs import (
+    BATCH_SIZE,
+    EVALUATION,
+    GRADIENT,
+    NARROW,
+    OVERHEAD,
+    TEST_IMAGES,
+    narrow_cluster,
 )
+from harness.simulations import PARTITIONS, RATE, carry_out, listed, results, simulate, within_budget
+from harness.simulations import parser as simulation_parser
 
 from esync.runtime.errors import ExpectedError
-from esync.runtime.files import write_atomically
 
 #: Accuracies whose times are compared, by kind of data.
 TARGETS = {"iid": (0.85, 0.88, 0.90), "niid": (0.7, 0.75, 0.8)}
@@ -80,11 +76,11 @@ class Method:
     every: int
     seconds: float
     throughput: float
-    changes: tuple[tuple[str, Any], ...] = ()
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 _RATES = ((1, 0.0), (2, 0.0), (4, 0.0), (8, 0.0), (1, 0.9))
-_PER_HOST = (("per_host", True),)
+_PER_HOST = {"per_host": True}
 METHODS = {
     ALONE: Method(("--mode=local",), ((0.5, 0.0), (1, 0.0), (2, 0.0), (4, 0.0), (1, 0.9)), 32, 300, 2133),
     "sync": Method(("--mode=sync",), _RATES, 20, 3600, 59),
@@ -92,36 +88,16 @@ METHODS = {
     PRESET: Method(("--preset=fast",), ((4, 0.0), (8, 0.0), (0.5, 0.9), (1, 0.9), (2, 0.9)), 4, 90, 7700, _PER_HOST),
 }
 #: What is taken away from the preset to see what it brings: name → further flags, further changes.
-LIMITS: dict[str, tuple[tuple[str, ...], tuple[tuple[str, Any], ...]]] = {
-    "whole": ((), ()),
-    "free exchanges": (("--free-network",), ()),
-    "no overlap": (("--no-overlap",), ()),
-    "fp16 instead of 2bit": (("--compression=fp16",), ()),
-    "all devices take part": (("--leave-out=none",), ()),
-    "not per host": ((), (("per_host", False),)),
-    "uniform weights": (("--weighting=uniform",), ()),
-    "statistics estimated anew": (("--reestimate-statistics=4000",), ()),
+LIMITS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
+    "whole": ((), {}),
+    "free exchanges": (("--free-network",), {}),
+    "no overlap": (("--no-overlap",), {}),
+    "fp16 instead of 2bit": (("--compression=fp16",), {}),
+    "all devices take part": (("--leave-out=none",), {}),
+    "not per host": ((), {"per_host": False}),
+    "uniform weights": (("--weighting=uniform",), {}),
+    "statistics estimated anew": (("--reestimate-statistics=4000",), {}),
 }
-
-
-def description(cluster: str, changes: Sequence[tuple[str, Any]], out: Path) -> Path:
-    """Write a cluster's description, and return its file."""
-    found: dict[str, Any] = yaml.safe_load((program.CLUSTERS / "paper-narrow.yaml").read_text())
-    del found["train"]["max_time"]
-    found["simulate"] = {"messages_of": "resnet18-v1", "evaluation_time": 1e-6}
-    if cluster == "equal":
-        found["workers"] = [worker for worker in found["workers"] if worker["device"] != "cpu"]
-        found["network"]["bandwidth"] = "10Gbit"
-    elif cluster == "demo":
-        demo = yaml.safe_load((program.CLUSTERS / "demo.yaml").read_text())
-        found |= {key: demo[key] for key in ("hosts", "scheduler", "servers", "state_server", "network")}
-        found["workers"] = [
-            {"host": worker["host"], "device": "cpu", "simulate": {"step_time": worker["step_time"]}}
-            for worker in demo["workers"]
-        ]
-    found |= dict(changes)
-    name = "-".join([cluster, *(key for key, value in changes if value)])
-    return write_description(out / f"{name}.yaml", found)
 
 
 @dataclass(frozen=True)
@@ -162,22 +138,19 @@ class SpeedRun:
         """Return the command line."""
         method = METHODS[self.method]
         flags, changes = LIMITS[self.without]
-        file = description(self.cluster, tuple({**dict(method.changes), **dict(changes)}.items()), given.out)
+        file = narrow_cluster(self.cluster, {**method.changes, **changes}, given.out)
         rate = "--learning-rate" if self.method in (ALONE, "sync") else "--local-lr"
-        words = [sys.executable, "-m", "esync.simulate", str(file), *method.flags, *flags]
-        words += [f"--network={self.network}", f"{rate}={RATE * self.factor:g}", f"--momentum={self.momentum:g}"]
-        words += [f"--seed={self.seed}", f"--partition={PARTITIONS[self.data]}", *FLAGS[self.data]]
-        words += [f"--eval-duration={method.every}"]
-        words += [f"--max-time={self.seconds:g}", f"--target-accuracy={TARGETS[self.data][-1]}", "--no-logs"]
-        words += [f"--dataset=npz:{held_out_file(given.out).resolve()}"] if self.held_out else []
-        return [*words, f"--json={result_file(given.out, self)}"]
+        words = [*method.flags, *flags, f"--network={self.network}", f"{rate}={RATE * self.factor:g}"]
+        words += [f"--momentum={self.momentum:g}", f"--seed={self.seed}", f"--partition={PARTITIONS[self.data]}"]
+        words += [*FLAGS[self.data], f"--eval-duration={method.every}", f"--max-time={self.seconds:g}"]
+        words += [f"--target-accuracy={TARGETS[self.data][-1]}", "--no-logs"]
+        return simulate(file, self, given.out, *words, held_out=self.held_out)
 
     @property
     def seconds(self) -> float:
         """Return the virtual seconds after which it ends."""
         return METHODS[self.method].seconds * (10 if self.cluster == "demo" else 1)
 
-    @property
     def planned(self) -> float:
         """Return the core-seconds that it costs by estimate."""
         method, seconds = METHODS[self.method], self.seconds
@@ -251,8 +224,7 @@ def table(given: argparse.Namespace) -> str:
 
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of this program."""
-    parser = program.bare_parser(__doc__)
-    parser.add_argument("--out", type=Path, default=program.ROOT / "results" / "fastest-device")
+    parser = simulation_parser(__doc__, "fastest-device", 3, "how many are reported")
     parser.add_argument("--cluster", choices=("paper", "equal", "demo"), default="paper")
     parser.add_argument("--data", choices=tuple(TARGETS), default="iid")
     parser.add_argument(
@@ -264,8 +236,6 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--methods", nargs="+", choices=tuple(METHODS), default=list(METHODS), metavar="METHOD")
     parser.add_argument("--tune", action="store_true", help="find learning rates and momenta")
     parser.add_argument("--limits", action="store_true", help="take the preset's parts away, one at a time")
-    add_arguments(parser, 3, "how many are reported")
-    budget.add_arguments(parser)
     return parser.parse_args(words)
 
 
@@ -275,26 +245,19 @@ def main() -> int:
     chosen = [run for name in given.methods for run in tuning(given, name)] if given.tune else reported(given)
     if not chosen:
         raise ExpectedError(f"none of {', '.join(given.methods)} can be reported; run this program with --tune first")
-    costs = {run.name: run.planned for run in chosen}
     if given.list:
-        print(budget.listed(costs, spent(given.out), given.budget))
-        return 0
+        return listed(chosen, given, SpeedRun.planned)
     if given.tune:
         write_held_out(given.out)
-    kept = set(budget.within(costs, spent(given.out), given.budget))
-    succeeded = carry_out([run for run in chosen if run.name in kept], given)
+    kept = within_budget(chosen, given, SpeedRun.planned)
+    succeeded = carry_out(kept, given)
     if given.tune:
         for name in given.methods:
             best = tuned(given, name)
             print(f"{name}: not all tried" if best is None else f"{name}: rate × {best[0]:g}, momentum {best[1]:g}")
         return 0 if succeeded else 1
-    text = table(given)
-    write_atomically(
-        given.out / f"table-{given.cluster}-{given.data}{'-limits' if given.limits else ''}.md", text.encode()
-    )
-    print(text)
-    if over := budget.left_out(costs, list(kept)):
-        print(over)
+    name = f"table-{given.cluster}-{given.data}{'-limits' if given.limits else ''}.md"
+    write_table(given.out / name, table(given))
     return 0 if succeeded else 1
 
 

@@ -35,32 +35,23 @@ import math
 import statistics
 import subprocess
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from harness import budget, program
-from harness.figures import interval, mean_of_last
-from harness.paper_runs import BATCH_SIZE, HORIZON_NETWORKS, MEASURED_ON, PARTS, Run, horizon_runs, planned, runs
-from harness.simulations import TARGET, add_arguments, carry_out, forget, only, results, spent
+from harness import program
+from harness.figures import interval, mean_of_last, write_table
+from harness.paper_runs import BATCH_SIZE, HORIZON_NETWORKS, PARTS, Run, horizon_runs, planned, runs
+from harness.simulations import TARGET, carry_out, forget, listed, only, results, spent, within_budget
+from harness.simulations import parser as simulation_parser
+from harness.thinning import thinned_summary
 
 from esync.arguments import count
 from esync.reports.modes import STANDALONE, mode_of
 from esync.reports.published_results import TABLE_1, published_runs
-from esync.reports.summary_file import DeviceSummary, RunInfo, save_summary
-from esync.runtime.files import write_atomically
-
-
-def costs(chosen: Iterable[Run], given: argparse.Namespace) -> dict[str, float]:
-    """Return the core-seconds that each run costs by estimate, by its name."""
-    return {run.name: planned(run, given) for run in chosen}
-
-
-def within_budget(chosen: Sequence[Run], given: argparse.Namespace, outdated: Collection[str] = ()) -> list[Run]:
-    """Return the beginning of the list that costs no more than the budget; `outdated` as in `spent`."""
-    kept = set(budget.within(costs(chosen, given), spent(given.out, outdated), given.budget))
-    return [run for run in chosen if run.name in kept]
+from esync.reports.summary_file import DeviceSummary, RunInfo, load_summary, save_summary
 
 
 def time_to_target(result: dict[str, Any]) -> float:
@@ -214,12 +205,13 @@ def draw(out: Path, networks: Sequence[str], last_share: float = 0.5) -> None:
             subprocess.run([sys.executable, *words], check=True, stdout=subprocess.DEVNULL)
         for summary in (out / "logs" / network).glob("*/*.json"):
             kept = out / "summaries" / summary.relative_to(out / "logs")
-            write_atomically(kept, summary.read_bytes())
+            save_summary(thinned_summary(load_summary(summary)), kept)
         as_published = []
         if network in HORIZON_NETWORKS:
             as_published = ["--published-smoothing", "--published-results"]
             for folder, result in _unlogged(out, network, last_share).items():
-                save_summary(unlogged_summaries(result), mode_of(folder).summary_path(out / "summaries" / network))
+                kept = mode_of(folder).summary_path(out / "summaries" / network)
+                save_summary(thinned_summary(unlogged_summaries(result)), kept)
         if (out / "summaries" / network).is_dir():
             words = ["logs_tools/plot.py", "-b", str(out / "summaries"), "-n", network, "--out", str(out / network)]
             subprocess.run([sys.executable, *words, *as_published], check=True, stdout=subprocess.DEVNULL)
@@ -304,17 +296,15 @@ def draw_before_and_after(before: Path, after: Path, chosen: Sequence[Run], figu
 
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exit with code 2 on bad usage."""
-    parser = program.bare_parser(__doc__)
+    parser = simulation_parser(__doc__, "reproduction", 5, "of --parity")
     parser.add_argument("--full", action="store_true", help="four more networks")
     parser.add_argument("--parity", action="store_true", help="ESync and sequential SGD with several seeds, too")
-    add_arguments(parser, 5, "of --parity")
     parser.add_argument("--epochs", type=float, default=2.0, help="samples of all workers (default: %(default)s)")
     parser.add_argument(
         "--most-epochs", type=float, default=20.0, help="of a run that is not at 0.8 before (default: %(default)s)"
     )
     parser.add_argument("--test-images", type=int, default=2500, help="of an evaluation (default: %(default)s)")
     parser.add_argument("--only", default="", help="runs whose name contains this")
-    parser.add_argument("--out", type=Path, default=Path("results/reproduction"))
     parser.add_argument("--horizon", action="store_true", help="the runs over two hours of virtual time instead")
     parser.add_argument(
         "--last-share",
@@ -325,7 +315,6 @@ def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument(
         "--first-parts", type=count, metavar="N", help="of --horizon: only so many parts of the runs that take hours"
     )
-    budget.add_arguments(parser)
     parser.add_argument("--before", type=Path, metavar="FOLDER", help="of an earlier version's results, to be drawn")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="PNG file that --before draws")
     given = parser.parse_args(words)
@@ -346,15 +335,11 @@ def main(words: Sequence[str] | None = None) -> int:
         return 0
     finished = results(given.out)
     outdated = {each.name for each in chosen if each.horizon and too_short(each, finished, given)}
+    cost = partial(planned, given=given)
     if given.list:
-        everything_chosen = [*chosen, *to_continue(given.out, chosen)]
-        print(budget.listed(costs(everything_chosen, given), spent(given.out, outdated), given.budget))
-        print(f"planned with gradients measured on {MEASURED_ON} (benchmarks/gradient_costs.py)")
-        return 0
-    wanted, chosen = chosen, within_budget(chosen, given, outdated)
+        return listed([*chosen, *to_continue(given.out, chosen)], given, cost, outdated)
+    chosen = within_budget(chosen, given, cost, outdated)
     forget(given.out, outdated.intersection(run.name for run in chosen))
-    if len(chosen) < len(wanted):
-        print(budget.left_out(costs(wanted, given), [run.name for run in chosen]), flush=True)
 
     def lacks(run: Run) -> str:
         there = run.after is None or run.after.name in results(given.out)
@@ -362,13 +347,12 @@ def main(words: Sequence[str] | None = None) -> int:
 
     well = carry_out(chosen, given, lacks)
     if well:
-        kept = within_budget([*chosen, *to_continue(given.out, chosen)], given)
+        kept = within_budget([*chosen, *to_continue(given.out, chosen)], given, cost)
         well = carry_out(kept[len(chosen) :], given)
     draw(given.out, list(dict.fromkeys(run.network for run in chosen)), given.last_share)
     # With the parity runs that there are, also where this call does none of them.
     told = table(given.out, runs(given.full, True, given.seeds)) + horizon_table(given.out, given)
-    write_atomically(given.out / "table.md", told.encode())
-    print(told)
+    write_table(given.out / "table.md", told)
     return 0 if well else 1
 
 

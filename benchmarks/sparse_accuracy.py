@@ -1,6 +1,6 @@
 """How accurate are sparse exchanges?
 
-    python benchmarks/sparse_accuracy.py [--budget CORE-HOURS] [--list] [--out FILE] [--json FILE]
+    python benchmarks/sparse_accuracy.py [--budget CORE-HOURS] [--list] [--json FILE]
 
 Table 3 of the DGS paper with real gradients on Fashion-MNIST: 1, 4, 8, 16 and 32 simulated workers
 train with ASGD, GD-async, DGC-async and DGS, and one alone with momentum SGD, all on the same
@@ -15,7 +15,7 @@ whole. The methods "…, sparse" set --sparse-dense-below to 0 and send 1 % of t
 DGS with momentum 0.3 are for 32 workers and more. The methods without "sparse" run where --methods
 names them. The table has the share of the values that each method really sends.
 
-Every finished run is written to --out at once, with test accuracies on its way and core-seconds:
+Every finished run is written to --json at once, with test accuracies on its way and core-seconds:
 interrupted, the same command goes on where it was. `--list` prints what each run is planned to cost
 and has cost; `--budget` leaves out the end of the list where it costs more than that. Runs of an
 earlier version, which have no curve, count in the table until they have been made anew.
@@ -27,7 +27,6 @@ import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -309,9 +308,8 @@ def chosen_runs(options: argparse.Namespace) -> list[Run]:
 
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Parse the command line; exit with code 2 on bad usage."""
-    parser = program.parser(__doc__)
+    parser = program.parser(__doc__, program.RESULTS / "sparse_accuracy.json")
     add = parser.add_argument
-    add("--out", type=Path, default=Path("sparse-accuracy.json"), help="finished runs (default: %(default)s)")
     add("--workers", type=count, nargs="+", default=list(WORKERS), help=f"(default: {' '.join(map(str, WORKERS))})")
     add("--methods", nargs="+", choices=tuple(METHODS), default=list(TABLE_3), help="(default: those of Table 3)")
     add("--seeds", type=count, default=5, help="(default: %(default)s)")
@@ -326,9 +324,9 @@ def main(words: Sequence[str] | None = None) -> int:
     options = parse_arguments(words)
     setting = {"epochs": options.epochs, "batch_size": options.batch_size, "layers": list(LAYERS), "rate": RATE}
     setting |= {"momentum": MOMENTUM, "weight_decay": DECAY, "sparse_ratio": 0.01}
-    kept = read_figures(options.out) or {"setting": setting}
+    kept = read_figures(options.json) or {"setting": setting}
     if kept.get("setting") != setting:
-        print(f"error: {options.out} holds runs of another setting; name another file with --out", file=sys.stderr)
+        print(f"error: {options.json} holds runs of another setting; name another file with --json", file=sys.stderr)
         return 1
     runs = kept.setdefault("runs", {})
     chosen = chosen_runs(options)
@@ -377,7 +375,7 @@ def carry_out(waiting: Sequence[Run], options: argparse.Namespace, kept: dict[st
             "core_seconds": seconds,
             "curve": curve.points,
         }
-        write_figures(options.out, kept)
+        write_figures(options.json, kept)
         print(f"{run.name}: {accuracy:.4f} ({seconds:.1f} s)", file=sys.stderr, flush=True)
 
 

@@ -18,18 +18,17 @@ A run that is done is not done again; `--out` has runs.json and table.md.
 
 import argparse
 import statistics
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import budget, program
-from harness.figures import markdown_table, mean_of_last, spread_or_value
+from harness import program
+from harness.figures import markdown_table, mean_of_last, spread_or_value, write_table
 from harness.paper_runs import BATCH_SIZE, NARROW, TRAINING_IMAGES
-from harness.simulations import RATE, add_arguments, carry_out, result_file, results, spent, write_description
+from harness.simulations import RATE, carry_out, listed, results, simulate, within_budget, write_description
+from harness.simulations import parser as simulation_parser
 
 from esync.arguments import count
-from esync.runtime.files import write_atomically
 
 ALONE = "momentum SGD"
 _MOMENTUM, _ALL_TENSORS = "--momentum=0.7", "--sparse-dense-below=0"
@@ -78,10 +77,13 @@ class SparseRun:
 
     def words(self, given: argparse.Namespace) -> list[str]:
         """Return the command line."""
-        words = [sys.executable, "-m", "esync.simulate", str(description(self.workers, given.out))]
-        words += [*METHODS[self.method], f"--learning-rate={RATE:g}", "--weight-decay=0.0005", f"--seed={self.seed}"]
+        words = [*METHODS[self.method], f"--learning-rate={RATE:g}", "--weight-decay=0.0005", f"--seed={self.seed}"]
         words += [f"--epochs={self.epochs}", f"--eval-duration={max(1, self.batches // self.workers // POINTS)}"]
-        return [*words, "--no-logs", f"--json={result_file(given.out, self)}"]
+        return simulate(description(self.workers, given.out), self, given.out, *words, "--no-logs")
+
+    def planned(self) -> float:
+        """Return the core-seconds that it costs by estimate."""
+        return BATCH_COST * self.batches
 
 
 def description(workers: int, out: Path) -> Path:
@@ -129,11 +131,8 @@ def table(out: Path, seeds: int, epochs: int) -> str:
 
 def parse_arguments(words: Sequence[str] | None = None) -> argparse.Namespace:
     """Return the options of this program."""
-    parser = program.bare_parser(__doc__)
-    parser.add_argument("--out", type=Path, default=program.ROOT / "results" / "sparse-resnet18")
-    add_arguments(parser, 1, "how many")
+    parser = simulation_parser(__doc__, "sparse-resnet18", 1, "how many")
     parser.add_argument("--epochs", type=count, default=6, help="(default: %(default)s)")
-    budget.add_arguments(parser)
     return parser.parse_args(words)
 
 
@@ -141,17 +140,11 @@ def main() -> int:
     """Carry out the runs and print the table."""
     given = parse_arguments()
     chosen = runs(given.seeds, given.epochs)
-    costs = {run.name: BATCH_COST * run.batches for run in chosen}
     if given.list:
-        print(budget.listed(costs, spent(given.out), given.budget))
-        return 0
-    kept = budget.within(costs, spent(given.out), given.budget)
-    succeeded = carry_out([run for run in chosen if run.name in set(kept)], given)
-    text = table(given.out, given.seeds, given.epochs)
-    write_atomically(given.out / "table.md", text.encode())
-    print(text)
-    if over := budget.left_out(costs, kept):
-        print(over)
+        return listed(chosen, given, SparseRun.planned)
+    kept = within_budget(chosen, given, SparseRun.planned)
+    succeeded = carry_out(kept, given)
+    write_table(given.out / "table.md", table(given.out, given.seeds, given.epochs))
     return 0 if succeeded else 1
 
 

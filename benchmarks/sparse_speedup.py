@@ -6,7 +6,7 @@ ResNet-18 on 1, 2, 4, 8 and 16 workers at 10 and 1 Gbit/s: speed-up = n · 0.338
 iteration), where an iteration computes as long as published. The published DGS server echoed what
 it got; this one is the real one: its seconds for each message, and how long its answers are, are
 measured first, on this machine, as `benchmarks/sparse.py` does it: workers' messages have hardly a
-place in common. They are written to --out at once, so that an interrupted run goes on there. Then
+place in common. What --json FILE has already is not measured again. Then
 the simulator plays each cluster: the real protocol, the modelled network, virtual time; no
 gradients.
 
@@ -18,8 +18,6 @@ import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -163,7 +161,7 @@ def simulated(workers: int, gigabits: float, cost: Cost) -> float:
         return WorkerCodec(MeasuredEncoder(sent, layout), MeasuredDecoder(received, layout))
 
     simulation = Simulation(cluster, options, MeasuredNumerics())
-    simulation.side.exchange = partial(ParameterServerExchange, make_codec=codec)
+    simulation.side.exchange = lambda asked, store, group: ParameterServerExchange(asked, store, codec, group)
     simulation.run()
     began = min(each.began for each in simulation.workers)
     return (max(each.ended for each in simulation.workers) - began) / ROUNDS
@@ -216,10 +214,10 @@ def dense(sizes: list[int]) -> dict[str, Any]:
 def main() -> int:
     """Measure what is missing, simulate and print; return the exit code."""
     parser = program.parser(__doc__)
-    parser.add_argument("--out", type=Path, default=Path("sparse-costs.json"), help="costs (default: %(default)s)")
     parser.add_argument("--clock", choices=("seconds", "processor"), default="processor", help="of the server's cost")
     options = parser.parse_args()
-    costs = read_figures(options.out)
+    figures = read_figures(options.json)
+    costs = figures.setdefault("costs", {})
     sizes: list[int] = []
     for method in (DGS, DGS_SECONDARY, ASGD_):
         for workers in WORKERS:
@@ -227,7 +225,7 @@ def main() -> int:
             if name not in costs:
                 sizes = sizes or tensors()
                 costs[name] = measure(method, workers, sizes)
-                write_figures(options.out, costs)
+                write_figures(options.json, figures)
     rows = []
     print("| method | Gbit/s | " + " | ".join(str(each) for each in WORKERS) + " |")
     for method in (DGS, DGS_SECONDARY, ASGD_):
@@ -253,13 +251,7 @@ def main() -> int:
                 print(
                     f"| published | {gigabits} | " + " | ".join(f"{each:.2f}" for each in published) + " |", flush=True
                 )
-    figures = {
-        "command": program.command(),
-        "clock": options.clock,
-        "rows": rows,
-        "costs": costs,
-    }
-    write_figures(options.json, figures)
+    write_figures(options.json, {**figures, "command": program.command(), "clock": options.clock, "rows": rows})
     return 0
 
 

@@ -17,12 +17,13 @@ import sys
 import threading
 import time
 from collections import Counter
-from dataclasses import asdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 
 from harness import program
 from harness.figures import write_figures
-from state_query import JSON, Figure, running
-from state_server_strangers import TARGET, Worker
+from harness.state_server import JSON, TARGET, add_arguments, compared, running
 
 DASHBOARDS = 10
 ROUNDS = 5000  # in the history
@@ -81,23 +82,14 @@ def be_dashboards(port: int, run: str) -> None:
     print(json.dumps(statuses))
 
 
-def measure(turns: int, seconds: float) -> tuple[Figure, Figure, Counter[str]]:
-    """Return the figures of undisturbed and of disturbed queries, and the dashboards' statuses."""
-    undisturbed: list[float] = []
-    disturbed: list[float] = []
-    statuses = Counter[str]()
-    with running() as port:
-        run = fill(port, ROUNDS)
-        worker = Worker(port)
-        for _ in range(turns):
-            undisturbed += worker.ask(seconds)
-            command = [sys.executable, __file__, "--be-dashboards", str(port), run]
-            with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-                time.sleep(1.0)
-                disturbed += worker.ask(seconds)
-                statuses.update(json.loads(process.communicate()[0]))
-            worker.ask(0.5)
-    return Figure.of(undisturbed, turns * seconds), Figure.of(disturbed, turns * seconds), statuses
+@contextmanager
+def dashboards(port: int, run: str, statuses: Counter[str]) -> Iterator[None]:
+    """Have dashboards and a reader of reports ask in the `with` block; count the answers' statuses."""
+    command = [sys.executable, __file__, "--be-dashboards", str(port), run]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        time.sleep(1.0)
+        yield
+        statuses.update(json.loads(process.communicate()[0]))
 
 
 def main() -> int:
@@ -106,18 +98,15 @@ def main() -> int:
         be_dashboards(int(sys.argv[2]), sys.argv[3])
         return 0
     parser = program.parser(__doc__)
-    parser.add_argument("--turns", type=int, default=5, help="undisturbed and disturbed (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=6.0, help="of each turn (default: %(default)s)")
-    arguments = parser.parse_args()
-    load = os.getloadavg()
-    undisturbed, disturbed, statuses = measure(arguments.turns, arguments.seconds)
-    ratio = disturbed.p99 / undisturbed.p99
-    print(f"{DASHBOARDS} dashboards and a report (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)")
-    print(f"  undisturbed {undisturbed}\n  disturbed   {disturbed}\n  their answers by status: {dict(statuses)}")
-    print(f"  p99: {ratio:.2f} times, target {TARGET:g}: {program.verdict(ratio <= TARGET)}")
-    content = {"undisturbed": asdict(undisturbed), "disturbed": asdict(disturbed), "statuses": dict(statuses)}
-    write_figures(arguments.json, {"load": load, "cores": os.cpu_count(), "p99 ratio": ratio, **content})
-    return 0 if ratio <= TARGET else 1
+    add_arguments(parser)
+    given = parser.parse_args()
+    figures, statuses = {"load": os.getloadavg(), "cores": os.cpu_count(), "target": TARGET}, Counter[str]()
+    print(f"{DASHBOARDS} dashboards and a report")
+    with running() as port:
+        found = compared(port, partial(dashboards, port, fill(port, ROUNDS), statuses), given)
+    print(f"  their answers by status: {dict(statuses)}")
+    write_figures(given.json, {**figures, **found, "statuses": dict(statuses)})
+    return 0 if found["p99 ratio"] <= TARGET else 1
 
 
 if __name__ == "__main__":

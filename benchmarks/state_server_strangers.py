@@ -24,18 +24,17 @@ import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 from harness import program
 from harness.figures import write_figures
-from state_query import WARM_UP, Figure, new_query, running
+from harness.state_server import TARGET, add_arguments, compared, running
 
 from esync import config
-from esync.coordination.http_client import BufferedConnection
+from esync.arguments import count
 
 NUMBER = config.STATE_SERVER_CONNECTIONS // 2
-TARGET = 2.0  # disturbed ÷ undisturbed, p99
 KINDS = ("silent", "trickling")
 TRICKLE = b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nX-"
 TRICKLE_EVERY = 1.0  # seconds
@@ -97,47 +96,6 @@ def strangers(port: int, number: int, kind: str) -> Iterator[None]:
             process.wait()
 
 
-class Worker:
-    """A worker's connection, which is kept open all the time."""
-
-    def __init__(self, port: int) -> None:
-        self._connection, self._k = BufferedConnection("127.0.0.1", port), 0
-        for _ in range(WARM_UP):
-            self._ask()
-
-    def ask(self, seconds: float) -> list[float]:
-        """Ask for that long; return the seconds of each query."""
-        taken, end = [], time.perf_counter() + seconds
-        while time.perf_counter() < end:
-            start = time.perf_counter()
-            self._ask()
-            taken.append(time.perf_counter() - start)
-        return taken
-
-    def _ask(self) -> None:
-        path, kind, body = new_query(0, self._k)
-        self._k += 1
-        self._connection.request("POST", path, body, {"Content-Type": kind})
-        response = self._connection.getresponse()
-        text = response.read()
-        if response.status != 200:
-            raise RuntimeError(f"a worker was answered {response.status}: {text[:200]!r}")
-
-
-def measure(kind: str, number: int, turns: int, seconds: float) -> tuple[Figure, Figure]:
-    """Return the figures of the undisturbed and of the disturbed queries, measured in turns."""
-    undisturbed: list[float] = []
-    disturbed: list[float] = []
-    with running() as port:
-        worker = Worker(port)
-        for _ in range(turns):
-            undisturbed += worker.ask(seconds)
-            with strangers(port, number, kind):
-                disturbed += worker.ask(seconds)
-            worker.ask(0.5)  # while the server takes note of their end
-    return Figure.of(undisturbed, turns * seconds), Figure.of(disturbed, turns * seconds)
-
-
 def main() -> int:
     """Measure, print and, if asked to, write the figures; return 1 if the target is missed."""
     if sys.argv[1:2] == ["--be-strangers"]:
@@ -147,32 +105,18 @@ def main() -> int:
         there.stay()
         return 0
     parser = program.parser(__doc__)
-    parser.add_argument("--number", type=int, default=NUMBER, help="of them (default: %(default)s)")
-    parser.add_argument("--turns", type=int, default=5, help="undisturbed and disturbed (default: %(default)s)")
-    parser.add_argument("--seconds", type=float, default=6.0, help="of each turn (default: %(default)s)")
-    arguments = parser.parse_args()
-    if arguments.number < 1 or arguments.turns < 1 or not 0.1 <= arguments.seconds <= 600:
-        parser.error("--number and --turns must be 1 or more, --seconds between 0.1 and 600")
-    figures: dict[str, Any] = {}
-    load = os.getloadavg()
+    parser.add_argument("--number", type=count, default=NUMBER, help="of them (default: %(default)s)")
+    add_arguments(parser)
+    given = parser.parse_args()
+    setting = {"strangers": given.number, "turns": given.turns, "seconds": given.seconds, "target": TARGET}
+    machine = {"load": os.getloadavg(), "cores": os.cpu_count()}
+    kinds: dict[str, Any] = {}
     for kind in KINDS:
-        undisturbed, disturbed = measure(kind, arguments.number, arguments.turns, arguments.seconds)
-        ratio = disturbed.p99 / undisturbed.p99
-        figures[kind] = {"undisturbed": asdict(undisturbed), "disturbed": asdict(disturbed), "p99 ratio": ratio}
-        print(f"{arguments.number} strangers, {kind} (load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores)")
-        print(f"  undisturbed {undisturbed}\n  disturbed   {disturbed}")
-        print(f"  p99: {ratio:.2f} times, target {TARGET:g}: {program.verdict(ratio <= TARGET)}")
-    content = {
-        "load": load,
-        "cores": os.cpu_count(),
-        "strangers": arguments.number,
-        "turns": arguments.turns,
-        "seconds": arguments.seconds,
-        "target": TARGET,
-        "kinds": figures,
-    }
-    write_figures(arguments.json, content)
-    return 0 if all(one["p99 ratio"] <= TARGET for one in figures.values()) else 1
+        print(f"{given.number} strangers, {kind}")
+        with running() as port:
+            kinds[kind] = compared(port, partial(strangers, port, given.number, kind), given)
+    write_figures(given.json, {**machine, **setting, "kinds": kinds})
+    return 0 if all(one["p99 ratio"] <= TARGET for one in kinds.values()) else 1
 
 
 if __name__ == "__main__":

@@ -23,33 +23,33 @@ A run that is done is not done again; `--out` has runs.json and table.md.
 import argparse
 import math
 import statistics
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import yaml
-from harness import budget, program
-from harness.figures import markdown_table, spread_or_value
-from harness.paper_runs import BATCH_SIZE, CLUSTERS, GRADIENT, MEASURED_ON, OVERHEAD
+from harness import program
+from harness.figures import markdown_table, spread_or_value, write_table
+from harness.paper_runs import BATCH_SIZE, CLUSTERS, GRADIENT, OVERHEAD
 from harness.simulations import (
     RATE,
     TARGET,
-    add_arguments,
     carry_out,
     forget,
+    listed,
     only,
-    result_file,
     results,
+    simulate,
     spent,
+    within_budget,
     write_description,
 )
+from harness.simulations import parser as simulation_parser
 
 from esync.arguments import count
 from esync.models.names import has_batch_norm
 from esync.reports.published_results import TABLE_1
-from esync.runtime.files import write_atomically
 
 #: Networks of the paper → the multiple of their channels: Inception-v3 at a quarter would cost
 #: three times as much as at a sixteenth.
@@ -134,10 +134,9 @@ class TargetRun:
         """Return the command line."""
         flags = SETTINGS[self.setting][0]
         rate = "--learning-rate" if self.setting in ("sync", "local") else "--local-lr"
-        words = [sys.executable, "-m", "esync.simulate", str(self.description(given.out)), *flags]
-        words += [f"--network={self.trained}", f"{rate}={RATE * self.factor:g}", f"--seed={self.seed}"]
+        words = [*flags, f"--network={self.trained}", f"{rate}={RATE * self.factor:g}", f"--seed={self.seed}"]
         words += [f"--target-accuracy={TARGET}", f"--max-time={self.max_time:g}", f"--test-images={EVALUATED}"]
-        return [*words, "--no-logs", f"--json={result_file(given.out, self)}"]
+        return simulate(self.description(given.out), self, given.out, *words, "--no-logs")
 
     def description(self, out: Path) -> Path:
         """Return the file of the paper's cluster with the full network's messages and free evaluations."""
@@ -255,32 +254,21 @@ def _spread(values: Sequence[float], digits: int) -> str:
 
 def main() -> int:
     """Carry out the runs and print the table."""
-    parser = program.bare_parser(__doc__)
-    parser.add_argument("--out", type=Path, default=program.ROOT / "results" / "time-to-accuracy")
-    add_arguments(parser, 3, "how many")
+    parser = simulation_parser(__doc__, "time-to-accuracy", 3, "how many")
     parser.add_argument("--only", default="", help="runs whose name contains this")
     parser.add_argument("--settings", nargs="+", choices=tuple(SETTINGS), default=list(SETTINGS), metavar="SETTING")
     parser.add_argument("--factors", nargs="+", type=count, metavar="N", help="of the published rate (default: all)")
-    budget.add_arguments(parser)
     given = parser.parse_args()
     wanted = [run for run in runs(given.seeds) if run.setting in given.settings]
     chosen = only((run for run in wanted if given.factors is None or run.factor in given.factors), given.only)
-    costs = {run.name: planned(run) for run in chosen}
     finished = results(given.out)
     outdated = {run.name for run in chosen if stopped_too_soon(run, finished)}
-    done = spent(given.out, outdated)
     if given.list:
-        print(budget.listed(costs, done, given.budget))
-        print(f"planned with gradients measured on {MEASURED_ON} (benchmarks/gradient_costs.py)")
-        return 0
-    kept = budget.within(costs, done, given.budget)
-    forget(given.out, outdated.intersection(kept))
-    succeeded = carry_out([run for run in chosen if run.name in set(kept)], given)
-    text = table(given.out, given.seeds)
-    write_atomically(given.out / "table.md", text.encode())
-    print(text)
-    if over := budget.left_out(costs, kept):
-        print(over)
+        return listed(chosen, given, planned, outdated)
+    kept = within_budget(chosen, given, planned, outdated)
+    forget(given.out, outdated.intersection(run.name for run in kept))
+    succeeded = carry_out(kept, given)
+    write_table(given.out / "table.md", table(given.out, given.seeds))
     core_hours = sum(spent(given.out).values()) / 3600
     print(f"{core_hours:.2f} core-hours spent; batches of {BATCH_SIZE}, {EVALUATED} test images")
     return 0 if succeeded else 1

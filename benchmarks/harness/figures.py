@@ -11,15 +11,31 @@ from esync.reports.estimates import estimate
 from esync.runtime.errors import ExpectedError
 from esync.runtime.files import write_atomically
 
+from .thinning import thinned
 
-def write_figures(path: Path | None, figures: Any) -> None:
-    """Write the figures, unless `path` is None.
+
+def write_figures(path: Path | None, figures: Mapping[str, Any]) -> None:
+    """Write the figures as thin JSON, a line for each key, unless `path` is None.
 
     Raises:
         OSError: the file cannot be written.
     """
     if path is not None:
-        write_atomically(path, (json.dumps(figures, indent=2) + "\n").encode())
+        lines = (
+            f"{json.dumps(name)}: {json.dumps(thinned(value), ensure_ascii=False, separators=(',', ':'))}"
+            for name, value in figures.items()
+        )
+        write_atomically(path, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+
+
+def write_table(path: Path, table: str) -> None:
+    """Write a table, and print it.
+
+    Raises:
+        OSError: the file cannot be written.
+    """
+    write_atomically(path, table.encode())
+    print(table)
 
 
 def read_figures(path: Path | None) -> dict[str, Any]:
@@ -83,5 +99,5 @@ def spread_or_value(values: Sequence[float], digits: int) -> str:
 
 
 def standard_deviation(values: Sequence[float]) -> float:
-    """Return the standard deviation of a sample, 0 for a single value."""
-    return statistics.stdev(values) if len(values) > 1 else 0.0
+    """Return the standard deviation of a sample, without the noise of its last digits; 0 for a single value."""
+    return round(statistics.stdev(values), 12) if len(values) > 1 else 0.0

@@ -2,15 +2,18 @@
 
 import argparse
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
+
+import yaml
 
 from esync.reports.modes import STANDALONE
 from esync.reports.published_results import END
 
-from .figures import read_figures
-from .program import RESULTS
-from .simulations import PARTITIONS, RATE, TARGET, result_file, results
+from . import program
+from .simulations import PARTITIONS, RATE, TARGET, result_file, results, write_description
 
 #: The program that carries out a simulation in parts.
 IN_PARTS = Path(__file__).resolve().parents[1] / "in_parts.py"
@@ -41,11 +44,23 @@ PARTS = {"esync": 8, "local": 4}
 #: Factors of the published learning rate with which sequential SGD looks for its best one.
 LOCAL_FACTORS = (1, 2, 4, 8)
 
-#: The figures of benchmarks/gradient_costs.py.
-GRADIENT_COSTS = RESULTS / "gradient_costs.json"
-#: Network → core-seconds of a gradient of BATCH_SIZE images, where they were measured (`MEASURED_ON`).
-GRADIENT: dict[str, float] = read_figures(GRADIENT_COSTS).get("seconds", {})
-MEASURED_ON = f"one core of {read_figures(GRADIENT_COSTS).get('processor', 'an unknown processor')}"
+#: Network → seconds of a gradient of BATCH_SIZE images on one core of an AMD EPYC, measured at commit 3556691 with
+#: benchmarks/gradient_costs.py.
+GRADIENT = {
+    "resnet18-v1x0.25": 0.009,
+    "mobilenet-v1x0.25": 0.012,
+    "resnet50-v1x0.25": 0.025,
+    "resnet50-v2x0.25": 0.025,
+    "alexnetx0.25": 0.09,
+    "inception-v3x0.0625": 0.67,
+    "resnet18-v1x0.25-groupnorm": 0.024,
+    "resnet18-v1": 0.093,
+    "mobilenet-v1": 0.062,
+    "resnet50-v1": 0.27,
+    "resnet50-v2": 0.3,
+    "alexnet": 1.3,
+    "inception-v3": 13.0,
+}
 EVALUATION = 0.25  # cost of evaluating BATCH_SIZE images, in gradients
 OVERHEAD = 1.1  # cost of a simulation ÷ that of its gradients and evaluations
 #: Samples per second, and samples of all workers in a round of the worker that evaluates, in
@@ -207,3 +222,29 @@ def planned(run: Run, given: argparse.Namespace) -> float:
     if not run.parity:
         evaluated += given.test_images * samples / SAMPLES_PER_ROUND[run.algorithm] / run.evaluate_every
     return OVERHEAD * GRADIENT[run.network] * (samples + EVALUATION * evaluated) / BATCH_SIZE
+
+
+def narrow_cluster(cluster: str, changes: Mapping[str, Any], out: Path) -> Path:
+    """Write the description of a cluster that trains a narrow ResNet-18, and return its file.
+
+    Args:
+        cluster: "paper", "equal" or "demo"; see `fastest_device`.
+        changes: of the description.
+        out: folder of the file.
+    """
+    found: dict[str, Any] = yaml.safe_load((program.CLUSTERS / "paper-narrow.yaml").read_text())
+    del found["train"]["max_time"]
+    found["simulate"] = {"messages_of": "resnet18-v1", "evaluation_time": 1e-6}
+    if cluster == "equal":
+        found["workers"] = [worker for worker in found["workers"] if worker["device"] != "cpu"]
+        found["network"]["bandwidth"] = "10Gbit"
+    elif cluster == "demo":
+        demo = yaml.safe_load((program.CLUSTERS / "demo.yaml").read_text())
+        found |= {key: demo[key] for key in ("hosts", "scheduler", "servers", "state_server", "network")}
+        found["workers"] = [
+            {"host": worker["host"], "device": "cpu", "simulate": {"step_time": worker["step_time"]}}
+            for worker in demo["workers"]
+        ]
+    found |= changes
+    name = "-".join([cluster, *(key for key, value in changes.items() if value)])
+    return write_description(out / f"{name}.yaml", found)

@@ -1,21 +1,18 @@
 """How a benchmark begins and ends: command line, signals, exit code, verdict on a target."""
 
 import argparse
-import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
 from typing import NoReturn
 
 from esync.runtime.terminal import print_error, run_command
 
 ROOT = Path(__file__).resolve().parents[2]
 CLUSTERS = ROOT / "clusters"
-RESULTS = ROOT / "benchmarks" / "results"
+RESULTS = ROOT / "results"
 # Some programs use parts of the tests, such as key stores in memory and hosts that are network
 # namespaces.
 sys.path += [str(ROOT), *(str(ROOT / "tests" / folder) for folder in ("data", "launch"))]
@@ -57,37 +54,6 @@ def run(main: Callable[[], int | None]) -> NoReturn:
             return 128 + signal.SIGINT
 
     sys.exit(run_command(interruptible, lambda message: print_error(f"error: {message}")))
-
-
-@contextmanager
-def resumable(folder: Path) -> Iterator[None]:
-    """Have `run` say on Ctrl-C, during a `with` statement, that the same command goes on there."""
-    try:
-        yield
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt(f"the same command goes on with what is in {folder}") from None
-
-
-@contextmanager
-def ending_at_once() -> Iterator[None]:
-    """Have Ctrl-C, SIGTERM and SIGHUP end the process at once during a `with` statement.
-
-    It is for code that does not pass on the exceptions by which they end it otherwise.
-    """
-
-    def end(number: int, _: FrameType | None) -> None:
-        os.write(2, b"interrupted\n")
-        os._exit(128 + number)
-
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-    caught = [number for number, handler in before.items() if handler is not signal.SIG_IGN]
-    for number in caught:
-        signal.signal(number, end)
-    try:
-        yield
-    finally:
-        for number in caught:
-            signal.signal(number, before[number])
 
 
 def verdict(met: bool) -> str:

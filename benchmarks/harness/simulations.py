@@ -8,6 +8,7 @@ import fcntl
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -21,7 +22,11 @@ from esync.runtime.errors import ExpectedError
 from esync.runtime.files import write_atomically
 from esync.runtime.processes import tied
 
+from . import budget
 from .figures import damaged, read_figures, write_figures
+from .held_out import held_out_file
+from .program import RESULTS, bare_parser
+from .thinning import thinned_result
 
 #: Published learning rate, on the gradient summed over the batch.
 RATE = 0.0005
@@ -49,10 +54,65 @@ class Run(Protocol):
 _R = TypeVar("_R", bound=Run)
 
 
-def add_arguments(parser: argparse.ArgumentParser, seeds: int, told: str) -> None:
-    """Add the options --seeds, with its default and help, and --jobs."""
-    parser.add_argument("--seeds", type=count, default=seeds, help=f"{told} (default: %(default)s)")
-    parser.add_argument("--jobs", type=count, default=2, help="simulations at a time (default: %(default)s)")
+def parser(doc: str | None, folder: str, seeds: int, told: str) -> argparse.ArgumentParser:
+    """Return a parser of an experiment.
+
+    Its options are --out, in whose default `folder` stands, --seeds, with its default and help,
+    --jobs, --budget and --list.
+    """
+    made = bare_parser(doc)
+    made.add_argument("--out", type=Path, default=RESULTS / folder, help="folder of the results (default: %(default)s)")
+    made.add_argument("--seeds", type=count, default=seeds, help=f"{told} (default: %(default)s)")
+    made.add_argument("--jobs", type=count, default=2, help="simulations at a time (default: %(default)s)")
+    budget.add_arguments(made)
+    return made
+
+
+def simulate(file: Path | str, run: Run, out: Path, *flags: str, held_out: bool = False) -> list[str]:
+    """Return the command line of a simulation that writes its result to the `result_file`.
+
+    Args:
+        file: description of the cluster.
+        run: the run.
+        out: the experiment's folder.
+        flags: further flags.
+        held_out: whether it is tested on training images that are kept back.
+    """
+    words = [sys.executable, "-m", "esync.simulate", str(file), *flags]
+    words += [f"--dataset=npz:{held_out_file(out).resolve()}"] if held_out else []
+    return [*words, f"--json={result_file(out, run)}"]
+
+
+def within_budget(
+    chosen: Sequence[_R],
+    given: argparse.Namespace,
+    planned: Callable[[_R], float],
+    outdated: Collection[str] = (),
+) -> list[_R]:
+    """Return the beginning of the list of runs that the budget pays for, and name the others.
+
+    Args:
+        chosen: the runs.
+        given: options: `out` and `budget`.
+        planned: returns the core-seconds that a run costs by estimate.
+        outdated: see `spent`.
+    """
+    costs = {run.name: planned(run) for run in chosen}
+    kept = budget.within(costs, spent(given.out, outdated), given.budget)
+    if over := budget.left_out(costs, kept):
+        print(over, flush=True)
+    return list(chosen[: len(kept)])
+
+
+def listed(
+    chosen: Sequence[_R],
+    given: argparse.Namespace,
+    planned: Callable[[_R], float],
+    outdated: Collection[str] = (),
+) -> int:
+    """Print the runs, whether they are done, and their costs, as --list asks for; return the exit code."""
+    print(budget.listed({run.name: planned(run) for run in chosen}, spent(given.out, outdated), given.budget))
+    return 0
 
 
 def only(chosen: Iterable[_R], text: str) -> list[_R]:
@@ -131,7 +191,8 @@ def gather(folder: Path, runs: Iterable[Run]) -> None:
             if real.exists():
                 with suppress(ValueError, FileNotFoundError):
                     found = {"result": json.loads(result.read_text()), "real": json.loads(real.read_text())}
-                    kept |= {run.name: found} if _finished(found) else {}
+                    if _finished(found):
+                        kept[run.name] = {**found, "result": thinned_result(found["result"])}
                 files += [real, result]
         if files:
             write_figures(folder / RUNS, dict(sorted(kept.items())))

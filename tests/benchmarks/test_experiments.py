@@ -2,7 +2,6 @@
 
 import importlib
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import pytest
 
 from esync.runtime.errors import ExpectedError
 
-from ..data import tiny_dataset
 from ..support import child
 
 ROOT = Path(__file__).parents[2]
@@ -23,18 +21,16 @@ sys.path.insert(0, str(BENCHMARKS))
 PROGRAMS = {
     name: importlib.import_module(name)
     for name in (
-        *("beyond_paper", "data_by_class", "fastest_device", "per_host_simulation", "reproduce_paper"),
-        *("sparse_accuracy", "sparse_resnet", "stragglers", "switch_variants", "time_to_accuracy"),
+        *("data_by_class", "fastest_device", "reproduce_paper"),
+        *("sparse_accuracy", "sparse_resnet", "time_to_accuracy"),
     )
 }
 simulations = importlib.import_module("harness.simulations")
-beyond_runs = importlib.import_module("harness.beyond_runs")
+held_out = importlib.import_module("harness.held_out")
 sys.path.remove(str(BENCHMARKS))
-SEVERAL_AT_A_TIME = (
-    *("beyond_paper", "data_by_class", "fastest_device", "reproduce_paper", "sparse_resnet", "time_to_accuracy"),
-)
-#: Programs whose runs need no tuning, and words that choose among them.
-UNTUNED = {"beyond_paper": ["--minutes=1"], "reproduce_paper": [], "sparse_resnet": [], "time_to_accuracy": []}
+SEVERAL_AT_A_TIME = ("data_by_class", "fastest_device", "reproduce_paper", "sparse_resnet", "time_to_accuracy")
+#: Programs whose runs need no tuning.
+UNTUNED = ("reproduce_paper", "sparse_resnet", "time_to_accuracy")
 
 
 def call(name: str, monkeypatch: pytest.MonkeyPatch, *words: str) -> int:
@@ -56,7 +52,7 @@ def test_number_of_seeds_or_jobs_below_1_exits_with_2(name, option, number, monk
     assert f"argument {option}: {number!r} should be a whole number of 1 or more" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("name", ["beyond_paper", "reproduce_paper", "time_to_accuracy"])
+@pytest.mark.parametrize("name", ["reproduce_paper", "time_to_accuracy"])
 def test_only_that_matches_no_run_is_refused_and_leaves_the_table(name, tmp_path, monkeypatch):
     (tmp_path / "table.md").write_text("finished\n")
     with pytest.raises(ExpectedError, match="--only nonsense: the name of no run contains this"):
@@ -134,7 +130,7 @@ def test_budget_keeps_the_result_of_a_run_that_is_too_short(tmp_path, monkeypatc
 
 @pytest.mark.parametrize("name", UNTUNED)
 def test_list_makes_no_folder(name, tmp_path, monkeypatch, capsys):
-    assert call(name, monkeypatch, *UNTUNED[name], f"--out={tmp_path / 'new'}", "--list") == 0
+    assert call(name, monkeypatch, f"--out={tmp_path / 'new'}", "--list") == 0
     assert "core-hours: planned" in capsys.readouterr().out
     assert not (tmp_path / "new").exists()
 
@@ -154,7 +150,7 @@ def test_damaged_file_of_runs_is_named_and_left_alone(name, content, why, tmp_pa
     runs = tmp_path / "runs.json"
     runs.write_text(content)
     with pytest.raises(ExpectedError) as caught:
-        call(name, monkeypatch, *UNTUNED[name], f"--out={tmp_path}")
+        call(name, monkeypatch, f"--out={tmp_path}")
     assert str(caught.value).startswith(f"{runs} is damaged ({why}")
     assert str(caught.value).endswith("; move it away")
     assert runs.read_text() == content
@@ -180,7 +176,7 @@ def test_damaged_result_of_a_single_run_is_removed(content, damaged, tmp_path):
 def test_sparse_accuracy_does_not_write_to_a_foreign_file(tmp_path, capsys):
     file = tmp_path / "runs.json"
     file.write_text('{"a": 1}')
-    assert PROGRAMS["sparse_accuracy"].main([f"--out={file}", "--list"]) == 1
+    assert PROGRAMS["sparse_accuracy"].main([f"--json={file}", "--list"]) == 1
     assert f"{file} holds runs of another setting" in capsys.readouterr().err
 
 
@@ -199,12 +195,12 @@ def test_images_kept_back_on_a_full_disk_are_told_with_the_file(tmp_path, monkey
     class Data:
         train_images, train_labels = np.zeros((1200, 28, 28), np.uint8), np.zeros(1200, np.uint8)
 
-    monkeypatch.setattr(beyond_runs, "load", lambda name: Data)
+    monkeypatch.setattr(held_out, "load", lambda name: Data)
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
     try:
         with pytest.raises(OSError, match="too large") as caught:
-            beyond_runs.write_held_out(tmp_path)
+            held_out.write_held_out(tmp_path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
     assert caught.value.filename == str(tmp_path / "held-out.npz")
@@ -265,27 +261,3 @@ def test_program_under_nohup_outlives_its_terminal(tmp_path):
         running.terminate()
         assert running.wait(60) == 128 + signal.SIGTERM
     assert child.ends(pid, 10)
-
-
-@pytest.mark.usefixtures("_terminal")
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_runs_here_that_are_interrupted_end_at_once_and_keep_what_is_finished(number, tmp_path):
-    tiny_dataset.write(tmp_path / "data")
-    (tmp_path / "clusters").symlink_to(ROOT / "clusters")
-    command = "beyond_paper.py --network mlp --variants esync --epochs 10000000 --test-images 10 --here --out ."
-    name, *words = command.split()
-    with subprocess.Popen(
-        [sys.executable, str(BENCHMARKS / name), *words],
-        cwd=tmp_path,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    ) as running:
-        assert running.stdout is not None
-        assert "1 of 3: esync-timing" in running.stdout.readline()
-        time.sleep(3)  # the second run, which takes hours, has begun
-        running.send_signal(number)
-        out, err = running.communicate(timeout=30)
-    assert (running.returncode, out, err) == (128 + number, "", "interrupted\n")
-    assert list(json.loads((tmp_path / "runs.json").read_text())) == ["esync-timing"]

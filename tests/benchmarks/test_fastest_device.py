@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -43,7 +44,7 @@ def test_fastest_device_runs_have_names_of_their_own_and_valid_flags(cluster, mo
 
 
 def test_description_of_equal_devices_has_the_four_gpus_and_a_faster_network(tmp_path):
-    found = program.yaml.safe_load(program.description("equal", [("per_host", True)], tmp_path).read_text())
+    found = yaml.safe_load(program.narrow_cluster("equal", {"per_host": True}, tmp_path).read_text())
     assert [worker["device"] for worker in found["workers"]] == ["gpu0", "gpu1", "gpu0", "gpu1"]
     assert (found["network"]["bandwidth"], found["per_host"]) == ("10Gbit", True)
 

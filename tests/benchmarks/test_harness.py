@@ -10,12 +10,17 @@ from pathlib import Path
 
 import pytest
 
+from esync.reports import metrics_table
+from esync.reports.modes import mode_of
+from esync.reports.published_smoothing import smoothed
+from esync.reports.summary_file import DeviceSummary
+
 from ..support.child import alive, ends
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 sys.path.insert(0, str(BENCHMARKS))
-clusters, figures, jobs, timing = (
-    importlib.import_module(f"harness.{name}") for name in ("clusters", "figures", "jobs", "timing")
+clusters, figures, jobs, thinning, timing = (
+    importlib.import_module(f"harness.{name}") for name in ("clusters", "figures", "jobs", "thinning", "timing")
 )
 sys.path.remove(str(BENCHMARKS))
 
@@ -51,6 +56,57 @@ def test_write_figures_without_a_file_writes_nothing(tmp_path):
     assert figures.read_figures(None) == figures.read_figures(tmp_path / "none.json") == {}
     figures.write_figures(tmp_path / "one.json", {"seconds": 1})
     assert figures.read_figures(tmp_path / "one.json") == {"seconds": 1}
+
+
+def test_figures_are_written_with_nine_digits_and_a_line_for_each_key(tmp_path):
+    figures.write_figures(tmp_path / "one.json", {"seconds": 0.12345678901234567, "runs": [{"k": 10**12}, (1.5, None)]})
+    assert (tmp_path / "one.json").read_text() == (
+        '{\n"seconds": 0.123456789,\n"runs": [{"k":1000000000000},[1.5,null]]\n}\n'
+    )
+
+
+def summary(waits):
+    """A summary of 12 rounds of one device, all of which are evaluated."""
+    numbers = list(range(1, 13))
+    device = DeviceSummary(
+        accuracy_list=[number / 20 for number in numbers],
+        num_samples_list=[64] * 12,
+        self_iters_list=[1] * 12,
+        elapsed_time_list=[2 * number for number in numbers],
+        aggregate_time_list=[1.23456789] * 12,
+        rounds_list=numbers,
+        accuracy_rounds=numbers,
+        accuracy_time_list=[2.0 * number for number in numbers],
+        accuracy_exact_list=[number / 20 for number in numbers],
+        computing_time_list=[0.5] * 12,
+        bytes_sent_list=numbers,
+        bytes_received_list=numbers,
+        wait_list=waits,
+        transfer_list=[1.23456789] * 12,
+        total_time_list=[2.0 * number for number in numbers],
+        total_time=24.0,
+    )
+    return {"cloud1": {"cpu": device}}
+
+
+def test_thinned_summary_gives_the_same_figures_and_the_same_smoothed_curve():
+    whole = summary([0.0] * 12)
+    thin = thinning.thinned_summary(whole)
+    device = thin["cloud1"]["cpu"]
+    assert (device.rounds_list, device.rounds, device.missing_rounds) == ([1, 6, 11, 12], 12, 0)
+    assert device.num_samples_list == [64, 5 * 64, 5 * 64, 64]
+    assert device.aggregate_time_list == [1.2346, 6.1728, 6.1728, 1.2346]
+    one, other = (metrics_table.run_figures(mode_of("async"), each, 0.5) for each in (whole, thin))
+    for name in ("times", "accuracies", "throughput", "bytes_sent", "bytes_received", "total_time"):
+        assert getattr(one, name) == getattr(other, name), name
+    assert one.devices[0].computing_ratio == other.devices[0].computing_ratio
+    assert smoothed(one).times == smoothed(other).times
+    assert smoothed(one).accuracies == smoothed(other).accuracies
+
+
+def test_thinned_summary_keeps_the_rounds_in_which_a_device_waits_for_others():
+    thin = thinning.thinned_summary(summary([0.0, 2.00004] * 6))["cloud1"]["cpu"]
+    assert (thin.rounds_joined, len(thin.rounds_list), max(thin.wait_list)) == (False, 12, 2.0)
 
 
 def test_cluster_results_are_the_last_lines_of_the_workers():
@@ -109,12 +165,6 @@ program.run(main)
         running.terminate()
         assert running.wait() == 128 + signal.SIGTERM
     assert not alive(worker)
-
-
-def test_launch_that_fails_raises_with_its_output(tmp_path):
-    description = jobs.describe([0.1], mode="esync", network="no such network")
-    with pytest.raises(RuntimeError, match=r"(?s)launch has failed, exit code 2:.*no such network"):
-        jobs.launch(description, tmp_path)
 
 
 def test_log_entries_are_read_by_rank_and_round(tmp_path):

@@ -18,7 +18,6 @@ from ..reports.log_trees import esync_round, write_round
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 reproduce = importlib.import_module("reproduce_paper")
-beyond = importlib.import_module("beyond_paper")
 simulations = importlib.import_module("harness.simulations")
 paper_runs = importlib.import_module("harness.paper_runs")
 sys.path.remove(str(ROOT / "benchmarks"))
@@ -149,8 +148,7 @@ def test_reproduction_lists_costs_and_leaves_out_the_end_that_is_over_the_budget
     lines = capsys.readouterr().out.splitlines()
     assert [line.split()[0] for line in lines[:5]] == ["done", "–", "done", "over", "over"]
     assert [line.split()[-1] for line in lines[:4]] == ["3000", "–", "600", "–"]
-    assert lines[-2] == "core-hours: planned 1.5, spent 1.0"
-    assert lines[-1].startswith("planned with gradients measured on one core of ")
+    assert lines[-1] == "core-hours: planned 1.5, spent 1.0"
     assert not begun
     assert reproduce.main(words) == 0
     assert begun == [second]
@@ -372,8 +370,6 @@ def test_reproduction_of_stored_results_gives_the_stored_tables():
     made = reproduce.table(results / "reproduction", networks)
     made += reproduce.horizon_table(results / "reproduction", reproduce.parse_arguments([]))
     assert made == (results / "reproduction" / "table.md").read_text()
-    for name, seeds in (("beyond-mlp", 3), ("beyond-resnet18", 3)):
-        assert beyond.compared(results / name, beyond.VARIANTS, seeds) == (results / name / "table.md").read_text()
 
 
 def test_reproduction_table_contains_speedups_and_seed_statistics(tmp_path):
@@ -411,7 +407,7 @@ def test_reproduction_script_with_an_unknown_experiment_names_the_known_ones():
     )
     assert ended.returncode == 2
     assert "'table2' is no experiment" in ended.stderr
-    assert "horizon table1 equal-time" in ended.stderr
+    assert "horizon table1 alone" in ended.stderr
 
 
 @pytest.mark.parametrize(
@@ -419,7 +415,6 @@ def test_reproduction_script_with_an_unknown_experiment_names_the_known_ones():
     [
         ("horizon", "resnet18-v1x0.25-sync-iid"),
         ("table1", "resnet18-v1x0.25-esync-x1-seed0"),
-        ("equal-time", "sync-niid-30min"),
         ("by-class", "fast-niid"),
         ("dgs", "8 workers"),
         ("dgs-resnet", "DGS-16-workers-6-epochs-seed0"),
@@ -435,17 +430,16 @@ def test_reproduction_script_lists_the_runs_of_an_experiment_with_their_costs(ex
     assert "core-hours: planned" in ended.stdout
 
 
-@pytest.mark.parametrize("experiment", ["sync-switch", "switch-variants", "stragglers", "dgs-speedup"])
 @pytest.mark.parametrize("words", [["--list"], ["--seeds", "1", "--list"], ["--budget", "1"], ["--budget=1"]])
-def test_reproduction_script_refuses_to_list_an_experiment_of_minutes_before_any_set_up(experiment, words, tmp_path):
+def test_reproduction_script_refuses_to_list_an_experiment_of_minutes_before_any_set_up(words, tmp_path):
     (tmp_path / "scripts").mkdir()
     shutil.copy(ROOT / "scripts" / "reproduce_paper.sh", tmp_path / "scripts")  # without setup.sh
     ended = subprocess.run(
-        ["bash", "scripts/reproduce_paper.sh", experiment, *words],
+        ["bash", "scripts/reproduce_paper.sh", "dgs-speedup", *words],
         cwd=tmp_path, capture_output=True, text=True, timeout=30,
     )  # fmt: skip
     assert ended.returncode == 2
-    assert f": {experiment} takes minutes and has no --list and no --budget\n" in ended.stderr
+    assert ": dgs-speedup takes minutes and has no --list and no --budget\n" in ended.stderr
 
 
 def test_reproduction_without_parity_keeps_the_parity_runs_that_are_there_in_the_table(tmp_path, monkeypatch):
