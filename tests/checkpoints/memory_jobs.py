@@ -15,11 +15,11 @@ import esync
 from esync.algorithms import Algorithm, LocalSGD
 from esync.checkpoints.store import Part
 from esync.exchange import Exchange, Specification
-from esync.exchange.keystores.memory import KilledError, MemoryCluster, MemoryStore
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.phase_timer import PhaseTimer
 
+from ..exchange.memory_store import KilledError, MemoryCluster, MemoryStore
 from ..support.scripted_world import Device
 from ..support.small_net import BATCH, backward, make_net, values
 

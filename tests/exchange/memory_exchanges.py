@@ -16,7 +16,6 @@ import numpy as np
 
 from esync.exchange import STATISTICS, WEIGHTS, Flat, Payload, Result, Specification
 from esync.exchange.codecs.base import WorkerCodec
-from esync.exchange.keystores.memory import KilledError, MemoryCluster, MemoryStore
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.parameter_server import ParameterServer
@@ -24,6 +23,7 @@ from esync.exchange.protocol.resume_negotiation import ResumeState
 from esync.exchange.protocol.round_state import Limits, RoundState
 from esync.exchange.protocol.store import Place
 
+from .memory_store import KilledError, MemoryCluster, MemoryStore
 from .store_checks import BUCKET, ROUNDS, SERVERS, WORKERS
 from .vectors import SIZES, Held, sources, values
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from esync.exchange import WEIGHTS, Payload, Result
-from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
 
 from .memory_exchanges import MemoryRun
+from .memory_store import MemoryCluster, MemoryStore
 from .store_checks import BUCKET, SERVERS, SPECIFICATIONS, WORKERS, Worker
 from .vectors import gradient, sources, values
 

@@ -11,7 +11,6 @@ import pytest
 from esync.exchange import STATISTICS, WEIGHTS, Flat, Payload, Specification
 from esync.exchange.codecs.base import Encoder
 from esync.exchange.codecs.factory import codecs_of
-from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.layout import Layout
@@ -20,6 +19,7 @@ from esync.exchange.protocol.specification import PerHostError
 from esync.exchange.weighting import STATISTICS_WEIGHTINGS, WEIGHTINGS, divisor, factor
 
 from .memory_servers import MemoryServers, Push
+from .memory_store import MemoryCluster, MemoryStore
 from .store_checks import BUCKET, SERVERS
 from .vectors import SIZES, TENSORS, Held, sources, values
 

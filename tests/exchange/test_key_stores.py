@@ -6,7 +6,6 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from esync.exchange.keystores.memory import MemoryCluster
 from esync.exchange.protocol.store import Store
 from esync.simulate.cluster_state import ClusterState
 from esync.simulate.engine import SimulationEngine
@@ -14,6 +13,7 @@ from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
 from esync.simulate.store import VirtualStore
 
+from .memory_store import MemoryCluster
 from .store_checks import BUCKET, SERVERS, SPECIFICATIONS, WORKERS, check_store, comparable, train
 from .vectors import Held
 

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esync.exchange import ExchangeError
-from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.store import Store
 from esync.runtime.errors import DeadlockError
 
+from .memory_store import MemoryCluster, MemoryStore
 from .store_checks import BUCKET, Worker, assert_same, train
 from .vectors import Held, values
 

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from esync.checkpoints.store import CheckpointStore
-from esync.exchange.keystores.memory import MemoryCluster, MemoryStore
 from esync.membership.rendezvous import messages
 
+from ..exchange.memory_store import MemoryCluster, MemoryStore
 from ..exchange.store_checks import BUCKET
 from .schedule import DISK, HANG, MACHINE, PART, POWER, STEP, WORKER, Death
 

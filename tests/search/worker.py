@@ -13,12 +13,12 @@ import numpy as np
 from esync.algorithms import Algorithm
 from esync.checkpoints.checkpoints import Checkpoints
 from esync.exchange import NO_OFFERS, STATISTICS, WEIGHTS, Payload, Result
-from esync.exchange.keystores.memory import MemoryStore
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 from esync.trainer_status import TrainerStatus
 
+from ..exchange.memory_store import MemoryStore
 from ..exchange.vectors import SIZES, Held, gradient, sources, values
 from .schedule import SWITCHING, Schedule
 

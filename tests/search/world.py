@@ -19,7 +19,6 @@ from esync.checkpoints.store import CheckpointStore, Part
 from esync.exchange import JobAbortedError, SlotLostError
 from esync.exchange.base import Result
 from esync.exchange.host_group import HostGroup
-from esync.exchange.keystores.memory import MemoryServer, MemoryStore, Transmission
 from esync.exchange.keystores.memory_host_group import MemoryHost, MemoryHostGroup
 from esync.exchange.protocol import wire
 from esync.membership.rendezvous import messages
@@ -27,6 +26,7 @@ from esync.membership.rendezvous.messages import Message
 from esync.membership.rendezvous.node_registry import NodeRegistry, OutgoingMessage, scheduler_node, worker_id
 from esync.runtime.files import write_atomically
 
+from ..exchange.memory_store import MemoryServer, MemoryStore, Transmission
 from ..exchange.vectors import Held
 from ..support.volatile_disk import VolatileDisk
 from .invariants import InvariantError, Invariants, Observed, check_checkpoints, logged_commits

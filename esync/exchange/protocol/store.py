@@ -1,9 +1,9 @@
 """The interface of stores, which carry messages between one worker and the parameter servers.
 
-Three stores implement it: MXNet's key store (`keystores.mxnet_store`), servers in the same process
-under a scheduler that decides in what order things arrive (`keystores.memory`), and a modelled
-network in virtual time (`simulate.store`). Whatever takes time, or is left to chance, is asked of
-the store: the client above knows neither clocks nor threads.
+Three stores implement it: MXNet's key store (`keystores.mxnet_store`), a modelled network in
+virtual time (`simulate.store`), and for tests servers in the same process under a scheduler that
+decides in what order things arrive (tests/exchange/memory_store.py). Whatever takes time, or is
+left to chance, is asked of the store: the client above knows neither clocks nor threads.
 
 Every array belongs to a key, and its first `wire.HEADER_ELEMENTS` values are the header. A key
 store keeps the first array of a key without looking at it, and every later one must be of the same

@@ -20,19 +20,19 @@ from dataclasses import dataclass
 import greenlet  # type: ignore[import-untyped]
 import numpy as np
 
-from ... import config
-from ...membership.connections import Address
-from ...membership.peers import Peers
-from ...runtime.errors import DeadlockError
-from ..base import ExchangeError
-from ..protocol.endpoint import Endpoint
-from ..protocol.handshake import Command, decode
-from ..protocol.parameter_server import ParameterServer
-from ..protocol.status import Status, awaited
-from ..protocol.store import CancelledError, heartbeat_interval
-from ..worker_monitor import WorkerMonitor
-from .keyed import KeyedStore
-from .memory_host_group import MemoryHost, MemoryHostGroup
+from esync import config
+from esync.exchange.base import ExchangeError
+from esync.exchange.keystores.keyed import KeyedStore
+from esync.exchange.keystores.memory_host_group import MemoryHost, MemoryHostGroup
+from esync.exchange.protocol.endpoint import Endpoint
+from esync.exchange.protocol.handshake import Command, decode
+from esync.exchange.protocol.parameter_server import ParameterServer
+from esync.exchange.protocol.status import Status, awaited
+from esync.exchange.protocol.store import CancelledError, heartbeat_interval
+from esync.exchange.worker_monitor import WorkerMonitor
+from esync.membership.connections import Address
+from esync.membership.peers import Peers
+from esync.runtime.errors import DeadlockError
 
 #: Given the number of events that can happen next, returns which one does, from 0;
 #: `random.Random(seed).randrange`, for instance.
