@@ -14,8 +14,8 @@ from .schedule import DISK, HANG, MACHINE, PART, POWER, STEP, WORKER, Death
 if TYPE_CHECKING:
     from .world import World
 
-#: Owners of tasks that are no worker's.
-NOBODY = 0
+#: Owners of tasks that are no worker's, and where what goes to no server goes.
+NOBODY, NO_SERVER = 0, -1
 #: Steps after which a job counts as one that never ends.
 ENDLESS = 40_000
 #: With a lease: one in how many steps lets time pass although something could happen.
