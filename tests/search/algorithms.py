@@ -252,10 +252,11 @@ class AlgorithmWorker(TrainerStatus):
 
     @property
     def waits(self) -> bool:
-        """Whether this worker and the others await one another when a state server says so, undisturbed."""
-        specification, settings = self.exchange.specification, self._schedule.settings
-        together = specification.synchronous and not specification.overlap and not settings.tiered
-        return self._schedule.steady and together and self.algorithm.asks_state_server
+        """Whether a state server says when this worker and the others exchange, and then await one another."""
+        specification = self.exchange.specification
+        together = specification.synchronous and not specification.overlap and not self._schedule.settings.tiered
+        asks = self.algorithm.asks_state_server and self._job.state_server.watch is None
+        return together and asks
 
     @property
     def delayed(self) -> bool:

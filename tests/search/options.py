@@ -60,6 +60,15 @@ def parse(mode: str, words: tuple[str, ...]) -> argparse.Namespace:
             raise error from None
 
 
+def accepted(mode: str, words: tuple[str, ...]) -> bool:
+    """Return whether a mode takes these options."""
+    try:
+        choose_algorithm(parse(mode, words))
+    except ValueError:
+        return False
+    return True
+
+
 def draw_options(mode: str, given: tuple[str, ...], chance: random.Random) -> tuple[str, ...]:
     """Draw some of the options that are not given; return all of them, as words.
 

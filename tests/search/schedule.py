@@ -232,11 +232,6 @@ class Schedule:
         return math.exp(random.Random(f"{self.seed} {rank}").uniform(*map(math.log, STEP_TIMES)))
 
     @property
-    def steady(self) -> bool:
-        """Whether iterations always take the same time, and nobody dies."""
-        return not (self.deaths or self.jitter or self.surplus)
-
-    @property
     def ends(self) -> int:
         """About how many rounds it has."""
         return min(self.rounds, self.stop + 1) if self.stop else self.rounds

@@ -240,8 +240,18 @@ class Job:
     def exchanged(self, worker: AnyWorker, result: Result, held: Held) -> None:
         """Look at what a worker holds after an exchange."""
         self._invariants.exchanged(worker, result, held)
-        if isinstance(worker, AlgorithmWorker) and worker.waits and self.state_server.watch is None:
+        if isinstance(worker, AlgorithmWorker) and worker.waits and self._steady:
             self._invariants.check_wait(worker, result, self.state_server.begun)
+
+    @property
+    def _steady(self) -> bool:
+        """Whether iterations always take the same time, and nobody has died yet."""
+        processes = self.machines.processes
+        return (
+            not self._schedule.jitter
+            and not any(process.code for process in processes)
+            and len(processes) == self.cluster.workers
+        )
 
     def finishes(self, worker: AnyWorker) -> None:
         """A worker has come to the end of the run, and is about to say goodbye."""
