@@ -255,10 +255,10 @@ class Invariants:
             raise InvariantError(f"the servers' rounds differ: {sorted(counted)}")
         if settings.rounds and len({round_state.round for round_state in round_states}) > 1:
             raise InvariantError(f"servers have ended different rounds: {sorted(counted)}")
-        if settings.rounds and not settings.elastic:
-            for use in log_of(round_states[0]):
-                if sorted(each.rank for each in use.commits) != list(range(schedule.workers)):
-                    raise InvariantError(f"a round was one of {use.commits}")
+        if not settings.elastic and not settings.tiered:
+            for use in [use for round_state in round_states for use in log_of(round_state) if use.together]:
+                if tuple(sorted(each.rank for each in use.commits)) != use.awaited:
+                    raise InvariantError(f"a round was one of {use.commits}, but not of all of {use.awaited}")
         if self._summed and any(round_state.version for round_state in round_states):
             self._check_weights()
 
@@ -339,12 +339,14 @@ class Use:
         commits: which ones.
         together: whether they were a round; else there is one.
         round: rounds that were over then.
+        awaited: slots whose workers no worker has asked not to wait for.
         outcome: whether the next ones are used together, and whom they do not wait for.
     """
 
     commits: tuple[Commit, ...]
     together: bool
     round: int
+    awaited: tuple[int, ...]
     outcome: tuple[bool, tuple[int, ...]]
 
 
@@ -371,9 +373,10 @@ def logged_commits() -> Iterator[None]:
             for rank, message in zip(ranks, commits, strict=True)
         )
         together = round_state.together(commits[0])
+        awaited = tuple(np.flatnonzero(~round_state.excluded).tolist())
         applied(round_state, ranks, now)
         outcome = round_state.synchronous, tuple(np.flatnonzero(round_state.excluded).tolist())
-        log_of(round_state).append(Use(uses, together, round_state.rounds_together, outcome))
+        log_of(round_state).append(Use(uses, together, round_state.rounds_together, awaited, outcome))
 
     with mock.patch.object(RoundState, "applied", kept):
         yield
