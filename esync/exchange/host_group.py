@@ -6,7 +6,7 @@ fetches the answer for all. `protocol.host_exchange` does that; what is here is 
 host, in short steps: a table that is changed under a lock, and arrays.
 
 Three implementations: shared memory of processes (`keystores.shared_host_group`), the memory of one
-process (`keystores.memory_host_group`, for tests), and based on it the simulator's
+process (`keystores.memory_host_group`, which tests use), and based on it the simulator's
 (`simulate.host_group`), which lets time pass for copies and need not have the values.
 
 What they promise, so that a worker may be killed at any moment:

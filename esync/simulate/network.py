@@ -19,7 +19,6 @@ class Network:
         engine: the simulation's engine.
         link: returns a host's link.
         servers: hosts of parameter servers.
-        delay: draws a transfer's additional delay, in seconds; None stands for no delay.
         scale: bytes that each byte to be carried stands for.
 
     Attributes:
@@ -33,13 +32,12 @@ class Network:
         engine: SimulationEngine,
         link: Callable[[str], Link],
         servers: Collection[str],
-        delay: Callable[[], float] | None = None,
         scale: float = 1.0,
     ) -> None:
         self._engine = engine
         self._link = link
         self._servers = frozenset(servers)
-        self._delay, self.scale = delay, scale
+        self.scale = scale
         self._links: dict[str, Link] = {}
         self._ports: dict[tuple[bool, str], Port] = {}
         self._under_way: dict[NetworkTransfer, None] = {}  # ordered
@@ -89,7 +87,7 @@ class Network:
         begun = engine.now if at is None else at
         transfer = NetworkTransfer(self.scale * size, arrived, owner, begun)
         self._under_way[transfer] = None
-        at = begun + self.latency(source, target) + (self._delay() if self._delay is not None else 0.0)
+        at = begun + self.latency(source, target)
         if source == target or self.of(source).bandwidth == self.of(target).bandwidth == float("inf"):
             engine.call_at(at, self._arrive, transfer)
         else:

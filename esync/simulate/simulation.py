@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from .. import config
 from ..arguments import choose_algorithm
 from ..exchange.protocol.round_state import RoundState
 from ..runtime.errors import ExpectedError
@@ -135,8 +134,6 @@ class Simulation:
         log_dir: folder for each worker's rounds, {log_dir}/{host}/{device}; None writes none.
         watch: called with this simulation and the trainer after each worker's rounds.
         leases: whether workers use leases on the state server's answers.
-        bucket_elements: largest number of values in one message.
-        delay: draws a message's additional delay, in seconds; see `network.Network`.
 
     Attributes:
         engine: the engine, which keeps virtual time.
@@ -150,18 +147,14 @@ class Simulation:
     log_dir: Path | None = None
     watch: Callable[["Simulation", Any], None] | None = None
     leases: bool = True
-    bucket_elements: int = config.BUCKET_ELEMENTS
-    delay: Callable[[], float] | None = None
     accuracies: list[EvaluationRecord] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.engine = SimulationEngine()
         hosts = [server.host for server in self.cluster.servers]
-        self.network = Network(self.engine, self.cluster.link, hosts, self.delay, self.cluster.message_scale)
+        self.network = Network(self.engine, self.cluster.link, hosts, self.cluster.message_scale)
         nodes = [ServerNode(self.engine, model, shard) for shard, model in enumerate(self.cluster.servers)]
-        self.side = ClusterState(
-            self.engine, self.network, nodes, len(self.cluster.workers), self.numerics.wire, self.bucket_elements
-        )
+        self.side = ClusterState(self.engine, self.network, nodes, len(self.cluster.workers), self.numerics.wire)
         self.side.memory_bandwidth = self.cluster.memory_bandwidth
         if self.cluster.host_groups():
             self.side.share_hosts(self.cluster.ranks_by_host().values())

@@ -18,8 +18,8 @@ from esync.exchange import Exchange, Specification
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.phase_timer import PhaseTimer
-from tests.exchange.memory_store import KilledError, MemoryCluster, MemoryStore
 
+from ..exchange.memory_store import KilledError, MemoryCluster, MemoryStore
 from ..support.scripted_world import Device
 from ..support.small_net import BATCH, backward, make_net, values
 

@@ -7,8 +7,8 @@ import pytest
 
 from esync.algorithms import ASGD, SSP
 from esync.checkpoints.checkpoints import Checkpoints
-from tests.exchange.memory_store import KilledError
 
+from ..exchange.memory_store import KilledError
 from .memory_jobs import Job, Life, all_of, dies, power_off
 
 LEASE = 1.0

@@ -22,8 +22,8 @@ from esync.exchange.protocol.parameter_server import ParameterServer
 from esync.exchange.protocol.resume_negotiation import ResumeState
 from esync.exchange.protocol.round_state import Limits, RoundState
 from esync.exchange.protocol.store import Place
-from tests.exchange.memory_store import KilledError, MemoryCluster, MemoryStore
 
+from .memory_store import KilledError, MemoryCluster, MemoryStore
 from .store_checks import BUCKET, ROUNDS, SERVERS, WORKERS
 from .vectors import SIZES, Held, sources, values
 

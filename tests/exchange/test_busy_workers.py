@@ -11,8 +11,8 @@ from esync.exchange import Payload, SlotLostError, Specification
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.store import Place
-from tests.exchange.memory_store import MemoryCluster, MemoryStore
 
+from .memory_store import MemoryCluster, MemoryStore
 from .vectors import SIZES, Held, sources, values
 
 LEASE, LONG = 1.0, 10.0  # seconds

@@ -10,9 +10,9 @@ import pytest
 from esync.exchange import WEIGHTS, Payload, Result
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
-from tests.exchange.memory_store import MemoryCluster, MemoryStore
 
 from .memory_exchanges import MemoryRun
+from .memory_store import MemoryCluster, MemoryStore
 from .store_checks import BUCKET, SERVERS, SPECIFICATIONS, WORKERS, Worker
 from .vectors import gradient, sources, values
 

@@ -10,10 +10,10 @@ import pytest
 from esync.exchange import WEIGHTS, Payload, Result, SlotLostError, Specification
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.store import Place
-from tests.exchange.memory_store import MemoryStore
 
 from ..search.invariants import log_of, logged_commits
 from .memory_exchanges import Kept, MemoryExchanges, MemoryRun
+from .memory_store import MemoryStore
 from .store_checks import SERVERS, WORKERS
 from .test_host_groups import CODECS
 from .vectors import SIZES, sources, values

@@ -17,9 +17,9 @@ from esync.exchange.protocol.layout import Layout
 from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.specification import PerHostError
 from esync.exchange.weighting import STATISTICS_WEIGHTINGS, WEIGHTINGS, divisor, factor
-from tests.exchange.memory_store import MemoryCluster, MemoryStore
 
 from .memory_servers import MemoryServers, Push
+from .memory_store import MemoryCluster, MemoryStore
 from .store_checks import BUCKET, SERVERS
 from .vectors import SIZES, TENSORS, Held, sources, values
 

@@ -12,8 +12,8 @@ from esync.simulate.engine import SimulationEngine
 from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
 from esync.simulate.store import VirtualStore
-from tests.exchange.memory_store import MemoryCluster
 
+from .memory_store import MemoryCluster
 from .store_checks import BUCKET, SERVERS, SPECIFICATIONS, WORKERS, check_store, comparable, train
 from .vectors import Held
 

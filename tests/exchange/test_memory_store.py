@@ -11,8 +11,8 @@ from esync.exchange import ExchangeError
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.store import Store
 from esync.runtime.errors import DeadlockError
-from tests.exchange.memory_store import MemoryCluster, MemoryStore
 
+from .memory_store import MemoryCluster, MemoryStore
 from .store_checks import BUCKET, Worker, assert_same, train
 from .vectors import Held, values
 

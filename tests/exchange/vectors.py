@@ -21,6 +21,9 @@ class Held:
     def weights(self) -> np.ndarray:
         return self.vectors[WEIGHTS]
 
+    def add_vector(self, name: str, size: int) -> None:
+        self.vectors[name] = np.zeros(size, np.float32)
+
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
         self.vectors[vector][start : start + values.size] = values
 

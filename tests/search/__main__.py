@@ -3,24 +3,27 @@
 python -m tests.search                                   # a few schedules of every kind
 python -m tests.search --schedules 10000 --jobs 2        # the search as it is done before a release
 python -m tests.search --kinds sync,ssp --schedules 500 --first 1000
+python -m tests.search --mode mine.py:Mine               # an algorithm of one's own
 python -m tests.search sync 17 --deaths 213:worker:1     # one schedule, with what happens
 """
 
 import argparse
+import shlex
 import sys
 from dataclasses import fields
 
 from .faults import table
-from .schedule import KINDS, Schedule, draw, with_words
+from .schedule import KINDS, MODE, Schedule, draw, with_words
 from .search import failure, report, search, shrink
 
 
 def main() -> int:
     """Search, or run one schedule; exit code 1 where something must not be."""
     parser = argparse.ArgumentParser(prog="python -m tests.search", description=__doc__.splitlines()[0])
-    parser.add_argument("kind", nargs="?", choices=sorted(KINDS), help="of one schedule")
+    parser.add_argument("kind", nargs="?", help="of one schedule")
     parser.add_argument("seed", nargs="?", type=int, help="of one schedule")
-    parser.add_argument("--kinds", default=",".join(KINDS), help="to be searched (default: all)")
+    parser.add_argument("--kinds", help="to be searched (default: all)")
+    parser.add_argument("--mode", action="append", help="to be searched, as the worker takes it; any number of them")
     parser.add_argument("--schedules", type=int, default=100, help="of each kind (default: %(default)s)")
     parser.add_argument("--first", type=int, default=0, help="seed (default: %(default)s)")
     parser.add_argument("--jobs", type=int, default=1, help="processes that search (default: %(default)s)")
@@ -30,15 +33,20 @@ def main() -> int:
     parser.add_argument("--no-shrink", action="store_true", help="show failures as they were found")
     drawn = [field.name for field in fields(Schedule) if field.name not in ("kind", "seed")]
     for name in drawn:
-        parser.add_argument(f"--{name}", help="instead of what is drawn from the seed")
+        parser.add_argument(f"--{name}", help="of one schedule, instead of what is drawn from the seed")
     options = parser.parse_args()
     if options.faults:
         return table(options.faults)
-    if options.kind is None:
-        return report(
-            search(options.kinds.split(","), options.first, options.schedules, options.jobs), not options.no_shrink
-        )
     words = {name: value for name in drawn if (value := getattr(options, name)) is not None}
+    kinds = options.kinds.split(",") if options.kinds else [MODE + mode for mode in options.mode or ()] or KINDS
+    given = tuple(shlex.split(options.options or ""))
+    try:
+        for kind in kinds if options.kind is None else [options.kind]:
+            draw(kind, options.seed or 0, given)
+    except ValueError as error:
+        parser.error(str(error))
+    if options.kind is None:
+        return report(search(kinds, options.first, options.schedules, options.jobs, given), not options.no_shrink)
     schedule = with_words(draw(options.kind, options.seed or 0), words)
     print(schedule)
     found = failure(schedule)

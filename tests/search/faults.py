@@ -85,8 +85,9 @@ def _edited(edit: Edit) -> Iterator[None]:
     source = textwrap.dedent(inspect.getsource(function))
     if (count := source.count(edit.old)) != 1:
         raise ValueError(f"{edit.function} should contain {edit.old!r} once, not {count} times: adapt FAULTS")
-    scope = dict(function.__globals__)
-    exec(compile(source.replace(edit.old, edit.new), edit.function, "exec"), scope)
+    scope = {**function.__globals__, "__class__": owner}
+    changed = source.replace(edit.old, edit.new).replace("super()", "super(__class__, self)")
+    exec(compile(changed, edit.function, "exec"), scope)
     with mock.patch.object(owner, name, scope[name]):
         yield
 
@@ -97,7 +98,12 @@ _CLIENT = "esync.exchange.protocol.client"
 _ROUND_STATE = "esync.exchange.protocol.round_state:RoundState"
 _HOST = "esync.exchange.protocol.host_exchange:HostExchange"
 _CHECKPOINTS = "esync.checkpoints.checkpoints:Checkpoints"
+_DECIDE = "esync.coordination.coordinator:decide"
+_ESYNC = "esync.algorithms.esync:ESync"
 _REGISTRY = "esync.membership.rendezvous.node_registry:NodeRegistry"
+
+#: Found where the way back to rounds comes just before the end, by a schedule that is a test of its own.
+AFTER_THE_END = "who waits for a round at the end of the run is used in one of fewer"
 
 #: What was wrong → how it is put back.
 FAULTS: dict[str, Fault] = {
@@ -255,6 +261,31 @@ FAULTS: dict[str, Fault] = {
                 "True",
             ),
         ),
+    ),
+    "rounds are counted twice": Fault(
+        "mode:sync", (Edit(f"{_ROUND_STATE}.applied", "self.round = self.rounds", "self.round = 2 * self.rounds"),)
+    ),
+    "a worker goes beyond the staleness by one": Fault(
+        "mode:ssp", (Edit(f"{_ROUND_STATE}._release", "<= self.staleness", "<= self.staleness + 1"),)
+    ),
+    AFTER_THE_END: Fault(
+        "mode:sync-switch",
+        (Edit(f"{_ROUND_STATE}.applied", "if self.finished and self.pending:", "if False:"),),
+        missed=True,
+    ),
+    "the slowest is never READY by its own question": Fault(
+        "mode:esync", (Edit(_DECIDE, "READY if begun and record.asked >= slowest_iterations else ", ""),)
+    ),
+    "READY comes after the first iteration": Fault("mode:esync", (Edit(_DECIDE, "slack < 0 and begun", "begun"),)),
+    "who rounds do not wait for is never READY": Fault(
+        "mode:tiered", (Edit("esync.coordination.coordinator:decide_unawaited", "slack < 0", "False"),)
+    ),
+    "a worker forgets a READY now and then": Fault(
+        "mode:esync",
+        (Edit(f"{_ESYNC}._called", "return answer.ready", "return answer.ready and self._iterations % 2 == 0"),),
+    ),
+    "a worker leaves out a RESET now and then": Fault(
+        "mode:esync", (Edit(f"{_ESYNC}._begin_round", "not result.finished", "not result.finished and self.round % 3"),)
     ),
     "the files of a checkpoint are not flushed": Fault(
         "sync", (Edit("esync.checkpoints.store:atomic_path", "flush_file(file.fileno(), path)", "pass"),)

@@ -1,7 +1,7 @@
 """What must hold in every schedule; docs/internals/exchange.md lists it in words."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,18 +10,40 @@ from unittest import mock
 
 import numpy as np
 
+from esync import config
 from esync.checkpoints.checkpoints import _offer
 from esync.checkpoints.store import CheckpointStore
-from esync.exchange import WEIGHTS
+from esync.coordination.coordinator import Coordinator
+from esync.exchange import WEIGHTS, Payload
 from esync.exchange.base import Result
+from esync.exchange.codecs.quantization import NONE
 from esync.exchange.protocol import wire
+from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.resume_negotiation import Offer, Offers, choose
 from esync.exchange.protocol.round_state import RoundState
 
 from ..exchange.vectors import Held, gradient
+from .algorithms import AlgorithmWorker
 from .processes import ENDLESS, Cluster, Process
 from .schedule import Schedule
-from .worker import RATE, Worker
+from .worker import Worker
+
+AnyWorker = Worker | AlgorithmWorker
+
+#: Rule → function of the number of workers that returns what each 1 that a worker sends adds to the
+#: weights, at learning rate 1 and without momentum. Each value of the model is moved by one worker
+#: alone, and therefore does not change between two of its payloads: there is no delay to compensate.
+ADDED: dict[str, Callable[[int], float]] = {
+    "sgd": lambda workers: -1.0,
+    "momentum_sgd": lambda workers: -1.0,
+    "delay_compensated_sgd": lambda workers: -1.0,
+    "difference": lambda workers: -1.0,
+    "add_mean_update": lambda workers: 1.0,
+    "outer_nesterov": lambda workers: 1.0,
+    "delayed_nesterov": lambda workers: 1.0 / workers,
+}
+#: What each sample of a payload counts in the mean of a round, and what the payload counts beside.
+WEIGHTED = {"uniform": (0, 1), "samples": (1, 0)}
 
 
 class InvariantError(AssertionError):
@@ -80,36 +102,59 @@ class Invariants:
         self._models: dict[int, bytes] = {}
         self._unsure: dict[int, tuple[int, bytes]] = {}  # process → round and model, until it is heard to be a member
         self._elastic = schedule.settings.elastic
+        self._sent: dict[tuple[int, int], Payload] = {}  # process and sequence → what it has sent
+        self._rounds: dict[int, int] = {}  # process → its round after its last exchange
+        self._summed = True  # whether the weights are a sum of commits that have been used
+        self._specification = schedule.settings.specification
         if self._elastic:
             observed.forget()
 
-    def begins(self, worker: Worker, held: Held, exact: np.ndarray | None) -> None:
+    def begins(self, worker: AnyWorker, held: Held, exact: np.ndarray | None) -> None:
         """Note the model that worker 0 begins with.
 
         `exact` are the servers' weights if a checkpoint has others.
         """
         if worker.rank == 0 and not worker.exchange.replacement:
-            self._initial = Held()
+            self._initial = Held({name: vector.size for name, vector in held.vectors.items()})
             for name, vector in held.vectors.items():
                 self._initial.write(name, 0, vector)
             if exact is not None:
                 self._initial.write(WEIGHTS, 0, exact)
 
-    def exchanged(self, worker: Worker, result: Result, held: Held) -> None:
+    def sent(self, exchange: ParameterServerExchange, payload: Payload) -> None:
+        """Note what a worker sends."""
+        specification = self._specification = exchange.specification
+        nonce = exchange.store.nonce
+        self._sent[nonce, exchange.sequence + 1] = payload
+        self._summed = self._summed and (
+            specification.rule in ADDED
+            and specification.compression == NONE
+            and specification.weighting in WEIGHTED
+            and not payload.weight_decay
+            and (not payload.momentum or specification.rule == "outer_nesterov")
+        )
+
+    def exchanged(self, worker: AnyWorker, result: Result, held: Held) -> None:
         """Compare the model of a worker after an exchange with the others'."""
         nonce = worker.exchange.store.nonce
         if nonce in self._unsure:  # it was a member when this exchange was acknowledged
             self._compare(*self._unsure.pop(nonce))
-        if self._schedule.settings.rounds and result.used:
-            held_now = b"".join(vector.tobytes() for vector in held.vectors.values())
+        payload = self._sent[nonce, worker.exchange.sequence - worker.algorithm.in_flight]
+        if result.used and not self._elastic:
+            self._check_round(worker, payload)
+        together = worker.exchange.specification.synchronous if payload.together is None else payload.together
+        waited_for = not payload.unawaited and worker.rank not in result.excluded
+        if together and waited_for and result.used and result.synchronous is not False:
+            compared = held.vectors.values() if self._schedule.settings.rounds else [held.weights]
+            held_now = b"".join(vector.tobytes() for vector in compared)
             if self._elastic and not result.finished:
-                self._unsure[nonce] = result.round, held_now
+                self._unsure[nonce] = result.step, held_now
             else:
-                self._compare(result.round, held_now)
+                self._compare(result.step, held_now)
         if not result.finished:
             self._check_staleness(worker)
 
-    def finishes(self, worker: Worker) -> None:
+    def finishes(self, worker: AnyWorker) -> None:
         """Note that a worker has done its work, and is about to say goodbye."""
         self._reached[worker.rank] = ENDLESS  # nobody waits for it
 
@@ -121,12 +166,32 @@ class Invariants:
                 f"server {shard} goes on without worker {process.number}, which has said that it is there"
             )
 
-    def count(self, worker: Worker) -> None:
+    def count(self, worker: AnyWorker) -> None:
         """Note how far a worker is."""
         sequence = worker.exchange.sequence
         self._reached[worker.rank] = sequence - self._before.setdefault(worker.rank, sequence)
 
-    def _check_staleness(self, worker: Worker) -> None:
+    def _check_round(self, worker: AnyWorker, payload: Payload) -> None:
+        """Check that rounds advance by one; of a worker that nobody waits for, by one or more."""
+        nonce, round_ = worker.exchange.store.nonce, worker.round
+        before = self._rounds.get(nonce)
+        if before is not None and (round_ <= before if payload.unawaited else round_ != before + 1):
+            raise InvariantError(f"worker {worker.rank} went from round {before} to round {round_}")
+        self._rounds[nonce] = round_
+
+    def check_wait(self, worker: AlgorithmWorker, result: Result, coordinator: Coordinator) -> None:
+        """Check that nobody has waited longer than for an iteration of its own, and epsilon.
+
+        Nothing disturbs the cluster, and messages take no time.
+        """
+        own, epsilon = worker.step_time, coordinator.epsilon
+        bound = own + (config.EPSILON_SHARE * own if epsilon is None else epsilon) + 1e-6
+        if worker.delayed:  # READY may come after the slowest worker has begun one more iteration
+            bound += max(map(self._schedule.step_time, range(self._schedule.workers)))
+        if result.wait > bound:
+            raise InvariantError(f"worker {worker.rank} waited {result.wait:.3f} s; its bound is {bound:.3f} s")
+
+    def _check_staleness(self, worker: AnyWorker) -> None:
         """Check, when a worker goes on, that it is not too far ahead of another one.
 
         Exchanges count that others know of.
@@ -143,7 +208,7 @@ class Invariants:
     def _compare(self, round_: int, model: bytes) -> None:
         if self._models.setdefault(round_, model) != model:
             raise InvariantError(f"two workers have different models after round {round_}")
-        models = self._observed.models
+        models = self._observed.models if self._schedule.settings.rounds else None
         if models is not None and models.setdefault(round_, model) != model:
             raise InvariantError(f"the model after round {round_} is another one than it was in an earlier job")
 
@@ -180,19 +245,21 @@ class Invariants:
                 raise InvariantError(f"server {shard} has used commits (rank, sequence) twice: {twice}")
             if only := {*(counts - used[0]), *(used[0] - counts)} - late:
                 raise InvariantError(f"only one of servers 0 and {shard} has used commits {sorted(only)}")
+        # A replacement sends a commit again that some servers have used, with samples of its own.
+        again = settings.mode and len(self._processes) > schedule.workers
         counted = {
-            (round_state.round, round_state.version, round_state.step, round_state.samples)
+            (round_state.round, round_state.version, round_state.step, 0 if again else round_state.samples)
             for round_state in round_states
         }
         if not late and len(counted) > 1:
             raise InvariantError(f"the servers' rounds differ: {sorted(counted)}")
         if settings.rounds and len({round_state.round for round_state in round_states}) > 1:
             raise InvariantError(f"servers have ended different rounds: {sorted(counted)}")
-        if settings.rounds and not settings.elastic:
-            for use in log_of(round_states[0]):
-                if sorted(each.rank for each in use.commits) != list(range(schedule.workers)):
-                    raise InvariantError(f"a round was one of {use.commits}")
-        if settings.linear and not schedule.momentum:
+        if not settings.elastic and not settings.tiered:
+            for use in [use for round_state in round_states for use in log_of(round_state) if use.together]:
+                if tuple(sorted(each.rank for each in use.commits)) != use.awaited:
+                    raise InvariantError(f"a round was one of {use.commits}, but not of all of {use.awaited}")
+        if self._summed and any(round_state.version for round_state in round_states):
             self._check_weights()
 
     def _check_agreement(self, round_states: list[RoundState]) -> None:
@@ -208,15 +275,24 @@ class Invariants:
 
     def _check_weights(self) -> None:
         """Check that the servers' weights are the sum of the commits that they have used."""
-        schedule = self._schedule
+        specification, workers = self._specification, self._schedule.workers
+        by_sample, by_payload = WEIGHTED[specification.weighting]
         if self._initial is None:
             raise InvariantError("nobody has begun")
         for node in self._cluster.nodes:
             server, expected = node.endpoint.server, self._initial.weights.astype(np.float64)
+            velocity = np.zeros_like(expected)
             for use in log_of(server.round_state):
-                for rank, sequence, _ in use.commits:
-                    rate = 1.0 if schedule.settings.specification.sparse else RATE / len(use.commits)
-                    expected -= rate * gradient(rank, sequence, schedule.workers)
+                sent = {each: self._sent[each.nonce, each.sequence] for each in use.commits}
+                counts = {each: by_sample * payload.samples + by_payload for each, payload in sent.items()}
+                mean = sum(
+                    count / sum(counts.values()) * gradient(each.rank, each.sequence, workers)
+                    for each, count in counts.items()
+                )
+                newest = next(iter(sent.values()))
+                rate = 1.0 if specification.sparse else newest.learning_rate
+                velocity = newest.momentum * velocity + mean
+                expected += rate * ADDED[specification.rule](workers) * (mean + newest.momentum * velocity)
             for bucket in server.layout.of(WEIGHTS, self._cluster.nodes.index(node)):
                 held = node.stored[server.layout.key(bucket)][wire.HEADER_ELEMENTS :]
                 if not np.allclose(held, expected[bucket.start : bucket.stop], rtol=1e-4, atol=1e-5):
@@ -263,12 +339,14 @@ class Use:
         commits: which ones.
         together: whether they were a round; else there is one.
         round: rounds that were over then.
+        awaited: slots whose workers no worker has asked not to wait for.
         outcome: whether the next ones are used together, and whom they do not wait for.
     """
 
     commits: tuple[Commit, ...]
     together: bool
     round: int
+    awaited: tuple[int, ...]
     outcome: tuple[bool, tuple[int, ...]]
 
 
@@ -295,9 +373,10 @@ def logged_commits() -> Iterator[None]:
             for rank, message in zip(ranks, commits, strict=True)
         )
         together = round_state.together(commits[0])
+        awaited = tuple(np.flatnonzero(~round_state.excluded).tolist())
         applied(round_state, ranks, now)
         outcome = round_state.synchronous, tuple(np.flatnonzero(round_state.excluded).tolist())
-        log_of(round_state).append(Use(uses, together, round_state.rounds_together, outcome))
+        log_of(round_state).append(Use(uses, together, round_state.rounds_together, awaited, outcome))
 
     with mock.patch.object(RoundState, "applied", kept):
         yield

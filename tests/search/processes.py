@@ -6,16 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 from esync.checkpoints.store import CheckpointStore
 from esync.membership.rendezvous import messages
-from tests.exchange.memory_store import MemoryCluster, MemoryStore
 
+from ..exchange.memory_store import MemoryCluster, MemoryStore
 from ..exchange.store_checks import BUCKET
 from .schedule import DISK, HANG, MACHINE, PART, POWER, STEP, WORKER, Death
 
 if TYPE_CHECKING:
     from .world import World
 
-#: Owners of tasks that are no worker's.
-NOBODY = 0
+#: Owners of tasks that are no worker's, and where what goes to no server goes.
+NOBODY, NO_SERVER = 0, -1
 #: Steps after which a job counts as one that never ends.
 ENDLESS = 40_000
 #: With a lease: one in how many steps lets time pass although something could happen.

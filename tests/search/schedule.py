@@ -2,16 +2,24 @@
 
 import math
 import random
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 
+from esync.algorithms import TieredESync
+from esync.algorithms.registry import names
 from esync.exchange import Specification
 from esync.exchange.codecs.quantization import NONE
 
 from ..exchange.vectors import TENSORS
+from .options import draw_options, find, searchable
 
 SPARSE = {"tensors": TENSORS, "secondary_ratio": 0.0, "dense_below": 0, "values": "float32"}
 SECONDARY = {**SPARSE, "secondary_ratio": 0.3}
+
+#: Of a mode: the shortest and the longest seconds of an iteration, and the probability of a schedule in which nothing
+#: disturbs a steady cluster.
+STEP_TIMES, STEADY = (0.1, 2.0), 0.3
 
 
 @dataclass(frozen=True)
@@ -22,23 +30,29 @@ class Kind:
         specification: what workers ask the servers for.
         elastic: whether the servers go on without workers that are gone.
         checkpoints: whether checkpoints may be written.
-        linear: whether the servers' weights are the sum of the commits that were used, but for
-            rounding.
         hosts: whether the workers of a machine exchange as one.
-        tiered: whether rounds do not wait for the last worker, which now and then asks them to.
+        tiered: whether rounds do not wait for some workers, which now and then ask them to: without
+            a mode, the last one.
+        mode: the mode of the worker program whose algorithm runs; "": a plain exchange of what the
+            specification says.
     """
 
     specification: Specification
     elastic: bool = False
     checkpoints: bool = True
-    linear: bool = False
     hosts: bool = False
     tiered: bool = False
+    mode: str = ""
 
     @property
     def rounds(self) -> bool:
         """Whether all workers must hold the same model after every round."""
-        return self.specification.synchronous and self.specification.rule != "momentum_sgd" and not self.tiered
+        return self.specification.synchronous and not self.switches and not self.tiered
+
+    @property
+    def switches(self) -> bool:
+        """Whether it goes over from rounds to commits that are used at once, and back."""
+        return self.specification.rule == "momentum_sgd"
 
     @property
     def dispensable(self) -> bool:
@@ -56,30 +70,49 @@ def _compressed(compression: str) -> Specification:
 
 
 _PLAIN: dict[str, Kind] = {
-    "sync": Kind(Specification("sgd", True), linear=True),
-    "async": Kind(Specification("sgd", False), linear=True),
-    "private": Kind(
-        Specification("delay_compensated_sgd", False, {"strength": 0.5, "adaptive": False}, private=True), linear=True
-    ),
-    "ssp": Kind(Specification("sgd", False, staleness=1), linear=True),
+    "sync": Kind(Specification("sgd", True)),
+    "async": Kind(Specification("sgd", False)),
+    "private": Kind(Specification("delay_compensated_sgd", False, {"strength": 0.5, "adaptive": False}, private=True)),
+    "ssp": Kind(Specification("sgd", False, staleness=1)),
     "switch": Kind(Specification("momentum_sgd", True)),
-    "sparse": Kind(Specification("difference", False, SPARSE, sparse=True), linear=True),
-    "secondary": Kind(Specification("difference", False, SECONDARY, sparse=True, private=True), linear=True),
+    "sparse": Kind(Specification("difference", False, SPARSE, sparse=True)),
+    "secondary": Kind(Specification("difference", False, SECONDARY, sparse=True, private=True)),
     "fp16": Kind(_compressed("fp16")),
     "2bit": Kind(_compressed("2bit")),
     "tiered": Kind(_compressed("fp16"), checkpoints=False, tiered=True),
-    "overlap": Kind(Specification("sgd", True, overlap=True), checkpoints=False, linear=True),
+    "overlap": Kind(Specification("sgd", True, overlap=True), checkpoints=False),
 }
 _PLAIN |= {f"hosts-{name}": replace(_PLAIN[name], hosts=True) for name in ("sync", "fp16", "2bit", "overlap", "switch")}
 #: Modes that refuse --elastic.
 _NOT_ELASTIC = ("ssp", "switch", "hosts-switch")
-#: Kinds that go over from rounds to commits that are used at once, and back.
-SWITCHING = ("switch", "hosts-switch")
-#: Name → kind; "-elastic" behind those whose servers go on without workers that are gone.
-KINDS: dict[str, Kind] = {
-    **_PLAIN,
-    **{f"{name}-elastic": replace(kind, elastic=True) for name, kind in _PLAIN.items() if name not in _NOT_ELASTIC},
-}
+_PLAIN |= {f"{name}-elastic": replace(each, elastic=True) for name, each in _PLAIN.items() if name not in _NOT_ELASTIC}
+#: Before the mode, in the name of a kind.
+MODE = "mode:"
+#: Names of kinds: "-elastic" behind those whose servers go on without workers that are gone.
+KINDS = (*_PLAIN, *(MODE + name for name in names(searchable)))
+
+
+def kind_of(name: str) -> Kind:
+    """Return the kind of a name, which may be that of an algorithm from outside.
+
+    Raises:
+        ValueError: there is none.
+    """
+    if not name.startswith(MODE):
+        if name not in _PLAIN:
+            raise ValueError(f"no kind {name!r}: there are {', '.join(KINDS)}")
+        return _PLAIN[name]
+    mode = name.removeprefix(MODE)
+    algorithm = find(mode)
+    switches = algorithm.switches_synchrony
+    return Kind(
+        Specification("momentum_sgd" if switches else "sgd", algorithm.synchronous or switches),
+        checkpoints=False,
+        hosts=algorithm.synchronous or switches,
+        tiered=issubclass(algorithm, TieredESync),
+        mode=mode,
+    )
+
 
 #: What can happen to a worker, a machine, or everything. A worker that hangs is silent for longer
 #: than the lease, but not one that is struck while it writes to its disk. With the power of
@@ -153,6 +186,10 @@ class Schedule:
         stop: the round after which a worker asks for the end; 0: nobody does.
         surplus: workers that are started by hand beside those that are needed.
         deaths: in the order of their steps.
+        jitter: the most by which an iteration differs, as a share of its seconds (of a mode).
+        leases: 0: workers ask the state server after every iteration, as published ones do (of a
+            mode).
+        options: of a mode, as words.
         calm: the step from which on nothing is left to chance: always the first of the possible
             things happens.
     """
@@ -172,12 +209,15 @@ class Schedule:
     stop: int
     surplus: int
     deaths: tuple[Death, ...]
+    jitter: float = 0.0
+    leases: int = 1
+    options: tuple[str, ...] = ()
     calm: int = 10**9
 
     @property
     def settings(self) -> Kind:
         """The kind."""
-        return KINDS[self.kind]
+        return kind_of(self.kind)
 
     @property
     def hosts(self) -> list[tuple[int, ...]]:
@@ -185,6 +225,10 @@ class Schedule:
         ranks = range(self.workers)
         hosts = [tuple(rank for rank in ranks if rank % self.machines == each) for each in range(self.machines)]
         return hosts if self.settings.hosts and len(hosts[0]) > 1 else []
+
+    def step_time(self, rank: int) -> float:
+        """Return the seconds of an iteration of a slot's worker."""
+        return math.exp(random.Random(f"{self.seed} {rank}").uniform(*map(math.log, STEP_TIMES)))
 
     @property
     def ends(self) -> int:
@@ -200,7 +244,11 @@ class Schedule:
             if field.name == "deaths":
                 if value != drawn.deaths:
                     words.append(f"--deaths {','.join(map(str, value)) or '-'}")
-            elif value != getattr(drawn, field.name):
+            elif value == getattr(drawn, field.name):
+                continue
+            elif field.name == "options":
+                words.append(f"--options={shlex.quote(shlex.join(value))}")
+            else:
                 words.append(f"--{field.name} {value:g}")
         return " ".join(["python -m tests.search", self.kind, str(self.seed), *words])
 
@@ -215,9 +263,16 @@ def estimated_steps(schedule: Schedule) -> int:
     return steps
 
 
-def draw(kind: str, seed: int, **chosen: object) -> Schedule:
-    """Draw the schedule of a seed; `chosen` are fields that are not drawn."""
-    chance, settings = random.Random(f"{kind} {seed}"), KINDS[kind]
+def draw(kind: str, seed: int, given: tuple[str, ...] = (), **chosen: object) -> Schedule:
+    """Draw the schedule of a seed.
+
+    Args:
+        kind: its kind.
+        seed: the seed.
+        given: options of a mode, which are not drawn.
+        chosen: fields that are not drawn.
+    """
+    chance, settings = random.Random(f"{kind} {seed}"), kind_of(kind)
     rule = settings.specification.rule
     schedule = Schedule(
         kind,
@@ -226,12 +281,12 @@ def draw(kind: str, seed: int, **chosen: object) -> Schedule:
         servers=chance.choice((1, 2, 2, 3)),
         machines=chance.randint(1, 4),
         dedicated=chance.randint(0, 1),
-        rounds=chance.randint(2, 12 if kind in SWITCHING else 7),
+        rounds=chance.randint(2, 12 if settings.switches else 7),
         every=chance.choice((1, 2, 3)) if settings.checkpoints and chance.random() < 0.75 else 0,
         keep=chance.choice((1, 1, 2, 3)),
         restarts=chance.choice((9, 9, 0)) if settings.elastic else 9,
         lease=chance.choice((2.0, 5.0, 30.0)) if settings.elastic else math.inf,
-        momentum=chance.choice((0.0, 0.5)) if rule in ("sgd", "momentum_sgd") else 0.0,
+        momentum=chance.choice((0.0, 0.5)) if rule in ("sgd", "momentum_sgd") and not settings.mode else 0.0,
         stop=chance.choice((0, 0, 0, 0, 0, 0, 1, 3)),
         surplus=chance.choice((0,) * 9 + (1,)),
         deaths=(),
@@ -239,7 +294,24 @@ def draw(kind: str, seed: int, **chosen: object) -> Schedule:
     schedule = replace(schedule, **chosen)  # type: ignore[arg-type]
     if "deaths" in chosen:
         return schedule
-    return replace(schedule, deaths=_deaths(chance, schedule))
+    schedule = replace(schedule, deaths=_deaths(chance, schedule))
+    return _draw_mode(schedule, given) if settings.mode else schedule
+
+
+def _draw_mode(schedule: Schedule, given: tuple[str, ...]) -> Schedule:
+    """Draw what only schedules of a mode have.
+
+    In some nothing disturbs a steady cluster.
+    """
+    chance, settings = random.Random(f"{schedule.kind} {schedule.seed} mode"), schedule.settings
+    steady = chance.random() < STEADY
+    return replace(
+        schedule,
+        deaths=() if steady else schedule.deaths,
+        jitter=0.0 if steady else chance.choice((0.0, 0.1, 0.5)),
+        leases=int(settings.tiered or chance.random() < 0.7),  # the published question knows no tiers
+        options=draw_options(settings.mode, given, chance),
+    )
 
 
 def _deaths(chance: random.Random, schedule: Schedule) -> tuple[Death, ...]:
@@ -304,7 +376,9 @@ def with_words(schedule: Schedule, words: Mapping[str, str]) -> Schedule:
     for field in fields(Schedule):
         if (text := words.get(field.name)) is None:
             continue
-        if field.name == "deaths":
+        if field.name == "options":
+            changes["options"] = tuple(shlex.split(text))
+        elif field.name == "deaths":
             changes["deaths"] = tuple(Death.parse(each) for each in text.split(",") if each != "-")
         else:
             changes[field.name] = float(text) if field.type is float else int(float(text))

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 
+from .options import accepted
 from .schedule import Death, Schedule, draw
 from .world import World
 
@@ -53,10 +54,15 @@ class Chunk:
     failures: tuple[Finding, ...]
 
 
-def search(kinds: Iterable[str], first: int, schedules: int, jobs: int = 1) -> Iterator[Chunk]:
-    """Run schedules of each kind, in several processes where `jobs` is more than 1."""
+def search(
+    kinds: Iterable[str], first: int, schedules: int, jobs: int = 1, given: tuple[str, ...] = ()
+) -> Iterator[Chunk]:
+    """Run schedules of each kind, in several processes where `jobs` is more than 1.
+
+    See `schedule.draw` for `given`.
+    """
     tasks = [
-        (kind, start, min(CHUNK, first + schedules - start))
+        (kind, start, min(CHUNK, first + schedules - start), given)
         for kind in kinds
         for start in range(first, first + schedules, CHUNK)
     ]
@@ -67,10 +73,10 @@ def search(kinds: Iterable[str], first: int, schedules: int, jobs: int = 1) -> I
         yield from pool.map(_search_chunk, tasks)
 
 
-def _search_chunk(task: tuple[str, int, int]) -> Chunk:
-    kind, first, count = task
+def _search_chunk(task: tuple[str, int, int, tuple[str, ...]]) -> Chunk:
+    kind, first, count, given = task
     begun = time.perf_counter()
-    found = [failure(draw(kind, seed)) for seed in range(first, first + count)]
+    found = [failure(draw(kind, seed, given)) for seed in range(first, first + count)]
     failures = tuple(replace(each, history=()) for each in found if each.error)
     return Chunk(kind, count, sum(each.steps for each in found), time.perf_counter() - begun, failures)
 
@@ -105,8 +111,15 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
         for value in dict.fromkeys((least, getattr(schedule, name) // 2, getattr(schedule, name) - 1)):
             if least <= value < getattr(schedule, name):
                 yield replace(schedule, **{name: value})
-    if schedule.momentum:
-        yield replace(schedule, momentum=0.0)
+    for name in ("momentum", "jitter"):
+        if getattr(schedule, name):
+            yield replace(schedule, **{name: 0.0})
+    options = schedule.options
+    begins = [place for place, word in enumerate(options) if word.startswith("--")]
+    for begin, end in zip(begins, [*begins[1:], len(options)], strict=True):
+        fewer = options[:begin] + options[end:]
+        if accepted(schedule.settings.mode, fewer):
+            yield replace(schedule, options=fewer)
     last = max((death.step for death in deaths), default=0)
     for calm in (0, last // 2, last, last + 100, last + 1000):
         if calm < schedule.calm:

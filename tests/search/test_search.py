@@ -4,20 +4,32 @@
 """
 
 import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 import pytest
+from pydantic import Field
 
-from .faults import FAULTS, Fault
+from esync import rules
+from esync.algorithms import ALGORITHMS
+from esync.algorithms.options import Options, option
+from esync.algorithms.registry import flags_of, names
+
+from .faults import AFTER_THE_END, FAULTS, Fault
 from .known import known
-from .schedule import KINDS, Death, draw, with_words
+from .options import draw_options, sample, searchable
+from .schedule import KINDS, MODE, Death, draw, with_words
 from .search import Finding, failure, search, shrink
 
 #: Of each kind; with --long as many more as --schedules says.
 SCHEDULES = 20
 
 
-def check(kind: str, schedules: int, jobs: int = 1) -> None:
-    found = [each for chunk in search([kind], 0, schedules, jobs) for each in chunk.failures]
+def check(kind: str, schedules: int, jobs: int = 1, *given: str) -> None:
+    found = [each for chunk in search([kind], 0, schedules, jobs, given) for each in chunk.failures]
     new = [finding for finding in found if not known(kind, finding.error)]
     assert not new, "\n".join(f"{described(finding)}\n" for finding in new[:3])
 
@@ -77,7 +89,7 @@ def test_schedule_that_once_failed_passes(command: str) -> None:
     assert failure(with_words(draw(kind, int(seed)), chosen)).error == ""
 
 
-@pytest.mark.parametrize("kind", ["sync", "async-elastic"])
+@pytest.mark.parametrize("kind", ["sync", "async-elastic", "mode:esync"])
 def test_schedule_repeats_its_history(kind: str) -> None:
     one, again, other = (failure(draw(kind, seed)) for seed in (3, 3, 4))
     assert one == again
@@ -97,10 +109,158 @@ def test_schedule_command_names_the_same_schedule() -> None:
     assert with_words(drawn, {name[2:]: value for name, value in said.items()}) == other
 
 
+# --- modes ----------------------------------------------------------------------------------------
+
+
+def test_every_dense_algorithm_is_searched() -> None:
+    assert set(names(searchable)) == set(ALGORITHMS) - {"local", "gd-async", "dgc-async", "dgs"}
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "sync-switch --switch-order=01",
+        "sync-switch --switch-order=101 --train-steps 3 12 20",
+        "sync-switch --switch-order=0101 --train-steps 5 8 20 24 --online-policy=elastic --straggler-window=2 "
+        "--straggler-stride=1 --straggler-raise-after=1 --straggler-clear-after=1 --straggler-sigmas=0.1",
+        "local-sgd --compression=2bit",
+    ],
+)
+def test_random_schedules_with_given_options_break_no_run(words: str) -> None:
+    mode, *given = words.split()
+    assert draw(MODE + mode, 3, tuple(given)).options[: len(given)] == tuple(given)
+    check(MODE + mode, SCHEDULES, 1, *given)
+
+
+@pytest.mark.parametrize("mode", ["esync", "dcasgd", "sync-switch"])
+def test_every_option_with_enumerable_values_is_drawn(mode: str) -> None:
+    known_options, chance = flags_of(ALGORITHMS[mode]), random.Random(0)
+    expected = {f"--{dest.replace('_', '-')}" for dest, each in known_options.items() if sample(each.kind, chance)}
+    words = {word.partition("=")[0] for _ in range(50) for word in draw_options(mode, (), chance)}
+    assert expected <= {word for word in words if word.startswith("--")}
+
+
+class Various(Options):
+    """Options of every kind."""
+
+    between: int = option(3, ge=2, le=4)
+    below: int = option(0, gt=-1, lt=2)
+    positive: float = option(1.0, gt=0)
+    share: float = option(0.5, ge=0, le=1)
+    momentum: float = option(0.9, ge=0, lt=1)
+    either: Annotated[float, Field(ge=3)] | Literal["auto"] = option("auto")
+    perhaps: int | None = option(None, ge=1)
+    switch: bool = option(False)
+    steps: tuple[Annotated[int, Field(ge=1)], ...] = option(())
+    text: str = option("")
+
+
+def test_options_are_drawn_within_types_and_bounds() -> None:
+    kinds, chance = {each.name: each.kind for each in Various.info()}, random.Random(0)
+    seen: dict[str, set[Any]] = {name: {sample(kind, chance) for _ in range(200)} for name, kind in kinds.items()}
+    assert seen["between"] == {2, 3, 4}
+    assert seen["below"] == {0, 1}
+    assert min(seen["positive"]) > 0
+    assert {0.0, 1.0} <= seen["share"]
+    assert 0.0 in seen["momentum"]
+    assert max(seen["momentum"]) < 1
+    assert {"auto", 3.0} <= seen["either"]
+    assert seen["perhaps"] == {1, 2, 3, 4}
+    assert seen["switch"] == {True}
+    assert all(list(steps) == sorted(set(steps)) and 1 <= len(steps) <= 3 for steps in seen["steps"])
+    assert seen["text"] == {None}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("--mode local", "mode local exchanges nothing"),
+        ("--mode dgs", "mode dgs needs gradients"),
+        ("--mode esyncc", "unknown algorithm 'esyncc'"),
+        ("--mode sync --options=--staleness=1", "--staleness makes no sense with --mode sync"),
+        ("--kinds nothing", "no kind 'nothing'"),
+    ],
+)
+def test_search_program_refuses_what_it_cannot_search(words: str, message: str) -> None:
+    assert message in program(*words.split(), code=2)
+
+
+def program(*words: str, code: int = 0) -> str:
+    command = [sys.executable, "-m", "tests.search", *words]
+    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120)
+    assert done.returncode == code, done.stdout + done.stderr
+    return done.stdout + done.stderr
+
+
+def test_search_program_searches_an_algorithm_file() -> None:
+    file = Path(__file__).parents[1] / "algorithms" / "halfway.py"
+    assert f"mode:{file}:Halfway " in program("--mode", f"{file}:Halfway", "--schedules", "10")
+
+
+FAULTY = """
+from esync.algorithms import SSP, option
+
+
+class Faulty(SSP):
+    '''SSP that cannot be patient.'''
+
+    class Options(SSP.Options):
+        patience: int = option(0, ge=0, le=2, help="how patient it is")
+
+    def step(self, batch_size):
+        if self.options.patience == 2:
+            raise RuntimeError("out of patience")
+        super().step(batch_size)
+"""
+
+
+def test_search_program_finds_what_an_option_of_an_algorithm_file_breaks(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(FAULTY)
+    out = program("--mode", f"{tmp_path}/mine.py:Faulty", "--schedules", "10", code=1)
+    simple = next(line for line in out.splitlines() if "as simple as it gets" in line)
+    assert simple.endswith("--options=--patience=2") or "--options=--patience=2 " in simple
+    _, _, again = simple.partition("python -m tests.search ")
+    assert "out of patience" in program(*again.split(), code=1)
+
+
+@pytest.mark.parametrize(
+    ("mode", "rule"),
+    [
+        ("async", "sgd"),
+        ("sync-switch", "momentum_sgd"),
+        ("dcasgd", "delay_compensated_sgd"),
+        ("esync", "add_mean_update"),
+        ("diloco", "outer_nesterov"),
+        ("dylu", "delayed_nesterov"),
+    ],
+)
+def test_rule_that_takes_each_step_twice_is_found(mode: str, rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    make = rules.RULES[rule]
+
+    def twice(**options: Any) -> Any:
+        step = make(**options)
+        return lambda weights, value, *rest: step(weights, 2 * value, *rest)
+
+    monkeypatch.setattr(rules, "RULES", {**rules.RULES, rule: twice})
+    errors = [failure(draw(MODE + mode, seed)).error for seed in range(SCHEDULES)]
+    assert any("does not hold what was used" in error for error in errors)
+
+
+# --- faults ---------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
 def test_fault_can_be_put_back(fault: Fault) -> None:
     with fault.put_back():
         pass
+
+
+def test_round_of_fewer_after_the_end_is_found() -> None:
+    words = {"servers": "1", "machines": "3", "deaths": "-", "options": "--switch-order=01 --train-steps 5 40"}
+    schedule = with_words(draw("mode:sync-switch", 6), words)
+    assert failure(schedule).error == ""
+    with FAULTS[AFTER_THE_END].put_back():
+        assert "a round was one of" in failure(schedule).error
 
 
 @pytest.mark.long

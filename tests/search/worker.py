@@ -12,15 +12,16 @@ import numpy as np
 
 from esync.algorithms import Algorithm
 from esync.checkpoints.checkpoints import Checkpoints
-from esync.exchange import NO_OFFERS, STATISTICS, WEIGHTS, Payload, Result
+from esync.exchange import NO_OFFERS, STATISTICS, WEIGHTS, ModelSink, Payload, Result, Specification
 from esync.exchange.protocol.client import ParameterServerExchange
+from esync.exchange.protocol.pending import PendingExchange
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 from esync.trainer_status import TrainerStatus
-from tests.exchange.memory_store import MemoryStore
 
+from ..exchange.memory_store import MemoryStore
 from ..exchange.vectors import SIZES, Held, gradient, sources, values
-from .schedule import SWITCHING, Schedule
+from .schedule import Schedule
 
 RATE = 0.25
 #: Rounds after which Sync-Switch goes over to the other way, and back, and so on: at most.
@@ -101,6 +102,19 @@ class Training:
     unsent, restore_unsent = Algorithm.unsent, Algorithm.restore_unsent
 
 
+class WatchedExchange(ParameterServerExchange):
+    """An exchange that tells the job of every payload; see `world.Job`."""
+
+    def __init__(self, specification: Specification, store: MemoryStore, job: Any) -> None:
+        super().__init__(specification, store, host_group=job.host_group(store))
+        self._job = job
+
+    def start(self, payload: Payload, model: ModelSink) -> PendingExchange:
+        """See `Exchange.start`."""
+        self._job.sent(self, payload)
+        return super().start(payload, model)
+
+
 class Worker(TrainerStatus):
     """One worker process, from the moment when it has found the others.
 
@@ -116,9 +130,8 @@ class Worker(TrainerStatus):
     def __init__(self, schedule: Schedule, store: MemoryStore, job: Any) -> None:
         self._schedule, self._store, self._job = schedule, store, job
         self._held = Held()
-        specification = schedule.settings.specification
-        self.exchange = ParameterServerExchange(specification, store, host_group=job.host_group(store))
-        self.training = Training(self.exchange, schedule.kind in SWITCHING)
+        self.exchange = WatchedExchange(schedule.settings.specification, store, job)
+        self.training = Training(self.exchange, schedule.settings.switches)
         self.algorithm = self.training  # type: ignore[assignment]
         self.replica = SimpleNamespace(further={})
         self._params = self.parameters = [Parameter(name, self._held) for name in SIZES]
@@ -199,7 +212,7 @@ class Worker(TrainerStatus):
             terms = {"step": (places, weights[places])}
         if self._unawaited:
             terms |= {"unawaited": True, "back": (schedule.seed + self.exchange.sequence) % 3 == 0}
-        if schedule.kind in SWITCHING:
+        if schedule.settings.switches:
             terms |= self._switching()
         return Payload(vectors, 1, RATE, **terms)
 

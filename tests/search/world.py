@@ -16,7 +16,7 @@ import numpy as np
 from esync import config
 from esync.checkpoints.lock import RankLock
 from esync.checkpoints.store import CheckpointStore, Part
-from esync.exchange import JobAbortedError, SlotLostError
+from esync.exchange import JobAbortedError, Payload, SlotLostError
 from esync.exchange.base import Result
 from esync.exchange.host_group import HostGroup
 from esync.exchange.keystores.memory_host_group import MemoryHost, MemoryHostGroup
@@ -25,19 +25,19 @@ from esync.membership.rendezvous import messages
 from esync.membership.rendezvous.messages import Message
 from esync.membership.rendezvous.node_registry import NodeRegistry, OutgoingMessage, scheduler_node, worker_id
 from esync.runtime.files import write_atomically
-from tests.exchange.memory_store import MemoryServer, MemoryStore, Transmission
 
+from ..exchange.memory_store import MemoryServer, MemoryStore, Transmission
 from ..exchange.vectors import Held
 from ..support.volatile_disk import VolatileDisk
-from .invariants import InvariantError, Invariants, Observed, check_checkpoints, logged_commits
+from .algorithms import AlgorithmWorker, StateServer
+from .invariants import AnyWorker, InvariantError, Invariants, Observed, check_checkpoints, logged_commits
 from .launcher import STARTS, Launcher
-from .processes import NOBODY, Cluster, JobOverError, Machines, Process
+from .processes import NO_SERVER, NOBODY, Cluster, JobOverError, Machines, Process
 from .schedule import CARRY, COMMIT, END, JOIN, PART, STEP, Schedule
-from .worker import Worker
+from .worker import WatchedExchange, Worker
 
-#: Where the scheduler is, and what stands for its connections; no server has that number.
+#: Where the scheduler is.
 SCHEDULER = scheduler_node("10.0.0.1", 9000)
-NO_SERVER = -1
 #: A folder in memory: files there need no disk.
 MEMORY = "/dev/shm"
 #: Group of ps-lite's barrier of all, and of all workers.
@@ -161,6 +161,7 @@ class Job:
         cluster: its servers and workers.
         machines: its processes.
         folder: of the checkpoints.
+        state_server: what it keeps, where an algorithm asks one.
     """
 
     def __init__(self, world: World) -> None:
@@ -168,6 +169,7 @@ class Job:
         self.cluster = cluster = Cluster(world, lambda nonce: self._barrier(nonce, WORKERS))
         self.machines = machines = Machines(world, cluster, self._ended)
         self._invariants = Invariants(self._schedule, cluster, machines.processes, world.observed)
+        self.state_server = StateServer()
         self._left: set[int] = set()  # servers that have ended by themselves
         self._launcher = Launcher(
             self._schedule, cluster, machines, world.chance, self._left, self._start, world.observed.forget
@@ -211,7 +213,7 @@ class Job:
 
     # --- what the workers tell, and ask -----------------------------------------------------------
 
-    def begins(self, worker: Worker, held: Held, exact: np.ndarray | None) -> None:
+    def begins(self, worker: AnyWorker, held: Held, exact: np.ndarray | None) -> None:
         """Note the model that worker 0 begins with.
 
         `exact` are the servers' weights if a checkpoint has others.
@@ -219,7 +221,7 @@ class Job:
         self.machines.moment(JOIN)
         self._invariants.begins(worker, held, exact)
 
-    def joined(self, worker: Worker) -> None:
+    def joined(self, worker: AnyWorker) -> None:
         """Note that a worker has the common model, and tell the scheduler."""
         process = self.machines.of(worker.exchange.store.nonce)
         self._tell(process, Message(messages.BEGUN, (process.node,)))
@@ -227,15 +229,31 @@ class Job:
         process.joined, process.slot = True, worker.rank
         self._invariants.count(worker)
 
-    def iteration(self, worker: Worker) -> None:
+    def iteration(self, worker: AnyWorker) -> None:
         """Let a worker hang here, between two exchanges, where it is to."""
         self.machines.hang(STEP)
 
-    def exchanged(self, worker: Worker, result: Result, held: Held) -> None:
+    def sent(self, exchange: WatchedExchange, payload: Payload) -> None:
+        """Note what a worker sends."""
+        self._invariants.sent(exchange, payload)
+
+    def exchanged(self, worker: AnyWorker, result: Result, held: Held) -> None:
         """Look at what a worker holds after an exchange."""
         self._invariants.exchanged(worker, result, held)
+        if isinstance(worker, AlgorithmWorker) and worker.waits and self._steady:
+            self._invariants.check_wait(worker, result, self.state_server.begun)
 
-    def finishes(self, worker: Worker) -> None:
+    @property
+    def _steady(self) -> bool:
+        """Whether iterations always take the same time, and nobody has died yet."""
+        processes = self.machines.processes
+        return (
+            not self._schedule.jitter
+            and not any(process.code for process in processes)
+            and len(processes) == self.cluster.workers
+        )
+
+    def finishes(self, worker: AnyWorker) -> None:
         """A worker has come to the end of the run, and is about to say goodbye."""
         self._invariants.finishes(worker)
         if worker.rank == 0:
@@ -307,7 +325,7 @@ class Job:
         store = MemoryStore(cluster, slot % self._schedule.workers, process.nonce, recovery)
         if self._schedule.settings.elastic and not self._launcher.may_replace(process.number):
             store.replacement = 0.0  # nobody has promised one
-        worker = Worker(self._schedule, store, self)
+        worker = (AlgorithmWorker if self._schedule.settings.mode else Worker)(self._schedule, store, self)
         code = 0
         try:
             worker.run()

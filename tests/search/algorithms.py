@@ -1,0 +1,292 @@
+"""A worker that runs a real algorithm, with what the algorithm sees of the world."""
+
+import random
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
+
+from esync import config
+from esync.algorithms import AlgorithmContext, Hyper
+from esync.arguments import choose_algorithm
+from esync.coordination import Coordination, ExchangeDecision, TierSettings
+from esync.coordination.coordinator import Coordinator, RefusedError
+from esync.coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings, PolicyDirective
+from esync.exchange import STATISTICS, WEIGHTS, Flat, Specification
+from esync.runtime.device import Device
+from esync.runtime.futures import Future, Handle
+from esync.runtime.phase_timer import PhaseTimer
+from esync.simulate.timing import TimedReplica
+from esync.trainer_status import TrainerStatus
+from esync.training.worker_setup import make_limits
+
+from ..exchange.memory_store import MemoryStore, Transmission
+from ..exchange.vectors import TENSORS, Held, gradient, values
+from .options import BATCH, parse
+from .processes import NO_SERVER, Cluster, JobOverError
+from .schedule import Schedule
+from .worker import RATE, WatchedExchange
+
+T = TypeVar("T")
+
+#: Of the state server's queue.
+QUESTIONS = -1000
+
+
+class StateServer:
+    """What the state server keeps: the coordinator, and who looks for stragglers."""
+
+    def __init__(self) -> None:
+        self.coordinator: Coordinator | None = None
+        self.watch: OnlinePolicy | None = None
+
+    @property
+    def begun(self) -> Coordinator:
+        """The coordinator of the job."""
+        if self.coordinator is None:  # a worker 0 that dies before it has begun the job takes the job with it
+            raise JobOverError("the state server knows of no job")
+        return self.coordinator
+
+
+class Answer(Future[T]):
+    """The state server's answer to one call."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__("the state server's answer")
+        self._cluster = cluster
+
+    def _await(self) -> None:
+        self._cluster.wait(self.done)
+
+
+class Questions(Coordination):
+    """One worker's calls of the state server: each is a step, and they stay in order.
+
+    Args:
+        cluster: has the time, and what is under way.
+        store: of the worker.
+        server: the state server.
+        delayed: whether answers are not waited for.
+        leases: whether to use leases.
+    """
+
+    def __init__(self, cluster: Cluster, store: MemoryStore, server: StateServer, delayed: bool, leases: bool) -> None:
+        self.round, self._round_trip = 1, 0.0
+        self._cluster, self._store, self._server = cluster, store, server
+        self._delayed, self._leases = delayed, leases
+
+    @property
+    def round_trip(self) -> float:
+        """See `Coordination`."""
+        return self._round_trip
+
+    def init(
+        self,
+        num_workers: int,
+        epsilon: float | None,
+        slowest_iterations: int = config.SLOWEST_ITERATIONS,
+        watching: OnlinePolicySettings | None = None,
+        tiering: TierSettings | None = None,
+    ) -> None:
+        """See `Coordination.init`."""
+
+        def begin() -> None:
+            self._server.coordinator = Coordinator(num_workers, epsilon, slowest_iterations, tiering=tiering)
+            self._server.watch = None if watching is None else OnlinePolicy(num_workers, watching)
+
+        self._call("the beginning", begin).wait()
+
+    def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
+        """See `Coordination.ask`."""
+        rank, round_, told, begun = self._store.rank, self.round, self._round_trip, self._cluster.now
+
+        def answer() -> ExchangeDecision:
+            coordinator, now = self._server.begun, self._cluster.now
+            self._round_trip = now - begun
+            if self._leases:
+                return coordinator.query(rank, round_, iteration, capability, now, told)
+            return ExchangeDecision(coordinator.apply(rank, iteration, capability, now, round=round_))
+
+        return self._call("a question", answer)
+
+    def reset(self, round: int, rejoin: bool = False, members: Sequence[int] | None = None, **more: Any) -> None:
+        """See `Coordination.reset`."""
+        self.round, rank = round, self._store.rank
+        self._call(
+            "RESET",
+            lambda: self._server.begun.reset(rank, round, self._cluster.now, rejoin=rejoin, members=members, **more),
+        )
+
+    def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
+        """See `Coordination.tell`."""
+
+        def answer() -> PolicyDirective:
+            assert self._server.watch is not None
+            return self._server.watch.tell(self._store.rank, since, steps, seconds)
+
+        return self._call("its seconds", answer)
+
+    def close(self) -> None:
+        """See `Coordination.close`."""
+
+    def _call(self, what: str, handle: Callable[[], T]) -> Answer[T]:
+        answer, task = Answer[T](self._cluster), self._cluster.task
+
+        def arrive() -> None:
+            try:
+                answer.complete(handle())
+            except RefusedError:
+                if not task.killed:  # else it speaks of a round that may be over
+                    raise
+
+        self._cluster.put(
+            self._store.nonce,
+            QUESTIONS,
+            Transmission(NO_SERVER, f"{what} of worker {self._store.rank} at the state server", [arrive]),
+        )
+        if not self._delayed:
+            answer.wait()
+        return answer
+
+
+class SteppedDevice(Device):
+    """A device on which time passes by the iteration.
+
+    Args:
+        cluster: has the time.
+        store: of the worker.
+        step_time: seconds of an iteration.
+        jitter: the most by which an iteration differs, as a share of them.
+        chance: draws that.
+    """
+
+    def __init__(
+        self, cluster: Cluster, store: MemoryStore, step_time: float, jitter: float, chance: random.Random
+    ) -> None:
+        self.now, self.sleep = store.now, store.sleep
+        self._step_time, self._jitter, self._chance = step_time, jitter, chance
+
+    def begin_run(self, elapsed: float) -> None:
+        """See `Device.begin_run`."""
+
+    def begin_iteration(self) -> None:
+        """See `Device.begin_iteration`."""
+
+    def end_iteration(self) -> float:
+        """See `Device.end_iteration`."""
+        seconds = self._step_time * (1 + self._chance.uniform(-self._jitter, self._jitter))
+        self.sleep(seconds)
+        return seconds
+
+
+class Model(TimedReplica):
+    """The model of a few values, which only exchanges change.
+
+    Args:
+        held: its values.
+        step: returns what this worker sends next.
+    """
+
+    def __init__(self, held: Held, step: Callable[[], Flat]) -> None:
+        super().__init__()
+        self.gradient = lambda factor: step()  # type: ignore[method-assign]
+        self.update = step  # type: ignore[method-assign]
+        self._held, self.write, self.add, self.put = held, held.write, held.add, held.put  # type: ignore[method-assign]
+        for name, vector in ((WEIGHTS, self.weights), (STATISTICS, self.statistics)):
+            vector.values, vector.size = held.vectors[name], held.vectors[name].size
+        self.weights.sizes, self.size = TENSORS, self.weights.size
+
+    def add_vectors(self, names: Iterable[str]) -> None:
+        """Add vectors as long as the weights."""
+        for name in names:
+            self._held.add_vector(name, self.size)
+            self.further[name] = self.contributions[name] = Flat(self._held.vectors[name])
+
+
+class AlgorithmWorker(TrainerStatus):
+    """One worker process that runs a real algorithm; see `worker.Worker`.
+
+    Args:
+        schedule: of the run.
+        store: its way to the servers.
+        job: what it is part of; see `world.Job`.
+    """
+
+    def __init__(self, schedule: Schedule, store: MemoryStore, job: Any) -> None:
+        self._schedule, self._store, self._job = schedule, store, job
+        self._options = parse(schedule.settings.mode, (*schedule.options, f"--rounds={schedule.rounds}"))
+        self.algorithm = choose_algorithm(self._options)
+        self.exchange: Any = None
+        self._held = Held()
+        chance = random.Random(f"{schedule.seed} {store.nonce}")
+        self.step_time = schedule.step_time(store.rank)
+        self.device: Device = SteppedDevice(job.cluster, store, self.step_time, schedule.jitter, chance)
+        self.recorder = PhaseTimer(store.now)
+        self.recorder.keep_newest(1)
+
+    def run(self) -> None:
+        """Train until the run is over."""
+        schedule, algorithm, rank = self._schedule, self.algorithm, self._store.rank
+        for name, vector in values(rank).items():
+            self._held.write(name, 0, vector)
+        samples = schedule.rounds * schedule.workers * BATCH
+        algorithm.start(
+            AlgorithmContext(
+                replica=Model(self._held, self._step),
+                world=Interfaces(self),
+                hyper=lambda: Hyper(RATE, 0.0, 0.0, 1.0),
+                capability=lambda: self.step_time,
+                limits=make_limits(self._options, samples),
+                joined=lambda: self._job.begins(self, self._held, None),
+            )
+        )
+        self._job.joined(self)
+        while not self.finished:
+            self._job.iteration(self)
+            algorithm.step(BATCH)
+            result = algorithm.result
+            if algorithm.exchanged and result is not None:
+                self._job.exchanged(self, result, self._held)
+                if schedule.stop and rank == 0 and result.round >= schedule.stop:
+                    algorithm.stop()
+        self._job.finishes(self)
+        algorithm.close()
+
+    @property
+    def waits(self) -> bool:
+        """Whether a state server says when this worker and the others exchange, and then await one another."""
+        specification = self.exchange.specification
+        together = specification.synchronous and not specification.overlap and not self._schedule.settings.tiered
+        asks = self.algorithm.asks_state_server and self._job.state_server.watch is None
+        return together and asks
+
+    @property
+    def delayed(self) -> bool:
+        """Whether answers of the state server are not waited for."""
+        return self._options.query_mode == "delayed-ack"
+
+    def connect(self, specification: Specification) -> WatchedExchange:
+        """Make the exchange."""
+        self.exchange = WatchedExchange(specification, self._store, self._job)
+        return self.exchange
+
+    def questions(self, delayed: bool) -> Questions:
+        """Connect to the state server."""
+        leases = bool(self._schedule.leases)
+        return Questions(self._job.cluster, self._store, self._job.state_server, delayed, leases)
+
+    def _step(self) -> Flat:
+        """Return what this slot sends in the next exchange."""
+        return Flat(gradient(self.rank, self.exchange.sequence + 1, self._schedule.workers))
+
+
+class Interfaces:
+    """What an algorithm sees of its worker; see `algorithms.context.World`."""
+
+    def __init__(self, worker: AlgorithmWorker) -> None:
+        self.device, self.recorder = worker.device, worker.recorder
+        self.exchange, self._worker = worker.connect, worker
+
+    def coordination(
+        self, address: str | None, rank: int, job: str = config.JOB, delayed: bool = False
+    ) -> Coordination:
+        """See `World.coordination`; there is one state server, with one job."""
+        return self._worker.questions(delayed)
