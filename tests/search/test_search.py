@@ -216,7 +216,7 @@ class Faulty(SSP):
 
 def test_search_program_finds_what_an_option_of_an_algorithm_file_breaks(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(FAULTY)
-    out = program("--mode", f"{tmp_path}/mine.py:Faulty", "--schedules", "10", code=1)
+    out = program("--mode", f"{tmp_path}/mine.py:Faulty", "--schedules", "60", code=1)  # an eighth of them fail
     simple = next(line for line in out.splitlines() if "as simple as it gets" in line)
     assert simple.endswith("--options=--patience=2") or "--options=--patience=2 " in simple
     _, _, again = simple.partition("python -m tests.search ")
