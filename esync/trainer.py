@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import Any, NoReturn
 
 import numpy as np
+from typing_extensions import override
 
 from .algorithms import Algorithm, AlgorithmContext, Hyper, NoCheckpoints, World, make
 from .algorithms.loading import agreed_source, is_at_fault
@@ -831,8 +832,8 @@ class Trainer(TrainerStatus, OptimizerTrainer):
                     f"{np.dtype(parameter.dtype)}"
                 )
 
+    @override
     def _fit_optimizer(self, options: Collection[str]) -> None:
-        """See `OptimizerTrainer`."""
         rule, replaced = self._rule, self._optimizer is not self._fitted
         if self.algorithm.sends == "gradients":
             self._choose_rule(options)
@@ -846,8 +847,8 @@ class Trainer(TrainerStatus, OptimizerTrainer):
             if self._started:
                 self._check_schedule()
 
+    @override
     def _check_optimizer(self) -> None:
-        """See `OptimizerTrainer`."""
         algorithm = self.algorithm
         if not algorithm.has_momentum and getattr(self._optimizer, "momentum", None):
             raise ValueError(f"algorithm {algorithm.name!r} has no momentum: leave it out of the optimizer's options")

@@ -9,6 +9,7 @@ from collections.abc import Sequence, Set
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
+from typing_extensions import override
 
 from .. import config
 from ..coordination import Coordination, ExchangeDecision, TierSettings
@@ -87,15 +88,15 @@ class ESync(ModelAveraging):
         self._aside = False  # whether rounds do not wait for this worker
 
     @classmethod
+    @override
     def check_flags(cls, options: Namespace, typed: Set[str]) -> None:
-        """See `Algorithm.check_flags`."""
         super().check_flags(options, typed)
         if options.overlap and "query_mode" in typed and options.query_mode == "blocking":
             raise ValueError("--overlap never waits for the state server's answers, --query-mode blocking does")
 
     @property
+    @override
     def asks_state_server(self) -> bool:
-        """See `Algorithm.asks_state_server`."""
         return self.options.local_iterations is None
 
     @property
@@ -127,8 +128,8 @@ class ESync(ModelAveraging):
         """Whether the state server has not answered the newest question yet."""
         return self._question is not None
 
+    @override
     def count_iterations(self, count: int, batch_size: int, seconds: float, last: float) -> None:
-        """See `ModelAveraging.count_iterations`."""
         super().count_iterations(count, batch_size, seconds, last)
         self._unasked += count
         self._unasked_seconds += seconds
@@ -187,13 +188,13 @@ class ESync(ModelAveraging):
     def _told(self, answer: ExchangeDecision) -> None:
         """Do what an answer says beside READY and NOT-READY; no exchange is under way."""
 
+    @override
     def aggregate(self) -> None:
-        """See `ModelAveraging.aggregate`."""
         self._unasked, self._unasked_seconds = 0, 0.0
         super().aggregate()
 
+    @override
     def _begin_round(self, result: Result) -> None:
-        """See `ModelAveraging._begin_round`."""
         super()._begin_round(result)
         if self._coordination is not None and not result.finished:
             more: dict[str, Any] = {"aside": True} if self._aside else {}

@@ -5,6 +5,7 @@ from numbers import Integral
 from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
+from typing_extensions import override
 
 from .. import config
 from ..exchange import AS_UPDATES, STATISTICS, WEIGHTS, Payload, Result, Source, Specification, values_of
@@ -335,8 +336,8 @@ class ModelAveraging(Algorithm):
         ahead = {**model, "samples": self._samples, "iterations": self._iterations}
         return {**kept, _AHEAD: ahead}
 
+    @override
     def restore_unsent(self, state: dict[str, Any]) -> None:
-        """See `Algorithm.restore_unsent`."""
         super().restore_unsent(state)
         if self._scales_rates:
             self._effective_workers = float(state.get(_WORKERS, self._effective_workers))

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 import numpy as np
+from typing_extensions import override
 
 from .. import config
 from ..exchange import Payload, Source, Specification, values_of
@@ -125,8 +126,8 @@ class SparseAsync(Algorithm):
         kept = {"compressor": self._compressor.state(), "statistics": statistics, "exchanges": self._sent}
         return {**super().unsent(), **kept}
 
+    @override
     def restore_unsent(self, state: dict[str, Any]) -> None:
-        """See `Algorithm.restore_unsent`."""
         super().restore_unsent(state)
         self._compressor.restore(state["compressor"])
         self._sent = state["exchanges"]
@@ -178,6 +179,6 @@ class SparseAsyncWithMomentum(SparseAsync):
         """Return the optimizer's momentum, or if it has none, that of the options."""
         return hyper.momentum or self.options.momentum
 
+    @override
     def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
-        """See `Algorithm.moving_without_gradient`."""
         return super().moving_without_gradient(momentum or self.options.momentum, weight_decay)

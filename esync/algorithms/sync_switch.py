@@ -12,6 +12,7 @@ from dataclasses import asdict, replace
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
+from typing_extensions import override
 
 from .. import config
 from ..coordination import Coordination, OnlinePolicySettings
@@ -214,8 +215,8 @@ class SyncSwitch(EveryIteration):
             raise ValueError(f"--mode {cls.name} needs --train-steps, or --epochs of which --bsp-share is synchronous")
 
     @property
+    @override
     def asks_state_server(self) -> bool:
-        """See `Algorithm.asks_state_server`."""
         return self._watching is not None
 
     @property

@@ -15,6 +15,7 @@ from dataclasses import replace
 from typing import Any, ClassVar, Literal
 
 from pydantic import model_validator
+from typing_extensions import override
 
 from .. import config
 from ..coordination import ExchangeDecision, TierSettings
@@ -86,8 +87,8 @@ class TieredESync(ESync):
         self._probes = 0
 
     @classmethod
+    @override
     def check_flags(cls, options: Namespace, typed: Set[str]) -> None:
-        """See `Algorithm.check_flags`."""
         super().check_flags(options, typed)
         if "leave_out_probe" in typed and options.leave_out == NONE:
             raise ValueError(f"--leave-out-probe makes no sense beside --leave-out {NONE}: nobody is left out")

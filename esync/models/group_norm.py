@@ -8,6 +8,8 @@ depthwise convolution of 1 × 1 in their place take half of that.
 import math
 from typing import Any
 
+from typing_extensions import override
+
 from ..runtime.mxnet_import import mx
 
 #: Groups of channels that are normalized together.
@@ -55,12 +57,12 @@ class GroupNorm(mx.gluon.HybridBlock):
             differentiable=trained,
         )
 
+    @override
     def infer_shape(self, x: Any) -> None:
-        """See `gluon.HybridBlock.infer_shape`."""
         self.gamma.shape = self.beta.shape = (x.shape[1],)
 
-    def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:  # noqa: N803 - Gluon's name
-        """See `gluon.HybridBlock.hybrid_forward`."""
+    @override
+    def hybrid_forward(self, F: Any, x: Any, gamma: Any, beta: Any) -> Any:
         channels = self.gamma.shape[0]
         groups = math.gcd(self._groups, channels)
         # One row for each group of each sample: (samples × groups, 1, values).

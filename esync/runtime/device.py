@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
+from typing_extensions import override
+
 from .straggler_injection import COMPUTE, Straggler, StragglerEvent
 
 #: Seconds of an emulated iteration that are kept for computing when it waits beforehand.
@@ -74,8 +76,8 @@ class RealDevice(Device):
         self.overruns = 0
         self._begun = self.now()
 
+    @override
     def begin_run(self, elapsed: float) -> None:
-        """See `Device.begin_run`."""
         self.straggler.begin(elapsed)
 
     def now(self) -> float:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from .. import config
 from ..exchange import NO_OFFERS, Exchange, JobAbortedError, ModelSink, Payload, Result, Source, Specification
@@ -184,6 +185,7 @@ class SimulatedCollective(Exchange):
         self.polls = self.sequence = 0
         side.exchanges[rank] = self
 
+    @override
     def join(
         self,
         sizes: Mapping[str, int],
@@ -191,7 +193,6 @@ class SimulatedCollective(Exchange):
         agreement: dict[str, Any],
         offers: Offers = NO_OFFERS,
     ) -> None:
-        """See `Exchange.join`."""
         self.side.engine.settle()
         self.side.meet(self.rank, self._specification, sizes, limits)
 
@@ -208,8 +209,8 @@ class SimulatedCollective(Exchange):
             side.common.write(model, vectors)
         return self.report(0.0, 0.0, True)
 
+    @override
     def start(self, payload: Payload, model: ModelSink) -> "PendingSum":
-        """See `Exchange.start`."""
         side = self.side
         self.sequence += 1
         values = np.empty(0 if side.model is not None else side.common.values.size, np.float32)
@@ -228,13 +229,13 @@ class SimulatedCollective(Exchange):
     def heartbeat(self) -> None:
         """Do nothing: no other process needs to know that this worker is alive."""
 
+    @override
     def stop(self) -> None:
-        """See `Exchange.stop`."""
         self.side.engine.settle()
         self.side.stop()
 
+    @override
     def abort(self, reason: str) -> None:
-        """See `Exchange.abort`."""
         side = self.side
         side.engine.settle()
         assert side.round_state is not None

@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from typing_extensions import override
+
 from .. import config
 from ..coordination import Coordination, ExchangeDecision, TierSettings
 from ..coordination.coordinator import Coordinator
@@ -110,6 +112,7 @@ class SimulatedCoordination(Coordination):
         """Seconds of the last query; see `Coordination`."""
         return self._round_trip or 0.0
 
+    @override
     def init(
         self,
         num_workers: int,
@@ -118,7 +121,6 @@ class SimulatedCoordination(Coordination):
         watching: OnlinePolicySettings | None = None,
         tiering: TierSettings | None = None,
     ) -> None:
-        """See `Coordination.init`."""
         self._call(lambda now: self._server.init(num_workers, epsilon, slowest_iterations, watching, tiering))
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
@@ -137,6 +139,7 @@ class SimulatedCoordination(Coordination):
         self._round_trip = self._engine.now - begun
         return Completed(decision)
 
+    @override
     def reset(
         self,
         round: int,
@@ -145,7 +148,6 @@ class SimulatedCoordination(Coordination):
         aside: bool = False,
         exchange: float | None = None,
     ) -> None:
-        """See `Coordination.reset`."""
         more: dict[str, Any] = {}
         if rejoin:
             more["rejoin"] = True

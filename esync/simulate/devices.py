@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+from typing_extensions import override
 
 from ..runtime.device import Device
 from ..runtime.errors import ExpectedError
@@ -290,8 +291,8 @@ class SimulatedDevice(Device):
         self.overruns = 0
         self._begun = 0.0
 
+    @override
     def begin_run(self, elapsed: float) -> None:
-        """See `Device.begin_run`."""
         self.straggler.begin(elapsed)
 
     def now(self) -> float:

@@ -8,6 +8,8 @@ one iteration at a time.
 import math
 from typing import Any, Protocol
 
+from typing_extensions import override
+
 from ..algorithms import SCAFFOLD, Algorithm, DiLoCo, DyLU, ESync, FedProx, LocalSGD, TieredESync
 from ..algorithms.model_averaging import ModelAveraging
 
@@ -50,8 +52,8 @@ class ESyncFastForward(AveragingFastForward):
 
     _algorithm: ESync
 
+    @override
     def possible(self) -> tuple[float, float]:
-        """See `FastForward.possible`."""
         algorithm = self._algorithm
         if algorithm.in_flight or not algorithm.asks_state_server:
             return super().possible()

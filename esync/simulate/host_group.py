@@ -6,6 +6,8 @@ Waiting for the table costs no polls: whoever waits goes on when it changes.
 from collections.abc import Callable
 from typing import Any
 
+from typing_extensions import override
+
 from ..exchange.host_group import HostMemoryPlan
 from ..exchange.keystores.memory_host_group import MemoryHost, MemoryHostGroup
 from .engine import SimulationEngine
@@ -59,12 +61,12 @@ class VirtualHostGroup(MemoryHostGroup):
             host, rank, process, engine.settle, wait, lambda elements: engine.pass_time(seconds * elements)
         )
 
+    @override
     def join(self, plan: HostMemoryPlan) -> bool:
-        """See `HostGroup.join`."""
         self._pause()
         return super().join(plan)
 
+    @override
     def leave(self) -> None:
-        """See `HostGroup.leave`."""
         self._pause()
         super().leave()

@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from .. import config
 from ..exchange import ExchangeError
@@ -70,22 +71,22 @@ class VirtualStore(Store):
         self._under_way = 0  # messages, each with what was sent before it
         self._flushed: Callable[[Any], None] | None = None  # ends the wait for them
 
+    @override
     def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
-        """See `Store.sizes`."""
         return modelled(self.side.model, own)
 
     # --- time, and what goes on beside ------------------------------------------------------------
 
+    @override
     def now(self) -> float:
-        """See `Store.now`."""
         return self._engine.now
 
+    @override
     def sleep(self, seconds: float) -> None:
-        """See `Store.sleep`."""
         self._engine.pass_time(seconds)
 
+    @override
     def inject_delay(self) -> None:
-        """See `Store.inject_delay`."""
         if self._straggler is not None:
             self._engine.pass_time(self._straggler.delay(NETWORK, self._engine.now))
 
@@ -103,14 +104,14 @@ class VirtualStore(Store):
     def progressed(self) -> None:
         """See `Store.progressed`."""
 
+    @override
     def waiting(self, what: str) -> "VirtualWait":
-        """See `Store.waiting`."""
         return VirtualWait(self._engine, f"{what} the parameter server(s)")
 
     # --- arrays and messages ----------------------------------------------------------------------
 
+    @override
     def send_handshake(self, handshake: Handshake) -> None:
-        """See `Store.send_handshake`."""
         specification = handshake.specification
         self.side.message_bytes = message_bytes(self.workers, specification.scalars, specification.per_host)
         self.command(handshake)
@@ -193,8 +194,8 @@ class VirtualStore(Store):
 
         side.network.send(self.host, node.model.host, total, arrive, self.owner)
 
+    @override
     def fetch(self, server: int, places: Sequence[Place]) -> "Iterable[np.ndarray]":
-        """See `Store.fetch`."""
         if not places:
             return ()
         node = self.side.nodes[server]
@@ -209,8 +210,8 @@ class VirtualStore(Store):
     def release(self, keys: Collection[int]) -> None:
         """See `Store.release`; nothing to do, because `buffer` makes a new array every time."""
 
+    @override
     def flush(self) -> None:
-        """See `Store.flush`."""
         self._engine.settle()
         if self._under_way:
             self._flushed = self._engine.waker(f"what worker {self.rank} has sent to arrive")
@@ -221,8 +222,8 @@ class VirtualStore(Store):
         self._engine.settle()
         return self._snapshots()
 
+    @override
     def acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status] | None:
-        """See `Store.acknowledged`."""
         self._engine.settle()
         awaited = self._of(sequence)
         if self._engine.now >= awaited.noticed:
@@ -246,8 +247,8 @@ class VirtualStore(Store):
         engine.pass_time(max(0.0, awaited.noticed - engine.now))
         return statuses
 
+    @override
     def close(self, message: Mapping[str, Any] | None) -> None:
-        """See `Store.close`."""
         for server in range(self.servers if message is not None else 0):
             self.send(server, (), message)
 

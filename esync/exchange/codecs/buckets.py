@@ -20,6 +20,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from ..base import ModelSink, Source
 from ..protocol import wire
@@ -59,20 +60,20 @@ class BucketCodec(Codec):
         self.layout = layout
         self._tensors, self._channel = tensors, channel
 
+    @override
     def encoder(self, rank: int) -> "BucketEncoder":
-        """See `Codec.encoder`."""
         return BucketEncoder(self)
 
+    @override
     def decoder(self, rank: int) -> "BucketDecoder":
-        """See `Codec.decoder`."""
         return BucketDecoder(self)
 
+    @override
     def uplink(self, server: int) -> "BucketUplink":
-        """See `Codec.uplink`."""
         return BucketUplink(self, server)
 
+    @override
     def downlink(self, server: int) -> "BucketDownlink":
-        """See `Codec.downlink`."""
         return BucketDownlink(self, server)
 
     @cached_property
@@ -114,12 +115,12 @@ class BucketEncoder(Encoder):
         """The residual: what has not been sent yet; may be changed in place."""
         return np.zeros(self._codec.layout.sizes[WEIGHTS], np.float32)
 
+    @override
     def state(self) -> dict[str, Any]:
-        """See `Encoder.state`."""
         return {"rest": self.rest}
 
+    @override
     def restore(self, state: Mapping[str, Any]) -> None:
-        """See `Encoder.restore`."""
         np.copyto(self.rest, state["rest"])
 
     @cached_property
@@ -127,8 +128,8 @@ class BucketEncoder(Encoder):
         layout = self._codec.layout
         return np.empty(min(layout.bucket_elements, layout.sizes[WEIGHTS]), np.float32)
 
+    @override
     def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
-        """See `Encoder.write`."""
         source = require_vector(values, self._codec.name)
         buckets = [each for server in self._codec.by_server for each in server.values()]
         for bucket, quantizer in sorted(buckets, key=lambda each: each[0].index):
@@ -138,8 +139,8 @@ class BucketEncoder(Encoder):
             quantizer.pack_with(self.rest[bucket.start : bucket.stop], part, buffer(key, quantizer.elements))
             yield PackedArray(bucket.shard, key, bucket.index)
 
+    @override
     def sizes(self, server: int) -> list[int]:
-        """See `Encoder.sizes`."""
         return self._codec.sizes(server)
 
 
@@ -154,8 +155,8 @@ class BucketDecoder(Decoder):
         self._common: Common = {}
         self._steps: dict[int, int] = {}  # bucket → the step that its common weights are at
 
+    @override
     def begin(self, common: Common, steps: Mapping[int, int]) -> None:
-        """See `Decoder.begin`."""
         self._common, self._steps = common, dict(steps)
 
     def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
@@ -165,8 +166,8 @@ class BucketDecoder(Decoder):
             for bucket, quantizer in self._codec.by_server[server].values()
         ]
 
+    @override
     def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
-        """See `Decoder.read`."""
         for (bucket, quantizer), array in zip(self._codec.by_server[server].values(), arrays, strict=True):
             at = self._steps[bucket.index]
             step = step_of(array, at)
@@ -176,8 +177,8 @@ class BucketDecoder(Decoder):
                 self._steps[bucket.index] = step
             model.write(WEIGHTS, bucket.start, common)
 
+    @override
     def answer_sizes(self, server: int) -> list[int]:
-        """See `Decoder.answer_sizes`."""
         return self._codec.sizes(server)
 
 
@@ -191,12 +192,12 @@ class BucketUplink(Uplink):
         largest = max(sizes_of(bucket for bucket, _ in self._quantizers.values()), default=0)
         self._scratch = np.empty(largest, np.float32)
 
+    @override
     def holds(self, key: int) -> bool:
-        """See `Uplink.holds`."""
         return key in self._keys
 
+    @override
     def add(self, packed: Mapping[int, np.ndarray], get_sum: GetSum, factor: float) -> None:
-        """See `Uplink.add`."""
         for index, array in packed.items():
             bucket, quantizer = self._quantizers[index]
             target, fresh = get_sum(index, bucket.stop - bucket.start)
@@ -227,12 +228,12 @@ class BucketDownlink(Downlink):
         self._outbox = Outbox()
         self._aside = ThreadPoolExecutor(1, "pack")
 
+    @override
     def holds(self, key: int) -> bool:
-        """See `Downlink.holds`."""
         return key in self._held
 
+    @override
     def open(self, key: int, stored: np.ndarray) -> None:
-        """See `Downlink.open`."""
         self._outbox.open(key, stored)
 
     def publish(self, updated: Iterable[UpdatedBucket], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
+from typing_extensions import override
 
 from ...rules import Step
 from ..base import ModelSink, Source
@@ -61,20 +62,20 @@ class DifferenceCodec(Codec):
         """Return the part of the weights that a server holds."""
         return ServerShard(self._layout, server, bounds_of(self._tensors))
 
+    @override
     def encoder(self, rank: int) -> "StepEncoder":
-        """See `Codec.encoder`."""
         return StepEncoder(self.messages, rank)
 
+    @override
     def decoder(self, rank: int) -> "DifferenceDecoder":
-        """See `Codec.decoder`."""
         return DifferenceDecoder(self.messages, rank, self.differences.replace)
 
+    @override
     def uplink(self, server: int) -> "StepUplink":
-        """See `Codec.uplink`."""
         return StepUplink(self, server)
 
+    @override
     def downlink(self, server: int) -> "DifferenceDownlink":
-        """See `Codec.downlink`."""
         return DifferenceDownlink(self, server)
 
 
@@ -84,8 +85,8 @@ class StepEncoder(Encoder):
     def __init__(self, messages: SparseMessages, rank: int) -> None:
         self._messages, self._rank = messages, rank
 
+    @override
     def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
-        """See `Encoder.write`."""
         yield from self._messages.pack(require_step(values, NAME), self._rank, buffer)
 
     def sizes(self, server: int) -> list[int]:
@@ -100,12 +101,12 @@ class DifferenceDecoder(Decoder):
         self._messages, self._rank, self._replace = messages, rank, replace
         self.lossy = not replace
 
+    @override
     def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
-        """See `Decoder.wanted`."""
         return self._messages.wanted(server, self._rank, length)
 
+    @override
     def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
-        """See `Decoder.read`."""
         pieces = [array[wire.HEADER_ELEMENTS :] for array in arrays]
         if pieces:
             entries = self._messages.read(pieces, length, server)
@@ -132,8 +133,8 @@ class StepUplink(Uplink):
         self._shard = codec.shard(server)
         self._format = MessageFormat(self._shard.bounds, codec.differences.values)
 
+    @override
     def holds(self, key: int) -> bool:
-        """See `Uplink.holds`."""
         return self._keys.locate(key) is not None
 
     def add(self, packed: Mapping[int, np.ndarray], get_sum: GetSum, factor: float) -> None:
@@ -176,20 +177,20 @@ class DifferenceDownlink(Downlink):
         """Return where on this server a worker's weights may differ from the model."""
         return self._tracker.pending(rank)
 
+    @override
     def holds(self, key: int) -> bool:
-        """See `Downlink.holds`."""
         return self._keys.locate(key) is not None
 
+    @override
     def open(self, key: int, stored: np.ndarray) -> None:
-        """See `Downlink.open`."""
         self._outbox.open(key, stored)
 
+    @override
     def place(self, index: int, weights: np.ndarray) -> None:
-        """See `Downlink.place`."""
         self._tracker.place(self._parts[index], weights)
 
+    @override
     def init_channel(self, rank: int, index: int, sent: np.ndarray) -> None:
-        """See `Downlink.init_channel`."""
         self._tracker.init_weights(rank, self._parts[index], sent)
         if index == self._shard.buckets[-1].index:
             log.info("worker %d has the model; %.0f MB are kept", rank, self.bytes_kept / 1e6)
@@ -211,8 +212,8 @@ class DifferenceDownlink(Downlink):
         for rank in ranks:
             self.publish_to(rank, lengths)
 
+    @override
     def publish_to(self, rank: int, lengths: np.ndarray) -> None:
-        """See `Downlink.publish_to`."""
         self._forget(rank)
         answer = self._tracker.answer(rank)
         lengths[rank] = answer.size

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+from typing_extensions import override
 
 from ..base import ModelSink, Source
 from ..protocol import wire
@@ -37,20 +38,20 @@ class UncompressedCodec(Codec):
     def __init__(self, layout: Layout, private: bool) -> None:
         self._layout, self._private = layout, private
 
+    @override
     def encoder(self, rank: int) -> "UncompressedEncoder":
-        """See `Codec.encoder`."""
         return UncompressedEncoder(self._layout, self._channel(rank))
 
+    @override
     def decoder(self, rank: int) -> "UncompressedDecoder":
-        """See `Codec.decoder`."""
         return UncompressedDecoder(self._layout, self._channel(rank))
 
+    @override
     def uplink(self, server: int) -> "UncompressedUplink":
-        """See `Codec.uplink`."""
         return UncompressedUplink()
 
+    @override
     def downlink(self, server: int) -> "UncompressedDownlink":
-        """See `Codec.downlink`."""
         return UncompressedDownlink(self._private)
 
     def _channel(self, rank: int) -> int:
@@ -69,16 +70,16 @@ class UncompressedEncoder(Encoder):
     def __init__(self, layout: Layout, channel: int, vector: str = WEIGHTS) -> None:
         self._layout, self._channel, self._vector = layout, channel, vector
 
+    @override
     def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
-        """See `Encoder.write`."""
         source = require_vector(values, NONE)
         for bucket in self._layout.of(self._vector):
             key = self._layout.key(bucket, self._channel)
             source.read(bucket.start, bucket.stop, buffer(key, bucket.stop - bucket.start))
             yield PackedArray(bucket.shard, key, bucket.index)
 
+    @override
     def sizes(self, server: int) -> list[int]:
-        """See `Encoder.sizes`."""
         return sizes_of(self._layout.of(self._vector, server))
 
 
@@ -104,14 +105,14 @@ class UncompressedDecoder(Decoder):
         buckets = self._layout.of(self._vector, server)
         return [(self._layout.key(bucket, self._channel), bucket.stop - bucket.start) for bucket in buckets]
 
+    @override
     def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
-        """See `Decoder.read`."""
         for bucket, array in zip(self._layout.of(self._vector, server), arrays, strict=True):
             self.steps[bucket.index] = int(wire.header_of(array)["sequence"])
             model.write(self._vector, bucket.start, array[wire.HEADER_ELEMENTS :])
 
+    @override
     def answer_sizes(self, server: int) -> list[int]:
-        """See `Decoder.answer_sizes`."""
         return sizes_of(self._layout.of(self._vector, server))
 
 
@@ -145,8 +146,8 @@ class UncompressedDownlink(Downlink):
     def __init__(self, private: bool) -> None:
         self.private = private
 
+    @override
     def publish(self, updated: Iterable[UpdatedBucket], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
-        """See `Downlink.publish`."""
         for _ in updated:
             pass
 

@@ -12,6 +12,7 @@ import time
 from collections.abc import Mapping
 
 import numpy as np
+from typing_extensions import override
 
 from ... import config
 from .cost import Costs, predictions
@@ -145,8 +146,8 @@ class AutoEngine(CollectiveEngine):
         self._choice: Autotuner | None = None
         self._measured = False
 
+    @override
     def measure(self, size: int) -> None:
-        """See `CollectiveEngine.measure`."""
         if self.transport.size < 2:
             return
         costs = measure(self.transport)
@@ -169,8 +170,8 @@ class AutoEngine(CollectiveEngine):
         elif self._choice.settled and not settled:
             self._say(f"{self.current} from now on ({self._choice.reason})")
 
+    @override
     def took(self, size: int, seconds: float) -> None:
-        """See `CollectiveEngine.took`."""
         self.note = seconds
 
     def _say(self, text: str) -> None:

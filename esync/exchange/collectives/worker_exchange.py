@@ -16,6 +16,7 @@ from dataclasses import asdict
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from ... import config
 from ...runtime import progress
@@ -79,6 +80,7 @@ class CollectiveExchange(CollectiveState, Exchange):
         self._failed = self._closed = False
         self._pending: PendingCollective | None = None
 
+    @override
     def join(
         self,
         sizes: Mapping[str, int],
@@ -86,7 +88,6 @@ class CollectiveExchange(CollectiveState, Exchange):
         agreement: dict[str, Any],
         offers: Offers = NO_OFFERS,
     ) -> None:
-        """See `Exchange.join`."""
         elements = self.engine.bucket_elements
         handshake = Handshake(
             rank=self.rank,
@@ -149,13 +150,13 @@ class CollectiveExchange(CollectiveState, Exchange):
             with self.turn:
                 self.control.poll()
 
+    @override
     def stop(self) -> None:
-        """See `Exchange.stop`."""
         with self.turn:
             self.control.broadcast(wire.STOP, self.sequence)
 
+    @override
     def abort(self, reason: str) -> None:
-        """See `Exchange.abort`."""
         self._failed = True
         self._give_up()
         self.control.broadcast(wire.ABORT, self.sequence, text=reason)
@@ -209,16 +210,16 @@ class CollectiveExchange(CollectiveState, Exchange):
             vectors.append(vector)
         self.model.restore(vectors)
 
+    @override
     def rule_state(self) -> list[np.ndarray | None]:
-        """See `Exchange.rule_state`."""
         return self.model.state()
 
     def assign(self, weights: np.ndarray) -> None:
         """See `Exchange.assign`; every rank has the weights."""
         np.copyto(self.model.vector(self.model.values, WEIGHTS), weights)
 
+    @override
     def version(self) -> int:
-        """See `Exchange.version`."""
         return self.round_state.version
 
     # --- helpers ----------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from ..protocol import wire
 from ..protocol.handshake import Handshake
@@ -81,8 +82,8 @@ class KeyedStore(Store):
             self.send(server, (), {"kind": wire.NOTHING, "rank": self.rank, "nonce": self.nonce})
         self.flush()
 
+    @override
     def init_shared(self, places: Sequence[Sequence[Place]]) -> None:
-        """See `Store.init_shared`."""
         keys = _keys(places)
         self._init(keys)
         if self.first:
@@ -92,8 +93,8 @@ class KeyedStore(Store):
         self._meet()  # the others' next arrays may need the shared model, whatever their keys
         self._known.update(keys)
 
+    @override
     def open(self, places: Sequence[Sequence[Place]]) -> None:
-        """See `Store.open`."""
         keys = _keys(places)
         for _ in range(2):  # the first array of a key is kept without being looked at
             for key in keys:
@@ -101,6 +102,7 @@ class KeyedStore(Store):
         self.flush()
         self._known.update(keys)
 
+    @override
     def send(
         self,
         server: int,
@@ -108,7 +110,6 @@ class KeyedStore(Store):
         message: Mapping[str, Any] | None = None,
         others: Sequence[Any] = (),
     ) -> None:
-        """See `Store.send`."""
         for key, _ in places:
             if key not in self._known:
                 self._push(key)  # kept without being looked at, unless another worker has set it up
@@ -119,8 +120,8 @@ class KeyedStore(Store):
             record = wire.message(scalars=self._scalars, **message)
             self._say(server, wire.pack(record, self._message_elements, others))
 
+    @override
     def fetch(self, server: int, places: Sequence[Place]) -> Iterator[np.ndarray]:
-        """See `Store.fetch`."""
         for key, elements in places:
             array = self.buffer(key, elements)
             if key not in self._known:
@@ -130,12 +131,12 @@ class KeyedStore(Store):
             self._pull(key)
         return map(self._pulled, [key for key, _ in places])
 
+    @override
     def statuses(self) -> list[Status]:
-        """See `Store.statuses`."""
         return [self._status(server) for server in range(self.servers)]
 
+    @override
     def acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status] | None:
-        """See `Store.acknowledged`."""
         seen: list[Status] = []
         return seen if self._look(sequence, look, seen) is None else None
 

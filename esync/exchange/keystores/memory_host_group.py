@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import numpy as np
+from typing_extensions import override
 
 from ..base import ExchangeError
 from ..host_group import HostGroup, HostMemoryPlan
@@ -102,39 +103,39 @@ class MemoryHostGroup(HostGroup):
         return True
 
     @contextmanager
+    @override
     def locked(self) -> Iterator[np.ndarray]:
-        """See `HostGroup.locked`."""
         self._pause()
         table = self._host.table.copy()
         yield table
         self._host.change(table)
         self._pause()
 
+    @override
     def alive(self, rank: int) -> bool:
-        """See `HostGroup.alive`."""
         return rank in self._host.living
 
+    @override
     def contribution(self, rank: int, vector: str) -> np.ndarray:
-        """See `HostGroup.contribution`."""
         return self._host.contributions[rank, vector]
 
+    @override
     def residual(self, which: int) -> np.ndarray:
-        """See `HostGroup.residual`."""
         return self._host.residuals[which]
 
+    @override
     def answer(self, server: int) -> np.ndarray:
-        """See `HostGroup.answer`."""
         return self._host.answers[server]
 
+    @override
     def wait(self, seconds: float) -> None:
-        """See `HostGroup.wait`."""
         before = self._host.changes
         self._wait(lambda: self._host.changes != before, seconds)
 
+    @override
     def moved(self, elements: int) -> None:
-        """See `HostGroup.moved`."""
         self._moved(elements)
 
+    @override
     def leave(self) -> None:
-        """See `HostGroup.leave`."""
         self._host.end(self._process)

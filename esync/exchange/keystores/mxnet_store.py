@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from ... import config
 from ...membership.connections import listening, raise_file_limit
@@ -148,22 +149,22 @@ class MXNetStore(KeyedStore):
         self._waits: list[str] = []  # descriptions of the waits under way
         self._gone = ""  # the server that this worker has lost after the end of the run
 
+    @override
     def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
-        """See `Store.sizes`."""
         return own
 
     # --- time, and what goes on beside ------------------------------------------------------------
 
+    @override
     def now(self) -> float:
-        """See `Store.now`."""
         return time.perf_counter()
 
+    @override
     def sleep(self, seconds: float) -> None:
-        """See `Store.sleep`."""
         time.sleep(seconds)
 
+    @override
     def inject_delay(self) -> None:
-        """See `Store.inject_delay`."""
         self._inject_delay()
 
     def spawn(self, work: Callable[[], None]) -> BackgroundTask:
@@ -171,12 +172,12 @@ class MXNetStore(KeyedStore):
         self._cancelled = False
         return BackgroundTask(work, self._cancel)
 
+    @override
     def start_heartbeats(self, beat: Callable[[], None]) -> None:
-        """See `Store.start_heartbeats`."""
         self._heartbeats.start(beat)
 
+    @override
     def progressed(self) -> None:
-        """See `Store.progressed`."""
         self._heartbeats.progressed()
 
     @contextmanager
@@ -193,12 +194,12 @@ class MXNetStore(KeyedStore):
 
     # --- arrays and messages ----------------------------------------------------------------------
 
+    @override
     def command(self, command: Command) -> None:
-        """See `Store.command`."""
         self.store._send_command_to_servers(COMMAND, command.encode())
 
+    @override
     def buffer(self, key: int, elements: int) -> np.ndarray:
-        """See `Store.buffer`."""
         if key not in self._arrays:
             array = mx.nd.zeros((elements,), ctx=mx.cpu())
             mx.nd.waitall()
@@ -220,13 +221,13 @@ class MXNetStore(KeyedStore):
             self._start_monitor.close()
             directory.tell(self._scheduler, messages.BEGUN, self._me)
 
+    @override
     def release(self, keys: Collection[int]) -> None:
-        """See `Store.release`."""
         for key in keys:
             self._arrays.pop(key, None)
 
+    @override
     def flush(self) -> None:
-        """See `Store.flush`."""
         mx.nd.waitall()
 
     def await_acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status]:
@@ -242,8 +243,8 @@ class MXNetStore(KeyedStore):
                 pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
         return seen
 
+    @override
     def close(self, message: Mapping[str, Any] | None) -> None:
-        """See `Store.close`."""
         if self._closed:
             return
         self._closed = True
@@ -315,8 +316,8 @@ class MXNetStore(KeyedStore):
         with self._lock, ending_on_interrupt():
             self.store.init(list(keys), [self._arrays[key][0] for key in keys])
 
+    @override
     def _meet(self) -> None:
-        """See `KeyedStore._meet`."""
         if self.store.rank < self.workers:
             with ending_on_interrupt():
                 self.store._barrier()
@@ -329,19 +330,19 @@ class MXNetStore(KeyedStore):
         with self._lock:
             self.store.push(key, self._arrays[key][0])
 
+    @override
     def _pull(self, key: int) -> None:
-        """See `KeyedStore._pull`."""
         with self._lock:
             self.store.pull(key, self._arrays[key][0])
 
+    @override
     def _pulled(self, key: int) -> np.ndarray:
-        """See `KeyedStore._pulled`."""
         array, view = self._arrays[key]
         array.wait_to_read()
         return view
 
+    @override
     def _say(self, server: int, message: np.ndarray) -> None:
-        """See `KeyedStore._say`."""
         with self._lock:
             self.store.push(server, mx.nd.array(message, dtype="float32"))
 

@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from ... import config
 from ...runtime.descriptor_service import DescriptorService, DescriptorServiceError, OtherTermsError
@@ -63,8 +64,8 @@ class SharedHostGroup(HostGroup):
         self._tables: list[np.ndarray] = []
         self._seen = 0  # changes of the table when it was last looked at
 
+    @override
     def join(self, plan: HostMemoryPlan) -> bool:
-        """See `HostGroup.join`."""
         places, size = _layout(plan, self.ranks)
         terms = hashlib.sha256(repr((VERSION, self.ranks, self.most, plan.table.descr, places)).encode()).digest()
         service = DescriptorService(f"esync-{self._token}", terms)
@@ -110,8 +111,8 @@ class SharedHostGroup(HostGroup):
         return True
 
     @contextmanager
+    @override
     def locked(self) -> Iterator[np.ndarray]:
-        """See `HostGroup.locked`."""
         begun, told = time.monotonic(), False
 
         def check(holder: int) -> None:
@@ -138,24 +139,24 @@ class SharedHostGroup(HostGroup):
                 self._changes[0] = changes
             self._seen = changes
 
+    @override
     def alive(self, rank: int) -> bool:
-        """See `HostGroup.alive`."""
         return rank == self.rank or self._joined().holder(self._lock_of(rank)) != 0
 
+    @override
     def contribution(self, rank: int, vector: str) -> np.ndarray:
-        """See `HostGroup.contribution`."""
         return self._arrays["contribution", rank, vector]
 
+    @override
     def residual(self, which: int) -> np.ndarray:
-        """See `HostGroup.residual`."""
         return self._arrays["residual", which]
 
+    @override
     def answer(self, server: int) -> np.ndarray:
-        """See `HostGroup.answer`."""
         return self._arrays["answer", server]
 
+    @override
     def wait(self, seconds: float) -> None:
-        """See `HostGroup.wait`."""
         limit, pause = time.monotonic() + seconds, _FIRST_PAUSE
         while self._changes[0] == self._seen and (left := limit - time.monotonic()) > 0:
             time.sleep(min(pause, left))
@@ -164,8 +165,8 @@ class SharedHostGroup(HostGroup):
     def moved(self, elements: int) -> None:
         """See `HostGroup.moved`; real time passes by itself."""
 
+    @override
     def leave(self) -> None:
-        """See `HostGroup.leave`."""
         if self._service is not None and self._file is not None:
             self._service.close()
             self._file.close()

@@ -13,6 +13,7 @@ from itertools import chain, islice
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from ... import config
 from ...rules import STATE_VECTORS
@@ -89,6 +90,7 @@ class ParameterServerExchange(Exchange):
 
     # --- beginning --------------------------------------------------------------------------------
 
+    @override
     def join(
         self,
         sizes: Mapping[str, int],
@@ -96,7 +98,6 @@ class ParameterServerExchange(Exchange):
         agreement: dict[str, Any],
         offers: Offers = NO_OFFERS,
     ) -> None:
-        """See `Exchange.join`."""
         store = self.store
         travelling = store.sizes(sizes)
         if not store.carries_values:
@@ -136,8 +137,8 @@ class ParameterServerExchange(Exchange):
         self.job, self.resume_at = statuses[0].job, statuses[0].resume_at
         self._join_host(statuses)
 
+    @override
     def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> Result:
-        """See `Exchange.begin`."""
         store, specification = self.store, self.specification
         common = {name: uncompressed_codec(self.layout, 0, name) for name in self.layout.sizes}
         shared = UncompressedDecoder(self.layout, 0)
@@ -210,15 +211,15 @@ class ParameterServerExchange(Exchange):
         self._overlapped = OverlappedExchange(store, self.sequence, look, finish, deliver)
         return self._overlapped
 
+    @override
     def step_aside(self, resting: bool = False) -> None:
-        """See `Exchange.step_aside`."""
         self._steps_aside = True
         if self._host is not None:
             self._host.abstain()
         self.say(wire.ASIDE, place=int(resting))
 
+    @override
     def rest(self, seconds: float) -> bool:
-        """See `Exchange.rest`."""
         until = self.store.now() + seconds
         while True:
             first = self._statuses()[0]
@@ -229,8 +230,8 @@ class ParameterServerExchange(Exchange):
                 return False
             self.store.sleep(min(left, config.HEARTBEAT_EVERY))
 
+    @override
     def heartbeat(self) -> None:
-        """See `Exchange.heartbeat`."""
         self.store.progressed()
         self._beat()
         overlapped = self._overlapped is not None and not self._overlapped.done()  # its thread looks
@@ -264,8 +265,8 @@ class ParameterServerExchange(Exchange):
 
     # --- checkpoints ------------------------------------------------------------------------------
 
+    @override
     def resume(self, state: ResumeState) -> None:
-        """See `Exchange.resume`."""
         self.exchanges = self.sequence = state.exchanges
         resumed = Resumed(self.rank, self.store.nonce, state.exchanges, state.progress)
         with self.store.waiting("the checkpoint's progress to reach"):
@@ -291,8 +292,8 @@ class ParameterServerExchange(Exchange):
             states[WEIGHTS] = self._host.unsent()
         return {name: state for name, state in states.items() if state}
 
+    @override
     def restore_unsent(self, state: dict[str, Any]) -> None:
-        """See `Exchange.restore_unsent`."""
         for name, each in state.items():
             if self._host is not None and name == WEIGHTS:
                 self._host.restore_unsent(each)
@@ -304,8 +305,8 @@ class ParameterServerExchange(Exchange):
             else:
                 self._codecs[name].encoder.restore(each)
 
+    @override
     def version(self) -> int:
-        """See `Exchange.version`."""
         return self._statuses()[0].version
 
     # --- what the handles and the mailboxes use ---------------------------------------------------

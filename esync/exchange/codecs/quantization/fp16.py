@@ -11,6 +11,7 @@ Rounding errors stay with the sender.
 from typing import Any
 
 import numpy as np
+from typing_extensions import override
 
 from . import kernels
 from .base import NOT_FINITE, CompressionError, Quantizer
@@ -29,26 +30,26 @@ class FP16Quantizer(Quantizer):
         self._size = size
         self.elements = 1 + -(-size // 2)
 
+    @override
     def pack(self, values: np.ndarray, packed: np.ndarray) -> None:
-        """See `Quantizer.pack`."""
         self._pack(kernels.largest_bits(values), values, packed)
 
+    @override
     def pack_with(self, rest: np.ndarray, more: np.ndarray, packed: np.ndarray) -> None:
-        """See `Quantizer.pack_with`."""
         self._pack(kernels.gather(rest, more), rest, packed)
 
+    @override
     def step(self, exact: np.ndarray, common: np.ndarray, packed: np.ndarray) -> None:
-        """See `Quantizer.step`."""
         scale, unit = self._scale(kernels.largest_difference(exact, common), packed)
         kernels.step_by_halves(exact, common, scale, unit, self._halves(packed))
 
+    @override
     def add(self, packed: np.ndarray, target: np.ndarray) -> None:
-        """See `Quantizer.add`."""
         self._check(packed)
         kernels.add_halves(self._halves(packed), packed[0], target)
 
+    @override
     def put(self, packed: np.ndarray, target: np.ndarray) -> None:
-        """See `Quantizer.put`."""
         self._check(packed)
         kernels.put_halves(self._halves(packed), packed[0], target)
 

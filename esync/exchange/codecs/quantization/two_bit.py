@@ -14,6 +14,7 @@ import math
 from collections.abc import Sequence
 
 import numpy as np
+from typing_extensions import override
 
 from . import kernels
 from .base import NOT_FINITE, CompressionError, Quantizer
@@ -41,8 +42,8 @@ class TwoBitQuantizer(Quantizer):
         self._bytes = sum(-(-size // 4) for size in self._segments)
         self.elements = len(self._segments) + -(-self._bytes // 4)
 
+    @override
     def pack(self, values: np.ndarray, packed: np.ndarray) -> None:
-        """See `Quantizer.pack`."""
         codes = packed[len(self._segments) :].view(np.uint8)
         codes[self._bytes :] = 0
         start, byte = 0, 0
@@ -56,8 +57,8 @@ class TwoBitQuantizer(Quantizer):
                 codes[byte:until] = 0
             start, byte = stop, until
 
+    @override
     def add(self, packed: np.ndarray, target: np.ndarray) -> None:
-        """See `Quantizer.add`."""
         count = len(self._segments)
         scales, codes = packed[:count], packed[count:].view(np.uint8)
         if packed.size != self.elements or not np.isfinite(scales).all() or (scales < 0).any():

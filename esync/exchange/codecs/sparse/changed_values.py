@@ -11,6 +11,7 @@ from functools import partial
 from itertools import pairwise
 
 import numpy as np
+from typing_extensions import override
 
 from . import bitmap, kernels
 from .buffers import MessageBuffers, SparseMessage
@@ -33,8 +34,8 @@ class ChangeTracker(Tracker):
         self._values = np.empty(self.size, np.float32)
         self._code = np.empty(self.size + self.size // kernels.FURTHER + 1, np.uint8)
 
+    @override
     def answer(self, worker: int) -> SparseMessage:
-        """See `Tracker.answer`."""
         self._pending[worker].mark(self._bits)
         self._pending[worker] = PendingPlaces(self.size)
         counts = np.zeros(self.format.bounds.size - 1, np.int64)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 import numpy as np
+from typing_extensions import override
 
 from . import Sparse, join, kernels
 from .bitmap import list_marked
@@ -48,23 +49,23 @@ class DifferenceTracker(Tracker):
         """Bytes of the weights, of those of each worker, and of pending places."""
         return super().memory + sum(part.nbytes for parts in self._sent for part in parts)
 
+    @override
     def join(self, worker: int) -> None:
-        """See `Tracker.join`."""
         super().join(worker)
         self._everywhere[worker] = False
 
+    @override
     def init_weights(self, worker: int, part: int, sent: np.ndarray) -> None:
-        """See `Tracker.init_weights`."""
         self._sent[worker][part] = sent
 
+    @override
     def changed(self, places: np.ndarray) -> None:
-        """See `Tracker.changed`."""
         super().changed(places)
         for worker in range(len(self._pending)):
             self._look(worker)
 
+    @override
     def answer(self, worker: int) -> SparseMessage:
-        """See `Tracker.answer`."""
         return self.format.message(self.difference(worker))
 
     def difference(self, worker: int) -> Sparse:
