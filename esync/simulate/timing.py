@@ -156,11 +156,14 @@ class TimedTrainer(TrainerStatus):
         world: the simulated interfaces.
         limits: what ends the run.
         capability: seconds of an iteration, as a trial would have measured them.
+        replica: the model; None makes a `TimedReplica`.
     """
 
-    def __init__(self, algorithm: Algorithm, world: SimulatedWorld, limits: Limits, capability: float) -> None:
+    def __init__(
+        self, algorithm: Algorithm, world: SimulatedWorld, limits: Limits, capability: float, replica: Any = None
+    ) -> None:
         self.algorithm, self.world = algorithm, world
-        self.replica = TimedReplica()
+        self.replica = replica or TimedReplica()
         self._limits, self._capability = limits, capability
         self._fast_forward = fast_forward_of(algorithm)
 

@@ -34,12 +34,12 @@ def in_memory(seed: int) -> Run:
 
 
 def in_virtual_time(seed: int) -> Run:
-    """Return what runs work in virtual time, where every message takes some random time longer."""
+    """Return what runs work in virtual time, where each host is a random time away."""
 
     def run(work: Callable[[Store], object]) -> None:
         engine, chance = SimulationEngine(), random.Random(seed)
         hosts = [f"server-{shard}" for shard in range(SERVERS)]
-        network = Network(engine, lambda host: Link(1e8, 1e-4), hosts, lambda: chance.uniform(0, 0.01))
+        network = Network(engine, lambda host: Link(1e8, chance.uniform(0, 0.01)), hosts)
         nodes = [ServerNode(engine, ServerModel(host), shard) for shard, host in enumerate(hosts)]
         side = ClusterState(engine, network, nodes, WORKERS, bucket_elements=BUCKET)
         for rank in range(WORKERS):
