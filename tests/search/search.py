@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
+from itertools import pairwise
 
 from .options import accepted
 from .schedule import Death, Schedule, draw
@@ -116,7 +117,7 @@ def _simpler(schedule: Schedule) -> Iterator[Schedule]:
             yield replace(schedule, **{name: 0.0})
     options = schedule.options
     begins = [place for place, word in enumerate(options) if word.startswith("--")]
-    for begin, end in zip(begins, [*begins[1:], len(options)], strict=True):
+    for begin, end in pairwise([*begins, len(options)]):
         fewer = options[:begin] + options[end:]
         if accepted(schedule.settings.mode, fewer):
             yield replace(schedule, options=fewer)
