@@ -31,21 +31,16 @@ class StateServerModel:
     answer_time: float = config.SIMULATE_ANSWER_TIME
 
 
-class SimulatedStateServer:
-    """The state server of a modelled cluster.
+class StateServerJob:
+    """The job of a state server that takes no time; the search in the tests has one, too.
 
     Attributes:
-        questions: number of queries so far.
         watch: looks for stragglers; None where the job does not ask for that.
     """
 
-    def __init__(self, engine: SimulationEngine, model: StateServerModel) -> None:
-        self.model = model
-        self.questions = 0
+    def __init__(self) -> None:
         self.watch: OnlinePolicy | None = None
-        self._engine = engine
         self._coordinator: Coordinator | None = None
-        self._free = 0.0
 
     @property
     def coordinator(self) -> Coordinator:
@@ -65,6 +60,36 @@ class SimulatedStateServer:
         """Begin a job."""
         self._coordinator = Coordinator(num_workers, epsilon, slowest_iterations, tiering=tiering)
         self.watch = None if watching is None else OnlinePolicy(num_workers, watching)
+
+    def decide(
+        self,
+        rank: int,
+        round: int,
+        iteration: int,
+        capability: float,
+        now: float,
+        round_trip: float | None,
+        leases: bool,
+    ) -> ExchangeDecision:
+        """Answer a query, or without leases one of the published kind; see `Coordinator`."""
+        if leases:
+            return self.coordinator.query(rank, round, iteration, capability, now, round_trip)
+        return ExchangeDecision(self.coordinator.apply(rank, iteration, capability, now, round=round))
+
+
+class SimulatedStateServer(StateServerJob):
+    """The state server of a modelled cluster.
+
+    Attributes:
+        questions: number of queries so far.
+    """
+
+    def __init__(self, engine: SimulationEngine, model: StateServerModel) -> None:
+        super().__init__()
+        self.model = model
+        self.questions = 0
+        self._engine = engine
+        self._free = 0.0
 
     def handled(self) -> float:
         """Return the time at which a call that arrives now will have been handled."""
@@ -129,10 +154,7 @@ class SimulatedCoordination(Coordination):
 
         def answer(now: float) -> ExchangeDecision:
             self._server.questions += 1
-            coordinator = self._server.coordinator
-            if self._leases:
-                return coordinator.query(rank, round, iteration, capability, now, told)
-            return ExchangeDecision(coordinator.apply(rank, iteration, capability, now, round=round))
+            return self._server.decide(rank, round, iteration, capability, now, told, self._leases)
 
         begun = self._engine.now
         decision = self._call(answer)

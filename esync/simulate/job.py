@@ -142,11 +142,6 @@ def run(job: SimulationJob) -> FinishedSimulation:
     if description.per_host:
         try:
             check_per_host(options)
-            if options.collective != "ps":
-                raise DescriptionError(
-                    f"per_host: with the collective {options.collective} a host's sums are not modelled; leave "
-                    "per_host out, or choose collective: ps"
-                )
         except DescriptionError as error:
             raise DescriptionError(f"{job.file}: {error}") from None
     try:

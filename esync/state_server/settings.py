@@ -20,7 +20,6 @@ from django.core.management.utils import get_random_secret_key
 
 from .. import config, web
 from ..runtime.errors import ExpectedError
-from ..runtime.files import expanded
 from . import state_folder
 
 PACKAGE = Path(__file__).parent
@@ -90,8 +89,7 @@ def _database() -> dict[str, Any]:
             raise ExpectedError(
                 "DATABASE_URL cannot be read; it should look like postgres://user:password@host:5432/name"
             ) from None
-    given = os.environ.get(state_folder.VARIABLE)
-    folder = expanded(given) if given else state_folder.default(int(config.STATE_SERVER_PORT))
+    folder = state_folder.from_environment() or state_folder.default(int(config.STATE_SERVER_PORT))
     return {
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": folder / "history.sqlite3",

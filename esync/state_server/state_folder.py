@@ -9,13 +9,19 @@ import os
 from pathlib import Path
 
 from ..runtime.errors import ExpectedError
-from ..runtime.files import lock_file
+from ..runtime.files import expanded, lock_file
 
 VARIABLE = "ESYNC_STATE_DIR"
 
 
 class StateFolderError(ExpectedError):
     """Raised when the folder cannot be used; the message says why and what to do."""
+
+
+def from_environment() -> Path | None:
+    """Return the state folder that ESYNC_STATE_DIR names; None if it names none."""
+    name = os.environ.get(VARIABLE)
+    return expanded(name) if name else None
 
 
 def default(port: int) -> Path:

@@ -10,7 +10,6 @@ from django.core.wsgi import get_wsgi_application
 
 from ..membership.connections import raise_file_limit
 from ..runtime.errors import ExpectedError
-from ..runtime.files import expanded
 from ..runtime.processes import die_with_parent
 from . import state_folder
 from .service import service, set_up_django
@@ -36,12 +35,12 @@ if (supervisor := parent_process()) is not None and supervisor.pid is not None:
     die_with_parent(supervisor.pid, signal.SIGKILL)
 raise_file_limit()
 try:
-    folder = os.environ.get(state_folder.VARIABLE)
-    if not folder:
+    folder = state_folder.from_environment()
+    if folder is None:
         raise ExpectedError(f"{state_folder.VARIABLE} should name the state folder")
     set_up_django()
     application = get_wsgi_application()
-    service.start(expanded(folder))
+    service.start(folder)
 except ExpectedError as error:
     sys.exit(str(error))
 os.register_at_fork(after_in_child=_end_copy)

@@ -9,11 +9,12 @@ from esync.algorithms import AlgorithmContext, Hyper
 from esync.arguments import choose_algorithm
 from esync.coordination import Coordination, ExchangeDecision, TierSettings
 from esync.coordination.coordinator import Coordinator, RefusedError
-from esync.coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings, PolicyDirective
+from esync.coordination.straggler_policies import OnlinePolicySettings, PolicyDirective
 from esync.exchange import STATISTICS, WEIGHTS, Flat, Specification
 from esync.runtime.device import Device
 from esync.runtime.futures import Future, Handle
 from esync.runtime.phase_timer import PhaseTimer
+from esync.simulate.coordination import StateServerJob
 from esync.simulate.timing import TimedReplica
 from esync.trainer_status import TrainerStatus
 from esync.training.worker_setup import make_limits
@@ -31,19 +32,15 @@ T = TypeVar("T")
 QUESTIONS = -1000
 
 
-class StateServer:
-    """What the state server keeps: the coordinator, and who looks for stragglers."""
-
-    def __init__(self) -> None:
-        self.coordinator: Coordinator | None = None
-        self.watch: OnlinePolicy | None = None
+class StateServer(StateServerJob):
+    """The job, which a worker 0 that dies before it has begun it takes with it."""
 
     @property
-    def begun(self) -> Coordinator:
+    def coordinator(self) -> Coordinator:
         """The coordinator of the job."""
-        if self.coordinator is None:  # a worker 0 that dies before it has begun the job takes the job with it
+        if self._coordinator is None:
             raise JobOverError("the state server knows of no job")
-        return self.coordinator
+        return self._coordinator
 
 
 class Answer(Future[T]):
@@ -87,23 +84,18 @@ class Questions(Coordination):
         tiering: TierSettings | None = None,
     ) -> None:
         """See `Coordination.init`."""
-
-        def begin() -> None:
-            self._server.coordinator = Coordinator(num_workers, epsilon, slowest_iterations, tiering=tiering)
-            self._server.watch = None if watching is None else OnlinePolicy(num_workers, watching)
-
-        self._call("the beginning", begin).wait()
+        self._call(
+            "the beginning", lambda: self._server.init(num_workers, epsilon, slowest_iterations, watching, tiering)
+        ).wait()
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """See `Coordination.ask`."""
         rank, round_, told, begun = self._store.rank, self.round, self._round_trip, self._cluster.now
 
         def answer() -> ExchangeDecision:
-            coordinator, now = self._server.begun, self._cluster.now
+            now = self._cluster.now
             self._round_trip = now - begun
-            if self._leases:
-                return coordinator.query(rank, round_, iteration, capability, now, told)
-            return ExchangeDecision(coordinator.apply(rank, iteration, capability, now, round=round_))
+            return self._server.decide(rank, round_, iteration, capability, now, told, self._leases)
 
         return self._call("a question", answer)
 
@@ -112,7 +104,9 @@ class Questions(Coordination):
         self.round, rank = round, self._store.rank
         self._call(
             "RESET",
-            lambda: self._server.begun.reset(rank, round, self._cluster.now, rejoin=rejoin, members=members, **more),
+            lambda: self._server.coordinator.reset(
+                rank, round, self._cluster.now, rejoin=rejoin, members=members, **more
+            ),
         )
 
     def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:

@@ -241,7 +241,7 @@ class Job:
         """Look at what a worker holds after an exchange."""
         self._invariants.exchanged(worker, result, held)
         if isinstance(worker, AlgorithmWorker) and worker.waits and self._steady:
-            self._invariants.check_wait(worker, result, self.state_server.begun)
+            self._invariants.check_wait(worker, result, self.state_server.coordinator)
 
     @property
     def _steady(self) -> bool:

@@ -59,11 +59,9 @@ class Endpoint:
     ) -> None:
         self._shard, self._clock, self._memory = shard, clock, memory
         self._make_monitor = make_monitor
-        self._first: Handshake | None = None
         self._server: ParameterServer | None = None
         self._monitor: EndpointMonitor | None = None
         self._notice: StartNotice | None = None
-        self._present: set[int] = set()
 
     @property
     def server(self) -> ParameterServer:
@@ -90,21 +88,21 @@ class Endpoint:
             self._monitor.look()
 
     def _on_handshake(self, handshake: Handshake) -> None:
-        if self._server is None or self._first is None or self._notice is None:
+        if self._server is None or self._notice is None:
             self._server = serve(handshake, self._shard, self._clock, self._memory)
-            self._first, self._notice = handshake, StartNotice(handshake)
+            self._notice = StartNotice(handshake)
             if self._make_monitor is not None:
                 self._monitor = self._make_monitor(self._server, handshake.lease)
         self._server.join(handshake.rank, handshake.nonce, handshake.offers)
         if self._monitor is not None:
             self._monitor.joined(handshake.rank, handshake.address, handshake.replacement)
-        first, round_state = self._first, self._server.round_state
-        if differences := first.differences(handshake):
-            round_state.abort(f"worker {handshake.rank} does not match worker {first.rank}: {'; '.join(differences)}")
-        self._present.add(handshake.rank)
-        self._notice.add(handshake)
-        round_state.notice = self._notice.text()
-        if round_state.notice and len(self._present) == handshake.slots:
+        notice, round_state = self._notice, self._server.round_state
+        if differences := notice.first.differences(handshake):
+            pair = f"worker {handshake.rank} does not match worker {notice.first.rank}"
+            round_state.abort(f"{pair}: {'; '.join(differences)}")
+        notice.add(handshake)
+        round_state.notice = notice.text()
+        if round_state.notice and notice.workers == handshake.slots:
             log.warning("%s", round_state.notice)
         log.debug("worker %d of %d is here", handshake.rank, handshake.slots)
 

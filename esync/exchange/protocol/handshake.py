@@ -202,13 +202,21 @@ class StartNotice:
 
     Args:
         first: the handshake of the first worker, which the others are compared with.
+
+    Attributes:
+        first: the same.
     """
 
     def __init__(self, first: Handshake) -> None:
-        self._first, self._settings = first, _settings(first)
+        self.first, self._settings = first, _settings(first)
         self._differences: dict[int, list[str]] = {}  # rank → differences from the first worker
         self._states: dict[int, list[tuple[str, str]]] = {}  # rank → (generator, its state)
         self._ranks: dict[tuple[str, str], set[int]] = {}  # (generator, its state) → ranks
+
+    @property
+    def workers(self) -> int:
+        """Number of workers whose handshakes have come."""
+        return len(self._states)
 
     def add(self, handshake: Handshake) -> None:
         """Take the handshake of a worker, which replaces an earlier one of its rank."""
@@ -225,7 +233,7 @@ class StartNotice:
     def text(self) -> str:
         """Return the warning; "" if there is nothing to warn of."""
         warnings = [
-            f"worker {rank} trains with {'; '.join(differences)} of worker {self._first.rank}. In this mode the "
+            f"worker {rank} trains with {'; '.join(differences)} of worker {self.first.rank}. In this mode the "
             "optimizer is each worker's own, so training goes on"
             for rank, differences in self._differences.items()
         ][:1]  # there is room for one

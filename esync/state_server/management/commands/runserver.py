@@ -1,14 +1,12 @@
 """`manage.py runserver`: the state server with Django's command line."""
 
 import argparse
-import os
 from typing import Any
 
 from django.core.management.base import CommandError
 from django.core.management.commands import runserver
 
 from ....runtime.errors import ExpectedError
-from ....runtime.files import expanded
 from ... import auth, serving, state_folder
 
 
@@ -27,12 +25,11 @@ class Command(runserver.Command):
 
     def inner_run(self, *args: Any, **options: Any) -> None:
         """Serve until a signal comes."""
-        given = os.environ.get(state_folder.VARIABLE)
         if int(self.port) > 65535:  # the system would take the rest of the division by 65536
             raise CommandError(f"{self.port} is not a port number between 0 and 65535")
         try:
             auth.check_token(self.addr, options["insecure"])
-            serving.serve(self.addr, int(self.port), expanded(given) if given else None)
+            serving.serve(self.addr, int(self.port), state_folder.from_environment())
         except ExpectedError as error:
             raise CommandError(str(error)) from None
 
