@@ -164,7 +164,8 @@ class ZMQTransport:
         now = time.monotonic()
         servers = {node.address for node in known if node.role == SERVER}  # in whose place nobody can come
         patience = {address: config.PEER_GONE if address in servers else self._patience for address in gone}
-        self._registry.give_up({each for each in gone if self._detector.missing(each, now) >= patience[each]})
+        if any(node.address not in gone for node in known):  # else nobody waits for anybody
+            self._registry.give_up({each for each in gone if self._detector.missing(each, now) >= patience[each]})
         self._notice_desertion(now)
         self._contacts.keep(self._registry.everyone())
         self._announce(gone)

@@ -69,6 +69,16 @@ IMPATIENT = textwrap.dedent("""
 """)
 
 
+#: A scheduler that sees late that everyone has left, as on a busy machine.
+SLOW = textwrap.dedent("""
+    from esync import config
+    config.PEER_GONE, config.EVERYONE_GONE = 0.5, 4.0
+    print("ready", flush=True)
+    from esync.runtime import program; from esync import scheduler
+    program.exit_now(scheduler.main(["--wait-for-replacement", "60"]))
+""")
+
+
 def complete(*nodes: FakeNode) -> list[Message]:
     """The members that each of them hears of."""
     heard = [node.received() for node in nodes]
@@ -89,6 +99,11 @@ def well(process, port: int) -> None:
             assert {node.port for node in message.nodes} == {server.port, worker.port, port}
         assert process.poll() is None
     assert process.wait(30) == 0, process.stderr.read()
+
+
+def test_scheduler_misses_no_server_when_everyone_has_left() -> None:
+    with running_scheduler(1, 1, ["-c", SLOW]) as (process, port):
+        well(process, port)
 
 
 #: Registrations that are wrong in one way each.
