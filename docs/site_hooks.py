@@ -24,10 +24,17 @@ LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
 COMMENT = re.compile(r"^<!--.*?-->\n?", re.DOTALL | re.MULTILINE)
 
 
+def target(link: str, folder: Path) -> Path:
+    """Return what a relative link in a folder leads to: of a folder, its README where it has one."""
+    path = Path(os.path.normpath(folder / link))
+    readme = path / "README.md"
+    return readme if readme.is_file() else path
+
+
 def targets(text: str, folder: Path) -> Iterator[Path]:
     """Yield what the relative links of a Markdown text lead to; `folder` is that of the text."""
     for _, link, _ in LINK.findall(text):
-        path = Path(os.path.normpath(folder / link))
+        path = target(link, folder)
         if "://" not in link and path.exists():
             yield path
 
@@ -106,7 +113,7 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
         return markdown
 
     def replaced(link: re.Match[str]) -> str:
-        path = Path(os.path.normpath(folder / link[2]))
+        path = target(link[2], folder)
         if "://" in link[2] or not path.exists():
             return link[0]
         return f"{link[1]}{os.path.relpath(place(path), os.path.dirname(page.file.src_uri))}{link[3]}"

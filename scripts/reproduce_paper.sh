@@ -12,7 +12,7 @@
 #
 # Further words go to the experiment's program: --help says which there are, --list what each run costs, --budget
 # how much is spent. dgs-speedup takes minutes and has neither. Those that take long can be stopped at
-# any time: started again, they go on with the next run. docs/results/reproduction.md says how to read the results.
+# any time: started again, they go on with the next run. docs/results/esync.md says how to read the results.
 set -euo pipefail
 case "${1-}" in
     "" | -*) words=(reproduce_paper.py) ;;

@@ -1,6 +1,6 @@
 """What is known of the accuracy of a method.
 
-Nothing but what docs/results/beyond.md and docs/results/reproduction.md say. `worth` is a rule of
+Nothing but what docs/results/beyond.md and docs/results/esync.md say. `worth` is a rule of
 thumb for what a sample brings, fitted to what was measured there (docs/how-to/plan.md).
 Figures in texts are final accuracies of the stand-in there, a perceptron on the paper's cluster
 (devices 1:117), after equal samples and with data dealt out evenly or by class, unless a text says

@@ -240,7 +240,7 @@ def best_of_classes(plan: Plan, width: int = _WIDTH) -> list[str]:
         "useful: samples/s × what a sample is worth beside one in sequential SGD, by a rule of thumb that was "
         "fitted to one network on one cluster (docs/how-to/plan.md).",
         "Accuracies, if nothing else is said, are of a perceptron on Fashion-MNIST after equally many samples "
-        "(docs/results/beyond.md, docs/results/reproduction.md); they were measured there, "
+        "(docs/results/beyond.md, docs/results/esync.md); they were measured there, "
         "not predicted for this cluster.",
     ]
 

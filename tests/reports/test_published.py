@@ -148,7 +148,7 @@ def test_stored_run_of_five_rounds_is_named_as_too_short(tmp_path: Path, capsys:
 def test_command_of_the_page_draws_smoothed_curves_outside_the_project(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    page = (ROOT / "docs" / "results" / "reproduction.md").read_text("utf-8").replace("\\\n", " ")
+    page = (ROOT / "results" / "reproduction" / "README.md").read_text("utf-8").replace("\\\n", " ")
     program, *words = shlex.split(re.findall(r"esync plot [^\n`]*--published-smoothing[^\n`]*", page)[0])
     monkeypatch.chdir(ROOT)
     assert (program, words[0]) == ("esync", "plot")
