@@ -79,6 +79,22 @@ def code(words: Iterable[Any]) -> str:
     return ", ".join(f"`{word}`" for word in words)
 
 
+def those(names: Iterable[str]) -> str:
+    """Name some modes: by what they have in common, if that needs fewer words than their names."""
+    kinds = {
+        "all": set(built_in()),
+        "that send updates": {name for name, each in built_in().items() if each.sends == "updates"},
+        "that send gradients": {name for name, each in built_in().items() if each.sends == "gradients"},
+    }
+    names = list(names)
+    texts = [code(names)]
+    for kind, members in kinds.items():
+        others = [name for name in built_in() if name in members - set(names)]
+        if members >= set(names):
+            texts.append(f"{kind} but {code(others)}" if others else kind)
+    return min(texts, key=lambda text: len(text.split()))
+
+
 def yes(condition: Any) -> str:
     """Return "yes" or a dash."""
     return "yes" if condition else NONE
@@ -119,22 +135,11 @@ def linked(place: str, page: Path) -> str:
 
 
 def modes(page: Path) -> str:
-    """Return the table of what the modes are."""
+    """Return the table of what the modes are, and what they are called elsewhere."""
     return table(
-        ["`--mode`", "what it is", "workers send", "rounds"],
+        ["`--mode`", "what it is", "class in `esync.algorithms`", "in figures", "summary"],
         (
-            [f"`{name}`", prose(first_sentence(each), page), each.sends, rounds(each)]
-            for name, each in built_in().items()
-        ),
-    )
-
-
-def names(page: Path) -> str:
-    """Return the table of what the modes are called elsewhere."""
-    return table(
-        ["`--mode`", "in figures", "summary", "class in `esync.algorithms`"],
-        (
-            [f"`{name}`", each.label, f"`{each.summary}.json`", f"`{each.__name__}`"]
+            [f"`{name}`", prose(first_sentence(each), page), f"`{each.__name__}`", each.label, f"`{each.summary}.json`"]
             for name, each in built_in().items()
         ),
     )
@@ -254,7 +259,7 @@ def options(page: Path, chosen: Sequence[str]) -> str:
             [
                 SHARED[first.shared] if first.shared else code(first.flags) or NONE,
                 f"`{first.name}`",
-                *([code(users) if len(users) < len(chosen) else "all"] if several else []),
+                *([those(users) if len(users) < len(chosen) else "all"] if several else []),
                 _defaults(users),
                 _values(first),
                 NONE if first.per_device else "yes",
@@ -276,7 +281,7 @@ def _defaults(users: dict[str, OptionInfo]) -> str:
         by_text.setdefault(f"`{each.default_text}`" if each.default_text else NONE, []).append(name)
     if len(by_text) == 1:
         return next(iter(by_text))
-    return "; ".join(f"{text} ({code(modes)})" for text, modes in by_text.items())
+    return "; ".join(f"{text} ({those(modes)})" for text, modes in by_text.items())
 
 
 def _values(each: OptionInfo) -> str:
@@ -319,7 +324,7 @@ def flags(page: Path, title: str) -> str:
             [
                 code(action.option_strings),
                 default or NONE,
-                "all" if len(some) == len(built_in()) else code(some),
+                those(some),
                 "; ".join(filter(None, [prose(meaning, page), values])),
             ]
         )
@@ -403,11 +408,33 @@ def _api() -> dict[str, Any]:
     return api.get_openapi_schema(path_prefix="/api/v1/")
 
 
+@cache
+def _bodies() -> frozenset[str]:
+    """Return the names of the schemas that requests are made of, and of the answers to POST."""
+    found: set[str] = set()
+
+    def add(part: Any) -> None:
+        if isinstance(part, dict):
+            name = str(part.get("$ref", "")).rpartition("/")[2]
+            if name and name not in found:
+                found.add(name)
+                add(_api()["components"]["schemas"][name])
+            for inner in part.values():
+                add(inner)
+        elif isinstance(part, list):
+            for inner in part:
+                add(inner)
+
+    for methods in _api()["paths"].values():
+        add([call.get("requestBody") for call in methods.values()])
+    return frozenset(found | {"Decision", "Directive"})
+
+
 def _kind(schema: dict[str, Any]) -> str:
     """Say what values a JSON schema allows, in a table's cell."""
     if "$ref" in schema:
         name = schema["$ref"].rpartition("/")[2]
-        return f"[{name}](#{name.lower()})"
+        return f"[{name}](#{name.lower()})" if name in _bodies() else name
     if "anyOf" in schema:
         return " or ".join(_kind(each) for each in schema["anyOf"])
     if "enum" in schema or "const" in schema:
@@ -459,9 +486,10 @@ def queries(page: Path) -> str:
 
 
 def schemas(page: Path) -> str:
-    """Return a section with a table of fields for each body and answer of the state server's calls."""
+    """Return a section with a table of fields for each body of the state server's calls, and what workers are told."""
     parts = []
-    for name, schema in sorted(_api()["components"]["schemas"].items()):
+    for name in sorted(_bodies()):
+        schema = _api()["components"]["schemas"][name]
         rows = []
         for field, each in schema.get("properties", {}).items():
             optional = field not in schema.get("required", ())
@@ -478,7 +506,6 @@ def schemas(page: Path) -> str:
 #: Name of a block → what makes it.
 BLOCKS: dict[str, Callable[[Path], str]] = {
     "modes": modes,
-    "names": names,
     "exchanges": exchanges,
     "combinations": combinations,
     "presets": presets,
