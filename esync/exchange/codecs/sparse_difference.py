@@ -25,7 +25,7 @@ from .sparse.changed_values import ChangeTracker
 from .sparse.differences import DifferenceTracker
 from .sparse.message_format import NEW_VALUES, MessageFormat
 from .sparse.selection import Selection
-from .sparse.tracker import PendingPlaces, Tracker
+from .sparse.tracker import Tracker
 from .sparse_messages import PieceKeys, SparseMessages, joined_pieces
 
 log = logging.getLogger(__name__)
@@ -172,10 +172,6 @@ class DifferenceDownlink(Downlink):
     def bytes_kept(self) -> int:
         """Bytes of the model, each worker's weights, pending places, and messages' pieces."""
         return self._tracker.memory + self._outbox.nbytes
-
-    def pending(self, rank: int) -> PendingPlaces:
-        """Return where on this server a worker's weights may differ from the model."""
-        return self._tracker.pending(rank)
 
     @override
     def holds(self, key: int) -> bool:

@@ -83,7 +83,7 @@ def _seconds(value: float) -> str:
     return f"{value:.2f} s" if value >= 1 else f"{1000 * value:.2f} ms"
 
 
-def measure(transport: Transport, servers: int = 0) -> Costs:
+def measure(transport: Transport) -> Costs:
     """Measure the costs of messages between the ranks.
 
     Returns:
@@ -97,7 +97,7 @@ def measure(transport: Transport, servers: int = 0) -> Costs:
     texts: dict[int, str] = {}
     CoroutinePool([lambda: allgather_texts(transport, json.dumps(own), texts)]).run(Backoff(config.COLLECTIVE_PAUSE))
     worst = np.max([json.loads(text) for text in texts.values()], axis=0)
-    return Costs(float(worst[0]), float(worst[1]), float(worst[2]), servers)
+    return Costs(*worst.tolist())
 
 
 def _best(transport: Transport, values: np.ndarray, times: int) -> float:

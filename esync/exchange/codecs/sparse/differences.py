@@ -6,9 +6,6 @@ same float32 operation on the same numbers, and θ_k = θ0 + v_k holds to the la
 rounded on the way. What a worker was not sent stays in the difference by itself.
 """
 
-from collections.abc import Iterator
-from itertools import pairwise
-
 import numpy as np
 from typing_extensions import override
 
@@ -126,17 +123,8 @@ class DifferenceTracker(Tracker):
 
     def _largest(self, worker: int, secondary: Selection) -> Sparse:
         """Return the largest differences of each segment, found by comparing all weights."""
-        found = []
-        for part, first, last in self._segments():
-            start = int(self.offsets[part])
-            inside = slice(first - start, last - start)
-            chosen, amounts = secondary.of_difference(self.weights[part][inside], self._sent[worker][part][inside])
-            found.append((chosen + first, amounts))
-        return join(found)
-
-    def _segments(self) -> Iterator[tuple[int, int, int]]:
-        """Yield each segment: the part that it lies in, its first place, one behind its last."""
-        bounds = self.format.bounds
-        parts = np.searchsorted(self.offsets, bounds[:-1], side="right") - 1
-        for part, (first, last) in zip(parts, pairwise(bounds), strict=True):
-            yield int(part), int(first), int(last)
+        difference = np.empty(self.size, np.float32)
+        for weights, sent, start in zip(self.weights, self._sent[worker], self.offsets, strict=False):
+            np.subtract(weights, sent, out=difference[start : start + weights.size])
+        places = secondary.of(difference)
+        return places, difference[places]

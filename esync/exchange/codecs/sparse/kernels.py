@@ -41,27 +41,6 @@ def reaching(values: np.ndarray, least: float, indices: np.ndarray) -> int:
     return found
 
 
-@compiled
-def reaching_difference(
-    weights: np.ndarray, sent: np.ndarray, least: float, indices: np.ndarray, values: np.ndarray
-) -> int:
-    """Write the places where |weights − sent| ≥ least, ascending, and these differences.
-
-    Returns:
-        Their number; −1: more than there is room for.
-    """
-    found = 0
-    for place in range(weights.size):
-        difference = weights[place] - sent[place]
-        if abs(difference) >= least:
-            if found == indices.size:
-                return -1
-            indices[found] = place
-            values[found] = difference
-            found += 1
-    return found
-
-
 @intrinsic
 def prefetch(typing_context: Any, values: Any, place: Any) -> Any:
     """Prefetch values[place], which need not exist; waits for nothing."""
