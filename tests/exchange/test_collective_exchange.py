@@ -42,7 +42,7 @@ def run(
         terms = {"rule": "sgd", "synchronous": True, **specification}
         try:
             transport = network.transports[rank]
-            engine = AutoEngine(transport, own=False) if name == "auto" else CollectiveEngine(name, transport)
+            engine = AutoEngine(transport) if name == "auto" else CollectiveEngine(name, transport)
             return body(CollectiveExchange(Specification(**terms), engine, Watchdog(), 20, 20))
         except Exception as error:
             return error

@@ -20,7 +20,7 @@ from ..protocol.layout import Layout
 from .base import Codec, Decoder, Downlink, Encoder, GetBuffer, GetSum, PackedArray, UpdatedBucket, Uplink, require_step
 from .outbox import Outbox
 from .shards import ServerShard
-from .sparse import Differences, Sparse, bounds_of, kernels
+from .sparse import Differences, Sparse, bounds_of
 from .sparse.changed_values import ChangeTracker
 from .sparse.differences import DifferenceTracker
 from .sparse.message_format import NEW_VALUES, MessageFormat
@@ -119,7 +119,8 @@ class DifferenceDecoder(Decoder):
 
 def subtract(weights: np.ndarray, entries: Sparse, state: None, step: Step) -> tuple[np.ndarray, None]:
     """Subtract the entries of a step from the weights, in place: the rule of sparse steps."""
-    kernels.subtract(weights, *entries)
+    places, values = entries
+    weights[places] -= values
     return weights, state
 
 

@@ -96,14 +96,8 @@ def test_allreduce_counts_every_received_transfer_as_progress() -> None:
     """Backoff grow while nothing happens, and a large bucket takes long."""
     network, buffers = MemoryNetwork(2), ReceiveBuffers()
     ranks = [
-        CoroutinePool(
-            [
-                lambda rank=rank: allreduce(
-                    SCHEDULES["ring"], np.ones(4, np.float32), network.transports[rank], 0, buffers
-                )
-            ]
-        )
-        for rank in range(2)
+        CoroutinePool([allreduce(SCHEDULES["ring"], np.ones(4, np.float32), transport, 0, buffers)])
+        for transport in network.transports
     ]
     assert ranks[0].advance()  # has begun to wait
     assert not ranks[0].advance()  # the other one has not come
