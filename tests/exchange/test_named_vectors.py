@@ -29,7 +29,7 @@ from .vectors import Held, sources
 CONTROL = "control"
 ONE = np.ones(1, np.float32)
 SIZES = {WEIGHTS: 23, STATISTICS: 5, CONTROL: 23}
-FURTHER = {"vectors": {CONTROL: "add_mean_update"}, "scalars": {"loss": "mean", "most": "maximum"}}
+FURTHER: dict[str, Any] = {"vectors": {CONTROL: "add_mean_update"}, "scalars": {"loss": "mean", "most": "maximum"}}
 
 
 def values(seed: int) -> dict[str, np.ndarray]:

@@ -12,7 +12,7 @@ from esync.exchange.protocol.status import Status
 from tests.exchange.memory_exchanges import Kept, MemoryExchanges, Worker
 
 KINDS = ["fp16", "2bit"]
-quick = settings(max_examples=25, deadline=None)
+quick = settings(max_examples=12, deadline=None)
 seeds = st.integers(0, 2**16)
 
 

@@ -76,7 +76,7 @@ def believed(cluster: MemoryExchanges, worker: Worker) -> np.ndarray:
     return flat
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     moves,
     st.sampled_from([0.0, 0.1, 0.5]),
