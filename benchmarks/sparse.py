@@ -65,7 +65,7 @@ def worker(sizes: list[int]) -> dict[str, float]:
     found["code a message"] = median_of(lambda: message_format.encode(entries), REPEATS)
     found["read a message"] = median_of(lambda: message_format.decode(message), REPEATS)
     places = np.flatnonzero(rng.random(total, np.float32) < CROWDED)
-    answer = message_format.encode((places, gradients[0][places]))
+    answer = message_format.message((places, gradients[0][places])).whole()
     found[f"read an answer of {CROWDED:.0%}"] = median_of(lambda: message_format.decode(answer), REPEATS)
     return found
 

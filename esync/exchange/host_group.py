@@ -131,6 +131,7 @@ class HostGroup(Protocol):
         ...
 
 
+@lru_cache
 def table_type(ranks: int, servers: int, message: np.dtype) -> np.dtype:
     """Return the type of a host's table.
 
@@ -139,11 +140,6 @@ def table_type(ranks: int, servers: int, message: np.dtype) -> np.dtype:
         servers: number of servers.
         message: type of a commit; `wire.message_type`.
     """
-    return _table_type(ranks, servers, message)
-
-
-@lru_cache
-def _table_type(ranks: int, servers: int, message: np.dtype) -> np.dtype:
     worker = [
         ("nonce", "<i8"),  # of the process that has this rank; 0: there has been none
         ("next_round", "<i8"),  # the earliest round that it may take part in next; 0: it takes part in none

@@ -3,6 +3,7 @@
 import threading
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -19,26 +20,9 @@ from esync.exchange.protocol.round_state import Limits
 from esync.rules import Step, momentum_sgd, sgd
 from esync.runtime.watchdog import WaitTimeoutError, Watchdog
 
+from .vectors import Held, sources
+
 SIZES = {WEIGHTS: 23, STATISTICS: 5}
-
-
-class Vector:
-    """A source, and a model."""
-
-    def __init__(self, values: np.ndarray, statistics: np.ndarray | None = None) -> None:
-        self.values = values.astype(np.float32)
-        self.statistics = (
-            np.zeros(SIZES[STATISTICS], np.float32) if statistics is None else statistics.astype(np.float32)
-        )
-
-    def read(self, start: int, stop: int, out: np.ndarray) -> None:
-        out[:] = self.values[start:stop]
-
-    def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        (self.values if vector == WEIGHTS else self.statistics)[start : start + values.size] = values
-
-    def add(self, step: Any) -> None:
-        raise NotImplementedError
 
 
 def noise(*seed: int, size: int = SIZES[WEIGHTS]) -> np.ndarray:
@@ -53,43 +37,48 @@ def run(
 ) -> list[Any]:
     """What `body` returns, or raises, on each of the workers."""
     network = MemoryNetwork(workers)
-    results: list[Any] = [None] * workers
 
-    def work(rank: int) -> None:
+    def work(rank: int) -> Any:
         terms = {"rule": "sgd", "synchronous": True, **specification}
         try:
             transport = network.transports[rank]
-            engine = AutoEngine(transport, own=False) if name == "auto" else CollectiveEngine(name, transport)
-            results[rank] = body(CollectiveExchange(Specification(**terms), engine, Watchdog(), 20, 20))
+            engine = AutoEngine(transport) if name == "auto" else CollectiveEngine(name, transport)
+            return body(CollectiveExchange(Specification(**terms), engine, Watchdog(), 20, 20))
         except Exception as error:
-            results[rank] = error
+            return error
 
-    threads = [threading.Thread(target=work, args=[rank], daemon=True) for rank in range(workers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    return results
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(work, range(workers), timeout=60))
+
+
+def vectors_of(*seed: int) -> dict[str, np.ndarray]:
+    return {WEIGHTS: noise(*seed), STATISTICS: noise(*seed, 1, size=SIZES[STATISTICS])}
 
 
 def met(
     exchange: CollectiveExchange, limits: Limits | None = None, offers: Offers | None = None, **agreed: Any
-) -> Vector:
+) -> Held:
     """A worker that has joined and has the common model."""
     exchange.join(SIZES, limits or Limits(), agreed, *([offers] if offers else []))
     if exchange.resume_at >= 0:
         progress = RunProgress(7, 21, 100, 5.0, 7) if exchange.rank == 0 else None
         state = [noise(99)] if exchange.rank == 0 else []
         exchange.resume(ResumeState(7 if exchange.rank == 0 else 0, progress, state))
-    model = Vector(noise(exchange.rank), noise(exchange.rank, 1, size=SIZES[STATISTICS]))
-    exchange.begin({WEIGHTS: Vector(model.values), STATISTICS: Vector(model.statistics)}, model)
+    model = Held(SIZES)
+    exchange.begin(sources(vectors_of(exchange.rank)), model)
     return model
 
 
 def payload(rank: int, number: int, **terms: Any) -> Payload:
-    values, statistics = Vector(noise(rank, number, 2)), Vector(noise(rank, number, 3, size=SIZES[STATISTICS]))
-    return Payload({WEIGHTS: values, STATISTICS: statistics}, 10 + rank, **{"learning_rate": 0.1, **terms})
+    return Payload(sources(vectors_of(rank, number, 2)), 10 + rank, **{"learning_rate": 0.1, **terms})
+
+
+def done_in_time(pending: Any, meanwhile: Callable[[], object] = lambda: None) -> bool:
+    end = time.monotonic() + 20
+    while not pending.done() and time.monotonic() < end:
+        meanwhile()
+        time.sleep(0.001)
+    return bool(pending.done())
 
 
 @pytest.fixture(autouse=True)
@@ -114,15 +103,15 @@ def test_collective_round_applies_the_rule_to_the_mean_with_same_bits_everywhere
     for number in range(1, 4):
         mean = np.mean([noise(rank, number, 2) for rank in range(workers)], axis=0)
         weights, velocity = sgd(weights, mean, velocity, Step(0.1, 0.9))
-    statistics = np.mean([noise(rank, 3, 3, size=SIZES[STATISTICS]) for rank in range(workers)], axis=0)
+    statistics = np.mean([noise(rank, 3, 2, 1, size=SIZES[STATISTICS]) for rank in range(workers)], axis=0)
     for model, results, state in outcomes:
-        np.testing.assert_allclose(model.values, weights, rtol=1e-5, atol=1e-6)
-        np.testing.assert_allclose(model.statistics, statistics, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(model.weights, weights, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(model.vectors[STATISTICS], statistics, rtol=1e-5, atol=1e-6)
         np.testing.assert_allclose(state[0], velocity, rtol=1e-5, atol=1e-6)
         assert [result.round for result in results] == [1, 2, 3]
         assert results[-1].samples == 3 * sum(10 + rank for rank in range(workers))
         assert {result.elapsed for result in results} == {result.elapsed for result in outcomes[0][1]}
-        assert model.values.tobytes() == outcomes[0][0].values.tobytes()
+        assert model.weights.tobytes() == outcomes[0][0].weights.tobytes()
 
 
 @pytest.mark.parametrize("overlap", [False, True])
@@ -130,12 +119,12 @@ def test_collective_round_with_different_rates_ends_on_all_ranks(overlap: bool) 
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange)
         exchange.start(payload(exchange.rank, 1), model).wait()
-        after_one = model.values.copy()
+        after_one = model.weights.copy()
         rate = 0.5 if exchange.rank == 1 else 0.1
         try:
             exchange.start(payload(exchange.rank, 2, learning_rate=rate), model).wait()
         except JobAbortedError as error:
-            return str(error), np.array_equal(model.values, after_one)
+            return str(error), np.array_equal(model.weights, after_one)
         finally:
             exchange.close()
 
@@ -154,7 +143,7 @@ def test_collective_auto_changes_the_schedule_on_all_ranks_together() -> None:
             exchange.start(payload(exchange.rank, len(used)), model).wait()
             used.append(exchange.engine.current)
         exchange.close()
-        return used, model.values.tobytes()
+        return used, model.weights.tobytes()
 
     outcomes = run(3, body, "auto")
     assert outcomes[0] == outcomes[1] == outcomes[2]
@@ -166,7 +155,7 @@ def test_collective_round_weights_workers_by_samples() -> None:
         model = met(exchange)
         exchange.start(payload(exchange.rank, 1, learning_rate=1.0), model).wait()
         exchange.close()
-        return model.values
+        return model.weights
 
     outcomes = run(3, body, rule="add_mean_update", weighting="samples")
     updates = [noise(rank, 1, 2) for rank in range(3)]
@@ -179,17 +168,13 @@ def test_collective_overlapped_exchange_gives_the_same_bits() -> None:
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange, Limits(rounds=4))
         for number in range(1, 5):
-            begun = model.values.copy()
+            begun = model.weights.copy()
             pending = exchange.start(payload(exchange.rank, number, momentum=0.9), model)
-            end = time.monotonic() + 20
-            while not pending.done() and time.monotonic() < end:
-                exchange.heartbeat()
-                time.sleep(0.001 * exchange.rank)
-            assert pending.done()
-            assert np.array_equal(model.values, begun)  # puts nothing into place unasked
+            assert done_in_time(pending, exchange.heartbeat)
+            assert np.array_equal(model.weights, begun)  # puts nothing into place unasked
             result = pending.result()
         exchange.close()
-        return result.round, result.finished, model.values.tobytes(), model.statistics.tobytes()
+        return result.round, result.finished, model.weights.tobytes(), model.vectors[STATISTICS].tobytes()
 
     overlapped, plain = run(3, body, overlap=True), run(3, body)
     assert overlapped[0][:2] == (4, True)
@@ -197,22 +182,21 @@ def test_collective_overlapped_exchange_gives_the_same_bits() -> None:
     assert overlapped[0] == overlapped[1] == overlapped[2]
 
 
-def test_collective_failure_during_overlapped_exchange_reaches_all_workers() -> None:
+@pytest.mark.parametrize("overlap", [False, True])
+def test_collective_abort_reaches_all_workers_with_its_reason(overlap: bool) -> None:
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange)
-        pending = exchange.start(payload(exchange.rank, 1), model) if exchange.rank != 1 else None
+        exchange.start(payload(exchange.rank, 1), model).wait()
         try:
-            if pending is None:
-                exchange.abort("worker 1: out of luck")
-                return None
-            end = time.monotonic() + 20
-            while not pending.done() and time.monotonic() < end:
-                time.sleep(0.001)
-            return pending.result()
+            if exchange.rank == 1:
+                return exchange.abort("worker 1: out of luck")
+            pending = exchange.start(payload(exchange.rank, 2), model)
+            assert not overlap or done_in_time(pending)
+            return pending.result() if overlap else pending.wait()
         finally:
             exchange.close()
 
-    outcomes = run(3, body, overlap=True)
+    outcomes = run(3, body, overlap=overlap)
     assert outcomes[1] is None
     assert all(isinstance(each, JobAbortedError) and "out of luck" in str(each) for each in (outcomes[0], outcomes[2]))
 
@@ -244,26 +228,6 @@ def test_collective_stop_ends_the_run_on_all_workers_after_the_round() -> None:
         return rounds
 
     assert run(3, body) == [3, 3, 3]
-
-
-def test_collective_abort_reaches_all_workers_with_its_reason() -> None:
-    def body(exchange: CollectiveExchange) -> Any:
-        model = met(exchange)
-        exchange.start(payload(exchange.rank, 1), model).wait()
-        if exchange.rank == 1:
-            exchange.abort("worker 1: out of luck")
-            exchange.close()
-            return None
-        try:
-            return exchange.start(payload(exchange.rank, 2), model).wait()
-        finally:
-            exchange.close()
-
-    outcomes = run(3, body)
-    assert outcomes[1] is None
-    for outcome in (outcomes[0], outcomes[2]):
-        assert isinstance(outcome, JobAbortedError)
-        assert "out of luck" in str(outcome)
 
 
 def test_collective_worker_that_leaves_early_or_hangs_is_named() -> None:
@@ -311,7 +275,7 @@ def test_collective_resume_restores_round_and_momentum_on_all_workers() -> None:
     for resume_at, result, model in outcomes:
         assert resume_at == 7
         assert (result.round, result.samples) == (8, 100 + 10 + 11 + 12)
-        np.testing.assert_allclose(model.values, weights, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(model.weights, weights, rtol=1e-5, atol=1e-6)
 
 
 def test_collective_mean_keeps_frozen_statistics_bit_for_bit() -> None:
@@ -320,14 +284,14 @@ def test_collective_mean_keeps_frozen_statistics_bit_for_bit() -> None:
 
     def body(exchange: CollectiveExchange) -> Any:
         model = met(exchange, Limits(rounds=20))
-        begun, finished, number = model.statistics.copy(), False, 0
+        begun, finished, number = model.vectors[STATISTICS].copy(), False, 0
         while not finished:
             number += 1
-            sent = np.append(model.statistics[:-1], np.float32(number))
-            vectors = {WEIGHTS: Vector(noise(exchange.rank, number)), STATISTICS: Vector(sent)}
-            finished = exchange.start(Payload(vectors, samples[exchange.rank], 0.1), model).wait().finished
+            sent = np.append(model.vectors[STATISTICS][:-1], np.float32(number))
+            vectors = {WEIGHTS: noise(exchange.rank, number), STATISTICS: sent}
+            finished = exchange.start(Payload(sources(vectors), samples[exchange.rank], 0.1), model).wait().finished
         exchange.close()
-        return begun, model.statistics
+        return begun, model.vectors[STATISTICS]
 
     for begun, statistics in run(len(samples), body, weighting="samples"):
         assert statistics[-1] == pytest.approx(20)

@@ -21,46 +21,28 @@ layouts = st.builds(
 )
 
 
-@given(layouts)
-def test_layout_puts_every_value_in_exactly_one_bucket(layout):
-    for vector, size in layout.sizes.items():
-        covered = [
-            place for bucket in layout.buckets if bucket.vector == vector for place in range(bucket.start, bucket.stop)
-        ]
-        assert covered == list(range(size))
-
-
-@given(layouts)
-def test_layout_buckets_are_indexed_in_order_and_within_the_limit(layout):
+@given(layouts, st.integers(0, 6))
+def test_layout_puts_every_value_in_one_bucket_with_keys_of_its_own(layout, workers):
+    """Buckets are small enough, and spread evenly over the servers."""
+    counts = [0] * layout.servers
+    covered = {vector: [] for vector in layout.sizes}
     for place, bucket in enumerate(layout.buckets):
         assert bucket.index == place
         assert 0 < bucket.stop - bucket.start <= layout.bucket_elements
-
-
-@given(layouts)
-def test_layout_spreads_buckets_evenly_over_servers(layout):
-    counts = [sum(bucket.shard == shard for bucket in layout.buckets) for shard in range(layout.servers)]
+        covered[bucket.vector] += range(bucket.start, bucket.stop)
+        counts[bucket.shard] += 1
+    assert covered == {vector: list(range(size)) for vector, size in layout.sizes.items()}
     assert max(counts) - min(counts) <= 1
-
-
-@given(layouts, st.integers(0, 6))
-def test_layout_keys_are_unique_and_lead_to_their_server(layout, workers):
-    shards = range(layout.servers)
-    keys = [key(shard) for key in (layout.status_key, layout.mailbox_key) for shard in shards]
+    keys = [key(shard) for key in (layout.status_key, layout.mailbox_key) for shard in range(layout.servers)]
     for place, key in enumerate(keys):
         assert key % layout.servers == place % layout.servers
     for channel in range(workers + 1):
         for bucket in layout.buckets:
             key = layout.key(bucket, channel)
             assert key % layout.servers == bucket.shard
+            assert layout.locate(key) == (channel, bucket)
             keys.append(key)
     assert len(set(keys)) == len(keys)
-
-
-@given(layouts, st.integers(0, 6))
-def test_layout_locate_is_the_inverse_of_key(layout, channel):
-    for bucket in layout.buckets:
-        assert layout.locate(layout.key(bucket, channel)) == (channel, bucket)
 
 
 def test_layout_locate_of_unknown_key_raises():
@@ -116,8 +98,3 @@ def test_layout_is_independent_of_the_order_of_vectors():
     layouts = [Layout(dict(order), servers=2, bucket_elements=2) for order in permutations(sizes.items())]
     assert [bucket.vector for bucket in layouts[0].buckets] == [WEIGHTS] * 3 + ["control"] * 3 + [STATISTICS]
     assert all(layout.buckets == layouts[0].buckets for layout in layouts)
-
-
-def test_layout_without_weights_is_refused():
-    with pytest.raises(ValueError, match="at least one weight"):
-        Layout({STATISTICS: 3}, servers=1)

@@ -14,17 +14,7 @@ from esync.runtime.errors import DeadlockError
 
 from .memory_store import MemoryCluster, MemoryStore
 from .store_checks import BUCKET, Worker, assert_same, train
-from .vectors import Held, values
-
-#: What the scheduler is to choose, as hypothesis shrinks it: always the first once the list is
-#: over.
-orders = st.lists(st.integers(0, 20), max_size=400)
-
-
-def chosen(order: list[int]) -> MemoryCluster:
-    """A cluster whose order of events is drawn."""
-    rest = iter(order)
-    return MemoryCluster(3, lambda options: next(rest, 0) % options, 2, bucket_elements=BUCKET)
+from .vectors import values
 
 
 def history(seed: int) -> list[str]:
@@ -40,29 +30,13 @@ def test_memory_cluster_with_the_same_choices_repeats_its_history() -> None:
     assert history(1) != history(2)
 
 
-@settings(max_examples=25, deadline=None)
-@given(orders)
-def test_memory_cluster_round_gives_the_same_bits_in_any_order(order: list[int]) -> None:
-    cluster, held = chosen(order), dict[int, Held]()
-    for rank in range(3):
-        cluster.start(rank, lambda store: held.setdefault(store.rank, train("sgd", store)))
-    cluster.run()
-    expected = dict[int, Held]()
-    other = chosen([])
-    for rank in range(3):
-        other.start(rank, lambda store: expected.setdefault(store.rank, train("sgd", store)))
-    other.run()
-    for rank in range(3):
-        assert_same(held[rank].vectors, expected[0].vectors)
-
-
 def introduced(store: Store) -> Worker:
     worker = Worker(store)
     store.send_handshake(worker.handshake)
     return worker
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(st.randoms(use_true_random=False))
 def test_memory_store_keeps_arrays_of_one_key_in_order_and_reorders_others(chance: random.Random) -> None:
     cluster = MemoryCluster(1, chance.randrange, 1)
@@ -135,20 +109,6 @@ def test_memory_cluster_in_deadlock_names_who_waits_for_what() -> None:
         cluster.run()
 
 
-def test_memory_store_pull_that_never_returns_is_given_up_by_name() -> None:
-    cluster = MemoryCluster(1, random.Random(3).randrange, 2, patience=600)
-
-    def work(store: MemoryStore) -> None:
-        introduced(store)
-        cluster.stopped.add(1)
-        with pytest.raises(ExchangeError, match=r"after 600 s of waiting for the status of the parameter server\(s\)"):
-            store.statuses()
-
-    cluster.start(0, work)
-    cluster.run()
-    assert cluster.now >= 600
-
-
 def test_memory_cluster_with_stopped_server_is_given_up_by_all_workers() -> None:
     cluster, errors = MemoryCluster(3, random.Random(3).randrange, 2, bucket_elements=BUCKET, patience=600), list[str]()
 
@@ -212,4 +172,4 @@ def test_memory_store_of_killed_worker_delivers_a_prefix_in_order() -> None:
         assert store.nonce == cluster.holders[0]
         return arrived[100], arrived[101]
 
-    assert {kept(seed) for seed in range(200)} == {(one, two) for one in (0, 1, 2) for two in (0, 1, 2)}
+    assert {kept(seed) for seed in range(100)} == {(one, two) for one in (0, 1, 2) for two in (0, 1, 2)}

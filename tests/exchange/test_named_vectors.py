@@ -1,42 +1,35 @@
-"""A vector beside weights and statistics with a rule of its own, on servers and in collectives."""
+"""Vectors with rules of their own beside weights and statistics, and scalars, wherever exchanged."""
 
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from esync.exchange import STATISTICS, WEIGHTS, Payload, Specification
+from esync.exchange import STATISTICS, WEIGHTS, Payload, Result, Specification
 from esync.exchange.codecs.uncompressed import UncompressedDownlink, UncompressedUplink
-from esync.exchange.collectives.engine import CollectiveEngine
-from esync.exchange.collectives.memory import MemoryNetwork
-from esync.exchange.collectives.worker_exchange import CollectiveExchange
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
-from esync.exchange.protocol.endpoint import serve
-from esync.exchange.protocol.handshake import Handshake
 from esync.exchange.protocol.layout import Layout
 from esync.exchange.protocol.parameter_server import ParameterServer
 from esync.exchange.protocol.round_state import Limits, RoundState
-from esync.rules import add_mean_update, outer_nesterov, sgd
+from esync.rules import Rule, add_mean_update, outer_nesterov, sgd
 from esync.runtime.straggler_injection import Straggler
-from esync.runtime.watchdog import Watchdog
 from esync.simulate.cluster_state import ClusterState
 from esync.simulate.collective import SharedCollectiveState, SimulatedCollective
-from esync.simulate.engine import SimulationEngine as Time
+from esync.simulate.engine import SimulationEngine
 from esync.simulate.network import Link, Network
 from esync.simulate.servers import ServerModel, ServerNode
 from esync.simulate.store import VirtualStore
 
 from .memory_servers import MemoryServers
-from .test_collective_exchange import small_buckets  # noqa: F401 - a fixture
-from .vectors import sources
+from .test_collective_exchange import run, small_buckets  # noqa: F401 - the latter is a fixture
+from .vectors import Held, sources
 
 CONTROL = "control"
 ONE = np.ones(1, np.float32)
 SIZES = {WEIGHTS: 23, STATISTICS: 5, CONTROL: 23}
-WITH_CONTROL = Specification("sgd", True, vectors={CONTROL: "add_mean_update"})
+FURTHER: dict[str, Any] = {"vectors": {CONTROL: "add_mean_update"}, "scalars": {"loss": "mean", "most": "maximum"}}
 
 
 def values(seed: int) -> dict[str, np.ndarray]:
@@ -45,180 +38,84 @@ def values(seed: int) -> dict[str, np.ndarray]:
     return {name: rng.standard_normal(size).astype(np.float32) for name, size in SIZES.items()}
 
 
+BEGUN, SENT = values(0), [values(1), values(2)]
+
+
 def mean(vectors: list[dict[str, np.ndarray]], name: str) -> np.ndarray:
     return np.mean([each[name] for each in vectors], axis=0)
 
 
-class Model:
-    """Keeps what is written; `written` has the names of what has been."""
-
-    def __init__(self, held: Mapping[str, np.ndarray]) -> None:
-        self.held = {name: each.copy() for name, each in held.items()}
-        self.written: set[str] = set()
-
-    def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        self.written.add(vector)
-        self.held[vector][start : start + values.size] = values
-
-    def add(self, step: Any) -> None:
-        self.held[WEIGHTS][step[0]] += step[1]
-
-    def put(self, step: Any) -> None:
-        raise NotImplementedError
+def close(held: np.ndarray, expected: Any) -> None:
+    np.testing.assert_allclose(held, expected, rtol=1e-5, atol=1e-5)
 
 
 # --- on servers -----------------------------------------------------------------------------------
 
 
+def servers_of(workers: int, rule: Rule = add_mean_update, control: Rule = add_mean_update, **more: Any) -> Any:
+    further = {CONTROL: (control, BEGUN[CONTROL])}
+    return MemoryServers(workers, BEGUN[WEIGHTS], BEGUN[STATISTICS], rule=rule, further=further, **more)
+
+
+def send(cluster: MemoryServers, rank: int, sequence: int, vectors: dict[str, np.ndarray], **terms: Any) -> None:
+    cluster.deliver(*cluster.vectors(rank, sequence, vectors), *cluster.commits(rank, sequence, vectors=SIZES, **terms))
+
+
 @pytest.mark.parametrize("servers", [1, 3])
 def test_named_vector_round_applies_its_rule_to_its_mean(servers: int) -> None:
-    begun, sent = values(0), [values(1), values(2)]
-    cluster = MemoryServers(
-        2,
-        begun[WEIGHTS],
-        begun[STATISTICS],
-        servers=servers,
-        rule=sgd,
-        further={CONTROL: (add_mean_update, begun[CONTROL])},
-    )
+    cluster = servers_of(2, sgd, servers=servers)
     for rank in (1, 0):
-        cluster.deliver(
-            *cluster.vectors(rank, 1, sent[rank]), *cluster.commits(rank, 1, vectors=SIZES, learning_rate=0.5)
-        )
-    np.testing.assert_allclose(cluster.weights(), begun[WEIGHTS] - 0.5 * mean(sent, WEIGHTS), rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(cluster.statistics(), mean(sent, STATISTICS), rtol=1e-5, atol=1e-6)
-    expected = begun[CONTROL] + 0.5 * mean(sent, CONTROL)
-    np.testing.assert_allclose(cluster.vector(CONTROL), expected, rtol=1e-5, atol=1e-6)
+        send(cluster, rank, 1, SENT[rank], learning_rate=0.5)
+    close(cluster.weights(), BEGUN[WEIGHTS] - 0.5 * mean(SENT, WEIGHTS))
+    close(cluster.statistics(), mean(SENT, STATISTICS))
+    close(cluster.vector(CONTROL), BEGUN[CONTROL] + 0.5 * mean(SENT, CONTROL))
 
 
-def test_named_vector_has_a_rule_state_of_its_own() -> None:
-    begun, sent = values(0), [values(1), values(2)]
-    cluster = MemoryServers(
-        1, begun[WEIGHTS], begun[STATISTICS], rule=sgd, further={CONTROL: (outer_nesterov, begun[CONTROL])}
-    )
-    weights, control, velocity, momentum = begun[WEIGHTS], begun[CONTROL], 0.0, 0.0
-    for number, each in enumerate(sent, start=1):
-        terms = {"learning_rate": 0.5, "momentum": 0.9}
-        cluster.deliver(*cluster.vectors(0, number, each), *cluster.commits(0, number, vectors=SIZES, **terms))
+def test_named_vector_has_a_rule_state_of_its_own_and_stays_where_it_is_not_sent() -> None:
+    cluster = servers_of(1, sgd, outer_nesterov)
+    weights, control, velocity, momentum = BEGUN[WEIGHTS], BEGUN[CONTROL], 0.0, 0.0
+    for number, each in enumerate(SENT, start=1):
+        send(cluster, 0, number, each, learning_rate=0.5, momentum=0.9)
         velocity = 0.9 * velocity - 0.5 * each[WEIGHTS]
         momentum = 0.9 * momentum + each[CONTROL]
         weights, control = weights + velocity, control + 0.5 * (each[CONTROL] + 0.9 * momentum)
-    np.testing.assert_allclose(cluster.weights(), weights, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(cluster.vector(CONTROL), control, rtol=1e-5, atol=1e-6)
-
-
-def test_named_vector_that_is_not_sent_stays() -> None:
-    begun = values(0)
-    cluster = MemoryServers(1, begun[WEIGHTS], begun[STATISTICS], further={CONTROL: (add_mean_update, begun[CONTROL])})
-    cluster.send(0, 1, values(1)[WEIGHTS])
-    assert cluster.vector(CONTROL).tobytes() == begun[CONTROL].tobytes()
+    close(cluster.weights(), weights)
+    close(before := cluster.vector(CONTROL), control)
+    cluster.send(0, 3, SENT[0][WEIGHTS])
+    assert cluster.vector(CONTROL).tobytes() == before.tobytes()
 
 
 def test_named_vector_in_asynchronous_mode_changes_at_once_and_is_shared() -> None:
-    begun, sent = values(0), [values(1), values(2)]
-    cluster = MemoryServers(
-        2,
-        begun[WEIGHTS],
-        begun[STATISTICS],
-        synchronous=False,
-        private=True,
-        further={CONTROL: (add_mean_update, begun[CONTROL])},
-    )
+    cluster = servers_of(2, sgd, synchronous=False, private=True)
     for rank in (0, 1):
-        cluster.deliver(*cluster.vectors(rank, 1, sent[rank]), *cluster.commits(rank, 1, vectors=SIZES))
-        expected = begun[CONTROL] + sum(each[CONTROL] for each in sent[: rank + 1])
-        np.testing.assert_allclose(cluster.vector(CONTROL), expected, rtol=1e-5, atol=1e-6)
+        send(cluster, rank, 1, SENT[rank])
+        close(cluster.vector(CONTROL), BEGUN[CONTROL] + sum(each[CONTROL] for each in SENT[: rank + 1]))
     assert cluster.weights(1).tobytes() != cluster.weights(2).tobytes() == cluster.weights().tobytes()
 
 
 def test_normalized_weighting_applies_to_weights_only() -> None:
-    begun, sent, samples = values(0), [values(1), values(2)], (10, 40)
-    cluster = MemoryServers(
-        2,
-        begun[WEIGHTS],
-        begun[STATISTICS],
-        rule=add_mean_update,
-        weighting="normalized",
-        further={CONTROL: (add_mean_update, begun[CONTROL])},
-    )
-    for rank in (0, 1):
-        commits = cluster.commits(rank, 1, vectors=SIZES, samples=samples[rank])
-        cluster.deliver(*cluster.vectors(rank, 1, sent[rank]), *commits)
-    np.testing.assert_allclose(cluster.vector(CONTROL), begun[CONTROL] + mean(sent, CONTROL), rtol=1e-5, atol=1e-6)
-    direction = sent[0][WEIGHTS] / 10 + sent[1][WEIGHTS] / 40
-    np.testing.assert_allclose(cluster.weights(), begun[WEIGHTS] + direction / 2 * 25, rtol=1e-5, atol=1e-5)
+    cluster = servers_of(2, weighting="normalized")
+    for rank, samples in enumerate((10, 40)):
+        send(cluster, rank, 1, SENT[rank], samples=samples)
+    close(cluster.vector(CONTROL), BEGUN[CONTROL] + mean(SENT, CONTROL))
+    direction = SENT[0][WEIGHTS] / 10 + SENT[1][WEIGHTS] / 40
+    close(cluster.weights(), BEGUN[WEIGHTS] + direction / 2 * 25)
 
 
 def test_rule_step_knows_number_of_commits_and_slots() -> None:
-    told = []
+    seen = []
 
     def note(weights: Any, value: Any, state: Any, step: Any) -> Any:
-        told.append((step.count, step.workers))
+        seen.append((step.count, step.workers))
         return weights + value, state
 
-    cluster = MemoryServers(3, [0.0], further={CONTROL: (note, np.zeros(1, np.float32))})
+    cluster = servers_of(3, control=note)
     cluster.nodes[0].server.drop(2)
     for rank in (0, 1):
-        cluster.deliver(
-            *cluster.vectors(rank, 1, {WEIGHTS: [1.0], CONTROL: [1.0]}), *cluster.commits(rank, 1, vectors=SIZES)
-        )
-    cluster.deliver(
-        *cluster.vectors(0, 2, {WEIGHTS: [1.0], CONTROL: [1.0]}),
-        *cluster.commits(0, 2, vectors=SIZES, use=wire.AT_ONCE),
-    )
-    assert told == [(2, 3), (1, 3)]
-
-
-@pytest.mark.parametrize("compression", ["none", "fp16", "2bit"])
-def test_compression_applies_to_weights_only(compression: str) -> None:
-    """The server comes from the handshake, however the weights are packed."""
-    handshake = Handshake(
-        rank=0,
-        nonce=1000,
-        slots=1,
-        sizes=SIZES,
-        servers=1,
-        bucket_elements=4,
-        specification=Specification(
-            "add_mean_update", True, compression=compression, tensors=[23], vectors={CONTROL: "add_mean_update"}
-        ),
-    )
-    begun, sent = values(0), values(1)
-    server, stored = serve(Handshake.decode(handshake.encode()), 0, lambda: 0.0), {}
-    layout = handshake.layout()
-
-    def push(key: int, array: np.ndarray) -> None:
-        if key in stored:
-            server.push(key, array.copy(), stored[key])
-        else:
-            stored[key] = array.copy()
-
-    def push_buckets(held: Mapping[str, np.ndarray], kind: int, sequence: int) -> int:
-        buckets = [bucket for bucket in layout.buckets if bucket.vector in held]
-        for bucket in buckets:
-            array = np.zeros(wire.HEADER_ELEMENTS + bucket.stop - bucket.start, np.float32)
-            wire.stamp(array, kind, 0, 1000, sequence, bucket.index)
-            array[wire.HEADER_ELEMENTS :] = held[bucket.vector][bucket.start : bucket.stop]
-            push(layout.key(bucket), array)
-        return len(buckets)
-
-    def say(kind: int, sequence: int, **fields: Any) -> None:
-        record = wire.message(kind, rank=0, nonce=1000, sequence=sequence, **fields)
-        push(0, wire.pack(record, wire.message_elements(1)))
-
-    say(wire.NOTHING, 0)
-    server.join(0, 1000)
-    push_buckets(begun, wire.NOTHING, 0)
-    push_buckets(begun, wire.NOTHING, 0)
-    others = {name: each for name, each in sent.items() if name != WEIGHTS}
-    buckets = push_buckets(others, wire.PAYLOAD, 1)
-    say(wire.COMMIT, 1, buckets=buckets, samples=1, learning_rate=1.0)
-    assert server.round_state.round == 1
-    for name, expected in ((CONTROL, begun[CONTROL] + sent[CONTROL]), (STATISTICS, sent[STATISTICS])):
-        held = [
-            stored[layout.key(bucket)][wire.HEADER_ELEMENTS :] for bucket in layout.buckets if bucket.vector == name
-        ]
-        np.testing.assert_allclose(np.concatenate(held), expected, rtol=1e-5, atol=1e-6)
+        send(cluster, rank, 1, SENT[rank])
+    send(cluster, 0, 2, SENT[0], use=wire.AT_ONCE)
+    assert seen[:: len(seen) // 2] == [(2, 3), (1, 3)]
+    assert set(seen) == {(2, 3), (1, 3)}
 
 
 def test_named_vector_without_rule_is_refused() -> None:
@@ -231,129 +128,107 @@ def test_named_vector_without_rule_is_refused() -> None:
 
 # --- end to end -----------------------------------------------------------------------------------
 
+#: What a worker holds in the end, and the results of its exchanges.
+Outcome = tuple[dict[str, np.ndarray], list[Result]]
 
-def take_part(exchange: Any, rounds: int) -> Model:
-    """Join, then exchange all vectors; statistics are sent, and not wanted back."""
-    model = Model(values(exchange.rank))
-    exchange.join(SIZES, Limits(rounds=rounds), {})
-    exchange.begin(sources(values(exchange.rank)), model)
-    assert model.written == set(SIZES)
-    for number in range(1, rounds + 1):
-        sent = values(100 * number + exchange.rank)
-        model.written.clear()
-        exchange.start(Payload(sources(sent), 1, 0.5, wanted=(WEIGHTS, CONTROL)), model).wait()
-        assert model.written == {WEIGHTS, CONTROL}
+
+def take_part(exchange: Any) -> Outcome:
+    """Join, then exchange all vectors twice; statistics are sent, and not wanted back."""
+    model = Held(SIZES)
+    exchange.join(SIZES, Limits(rounds=2), {})
+    results = [exchange.begin(sources(values(exchange.rank)), model)]
+    begun = model.vectors[STATISTICS].copy()
+    assert begun.tobytes() == BEGUN[STATISTICS].tobytes()
+    for number in (1, 2):
+        sent = sources(values(100 * number + exchange.rank))
+        scalars = {"loss": 10.0 * number + exchange.rank, "most": float(exchange.rank)}
+        payload = Payload(sent, 1, 0.5, wanted=(WEIGHTS, CONTROL), scalars=scalars)
+        results.append(exchange.start(payload, model).wait())
+    assert model.vectors[STATISTICS].tobytes() == begun.tobytes()
     exchange.close()
-    return model
+    return model.vectors, results
 
 
-def check(models: list[Model], rounds: int) -> None:
-    """All hold what the rules make of rank 0's first values."""
-    expected = values(0)
-    for number in range(1, rounds + 1):
-        sent = [values(100 * number + rank) for rank in range(len(models))]
+def check(outcomes: list[Outcome], exact: tuple[str, ...] = (WEIGHTS, CONTROL)) -> None:
+    """Check that all hold what the rules make of rank 0's first values, and hear of all scalars."""
+    expected = dict(BEGUN)
+    for number in (1, 2):
+        sent = [values(100 * number + rank) for rank in range(len(outcomes))]
         expected[WEIGHTS] = expected[WEIGHTS] - 0.5 * mean(sent, WEIGHTS)
         expected[CONTROL] = expected[CONTROL] + 0.5 * mean(sent, CONTROL)
-    for model in models:
-        for name, each in expected.items():
-            np.testing.assert_allclose(model.held[name], each, rtol=1e-5, atol=1e-5)
+    for held, results in outcomes:
+        for name in exact:
+            close(held[name], expected[name])
+        assert [each.scalars for each in results] == [{}, {"loss": 11.0, "most": 2.0}, {"loss": 21.0, "most": 2.0}]
 
 
-def test_named_vector_in_a_collective_follows_its_rule() -> None:
-    network, models = MemoryNetwork(3), [Model({})] * 3
-
-    def work(rank: int) -> None:
-        exchange = CollectiveExchange(
-            WITH_CONTROL, CollectiveEngine("ring", network.transports[rank]), Watchdog(), 20, 20
-        )
-        models[rank] = take_part(exchange, 2)
-
-    threads = [threading.Thread(target=work, args=[rank], daemon=True) for rank in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    check(models, 2)
+def test_named_vector_and_scalars_in_a_collective() -> None:
+    check(run(3, take_part, **FURTHER))
 
 
-def simulated(make: Callable[[Time, Network, int], Any]) -> list[Model]:
-    """The models of three workers in virtual time; `make` makes the exchange of each."""
-    engine = Time()
-    network = Network(engine, lambda host: Link(1e8, 1e-4), ["server"])
-    models: list[Model] = [Model({})] * 3
+class VirtualJob:
+    """Workers in virtual time, with two servers."""
 
-    def live(rank: int) -> None:
-        models[rank] = take_part(make(engine, network, rank), 2)
+    def __init__(self, workers: int = 3) -> None:
+        self.engine, self.workers = SimulationEngine(), workers
+        self.network = Network(self.engine, lambda host: Link(1e8, 1e-4), ["server"])
+        nodes = [ServerNode(self.engine, ServerModel("server"), shard) for shard in range(2)]
+        self.state = ClusterState(self.engine, self.network, nodes, workers, bucket_elements=4)
 
-    for rank in range(3):
-        engine.spawn(f"worker {rank}", lambda rank=rank: live(rank))
-    engine.run()
-    return models
+    def exchange(self, rank: int, specification: Specification) -> ParameterServerExchange:
+        return ParameterServerExchange(specification, VirtualStore(self.state, f"host-{rank}", rank, rank))
 
-
-@pytest.mark.parametrize("overlap", [False, True])
-def test_named_vector_on_simulated_servers_follows_its_rule(overlap: bool) -> None:
-    sides: list[ClusterState] = []
-
-    def make(engine: Time, network: Network, rank: int) -> ParameterServerExchange:
-        if not sides:
-            nodes = [ServerNode(engine, ServerModel("server"), shard) for shard in range(2)]
-            sides.append(ClusterState(engine, network, nodes, 3, bucket_elements=4))
-        specification = Specification("sgd", True, vectors={CONTROL: "add_mean_update"}, overlap=overlap)
-        return ParameterServerExchange(specification, VirtualStore(sides[0], f"host-{rank}", rank, rank))
-
-    check(simulated(make), 2)
+    def run(self, work: Callable[[int], Any]) -> list[Any]:
+        """Return what `work` returns for each rank."""
+        outcomes: dict[int, Any] = {}
+        for rank in range(self.workers):
+            self.engine.spawn(f"worker {rank}", lambda rank=rank: outcomes.update({rank: work(rank)}))  # type: ignore[misc]
+        self.engine.run()
+        return [outcomes[rank] for rank in range(self.workers)]
 
 
-def test_named_vector_in_simulated_collective_follows_its_rule() -> None:
-    sides: list[SharedCollectiveState] = []
+@pytest.mark.parametrize("more", [{}, {"overlap": True}, {"compression": "fp16"}, {"compression": "2bit"}], ids=str)
+def test_named_vector_and_scalars_on_simulated_servers(more: dict[str, Any]) -> None:
+    """Compression applies to weights only."""
+    job, tensors = VirtualJob(), {"tensors": [23]} if "compression" in more else {}
+    specification = Specification("sgd", True, **FURTHER, **more, **tensors)
+    check(
+        job.run(lambda rank: take_part(job.exchange(rank, specification))),
+        (CONTROL,) if tensors else (WEIGHTS, CONTROL),
+    )
 
-    def make(engine: Time, network: Network, rank: int) -> SimulatedCollective:
-        if not sides:
-            sides.append(SharedCollectiveState(engine, network, [f"host-{rank}" for rank in range(3)], "ring"))
-        return SimulatedCollective(WITH_CONTROL, sides[0], rank, Straggler((), lambda: engine.now))
 
-    check(simulated(make), 2)
+def test_named_vector_and_scalars_in_simulated_collective() -> None:
+    job = VirtualJob()
+    shared = SharedCollectiveState(job.engine, job.network, [f"host-{rank}" for rank in range(3)], "ring")
+    specification, prompt = Specification("sgd", True, **FURTHER), Straggler((), lambda: job.engine.now)
+    check(job.run(lambda rank: take_part(SimulatedCollective(specification, shared, rank, prompt))))
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_named_vectors_are_shared_where_weights_are_private(sparse: bool) -> None:
     """Worker 1 also receives what worker 0 has changed in them."""
-    engine = Time()
-    network = Network(engine, lambda host: Link(1e8, 1e-4), ["server"])
-    nodes = [ServerNode(engine, ServerModel("server"), shard) for shard in range(2)]
-    side = ClusterState(engine, network, nodes, 2, bucket_elements=4)
+    job = VirtualJob(2)
     differences = {"tensors": [23], "secondary_ratio": 0.5, "dense_below": 0, "values": "float32"}
-    specification = Specification(
-        "difference" if sparse else "delay_compensated_sgd",
-        False,
-        differences if sparse else {},
-        private=True,
-        sparse=sparse,
-        vectors={CONTROL: "add_mean_update"},
-    )
-    models = [Model(values(rank)) for rank in range(2)]
+    rule, options = ("difference", differences) if sparse else ("delay_compensated_sgd", {})
+    specification = Specification(rule, False, options, private=True, sparse=sparse, **FURTHER)
 
-    def live(rank: int) -> None:
-        exchange = ParameterServerExchange(specification, VirtualStore(side, f"host-{rank}", rank, rank))
+    def work(rank: int) -> dict[str, np.ndarray]:
+        exchange, model = job.exchange(rank, specification), Held(SIZES)
         exchange.join(SIZES, Limits(), {})
-        exchange.begin(sources(values(rank)), models[rank])
-        engine.pass_time(1.0 + rank)
-        sent = values(10 + rank)
+        exchange.begin(sources(values(rank)), model)
+        job.engine.pass_time(1.0 + rank)
+        sent = sources(values(10 + rank))
         if sparse:
             del sent[WEIGHTS]
         step = (np.array([3]), ONE) if sparse else None
-        exchange.start(Payload(sources(sent), 1, 0.5, step=step), models[rank]).wait()
-        engine.pass_time(5.0)  # the statistics of a worker that has left no longer count
+        exchange.start(Payload(sent, 1, 0.5, step=step), model).wait()
+        job.engine.pass_time(5.0)  # the statistics of a worker that has left no longer count
         exchange.close()
+        return model.vectors
 
-    for rank in range(2):
-        engine.spawn(f"worker {rank}", lambda rank=rank: live(rank))
-    engine.run()
-    begun, sent = values(0), [values(10), values(11)]
-    for model, count in zip(models, (1, 2), strict=True):
-        control = begun[CONTROL] + 0.5 * sum(each[CONTROL] for each in sent[:count])
-        np.testing.assert_allclose(model.held[CONTROL], control, rtol=1e-5, atol=1e-5)
-        latest = [each[STATISTICS] for each in (*sent[:count], begun, begun)[:2]]
-        np.testing.assert_allclose(model.held[STATISTICS], np.mean(latest, axis=0), rtol=1e-5, atol=1e-5)
+    sent = [values(10), values(11)]
+    for count, held in enumerate(job.run(work), start=1):
+        close(held[CONTROL], BEGUN[CONTROL] + 0.5 * sum(each[CONTROL] for each in sent[:count]))
+        latest = [each[STATISTICS] for each in (*sent[:count], BEGUN, BEGUN)[:2]]
+        close(held[STATISTICS], np.mean(latest, axis=0))

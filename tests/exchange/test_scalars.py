@@ -1,32 +1,15 @@
-"""Scalars added by an algorithm: how those of a round are combined, by servers and collectives."""
+"""Scalars added by an algorithm: how servers combine those of a round; see `test_named_vectors`."""
 
 import math
-import threading
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from esync.exchange import STATISTICS, WEIGHTS, Flat, Payload, Result, Specification
-from esync.exchange.collectives.engine import CollectiveEngine
-from esync.exchange.collectives.memory import MemoryNetwork
-from esync.exchange.collectives.worker_exchange import CollectiveExchange
+from esync.exchange import Specification
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.client import ParameterServerExchange
-from esync.exchange.protocol.round_state import Limits
-from esync.runtime.straggler_injection import Straggler
-from esync.runtime.watchdog import Watchdog
-from esync.simulate.cluster_state import ClusterState
-from esync.simulate.collective import SharedCollectiveState, SimulatedCollective
-from esync.simulate.engine import SimulationEngine as Time
-from esync.simulate.network import Link, Network
-from esync.simulate.servers import ServerModel, ServerNode
-from esync.simulate.store import VirtualStore
 
 from .memory_servers import MemoryServers
-from .test_collective_exchange import small_buckets  # noqa: F401 - a fixture
-from .test_named_vectors import Model
 
 WAYS = {"temperature": "common", "loss": "mean", "norm": "sum", "least": "minimum", "most": "maximum"}
 ONE = np.float32([1])
@@ -117,80 +100,3 @@ def test_message_without_scalars_has_the_original_size() -> None:
     assert wire.message_type(["b", "a"]) == wire.message_type(["a", "b"])
     assert wire.message_type(["a"]).itemsize == wire.MESSAGE.itemsize + 8
     assert math.isnan(float(wire.message(wire.COMMIT, ["a"])["a"]))
-
-
-# --- end to end -----------------------------------------------------------------------------------
-
-ASKED = Specification("sgd", True, scalars={"loss": "mean", "most": "maximum"})
-
-
-def take_part(exchange: Any) -> list[Result]:
-    model = Model({WEIGHTS: np.zeros(5, np.float32), STATISTICS: np.zeros(0, np.float32)})
-    exchange.join({WEIGHTS: 5, STATISTICS: 0}, Limits(rounds=2), {})
-    results = [exchange.begin({WEIGHTS: Flat(np.zeros(5, np.float32))}, model)]
-    for number in (1, 2):
-        scalars = {"loss": 10.0 * number + exchange.rank, "most": float(exchange.rank)}
-        payload = Payload({WEIGHTS: Flat(np.ones(5, np.float32))}, 1, 0.5, scalars=scalars)
-        results.append(exchange.start(payload, model).wait())
-    exchange.close()
-    return results
-
-
-def check(outcomes: list[list[Result]]) -> None:
-    for results in outcomes:
-        assert [each.scalars for each in results] == [{}, {"loss": 11.0, "most": 2.0}, {"loss": 21.0, "most": 2.0}]
-
-
-def test_scalars_in_a_collective_are_combined() -> None:
-    network, outcomes = MemoryNetwork(3), [[]] * 3  # type: ignore[var-annotated]
-
-    def work(rank: int) -> None:
-        outcomes[rank] = take_part(
-            CollectiveExchange(ASKED, CollectiveEngine("ring", network.transports[rank]), Watchdog(), 20, 20)
-        )
-
-    threads = [threading.Thread(target=work, args=[rank], daemon=True) for rank in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
-    check(outcomes)
-
-
-def simulated(make: Callable[[Time, Network, int], Any]) -> list[list[Result]]:
-    engine = Time()
-    network = Network(engine, lambda host: Link(1e8, 1e-4), ["server"])
-    outcomes: list[list[Result]] = [[]] * 3
-
-    def live(rank: int) -> None:
-        engine.pass_time(0.1 * rank)
-        outcomes[rank] = take_part(make(engine, network, rank))
-
-    for rank in range(3):
-        engine.spawn(f"worker {rank}", lambda rank=rank: live(rank))
-    engine.run()
-    return outcomes
-
-
-def test_scalars_on_simulated_servers_are_combined() -> None:
-    sides: list[ClusterState] = []
-
-    def make(engine: Time, network: Network, rank: int) -> ParameterServerExchange:
-        if not sides:
-            nodes = [ServerNode(engine, ServerModel("server"), shard) for shard in range(2)]
-            sides.append(ClusterState(engine, network, nodes, 3, bucket_elements=2))
-        return ParameterServerExchange(ASKED, VirtualStore(sides[0], f"host-{rank}", rank, rank))
-
-    check(simulated(make))
-
-
-def test_scalars_in_simulated_collective_are_combined() -> None:
-    sides: list[SharedCollectiveState] = []
-
-    def make(engine: Time, network: Network, rank: int) -> SimulatedCollective:
-        if not sides:
-            sides.append(SharedCollectiveState(engine, network, [f"host-{each}" for each in range(3)], "ring"))
-        return SimulatedCollective(ASKED, sides[0], rank, Straggler((), lambda: engine.now))
-
-    check(simulated(make))

@@ -19,14 +19,7 @@ def test_message_keeps_every_bit_pattern(content, spare):
     assert wire.unpack(stored, wire.MESSAGE).tobytes() == content
 
 
-@given(st.sampled_from([0x7F800001, 0xFFBFFFFF, 0x7FC00000, 0xFFFFFFFF, 0x7FA5A5A5]))
-def test_message_keeps_numbers_whose_bits_are_nan_as_floats(pattern):
-    sent = wire.message(wire.COMMIT, nonce=pattern << 31 | pattern, sequence=pattern, samples=pattern)
-    got = wire.unpack(wire.pack(sent, wire.message_elements(2)), wire.MESSAGE)
-    assert (int(got["nonce"]), int(got["sequence"]), int(got["samples"])) == (pattern << 31 | pattern, pattern, pattern)
-
-
-@given(st.integers(1, 300))
+@pytest.mark.parametrize("slots", [1, 2, 3, 7, 64, 299])
 def test_message_elements_hold_a_message_and_the_status(slots):
     size = 4 * wire.message_elements(slots)
     needed = max(wire.MESSAGE.itemsize, wire.status_type(slots).itemsize)
@@ -49,11 +42,8 @@ def test_unpack_returns_a_copy():
     assert (int(got["kind"]), int(got["rank"])) == (wire.STOP, 3)
 
 
-def test_header_has_the_size_reserved_for_it():
-    assert wire.HEADER.itemsize == 4 * wire.HEADER_ELEMENTS
-
-
 def test_header_writes_through_and_leaves_the_values_alone():
+    assert wire.HEADER.itemsize == 4 * wire.HEADER_ELEMENTS
     bucket = np.arange(wire.HEADER_ELEMENTS + 5, dtype=np.float32)
     values = bucket[wire.HEADER_ELEMENTS :].copy()
     header = wire.header_of(bucket)
@@ -61,17 +51,6 @@ def test_header_writes_through_and_leaves_the_values_alone():
     again = wire.header_of(bucket)
     assert [int(again[name]) for name in ("kind", "rank", "nonce", "sequence")] == [wire.PAYLOAD, 5, 2**62, 2**40]
     assert np.array_equal(bucket[wire.HEADER_ELEMENTS :], values)
-
-
-@given(st.text(max_size=600))
-def test_encode_text_truncates_at_a_whole_character(text):
-    encoded = wire.encode_text(text)
-    assert len(encoded) <= wire.TEXT_BYTES
-    assert text.startswith(encoded.decode())
-    if len(text.encode()) <= wire.TEXT_BYTES:
-        assert encoded == text.encode()
-    else:
-        assert len(encoded) > wire.TEXT_BYTES - 4  # no more is lost than the character that does not fit
 
 
 @pytest.mark.parametrize("character", ["a", "é", "€", "😀"])
@@ -89,9 +68,3 @@ def test_encode_text_with_surrogates_is_sent_with_replacements():
     got = wire.unpack(wire.pack(sent, wire.message_elements(1)), wire.MESSAGE)["text"].decode()
     assert got.startswith("cannot write to logs/")
     assert got.endswith(": disk full")
-
-
-def test_message_carries_its_text():
-    sent = wire.message(wire.ABORT, rank=1, text="die Lernrate ist zu groß – η")
-    got = wire.unpack(wire.pack(sent, wire.message_elements(4)), wire.MESSAGE)
-    assert got["text"].decode() == "die Lernrate ist zu groß – η"

@@ -20,12 +20,12 @@ from ..protocol.layout import Layout
 from .base import Codec, Decoder, Downlink, Encoder, GetBuffer, GetSum, PackedArray, UpdatedBucket, Uplink, require_step
 from .outbox import Outbox
 from .shards import ServerShard
-from .sparse import Differences, Sparse, bounds_of, kernels
+from .sparse import Differences, Sparse, bounds_of
 from .sparse.changed_values import ChangeTracker
 from .sparse.differences import DifferenceTracker
 from .sparse.message_format import NEW_VALUES, MessageFormat
 from .sparse.selection import Selection
-from .sparse.tracker import PendingPlaces, Tracker
+from .sparse.tracker import Tracker
 from .sparse_messages import PieceKeys, SparseMessages, joined_pieces
 
 log = logging.getLogger(__name__)
@@ -119,7 +119,8 @@ class DifferenceDecoder(Decoder):
 
 def subtract(weights: np.ndarray, entries: Sparse, state: None, step: Step) -> tuple[np.ndarray, None]:
     """Subtract the entries of a step from the weights, in place: the rule of sparse steps."""
-    kernels.subtract(weights, *entries)
+    places, values = entries
+    weights[places] -= values
     return weights, state
 
 
@@ -172,10 +173,6 @@ class DifferenceDownlink(Downlink):
     def bytes_kept(self) -> int:
         """Bytes of the model, each worker's weights, pending places, and messages' pieces."""
         return self._tracker.memory + self._outbox.nbytes
-
-    def pending(self, rank: int) -> PendingPlaces:
-        """Return where on this server a worker's weights may differ from the model."""
-        return self._tracker.pending(rank)
 
     @override
     def holds(self, key: int) -> bool:

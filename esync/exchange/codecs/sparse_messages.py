@@ -20,7 +20,6 @@ from ..protocol.layout import WEIGHTS, Layout
 from .base import GetBuffer, PackedArray
 from .shards import ServerShard
 from .sparse import Sparse, bounds_of
-from .sparse.buffers import SparseMessage
 from .sparse.message_format import MessageFormat
 
 #: MXNet finds a key's server by an int of 32 bits that holds key · 9973.
@@ -83,16 +82,6 @@ class PieceKeys:
         found = enumerate(pieces(elements, self.most))
         return [(each if each < self._classes - 1 else self._classes - 1 + at, sizes[each]) for at, each in found]
 
-    def cut(self, message: np.ndarray) -> list[tuple[int, np.ndarray]]:
-        """Return the pieces of a message (uint8), padded with zeros.
-
-        Returns:
-            For each piece its number among the keys, and its values (float32).
-        """
-        found = [(number, np.empty(size, np.float32)) for number, size in self.pieces(-(-message.size // 4))]
-        SparseMessage.of([message]).pour(values for _, values in found)
-        return found
-
     def key(self, rank: int, number: int, shard: int) -> int:
         """Return the key of the piece of that number of a worker."""
         return (self._first + rank * self._width + number) * self._servers + shard
@@ -112,31 +101,23 @@ class SparseMessages:
         keys: of the pieces.
         tensors: sizes of the tensors that the weights consist of.
         values: "float32" or "float16", of the values on the wire.
-        answers: kind of the servers' messages (`message_format.KINDS`); None: as `values`.
+        answers: kind of the servers' messages (`message_format.KINDS`).
     """
 
-    def __init__(
-        self, layout: Layout, keys: PieceKeys, tensors: Sequence[int], values: str, answers: str | None = None
-    ) -> None:
+    def __init__(self, layout: Layout, keys: PieceKeys, tensors: Sequence[int], values: str, answers: str) -> None:
         bounds = bounds_of(tensors)
         self.keys = keys
         self._shards = [ServerShard(layout, server, bounds) for server in range(layout.servers)]
         self._formats = [MessageFormat(shard.bounds, values) for shard in self._shards]
-        self._answers = [MessageFormat(shard.bounds, answers or values) for shard in self._shards]
-
-    def write(self, step: Sparse, server: int) -> list[tuple[int, np.ndarray]]:
-        """Return the pieces of the message to a server.
-
-        They are pairs of a number among the keys, and values (float32).
-        """
-        return self.keys.cut(self._formats[server].encode(self._shards[server].to_local(step)))
+        self._answers = [MessageFormat(shard.bounds, answers) for shard in self._shards]
 
     def pack(self, step: Sparse, rank: int, buffer: GetBuffer) -> Iterator[PackedArray]:
         """Put the pieces of the messages to all servers into buffers."""
-        for server in range(len(self._shards)):
-            for place, (number, values) in enumerate(self.write(step, server)):
-                key = self.keys.key(rank, number, server)
-                buffer(key, values.size)[:] = values
+        for server, (shard, message_format) in enumerate(zip(self._shards, self._formats, strict=True)):
+            message = message_format.message(shard.to_local(step))
+            pieces = self.wanted(server, rank, message.size)
+            message.pour([buffer(key, size) for key, size in pieces])
+            for place, (key, _) in enumerate(pieces):
                 yield PackedArray(server, key, place)
 
     def wanted(self, server: int, rank: int, length: int) -> list[tuple[int, int]]:

@@ -17,6 +17,7 @@ from typing_extensions import override
 from ... import config
 from .cost import Costs, predictions
 from .engine import CollectiveEngine
+from .mpi import MPITransport
 from .transport import PROBE, Backoff, Coroutine, CoroutinePool, Transport, allgather_texts, until_done
 
 
@@ -83,7 +84,7 @@ def _seconds(value: float) -> str:
     return f"{value:.2f} s" if value >= 1 else f"{1000 * value:.2f} ms"
 
 
-def measure(transport: Transport, servers: int = 0) -> Costs:
+def measure(transport: Transport) -> Costs:
     """Measure the costs of messages between the ranks.
 
     Returns:
@@ -95,9 +96,9 @@ def measure(transport: Transport, servers: int = 0) -> Costs:
     seconds = _best(transport, large, config.COLLECTIVE_PROBES)
     own = [latency, max(seconds - latency, 0.0) / large.nbytes, _adding(large)]
     texts: dict[int, str] = {}
-    CoroutinePool([lambda: allgather_texts(transport, json.dumps(own), texts)]).run(Backoff(config.COLLECTIVE_PAUSE))
+    CoroutinePool([allgather_texts(transport, json.dumps(own), texts)]).run(Backoff(config.COLLECTIVE_PAUSE))
     worst = np.max([json.loads(text) for text in texts.values()], axis=0)
-    return Costs(float(worst[0]), float(worst[1]), float(worst[2]), servers)
+    return Costs(*worst.tolist())
 
 
 def _best(transport: Transport, values: np.ndarray, times: int) -> float:
@@ -105,7 +106,7 @@ def _best(transport: Transport, values: np.ndarray, times: int) -> float:
     best = float("inf")
     for _ in range(times):
         begun = time.perf_counter()
-        CoroutinePool([lambda: _shift(transport, values)]).run(Backoff(config.COLLECTIVE_PAUSE))
+        CoroutinePool([_shift(transport, values)]).run(Backoff(config.COLLECTIVE_PAUSE))
         best = min(best, time.perf_counter() - begun)
     return best
 
@@ -136,15 +137,12 @@ class AutoEngine(CollectiveEngine):
 
     Args:
         transport: to the other ranks.
-        own: whether the transport has an allreduce of its own.
     """
 
-    def __init__(self, transport: Transport, own: bool = True) -> None:
+    def __init__(self, transport: Transport) -> None:
         super().__init__("auto", transport)
         self.current = "ring"  # until there is a choice
-        self._own = own
         self._choice: Autotuner | None = None
-        self._measured = False
 
     @override
     def measure(self, size: int) -> None:
@@ -152,7 +150,7 @@ class AutoEngine(CollectiveEngine):
             return
         costs = measure(self.transport)
         predicted = predictions(self.transport.size, size, costs)
-        if not self._own:
+        if not isinstance(self.transport, MPITransport):
             del predicted["mpi"]
         self._choice = Autotuner(predicted)
         self.current = self._choice.current

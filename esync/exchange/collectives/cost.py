@@ -66,9 +66,8 @@ def predict(name: str, ranks: int, size: int, costs: Costs) -> float:
 
 
 def predictions(ranks: int, size: int, costs: Costs) -> dict[str, float]:
-    """Return the predictions of all collectives, and of the parameter server if there is one."""
-    names = (*SCHEDULES, "mpi", *(["ps"] if costs.servers else []))
-    return {name: predict(name, ranks, size, costs) for name in names}
+    """Return the predictions of all collectives."""
+    return {name: predict(name, ranks, size, costs) for name in (*SCHEDULES, "mpi")}
 
 
 def _server(ranks: int, size: int, costs: Costs) -> float:

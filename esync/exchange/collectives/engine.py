@@ -50,11 +50,7 @@ class CollectiveEngine:
         """Sum a vector over all ranks, in place, and wait; see `transport.CoroutinePool.run`."""
         step = self.bucket_elements * 4 // vector.itemsize
         pieces = [vector[at : at + step] for at in range(0, vector.size, step)]
-
-        def maker(index: int) -> Callable[[], Coroutine]:
-            return lambda: self.allreduce(pieces[index], index)
-
-        CoroutinePool([maker(index) for index in range(len(pieces))]).run(backoff, check)
+        CoroutinePool(self.allreduce(piece, index) for index, piece in enumerate(pieces)).run(backoff, check)
 
     def measure(self, size: int) -> None:
         """Measure how fast the workers reach one another, where that matters.

@@ -51,15 +51,10 @@ class MemoryTransfer:
 
 
 class MemoryTransport:
-    """One rank's end; see `transport.Transport`.
-
-    Attributes:
-        closed: whether `close` has been called.
-    """
+    """One rank's end; see `transport.Transport`."""
 
     def __init__(self, network: MemoryNetwork, rank: int, size: int) -> None:
         self._network, self.rank, self.size = network, rank, size
-        self.closed = False
 
     def isend(self, values: np.ndarray, to: int, tag: int) -> MemoryTransfer:
         """See `transport.Transport`."""
@@ -68,10 +63,6 @@ class MemoryTransport:
     def irecv(self, values: np.ndarray, source: int, tag: int) -> MemoryTransfer:
         """See `transport.Transport`."""
         return self._network.post((source, self.rank, tag), 1, MemoryTransfer(values))
-
-    def close(self) -> None:
-        """Disconnect together with all ranks."""
-        self.closed = True
 
 
 def run_round_robin(coroutines: Iterable[Coroutine]) -> None:

@@ -1,7 +1,6 @@
 """An exchange by a collective under way: commits of all ranks, their sum by buckets, the rule."""
 
 import time
-from collections.abc import Callable
 
 import numpy as np
 
@@ -130,7 +129,8 @@ class PendingCollective:
             )
             exchange.engine.agree(self._commits.notes)
             self._travelling = time.perf_counter()
-            self._coroutines = CoroutinePool(self._makers())
+            buckets = exchange.model.layout.buckets
+            self._coroutines = CoroutinePool(self._sum(each) for each in buckets if each.vector in self._vectors)
         assert self._coroutines is not None
         happened = self._coroutines.advance()
         if not self._coroutines.over:
@@ -140,12 +140,6 @@ class PendingCollective:
         exchange.engine.took(summed, time.perf_counter() - self._travelling)
         self._used = self._over = True
         return None
-
-    def _makers(self) -> list[Callable[[], Coroutine]]:
-        def maker(bucket: Bucket) -> Callable[[], Coroutine]:
-            return lambda: self._sum(bucket)
-
-        return [maker(each) for each in self._exchange.model.layout.buckets if each.vector in self._vectors]
 
     def _sum(self, bucket: Bucket) -> Coroutine:
         """Return the coroutine of one bucket: the sum over the ranks, the mean, the rule."""

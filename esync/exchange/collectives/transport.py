@@ -9,6 +9,7 @@ grow.
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -93,27 +94,23 @@ class Backoff:
 
 
 class CoroutinePool:
-    """Coroutines that are begun in order, at most `window` at the same time.
+    """Coroutines that are begun in order, a window of them at the same time.
 
     Args:
-        makers: each makes a coroutine when it is that one's turn.
-        window: number of coroutines that run at a time.
+        coroutines: taken one by one, when it is their turn.
     """
 
-    def __init__(self, makers: Iterable[Callable[[], Coroutine]], window: int = config.COLLECTIVE_WINDOW) -> None:
-        self._makers = iter(makers)
-        self._window = window
+    def __init__(self, coroutines: Iterable[Coroutine]) -> None:
+        self._waiting = iter(coroutines)
         self._running: list[Coroutine] = []
         self._exhausted = False
 
     def advance(self) -> bool:
         """Let each coroutine go on until it has to wait; return whether any has progressed."""
-        while not self._exhausted and len(self._running) < self._window:
-            maker = next(self._makers, None)
-            if maker is None:
-                self._exhausted = True
-            else:
-                self._running.append(maker())
+        free = config.COLLECTIVE_WINDOW - len(self._running)
+        begun = list(islice(self._waiting, free))
+        self._exhausted = len(begun) < free
+        self._running += begun
         left, happened = [], False
         for coroutine in self._running:
             try:

@@ -242,9 +242,8 @@ class CollectiveExchange(CollectiveState, Exchange):
                 wait.what = f"{what} {names(missing)}"
                 wait.check()
 
-            CoroutinePool([lambda: allgather_texts(self.engine.transport, text, texts)]).run(
-                Backoff(config.COLLECTIVE_WAIT_PAUSE), check
-            )
+            gathering = CoroutinePool([allgather_texts(self.engine.transport, text, texts)])
+            gathering.run(Backoff(config.COLLECTIVE_WAIT_PAUSE), check)
         return texts
 
     def _everybody_left(self) -> bool:

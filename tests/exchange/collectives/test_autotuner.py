@@ -1,6 +1,6 @@
 """The cost model of collectives, and the autotuner that chooses among them on all ranks alike."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -13,7 +13,7 @@ GIGABIT = Costs(latency=100e-6, per_byte=1 / 117.5e6, adding=1 / 5e9, servers=1)
 
 
 @pytest.mark.parametrize("name", ["ring", "butterfly", "binary-blocks"])
-@pytest.mark.parametrize("ranks", [2, 4, 8, 16])
+@pytest.mark.parametrize("ranks", [2, 8])
 def test_cost_model_of_large_model_is_bound_by_the_bandwidth(name: str, ranks: int) -> None:
     size = 400_000_000
     least = 2 * size * (ranks - 1) / ranks * GIGABIT.per_byte
@@ -21,13 +21,12 @@ def test_cost_model_of_large_model_is_bound_by_the_bandwidth(name: str, ranks: i
 
 
 def test_cost_model_prefers_butterfly_for_small_and_ring_for_large_models() -> None:
-    small, large = predictions(64, 4_000, GIGABIT), predictions(64, 400_000_000, GIGABIT)
-    assert small["butterfly"] < small["ring"] / 5  # 12 steps instead of 126
-    assert large["ps"] > 20 * large["ring"]  # one port for all
+    small, large = predictions(32, 4_000, GIGABIT), predictions(32, 400_000_000, GIGABIT)
+    assert small["butterfly"] < small["ring"] / 5  # 10 steps instead of 62
+    assert predict("ps", 32, 400_000_000, GIGABIT) > 12 * large["ring"]  # one port for all
     assert predictions(13, 40_000_000, GIGABIT)["binary-blocks"] < predictions(13, 40_000_000, GIGABIT)["butterfly"]
-    assert "ps" not in predictions(4, 1000, Costs(1e-4, 1e-8, 1e-9))
-    many = predictions(8, 100_000_000, Costs(1e-4, 1e-8, 1e-10, servers=8))
-    assert many["ps"] < 1.3 * many["ring"]  # as many ports as workers
+    many = Costs(1e-4, 1e-8, 1e-10, servers=8)  # as many ports as workers
+    assert predict("ps", 8, 100_000_000, many) < 1.3 * predict("ring", 8, 100_000_000, many)
 
 
 def play(choice: Autotuner, seconds: dict[str, float], exchanges: int) -> None:
@@ -54,17 +53,8 @@ def test_autotuner_keeps_the_fastest_and_retries_others_when_it_slows_down() -> 
 
 def test_measured_costs_are_equal_on_all_ranks() -> None:
     network = MemoryNetwork(3)
-    results: list[Costs | None] = [None] * 3
-
-    def work(rank: int) -> None:
-        results[rank] = measure(network.transports[rank])
-
-    threads = [threading.Thread(target=work, args=[rank], daemon=True) for rank in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert results[0] is not None
+    with ThreadPoolExecutor(3) as pool:
+        results = list(pool.map(measure, network.transports, timeout=30))
     assert results[0] == results[1] == results[2]
     assert min(results[0].latency, results[0].adding) > 0
     assert np.isfinite(results[0].per_byte)

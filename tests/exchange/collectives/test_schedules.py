@@ -26,11 +26,10 @@ def summed(name: str, values: list[np.ndarray]) -> list[np.ndarray]:
     return results
 
 
-@pytest.mark.parametrize("dtype", [np.float16, np.float32])
 @pytest.mark.parametrize("ranks", range(1, 10))
 @pytest.mark.parametrize("name", SCHEDULES)
-def test_allreduce_equals_numpy_sum_with_the_same_bits_on_all_ranks(name: str, ranks: int, dtype: type) -> None:
-    generator = np.random.default_rng(ranks)
+def test_allreduce_equals_numpy_sum_with_the_same_bits_on_all_ranks(name: str, ranks: int) -> None:
+    generator, dtype = np.random.default_rng(ranks), (np.float32, np.float16)[ranks % 2]
     for size in SIZES:
         values = [generator.standard_normal(size).astype(dtype) for _ in range(ranks)]
         results = summed(name, values)
@@ -39,10 +38,10 @@ def test_allreduce_equals_numpy_sum_with_the_same_bits_on_all_ranks(name: str, r
         assert len({result.tobytes() for result in results}) == 1
 
 
-@pytest.mark.parametrize("ranks", [2, 3, 6, 8, 13, 64])
+@pytest.mark.parametrize("ranks", [2, 3, 6, 8, 13, 32])
 @pytest.mark.parametrize("name", SCHEDULES)
 def test_schedule_sends_the_published_number_of_bytes_and_steps(name: str, ranks: int) -> None:
-    values = 64 * 3 * 13
+    values = 32 * 3 * 13
     steps = [SCHEDULES[name](rank, ranks, values) for rank in range(ranks)]
     sent = [sum(move.size for step in each for move in step.sends) for each in steps]
     received = [sum(move.size for step in each for move in step.receives) for each in steps]
@@ -97,14 +96,8 @@ def test_allreduce_counts_every_received_transfer_as_progress() -> None:
     """Backoff grow while nothing happens, and a large bucket takes long."""
     network, buffers = MemoryNetwork(2), ReceiveBuffers()
     ranks = [
-        CoroutinePool(
-            [
-                lambda rank=rank: allreduce(
-                    SCHEDULES["ring"], np.ones(4, np.float32), network.transports[rank], 0, buffers
-                )
-            ]
-        )
-        for rank in range(2)
+        CoroutinePool([allreduce(SCHEDULES["ring"], np.ones(4, np.float32), transport, 0, buffers)])
+        for transport in network.transports
     ]
     assert ranks[0].advance()  # has begun to wait
     assert not ranks[0].advance()  # the other one has not come

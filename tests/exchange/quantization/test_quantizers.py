@@ -16,7 +16,7 @@ from esync.exchange.codecs.quantization.float16_conversion import (
 )
 
 KINDS = [FP16, TWO_BIT]
-quick = settings(max_examples=80, deadline=None)
+quick = settings(max_examples=60, deadline=None)
 
 
 def drawn(seed: int, size: int, spread: float, scale: float) -> np.ndarray:
@@ -46,21 +46,12 @@ def test_codec_sent_plus_residual_equals_input(
     np.testing.assert_array_equal(sent + kept, given_)
     exact = sent.astype(np.float64) + kept.astype(np.float64)
     np.testing.assert_array_equal(exact, given_.astype(np.float64))
+    if kind == FP16 and given_.any() and scale > 1e-20:  # rounded to nearest, and scaled to the end of the range
+        unit = packed[0]
+        np.testing.assert_array_equal(sent, (given_ / unit).astype(np.float16).astype(np.float32) * unit)
+        assert 2**14 <= np.abs(given_).max() / unit < 2**15
     if np.abs(given_).max(initial=0) > 1e-20:  # the smallest values are not sent
         assert np.abs(kept).sum(dtype=np.float64) < np.abs(given_).sum(dtype=np.float64)
-
-
-@quick
-@given(st.integers(0, 2**16), st.integers(1, 400), st.floats(-8, 8))
-def test_fp16_codec_rounds_to_nearest(seed: int, size: int, order: float) -> None:
-    values = drawn(seed, size, 0.5, 10.0**order)
-    quantizer = quantizer_of(FP16, [size])
-    kept, packed, sent = values.copy(), np.zeros(quantizer.elements, np.float32), np.zeros_like(values)
-    quantizer.pack(kept, packed)
-    quantizer.add(packed, sent)
-    unit = packed[0]
-    np.testing.assert_array_equal(sent, (values / unit).astype(np.float16).astype(np.float32) * unit)
-    assert not np.abs(values).max() or 2**14 <= np.abs(values).max() / unit < 2**15
 
 
 def test_half_conversion_rounds_every_half_and_tie_as_numpy_does() -> None:

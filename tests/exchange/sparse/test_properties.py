@@ -14,13 +14,13 @@ from esync.exchange.codecs.sparse.bitmap import mark, no_marks
 from esync.exchange.codecs.sparse.changed_values import ChangeTracker
 from esync.exchange.codecs.sparse.compressors import DeepGradientCompression, GradientDropping, SAMomentum
 from esync.exchange.codecs.sparse.message_format import BITS, GAPS, HEADER, INDEX_CODES, NEW_VALUES, MessageFormat
-from esync.exchange.codecs.sparse.selection import Selection, keep_count, top_k, top_k_of_difference
+from esync.exchange.codecs.sparse.selection import Selection, keep_count, top_k
 from esync.exchange.codecs.sparse_messages import pieces, size_classes
 
 #: Values whose sums are exact in float32.
 EXACT = st.integers(-(2**9), 2**9).map(lambda each: each / 64)
 FINITE = st.floats(-1e6, 1e6, width=32)
-quick = settings(max_examples=60, deadline=None)
+quick = settings(max_examples=40, deadline=None)
 
 
 @quick
@@ -64,7 +64,7 @@ def test_sparse_codec_round_trip_keeps_every_value(sizes: list[int], density: fl
     dense = dense.astype(np.float16).astype(np.float32)
     places = np.flatnonzero(dense)
     message_format = MessageFormat(bounds, kind)
-    message = message_format.encode((places, dense[places]))
+    message = message_format.message((places, dense[places])).whole()
     indices, values = message_format.decode(np.concatenate([message, np.zeros(int(rng.integers(0, 9)), np.uint8)]))
     arrived = np.zeros_like(dense)
     arrived[indices] = values
@@ -78,11 +78,12 @@ def test_sparse_codec_with_changed_byte_or_truncation_raises(place: int, change:
     rng, message_format = np.random.default_rng(seed), MessageFormat(bounds_of([300, 20, 100]))
     dense = np.where(rng.random(420) < 0.1, rng.standard_normal(420), 0).astype(np.float32)
     places = np.flatnonzero(dense)
-    message = message_format.encode((places, dense[places]))
-    damaged = message.copy()
-    damaged[place % message.size] ^= np.uint8(change)
-    with pytest.raises(SparseError):
-        message_format.decode(damaged)
+    message = message_format.message((places, dense[places])).whole()
+    for at in (place % message.size, *range(HEADER.itemsize)):
+        damaged = message.copy()
+        damaged[at] ^= np.uint8(change)
+        with pytest.raises(SparseError):
+            message_format.decode(damaged)
     with pytest.raises(SparseError):
         message_format.decode(message[: place % message.size])
 
@@ -91,7 +92,7 @@ def test_sparse_codec_chooses_bitmap_where_shorter_and_checks_it() -> None:
     message_format = MessageFormat(bounds_of([1000]))
     few, many = np.arange(0, 1000, 10), np.arange(0, 1000, 5)
     kinds = [
-        message_format.encode((each, np.ones(each.size, np.float32)))[:24].view(HEADER)["indices"][0]
+        message_format.message((each, np.ones(each.size, np.float32))).parts[0].view(HEADER)["indices"][0]
         for each in (few, many)
     ]
     assert [INDEX_CODES[kind] for kind in kinds] == [GAPS, BITS]
@@ -155,7 +156,7 @@ def test_samomentum_of_entry_silent_for_t_steps_counts_momentum_once() -> None:
     compressor = SAMomentum(Selection([2], 0.5, 0))
     for _ in range(5):
         compressor.compress(np.float32([1.0, 0.001]), 1.0, 0.5)
-    assert compressor.carry[1] == pytest.approx(5 * 0.001)
+    assert compressor.rest[1] == pytest.approx(5 * 0.001)
 
 
 @pytest.mark.parametrize("kind", [GradientDropping, SAMomentum, DeepGradientCompression])
@@ -212,22 +213,11 @@ def test_change_tracker_sends_new_values_wherever_something_changed(
         changed = np.zeros(0, np.int64)
         for _ in range(2):
             places = np.flatnonzero(rng.random(total) < density)
-            tracker.apply((places, rng.standard_normal(places.size).astype(np.float32)))
+            weights[places] += rng.standard_normal(places.size).astype(np.float32)
+            tracker.changed(places)
             changed = np.union1d(changed, places)
         indices, values = message_format.decode(tracker.answer(0).whole())
         assert set(changed) <= set(indices.tolist())
         assert indices.size <= 1.25 * changed.size  # segments that are shorter when they are dense
         theta[indices] = values
         assert theta.tobytes() == weights.tobytes()
-
-
-@pytest.mark.parametrize("kind", ["normal", "equal", "few"])
-def test_top_k_of_difference_equals_top_k_of_computed_difference(kind: str) -> None:
-    rng, size, k = np.random.default_rng(4), 200_000, 2000
-    sent = rng.standard_normal(size).astype(np.float32)
-    change = {"normal": rng.standard_normal(size), "equal": np.ones(size), "few": np.eye(1, size, 77)[0]}[kind]
-    weights = sent + change.astype(np.float32)
-    places, values = top_k_of_difference(weights, sent, k)
-    difference = weights - sent
-    np.testing.assert_array_equal(places, top_k(difference, k))
-    np.testing.assert_array_equal(values, difference[places])

@@ -9,8 +9,8 @@ from esync.exchange import JobAbortedError, Specification
 from esync.exchange.codecs.shards import ServerShard
 from esync.exchange.codecs.sparse import Differences, bounds_of
 from esync.exchange.codecs.sparse.bitmap import list_marked, no_marks
+from esync.exchange.codecs.sparse.tracker import PendingPlaces
 from esync.exchange.codecs.sparse_difference import DifferenceDownlink
-from esync.exchange.protocol import wire
 from tests.exchange.memory_exchanges import Kept, MemoryExchanges, Worker
 
 TENSORS = [5, 30, 1, 12]
@@ -50,11 +50,11 @@ def shards_of(cluster: MemoryExchanges) -> list[ServerShard]:
     return [ServerShard(cluster.layout, server, bounds_of(TENSORS)) for server in range(cluster.layout.servers)]
 
 
-def downlink_of(cluster: MemoryExchanges, server: int) -> DifferenceDownlink:
-    """What a server keeps track of its workers with."""
+def pending_for(cluster: MemoryExchanges, server: int, worker: Worker) -> PendingPlaces:
+    """Where a server takes a worker's weights to differ from the model."""
     downlink = cluster.servers[server].downlink
     assert isinstance(downlink, DifferenceDownlink)
-    return downlink
+    return downlink._tracker._pending[worker.rank]
 
 
 def believed(cluster: MemoryExchanges, worker: Worker) -> np.ndarray:
@@ -68,7 +68,7 @@ def believed(cluster: MemoryExchanges, worker: Worker) -> np.ndarray:
     flat = cluster.weights()
     for server, shard in enumerate(shards_of(cluster)):
         bits = no_marks(shard.size)
-        downlink_of(cluster, server).pending(worker.rank).mark(bits)
+        pending_for(cluster, server, worker).mark(bits)
         places = np.empty(shard.size, np.int64)
         pending = places[: list_marked(bits, places)]
         indices, _ = shard.to_global((pending, np.zeros(pending.size, np.float32)))
@@ -76,7 +76,7 @@ def believed(cluster: MemoryExchanges, worker: Worker) -> np.ndarray:
     return flat
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(
     moves,
     st.sampled_from([0.0, 0.1, 0.5]),
@@ -108,9 +108,7 @@ def test_sparse_worker_holds_what_the_server_tracks(
             assert workers[mover].weights.tobytes() == expected.tobytes()
 
 
-@pytest.mark.parametrize("servers", [1, 2])
-@pytest.mark.parametrize("values", ["float32", "float16"])
-@pytest.mark.parametrize("secondary", [0.0, 0.2])
+@pytest.mark.parametrize(("secondary", "values", "servers"), [(0.0, "float32", 2), (0.2, "float16", 1)])
 def test_sparse_run_resumed_from_checkpoint_begins_with_the_servers_weights(
     secondary: float, values: str, servers: int
 ) -> None:
@@ -156,22 +154,14 @@ def test_sparse_downlink_with_secondary_compression_stays_within_its_share() -> 
     assert 0 < changed <= max(segments, SIZE // 10 + segments)
 
 
-@pytest.mark.parametrize("damage", ["bit", "cut", "version", "model"])
-def test_sparse_server_with_malformed_message_ends_the_run_unchanged(damage: str) -> None:
+def test_sparse_server_with_malformed_message_ends_the_run_unchanged() -> None:
     cluster, workers = start(workers=2, bucket_elements=64)
     cluster.round([workers[0]], [some_step(1)])
     before = cluster.weights()
 
     def spoil(server: int, arrays: list[np.ndarray], message: object) -> None:
-        for raw in (array.view(np.uint8) for array in arrays):
-            if damage == "bit":
-                raw[60] ^= 4
-            elif damage == "cut":
-                raw[24:] = 0
-            elif damage == "version":
-                raw[4] = 99
-            else:
-                raw[8] = 3
+        for array in arrays:
+            array.view(np.uint8)[60] ^= 4
 
     workers[1].before_sending(spoil)
     with pytest.raises(JobAbortedError, match="worker 1: "):
@@ -179,21 +169,13 @@ def test_sparse_server_with_malformed_message_ends_the_run_unchanged(damage: str
     assert cluster.weights().tobytes() == before.tobytes()
 
 
-@pytest.mark.parametrize("seed", range(4))
-def test_sparse_worker_that_dies_before_its_commit_changes_nothing(seed: int) -> None:
-    cluster, workers = start(workers=2, servers=2, seed=seed)
-    before = cluster.weights()
-    workers[1].die(some_step(3), before=0)
-    cluster.replace(1)
-    cluster.round([workers[1]], [np.zeros(SIZE, np.float32)])
-    assert cluster.weights().tobytes() == before.tobytes()
-
-
-@pytest.mark.parametrize("seed", range(4))
-def test_sparse_replacement_does_not_get_the_answer_of_its_predecessor(seed: int) -> None:
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("committed", [0, 1])  # servers that have used the step when its worker dies
+def test_sparse_replacement_sends_a_step_that_counts_once_on_all_servers(committed: int, seed: int) -> None:
+    """It gets nothing of what its predecessor was owed."""
     cluster, workers = start(workers=2, servers=2, seed=seed)
     expected, step = cluster.weights(), some_step(4)
-    workers[1].die(step, before=1)  # used by server 0, and never committed to server 1
+    workers[1].die(step, before=committed)
     cluster.replace(1)
     cluster.round([workers[1]], [step])
     assert cluster.weights().tobytes() == workers[1].weights.tobytes() == (expected - step).tobytes()
@@ -219,14 +201,13 @@ def test_sparse_server_memory_is_the_model_plus_one_per_worker_for_differences(s
     )
     bits = 8 * -(-SIZE // 64)
     assert models <= server.downlink.bytes_kept <= models + rooms + 2 * 4 * np.count_nonzero(step) + bits
-    assert wire.PROTOCOL >= 3
 
 
 def test_sparse_server_memory_for_absent_worker_is_a_bit_per_weight() -> None:
     cluster, workers = start(workers=2)
     for seed in range(40):
         cluster.round([workers[0]], [some_step(seed)])
-    pending = downlink_of(cluster, 0).pending(1)
+    pending = pending_for(cluster, 0, workers[1])
     assert pending.entries <= SIZE
     assert pending.bits is not None
     cluster.round([workers[1]], [np.zeros(SIZE, np.float32)])

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 
 from esync.exchange.codecs.sparse import bounds_of
-from esync.exchange.codecs.sparse.changed_values import ChangeTracker
 from esync.exchange.codecs.sparse.compressors import DeepGradientCompression, GradientDropping, SAMomentum
 from esync.exchange.codecs.sparse.differences import DifferenceTracker
-from esync.exchange.codecs.sparse.message_format import NEW_VALUES, MessageFormat
+from esync.exchange.codecs.sparse.message_format import MessageFormat
 from esync.exchange.codecs.sparse.selection import Selection
 
 GRADIENTS = [[1, -2, 0.5, 0.25], [0.5, 0.1, -0.75, 0.5], [-0.2, 0.3, 1, 0.125]]
@@ -27,33 +26,34 @@ def close(expected: list[float]) -> object:
     return pytest.approx(expected, rel=1e-6, abs=1e-7)
 
 
-def test_gradient_dropping_follows_the_worked_example() -> None:
-    compressor = GradientDropping(selection())
-    steps = [[0, -1, 0, 0], [0.75, 0, 0, 0], [0, 0, 0, 0.4375]]
-    rests = [[0.5, 0, 0.25, 0.125], [0, 0.05, -0.125, 0.375], [-0.1, 0.2, 0.375, 0]]
-    for gradient, step, rest in zip(GRADIENTS, steps, rests, strict=True):
-        assert dense(compressor.compress(np.float32(gradient), 0.5)) == close(step)
-        assert compressor.rest.tolist() == close(rest)
+STEPS = [[0, -1, 0, 0], [0.75, 0, 0, 0], [0, 0, 0, 0.4375]]
 
 
-def test_samomentum_follows_the_worked_example() -> None:
-    compressor = SAMomentum(selection())
-    steps = [[0, -1, 0, 0], [0.75, 0, 0, 0], [0, 0, 0, 0.4375]]
-    carries = [[0.5, -0.5, 0.25, 0.125], [0.375, -0.45, -0.125, 0.375], [0.275, -0.3, 0.375, 0.21875]]
-    for gradient, step, carry in zip(GRADIENTS, steps, carries, strict=True):
+@pytest.mark.parametrize(
+    ("kind", "steps", "kept"),
+    [
+        (GradientDropping, STEPS, {"rest": [[0.5, 0, 0.25, 0.125], [0, 0.05, -0.125, 0.375], [-0.1, 0.2, 0.375, 0]]}),
+        (
+            SAMomentum,
+            STEPS,
+            {"rest": [[0.5, -0.5, 0.25, 0.125], [0.375, -0.45, -0.125, 0.375], [0.275, -0.3, 0.375, 0.21875]]},
+        ),
+        (
+            DeepGradientCompression,
+            [[0, -1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0.65625]],
+            {
+                "velocity": [[1, 0, 0.5, 0.25], [0, 0.1, -0.5, 0.625], [-0.2, 0.35, 0.75, 0]],
+                "rest": [[1, 0, 0.5, 0.25], [0, 0.1, 0, 0.875], [-0.2, 0.45, 0.75, 0]],
+            },
+        ),
+    ],
+)
+def test_compressor_follows_the_worked_example(kind, steps, kept) -> None:
+    compressor = kind(selection())
+    for number, (gradient, step) in enumerate(zip(GRADIENTS, steps, strict=True)):
         assert dense(compressor.compress(np.float32(gradient), 0.5, 0.5)) == close(step)
-        assert compressor.carry.tolist() == close(carry)
-
-
-def test_deep_gradient_compression_follows_the_worked_example() -> None:
-    compressor = DeepGradientCompression(selection())
-    steps = [[0, -1, 0, 0], [1, 0, 0, 0], [0, 0, 0, 0.65625]]
-    velocities = [[1, 0, 0.5, 0.25], [0, 0.1, -0.5, 0.625], [-0.2, 0.35, 0.75, 0]]
-    rests = [[1, 0, 0.5, 0.25], [0, 0.1, 0, 0.875], [-0.2, 0.45, 0.75, 0]]
-    for gradient, step, velocity, rest in zip(GRADIENTS, steps, velocities, rests, strict=True):
-        assert dense(compressor.compress(np.float32(gradient), 0.5, 0.5)) == close(step)
-        assert compressor.velocity.tolist() == close(velocity)
-        assert compressor.rest.tolist() == close(rest)
+        for name, values in kept.items():
+            assert getattr(compressor, name).tolist() == close(values[number])
 
 
 MESSAGES = [(1, [0, -1, 0, 0]), (2, [0.5, 0, 0, 0]), (1, [0, 0, 0, 0.25]), (2, [0, 0.125, 0, 0])]
@@ -86,22 +86,8 @@ def test_difference_tracker_follows_the_worked_example(
         tracker.join(worker)
         tracker.init_weights(worker, 0, values)
     for (worker, step), answer in zip(MESSAGES, answers, strict=True):
-        places = np.flatnonzero(step)
-        tracker.apply((places, np.float32(step)[places]))
+        weights -= np.float32(step)
+        tracker.changed(np.flatnonzero(step))
         assert dense(message_format.decode(tracker.answer(worker).whole())) == answer
     assert {worker: values.tolist() for worker, values in sent.items()} == kept
     assert weights.tolist() == [-0.5, 0.875, 0, -0.25]
-
-
-def test_change_tracker_with_new_values_leads_to_the_same_weights() -> None:
-    message_format = MessageFormat(bounds_of([4]), NEW_VALUES)
-    tracker = ChangeTracker(message_format, bounds_of([4]), 3)
-    tracker.place(0, np.zeros(4, np.float32))
-    theta = {worker: np.zeros(4, np.float32) for worker in (1, 2)}
-    after = [[0, 1, 0, 0], [-0.5, 1, 0, 0], [-0.5, 1, 0, -0.25], [-0.5, 0.875, 0, -0.25]]
-    for (worker, step), expected in zip(MESSAGES, after, strict=True):
-        places = np.flatnonzero(step)
-        tracker.apply((places, np.float32(step)[places]))
-        indices, values = message_format.decode(tracker.answer(worker).whole())
-        theta[worker][indices] = values
-        assert theta[worker].tolist() == expected

@@ -7,7 +7,7 @@ from numba import types
 from numba.cpython.unsafe.numbers import trailing_zeros
 from numba.extending import intrinsic
 
-from .kernels import AHEAD, FURTHER, compiled, prefetch
+from .kernels import AHEAD, compiled, prefetch
 
 
 def no_marks(size: int) -> np.ndarray:
@@ -94,46 +94,6 @@ def take_marked(bits: np.ndarray, first: int, last: int, weights: np.ndarray, va
             values[found] = weights[place]
             found += one
     return int(found)
-
-
-@compiled
-def take_coded(
-    bits: np.ndarray, first: int, last: int, weights: np.ndarray, before: int, code: np.ndarray, values: np.ndarray
-) -> tuple[int, int, int]:
-    """Write the weights at the marked places, and the code of the places (see `encode_gaps`).
-
-    Args:
-        bits: as in `take_marked`.
-        first: likewise.
-        last: likewise.
-        weights: likewise.
-        before: the last place that is coded already; −1: none.
-        code: output for the code (uint8); 1 byte for each mark and 1 for every 255 places are
-            always enough.
-        values: output for the values.
-
-    Returns:
-        The last place that is coded now, the bytes of the code, the number of values.
-    """
-    one, further, origin = np.uint64(1), np.uint64(FURTHER), np.uint64(first)
-    expected, length, found = np.uint64(before + 1), np.uint64(0), np.uint64(0)
-    for word in range(first >> 6, (last + 63) >> 6):
-        left, start = within(bits, word, first, last), np.uint64(word) << np.uint64(6)
-        while left:
-            place = start + np.uint64(trailing_zeros(left))
-            left &= left - one
-            prefetch(weights, place - origin + np.uint64(AHEAD))
-            values[found] = weights[place - origin]
-            found += one
-            gap = place - expected
-            expected = place + one
-            while gap >= further:
-                code[length] = FURTHER
-                length += one
-                gap -= further
-            code[length] = gap
-            length += one
-    return int(expected) - 1, int(length), int(found)
 
 
 @compiled

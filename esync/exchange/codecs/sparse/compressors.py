@@ -96,16 +96,11 @@ class GradientDropping:
 class SAMomentum(GradientDropping):
     """DGS (paper, Algorithm 3, Equations 14 to 16): momentum only for what is sent.
 
-    The paper's division is left out: w = c + η·g; the largest of w are sent; c ← m·w where it was
-    sent, w where it was not. An entry that is silent for T steps is multiplied by m once in that
+    The paper's division is left out: w = c + η·g; the largest of w are sent; c (here `rest`) ← m·w
+    where it was sent, w where it was not. An entry that is silent for T steps is multiplied by m once in that
     time, as in one step with a T times larger batch. With m = 0 this is gradient dropping, with
     everything sent it is SGD with momentum (η inside).
     """
-
-    @property
-    def carry(self) -> np.ndarray:
-        """The vector c: what has been kept, multiplied by the momentum where it was sent."""
-        return self.rest
 
     def _left(self, whole: np.ndarray, values: np.ndarray, momentum: float) -> np.ndarray:
         # Rounding errors stay as they are, as if they had not been selected.

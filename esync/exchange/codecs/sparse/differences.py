@@ -6,13 +6,10 @@ same float32 operation on the same numbers, and θ_k = θ0 + v_k holds to the la
 rounded on the way. What a worker was not sent stays in the difference by itself.
 """
 
-from collections.abc import Iterator
-from itertools import pairwise
-
 import numpy as np
 from typing_extensions import override
 
-from . import Sparse, join, kernels
+from . import Sparse, join
 from .bitmap import list_marked
 from .buffers import SparseMessage
 from .compressors import as_sent
@@ -78,11 +75,7 @@ class DifferenceTracker(Tracker):
         parts = self._send(worker, indices[chosen], values[chosen])
         self._pending[worker] = PendingPlaces(self.size)
         self._everywhere[worker] = False
-        left = [
-            (places[self.weights[part][places] != self._sent[worker][part][places]] + self.offsets[part], amounts)
-            for part, places, amounts in self.split((indices, values))
-        ]
-        self._pending[worker].add(join(left)[0].astype(np.int32))
+        self._pending[worker].add(self._differing(worker, indices)[0].astype(np.int32))
         self._look(worker)
         return indices[chosen], parts
 
@@ -99,44 +92,35 @@ class DifferenceTracker(Tracker):
         """Set v_k ← v_k + G with the values as they are sent, and return these."""
         sent = as_sent(values, self.format.kind)
         for part, places, parts in self.split((indices, sent)):
-            kernels.add(self._sent[worker][part], places, parts)
+            self._sent[worker][part][places] += parts
         return sent
 
     def _different(self, worker: int) -> Sparse:
         """Return where and by how much the weights of a worker differ, all of it."""
-        pairs = zip(self.weights, self._sent[worker], strict=True)
         if self._everywhere[worker]:
-            indices, values = np.empty(self.size, np.int64), np.empty(self.size, np.float32)
-            counts = [
-                kernels.difference_everywhere(weights, sent, indices[start:], values[start:])
-                for (weights, sent), start in zip(pairs, self.offsets, strict=False)
-            ]
-            kept = [slice(start, start + count) for start, count in zip(self.offsets, counts, strict=False)]
-            found = [(indices[each] + start, values[each]) for each, start in zip(kept, self.offsets, strict=False)]
-            return join(found)
+            return self._differing(worker, None)
         self._pending[worker].mark(self._bits)
         indices = np.empty(self._pending[worker].entries, np.int64)
-        indices = indices[: list_marked(self._bits, indices)]
+        return self._differing(worker, indices[: list_marked(self._bits, indices)])
+
+    def _differing(self, worker: int, indices: np.ndarray | None) -> Sparse:
+        """Return where among these places (None: all) weights differ, and by how much."""
         found = []
-        for (weights, sent), (part, inside, _) in zip(pairs, self.split((indices, indices)), strict=True):
-            amounts = np.empty(inside.size, np.float32)
-            count = kernels.difference_among(weights, sent, inside, amounts)
-            found.append((inside[:count] + self.offsets[part], amounts[:count]))
+        for part, (weights, sent) in enumerate(zip(self.weights, self._sent[worker], strict=True)):
+            start, stop = self.offsets[part : part + 2]
+            if indices is None:
+                places = np.flatnonzero(weights != sent)
+            else:
+                first, last = np.searchsorted(indices, (start, stop))
+                places = indices[first:last] - start
+                places = places[weights[places] != sent[places]]
+            found.append((places + start, weights[places] - sent[places]))
         return join(found)
 
     def _largest(self, worker: int, secondary: Selection) -> Sparse:
         """Return the largest differences of each segment, found by comparing all weights."""
-        found = []
-        for part, first, last in self._segments():
-            start = int(self.offsets[part])
-            inside = slice(first - start, last - start)
-            chosen, amounts = secondary.of_difference(self.weights[part][inside], self._sent[worker][part][inside])
-            found.append((chosen + first, amounts))
-        return join(found)
-
-    def _segments(self) -> Iterator[tuple[int, int, int]]:
-        """Yield each segment: the part that it lies in, its first place, one behind its last."""
-        bounds = self.format.bounds
-        parts = np.searchsorted(self.offsets, bounds[:-1], side="right") - 1
-        for part, (first, last) in zip(parts, pairwise(bounds), strict=True):
-            yield int(part), int(first), int(last)
+        difference = np.empty(self.size, np.float32)
+        for weights, sent, start in zip(self.weights, self._sent[worker], self.offsets, strict=False):
+            np.subtract(weights, sent, out=difference[start : start + weights.size])
+        places = secondary.of(difference)
+        return places, difference[places]

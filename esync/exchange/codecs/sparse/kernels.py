@@ -18,8 +18,6 @@ compiled = machine_code()
 
 #: Number of values by which prefetching is ahead of their use; memory takes that long to answer.
 AHEAD = 1024
-#: The same in entries, which lie far apart.
-AHEAD_ENTRIES = 16
 #: Byte of a code that means: 255 positions further, and the code goes on.
 FURTHER = 255
 
@@ -41,27 +39,6 @@ def reaching(values: np.ndarray, least: float, indices: np.ndarray) -> int:
     return found
 
 
-@compiled
-def reaching_difference(
-    weights: np.ndarray, sent: np.ndarray, least: float, indices: np.ndarray, values: np.ndarray
-) -> int:
-    """Write the places where |weights − sent| ≥ least, ascending, and these differences.
-
-    Returns:
-        Their number; −1: more than there is room for.
-    """
-    found = 0
-    for place in range(weights.size):
-        difference = weights[place] - sent[place]
-        if abs(difference) >= least:
-            if found == indices.size:
-                return -1
-            indices[found] = place
-            values[found] = difference
-            found += 1
-    return found
-
-
 @intrinsic
 def prefetch(typing_context: Any, values: Any, place: Any) -> Any:
     """Prefetch values[place], which need not exist; waits for nothing."""
@@ -79,57 +56,12 @@ def prefetch(typing_context: Any, values: Any, place: Any) -> Any:
 
 
 @compiled
-def subtract(weights: np.ndarray, indices: np.ndarray, values: np.ndarray) -> None:
-    """Compute weights[indices] −= values."""
-    for entry in range(indices.size):
-        prefetch(weights, np.uint64(indices[min(entry + AHEAD_ENTRIES, indices.size - 1)]))
-        weights[indices[entry]] -= values[entry]
-
-
-@compiled
-def difference_among(weights: np.ndarray, sent: np.ndarray, indices: np.ndarray, values: np.ndarray) -> int:
-    """Keep the indices where weights and sent differ, and write by how much.
-
-    Returns:
-        The number of indices that are left.
-    """
-    found = 0
-    for entry in range(indices.size):
-        place = indices[entry]
-        if weights[place] != sent[place]:
-            indices[found] = place
-            values[found] = weights[place] - sent[place]
-            found += 1
-    return found
-
-
-@compiled
-def difference_everywhere(weights: np.ndarray, sent: np.ndarray, indices: np.ndarray, values: np.ndarray) -> int:
-    """Write where weights and sent differ, and by how much; return their number."""
-    found = 0
-    for place in range(weights.size):
-        if weights[place] != sent[place]:
-            indices[found] = place
-            values[found] = weights[place] - sent[place]
-            found += 1
-    return found
-
-
-@compiled
 def word_sum(words: np.ndarray) -> int:
     """Return the sum of words (uint32)."""
     total = np.uint64(0)
     for place in range(words.size):
         total += words[place]
     return int(total)
-
-
-@compiled
-def add(sent: np.ndarray, indices: np.ndarray, values: np.ndarray) -> None:
-    """Compute sent[indices] += values."""
-    for entry in range(indices.size):
-        prefetch(sent, np.uint64(indices[min(entry + AHEAD_ENTRIES, indices.size - 1)]))
-        sent[indices[entry]] += values[entry]
 
 
 @compiled

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from . import Sparse, SparseError, bitmap, kernels
+from . import Sparse, SparseError, bitmap, join, kernels
 from .buffers import SparseMessage
 
 #: Changes whenever two versions would misunderstand each other.
@@ -55,15 +55,11 @@ class MessageFormat:
     bounds: np.ndarray
     kind: str = "float32"
 
-    def encode(self, entries: Sparse) -> np.ndarray:
-        """Return the message of a sparse vector (uint8); values are rounded to the kind.
+    def message(self, entries: Sparse) -> SparseMessage:
+        """Return the message of a sparse vector; values are rounded to the kind.
 
         Segments are sent dense where that is shorter.
         """
-        return self.message(entries).whole()
-
-    def message(self, entries: Sparse) -> SparseMessage:
-        """Return the message of a sparse vector, yet to be written."""
         counts = np.diff(np.searchsorted(entries[0], self.bounds))
         if self.bitmap_is_shorter(counts):
             bits = bitmap.no_marks(int(self.bounds[-1]))
@@ -87,24 +83,12 @@ class MessageFormat:
         """
         sent = _filled(values.astype(VALUE_TYPES[self.kind], copy=False).view(np.uint8))
         counted, coded = counts.astype("<u4").view(np.uint8), _filled(code)
-        header = self.header(counts, how, values.size, code.size, check_sum(counted, coded, sent))
-        return SparseMessage.of([header, counted, coded, sent])
-
-    def header(self, counts: np.ndarray, how: str, entries: int, code: int, check: int) -> np.ndarray:
-        """Return the header (uint8) of a message.
-
-        Args:
-            counts: as in `assemble`.
-            how: as in `assemble`.
-            entries: number of entries.
-            code: bytes of the code.
-            check: sum of the words behind the header.
-        """
-        header = np.zeros((), HEADER)
+        header = np.zeros(1, HEADER)
         header["magic"], header["version"] = MAGIC, VERSION
         header["values"], header["indices"] = KINDS.index(self.kind), INDEX_CODES.index(how)
-        header["segments"], header["entries"], header["code"], header["check"] = counts.size, entries, code, check
-        return np.frombuffer(header.tobytes(), np.uint8)
+        header["segments"], header["entries"], header["code"] = counts.size, values.size, code.size
+        header["check"] = check_sum(counted, coded, sent)
+        return SparseMessage([header.view(np.uint8), counted, coded, sent])
 
     def dense_is_shorter(self, counts: np.ndarray) -> np.ndarray:
         """Return which segments are no longer when dense than with a byte for each place."""
@@ -177,7 +161,7 @@ class MessageFormat:
             parts += [(indices[done:first], values[done:first]), (np.arange(start, stop), dense)]
             done = last
         parts.append((indices[done:], values[done:]))
-        return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
+        return join(parts)
 
     def _decode_places(self, code: np.ndarray, counts: np.ndarray, how: int) -> np.ndarray:
         """Return all indices, ascending, checked against the counts."""

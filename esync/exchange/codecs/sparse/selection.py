@@ -7,7 +7,7 @@ from itertools import pairwise
 import numpy as np
 
 from .... import config
-from . import Sparse, SparseError, bounds_of, kernels
+from . import SparseError, bounds_of, kernels
 
 #: Values that are sampled to guess where the k-th largest lies; smaller tensors are searched
 #: without a guess.
@@ -40,24 +40,6 @@ def top_k(values: np.ndarray, k: int) -> np.ndarray:
         if found >= k:
             return places[:found][_largest(values[places[:found]], k)]
     return _largest(values, k)
-
-
-def top_k_of_difference(weights: np.ndarray, sent: np.ndarray, k: int) -> Sparse:
-    """Return the places and values of the k largest of weights − sent.
-
-    As in `top_k`; not all of the differences are computed.
-    """
-    if k < weights.size and (room := _room(weights.size, k)):
-        step = weights.size // SAMPLE
-        places, values = np.empty(room, np.int64), np.empty(room, np.float32)
-        least = _guess(weights[::step] - sent[::step], weights.size, k)
-        found = kernels.reaching_difference(weights, sent, least, places, values)
-        if found >= k:
-            chosen = _largest(values[:found], k)
-            return places[chosen], values[chosen]
-    difference = weights - sent
-    chosen = top_k(difference, k)
-    return chosen, difference[chosen]
 
 
 def _largest(values: np.ndarray, k: int) -> np.ndarray:
@@ -120,7 +102,3 @@ class Selection:
             size = int(self.bounds[tensor + 1] - self.bounds[tensor])
             kept.append(top_k(values[first:last], keep_count(size, self.ratio, self._dense_below)) + first)
         return np.concatenate(kept)
-
-    def of_difference(self, weights: np.ndarray, sent: np.ndarray) -> Sparse:
-        """Return the entries of weights − sent, of one tensor, that are sent: places and values."""
-        return top_k_of_difference(weights, sent, keep_count(weights.size, self.ratio, self._dense_below))

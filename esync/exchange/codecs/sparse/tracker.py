@@ -15,7 +15,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from . import Sparse, kernels
+from . import Sparse
 from .bitmap import mark, no_marks
 from .buffers import SparseMessage
 from .message_format import MessageFormat
@@ -91,21 +91,11 @@ class Tracker(ABC):
     def init_weights(self, worker: int, part: int, sent: np.ndarray) -> None:  # noqa: B027 - of no use to some
         """Note that a worker has pulled exactly these weights; `sent` may be changed in place."""
 
-    def apply(self, step: Sparse) -> None:
-        """Subtract a step from the weights: M ← M − g."""
-        for part, places, values in self.split(step):
-            kernels.subtract(self.weights[part], places, values)
-        self.changed(step[0])
-
     def changed(self, places: np.ndarray) -> None:
         """Note that the weights at these places have been changed."""
         places = places.astype(np.int32)
         for pending in self._pending:
             pending.add(places)
-
-    def pending(self, worker: int) -> PendingPlaces:
-        """Return the positions at which the weights of a worker may differ from the model."""
-        return self._pending[worker]
 
     def split(self, entries: Sparse) -> Iterator[tuple[int, np.ndarray, np.ndarray]]:
         """Yield the entries in each part: its number, places in it, values."""
@@ -116,7 +106,4 @@ class Tracker(ABC):
 
     @abstractmethod
     def answer(self, worker: int) -> SparseMessage:
-        """Return the message that brings a worker up to date, as far as it goes.
-
-        It is valid until the next one is asked for.
-        """
+        """Return the message that brings a worker up to date, as far as it goes."""
