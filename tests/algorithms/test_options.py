@@ -1,6 +1,5 @@
 import argparse
 import enum
-import sys
 from pathlib import Path
 from typing import Annotated, Literal, get_args
 
@@ -164,25 +163,6 @@ def test_algorithm_constructors_take_the_published_arguments(made, expected):
     assert {name: options[name] for name in expected} == expected
 
 
-def test_option_with_invalid_default_is_named():
-    class Wrong(Options):
-        count: int = option(0, ge=1)
-
-    with pytest.raises(ValueError, match="count is 0, but should be a whole number of 1 or more"):
-        Wrong.of()
-
-
-def test_inherited_option_keeps_its_meaning_with_another_default():
-    class Fewer(Many):
-        count: int = inherited(Many, "count", 2)
-
-    before, after = (next(each for each in kind.info() if each.name == "count") for kind in (Many, Fewer))
-    assert after.meaning == before.meaning
-    assert (before.default, after.default) == (3, 2)
-    with pytest.raises(ValueError, match="1 or more"):
-        Fewer.of(count=0)
-
-
 def test_options_agreed_and_fixed_list_what_workers_and_checkpoints_compare():
     options = Many()
     assert options.agreed == {
@@ -220,22 +200,6 @@ def test_register_gives_a_style_and_a_name(registry):
     assert (Own.name, Own.label, Own.summary) == ("my-own.1", "My own (α)", "My-own")
     assert isinstance(Own.style, Style)
     assert SSGD.name == "sync"
-
-
-@pytest.mark.parametrize("name", ["", "Upper", "with space", "../x", "-x", ".x", "x-niid", "x" * 65, "x/y", "é"])
-def test_register_with_name_that_is_no_folder_name_is_refused(name):
-    with pytest.raises(ValueError, match="should be of lower-case letters"):
-        register(name)
-
-
-def test_register_with_taken_name_is_refused(registry):
-    with pytest.raises(ValueError, match=r"Own cannot be called 'sync', as esync\.algorithms\.ssgd\.SSGD is"):
-
-        @register("sync")
-        class Own(SSGD):
-            pass
-
-    assert registry["sync"] is SSGD
 
 
 @pytest.mark.parametrize(
@@ -394,10 +358,3 @@ def test_sync_switch_momentum_flags_that_do_not_fit_are_refused(words, message, 
         read("worker", "", ["--mode", "sync-switch", "--epochs", "1", *words])
     assert end.value.code == 2
     assert message in capsys.readouterr().err
-
-
-def test_registry_and_arguments_import_without_mxnet():
-    import subprocess
-
-    program = "import sys; sys.modules['mxnet'] = None; from esync.arguments import read; read('w', '', ['-m', 'dgs'])"
-    assert subprocess.run([sys.executable, "-c", program], check=False).returncode == 0

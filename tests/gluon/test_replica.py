@@ -268,10 +268,6 @@ def test_replica_without_trained_parameters_is_refused():
         replica_of(layer)
 
 
-def test_unsuitable_parameters_error_is_a_value_error():
-    assert issubclass(UnsuitableParametersError, ValueError)
-
-
 def test_replica_keeps_mean_statistics_beside_its_own():
     net = small_net()
     replica = replica_of(net)

@@ -4,13 +4,11 @@ import logging
 import re
 from typing import Any
 
-import numpy as np
 import pytest
 
 import esync
 from esync.algorithms import DyLU, ESync, Local, LocalSGD, SyncSwitch
 from esync.algorithms.switch_schedule import Schedule
-from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World
@@ -83,25 +81,6 @@ def test_rate_factor_multiplies_the_rate_or_the_schedule(optimizer, scheduled):
             each.step(BATCH)
         assert values(ours) == values(theirs)
     assert trainer.learning_rate * 3 == pytest.approx(gluon.learning_rate)  # programs see the given rate
-
-
-def test_schedule_with_multi_precision_equals_gluons_bit_for_bit():
-    options = {"learning_rate": 0.4, "momentum": 0.9, "multi_precision": True}
-    weights = [mx.gluon.Parameter("weight", shape=(2,), dtype="float16", init=mx.init.One()) for _ in range(2)]
-    for weight in weights:
-        weight.initialize()
-    plain = mx.lr_scheduler.FactorScheduler(2, 0.5, base_lr=0.4)
-    trainers = [
-        esync.Trainer([weights[0]], "sgd", {**options, "lr_scheduler": halved()}, algorithm="local"),
-        mx.gluon.Trainer([weights[1]], "sgd", {**options, "lr_scheduler": plain}, kvstore=None),
-    ]
-    for number in range(6):
-        for weight, trainer in zip(weights, trainers, strict=True):
-            with mx.autograd.record():
-                loss = (weight.data() * mx.nd.array([number, 1.0], dtype="float16")).sum()
-            loss.backward()
-            trainer.step(1)
-        assert weights[0].data().asnumpy().tolist() == weights[1].data().asnumpy().tolist() != [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -327,26 +306,3 @@ def test_schedule_of_own_counts_warns_once_where_steps_are_unequal(caplog, algor
         assert re.search(rf"algorithm '{chosen if isinstance(chosen, str) else chosen.name}'", said[0])
         assert "FactorScheduler" in said[0]
         assert 'esync.CommonLRScheduler(schedule, by="samples")' in said[0]
-
-
-def test_worker_that_trains_alone_is_not_warned(caplog):
-    net = make_net()
-    train(net, local_trainer(net, "sgd", dict(PLAIN)), 2)
-    assert not caplog.records
-
-
-def test_rates_of_a_new_schedule_are_used_in_the_gradients_that_are_sent():
-    net = make_net()
-    world = scripted(net, 4)
-    options = {"lr_scheduler": halved(), "momentum": 0.9}
-    trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm="sync", world=world)
-    train(net, trainer, 4)
-    assert [sent.learning_rate for sent in world.made.sent] == RATES[:4]
-    assert np.isfinite(trainer.learning_rate)
-
-
-def test_trainer_limits_still_end_the_run():
-    net = make_net()
-    trainer = local_trainer(net, "sgd", {"lr_scheduler": halved()}, limits=Limits(samples=2 * BATCH))
-    train(net, trainer, 2)
-    assert trainer.finished

@@ -36,12 +36,6 @@ def test_trainer_with_server_side_sgd_algorithm_refuses_other_optimizers(algorit
         esync.Trainer(make_net().collect_params(), optimizer, algorithm=algorithm)
 
 
-@pytest.mark.parametrize("algorithm", ["sync", "async", "ssp"])
-@pytest.mark.parametrize("optimizer", ["sgd", "nag", "adam", "adamw", "rmsprop", "adagrad"])
-def test_trainer_with_sync_async_ssp_accepts_optimizers_that_run_on_servers(algorithm, optimizer):
-    esync.Trainer(make_net().collect_params(), optimizer, {"clip_gradient": 1.0}, algorithm=algorithm)
-
-
 @pytest.mark.parametrize(
     "option", [{"multi_precision": True}, {"lazy_update": False}, {"begin_num_update": 5}, {"param_idx2name": {}}]
 )
@@ -112,18 +106,6 @@ def test_optimizers_except_ftrl_and_ftml_continue_from_replaced_weights():
         if not np.allclose(ends[1] - ends[0], 5.0, atol=0.1):
             lost.add(kind)
     assert lost == {mx.optimizer.Ftrl, mx.optimizer.FTML}
-
-
-def test_trainer_with_lr_mult_is_accepted_where_the_optimizer_runs_locally():
-    net = make_net()
-    net[2].bias.lr_mult = 2.0
-    esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=ESync(local_iterations=1))
-
-
-def test_trainer_with_sgd_options_and_scheduler_known_to_servers_is_accepted():
-    options = {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01, "rescale_grad": 2.0}
-    scheduler = mx.lr_scheduler.FactorScheduler(10)
-    esync.Trainer(make_net().collect_params(), "sgd", {**options, "lr_scheduler": scheduler}, algorithm="sync")
 
 
 def test_trainer_allreduce_grads_and_update_are_refused():
@@ -218,17 +200,6 @@ def test_trainer_stop_and_abort_before_start_do_nothing():
     trainer.abort("changed my mind")
     trainer.close()
     assert trainer.round == 0
-
-
-def test_trainer_records_samples_and_phase_times():
-    net = make_net()
-    trainer = local_trainer(net)
-    for number, size in enumerate((BATCH, BATCH // 2)):
-        backward(net, number)
-        trainer.step(size)
-    taken = trainer.world.recorder.take()
-    assert taken["num_samples"] == BATCH + BATCH // 2
-    assert set(taken["time"]["0"]) == {"local update", "forward and backward"}
 
 
 def scripted(net, answers: int, beginning: list[float]) -> World:
@@ -382,17 +353,6 @@ def test_trainer_with_rate_that_becomes_nan_raises_before_sending(algorithm):
     with pytest.raises(ValueError, match="learning rate is nan"):
         trainer.step(BATCH)
     assert not world.made.sent
-
-
-def test_trainer_set_learning_rate_reaches_the_servers():
-    net = make_net()
-    world = scripted(net, 2, flat(net))
-    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="async", world=world)
-    for number, rate in enumerate((0.1, 0.025)):
-        trainer.set_learning_rate(rate)
-        backward(net, number)
-        trainer.step(BATCH)
-    assert [sent.learning_rate for sent in world.made.sent] == [0.1, 0.025]
 
 
 def test_trainer_esync_keeps_local_optimizer_state_across_exchanges():

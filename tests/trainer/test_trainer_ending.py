@@ -68,13 +68,6 @@ def test_trainer_left_by_an_error_tells_the_others_unless_they_know(error, said)
     assert told(trainer) == [*said, "close"]
 
 
-def test_trainer_left_before_the_run_is_finished_stops_it_and_says_so(caplog) -> None:
-    with started(make_net()) as trainer:
-        pass
-    assert told(trainer) == ["stop", "close"]
-    assert "worker 1 ends before the run is finished" in caplog.text
-
-
 @pytest.mark.parametrize("error", [None, ValueError()])
 def test_trainer_after_finished_run_tells_nobody_how_its_program_ends(error, caplog) -> None:
     net = make_net()

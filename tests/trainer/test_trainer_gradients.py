@@ -162,17 +162,6 @@ def test_step_with_amp_sends_unscaled_gradients(mean):
     np.testing.assert_allclose(with_amp, without, rtol=1e-5)
 
 
-def test_step_with_overflow_in_a_local_iteration_skips_it_as_gluon_does():
-    net = make_net()
-    trainer = make_trainer(net, ALGORITHMS["local-sgd"](local_iterations=2), answers=1, momentum=0.9)
-    scaled(trainer)
-    for number in range(2):
-        scaled_backward(net, trainer, number, 1e38)
-        trainer.step(BATCH)
-    assert trainer.exchanged
-    assert not np.any(trainer.world.made.sent[0].values)
-
-
 @pytest.mark.parametrize("algorithm", ["sync", "local"])
 def test_step_with_gradients_that_never_become_finite_raises_overflow_error(algorithm):
     net = make_net()

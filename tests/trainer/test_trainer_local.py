@@ -23,14 +23,6 @@ def test_trainer_local_equals_gluon_trainer_bit_for_bit(optimizer, options):
     assert values(ours) != values(make_net())
 
 
-def test_trainer_accepts_parameters_as_a_list():
-    net = make_net()
-    trainer = esync.Trainer(list(net.collect_params().values()), "sgd", {"learning_rate": 0.1}, algorithm="local")
-    backward(net, 0)
-    trainer.step(BATCH)
-    assert values(net) != values(make_net())
-
-
 def test_trainer_local_follows_set_learning_rate():
     ours, theirs = make_net(), make_net()
     trainer = local_trainer(ours)
@@ -98,25 +90,6 @@ def test_trainer_with_deferred_shapes_trains_after_the_first_batch():
     before = net.weight.data().asnumpy()
     trainer.step(BATCH)
     assert not np.array_equal(net.weight.data().asnumpy(), before)
-
-
-def test_trainer_start_with_deferred_shapes_says_what_to_do():
-    net = nn.Dense(3, prefix="later_")
-    net.initialize()
-    trainer = local_trainer(net)
-    with pytest.raises(ValueError, match=r"later_weight is not initialized yet: .* one batch"):
-        trainer.start()
-
-
-def test_trainer_step_with_uninitialized_layer_names_it():
-    net = make_net()
-    unused = nn.Dense(3, prefix="unused_")
-    unused.initialize()
-    parameters = {**net.collect_params(), **unused.collect_params()}
-    trainer = esync.Trainer(parameters, "sgd", {"learning_rate": 0.1}, algorithm="local")
-    backward(net, 0)
-    with pytest.raises(ValueError, match="unused_weight is not initialized yet"):
-        trainer.step(BATCH)
 
 
 def recorded(trainer: esync.Trainer) -> tuple[int, int]:
