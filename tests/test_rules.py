@@ -69,6 +69,7 @@ def test_sgd_with_momentum_equals_the_steps_by_hand(kind):
 #: Gluon's optimizer, its options, our rule. The options are such that each of them can be seen in
 #: the weights.
 AS_GLUON = [
+    (mx.optimizer.SGD, {"momentum": 0.0}, SGDRule),
     (mx.optimizer.SGD, {"momentum": 0.9}, SGDRule),
     (mx.optimizer.NAG, {"momentum": 0.0}, NAGRule),
     (mx.optimizer.NAG, {"momentum": 0.9}, NAGRule),
@@ -92,8 +93,7 @@ AS_GLUON = [
 @pytest.mark.parametrize(("theirs", "options", "ours"), AS_GLUON, ids=lambda each: getattr(each, "__name__", str(each)))
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize("clip", [None, 0.5])
-@pytest.mark.parametrize("kind", KINDS)
-def test_rules_equal_gluons_optimizers(theirs, options, ours, decay, clip, kind):
+def test_rules_equal_gluons_optimizers(theirs, options, ours, decay, clip):
     rng = np.random.default_rng(0)
     start = rng.standard_normal(200).astype(np.float32)
     clipping = {} if clip is None else {"clip_gradient": clip}
@@ -101,16 +101,16 @@ def test_rules_equal_gluons_optimizers(theirs, options, ours, decay, clip, kind)
     updater = mx.optimizer.get_updater(optimizer)
     momentum = options.get("momentum", 0.0)
     rule = ours(**{name: value for name, value in options.items() if name not in ("momentum", "centered")}, **clipping)
-    gluons, weights, state = mx.nd.array(start), kind(start), None
+    gluons, weights, state = mx.nd.array(start), start, None
     for turn in range(12):
         gradient = rng.standard_normal(200).astype(np.float32)
         rate = 0.1 / (1 + turn)
         optimizer.set_learning_rate(rate)
         updater(0, mx.nd.array(gradient), gluons)
-        weights, state = rule(weights, kind(gradient), state, Step(rate, momentum, decay, turn=turn))
+        weights, state = rule(weights, gradient, state, Step(rate, momentum, decay, turn=turn))
         # Most differ by a bit; where a variance is the difference of two squares, some of its
         # digits are lost.
-        np.testing.assert_allclose(numpy_of(weights), gluons.asnumpy(), rtol=2e-5, atol=5e-6)
+        np.testing.assert_allclose(weights, gluons.asnumpy(), rtol=2e-5, atol=5e-6)
     assert np.abs(numpy_of(weights) - start).max() > 0.1
 
 

@@ -1,6 +1,5 @@
 """DyLU, SSP and DiLoCo on one worker, with a scripted exchange."""
 
-
 from esync import config
 from esync.algorithms import DiLoCo, DyLU
 

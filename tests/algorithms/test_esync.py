@@ -59,20 +59,6 @@ def test_esync_sends_init_from_rank_0_only_before_the_start():
             assert names.index("init") < names.index("begin")
 
 
-def test_esync_replacement_queries_in_the_round_of_its_slot():
-    world = World(
-        prepare=lambda exchange: setattr(exchange, "exchanges", 4), ready=[True], answers=[([0, 0], False, True)]
-    )
-    algorithm = ESync()
-    world.start(algorithm)
-    world.step(algorithm, [1, 1])
-    assert [entry for entry in world.made.log if entry[0] in ("ask", "reset")] == [
-        ("ask", 5, 0, 0.25),
-        ("ask", 5, 1, 2.0),
-        ("reset", 6),
-    ]
-
-
 def test_esync_passes_its_options_to_the_state_server():
     world = World(rank=2)
     world.start(ESync(state_server="here:1", query_mode="delayed-ack", job="mine"))

@@ -8,7 +8,7 @@ from esync.algorithms import FedProx, LocalSGD
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World
-from ..support.small_net import BATCH, OPTIMIZERS, backward, flat, make_net, values
+from ..support.small_net import OPTIMIZERS, flat, make_net, take_steps, values
 
 RATE, MU = 0.25, 0.5
 ANSWERS = ([3.0, -1.0], [0.0, 2.0])
@@ -71,9 +71,7 @@ def test_fedprox_with_prox_mu_0_equals_local_sgd_bit_for_bit(optimizer, settings
         )
         trainer = esync.Trainer(net.collect_params(), optimizer, dict(settings), algorithm=algorithm, world=world)
         trainer.start()
-        for number in range(7):
-            backward(net, number)
-            trainer.step(BATCH)
+        take_steps(net, trainer, *range(7))
         assert trainer.round == 1
     assert values(nets[1]) == values(nets[0])
     assert values(nets[2]) != values(nets[0])

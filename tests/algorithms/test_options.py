@@ -7,7 +7,22 @@ import pytest
 from pydantic import AfterValidator, Field, ValidationError
 
 from esync import config
-from esync.algorithms import ALGORITHMS, ASGD, DCASGD, DGS, SSGD, SSP, DiLoCo, DyLU, ESync, LocalSGD, SyncSwitch, make
+from esync.algorithms import (
+    ALGORITHMS,
+    ASGD,
+    DCASGD,
+    DGS,
+    SCAFFOLD,
+    SSGD,
+    SSP,
+    DiLoCo,
+    DyLU,
+    ESync,
+    FedProx,
+    LocalSGD,
+    SyncSwitch,
+    make,
+)
 from esync.algorithms.base import OwnStatisticsOptions, Style
 from esync.algorithms.options import Options, inherited, option
 from esync.algorithms.registry import options_of, register
@@ -139,6 +154,27 @@ def test_options_object_of_another_class_is_refused():
         ASGD(SSP.Options(staleness=9))
     with pytest.raises(TypeError, match=r"SSP was given ASGD\.Options; give it SSP\.Options"):
         SSP(ASGD.Options())
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "value"),
+    [
+        (SSP, "staleness", -1),
+        (DiLoCo, "outer_momentum", 1.0),
+        (DiLoCo, "weighting", "fair"),
+        (ESync, "epsilon", "some"),
+        (ESync, "query_mode", "push"),
+        (ESync, "local_iterations", 0),
+        (DyLU, "statistics", "rank1"),
+        (FedProx, "prox_mu", -1),
+        (DCASGD, "on", "median"),
+        (SCAFFOLD, "weighting", "samples"),
+        (SCAFFOLD, "overlap", True),
+    ],
+)
+def test_algorithm_option_with_unusable_value_is_refused(kind, name, value):
+    with pytest.raises(ValueError, match=f"{name} is {value!r}, but should be"):
+        kind(**{name: value})
 
 
 def test_make_with_algorithm_class_instead_of_object_is_refused():

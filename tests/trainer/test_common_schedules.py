@@ -12,7 +12,7 @@ from esync.algorithms.switch_schedule import Schedule
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World
-from ..support.small_net import BATCH, OPTIMIZERS, backward, flat, local_trainer, make_net, values
+from ..support.small_net import BATCH, OPTIMIZERS, backward, flat, local_trainer, make_net, take_steps, values
 
 RATES = [0.4, 0.4, 0.2, 0.2, 0.1, 0.1, 0.05]
 
@@ -37,8 +37,7 @@ def train(net: Any, trainer: Any, steps: int, first: int = 0) -> list[float]:
     rates = []
     for number in range(first, first + steps):
         rates.append(trainer.learning_rate)
-        backward(net, number)
-        trainer.step(BATCH)
+        take_steps(net, trainer, number)
     return rates
 
 
@@ -51,8 +50,7 @@ def test_schedule_by_rounds_of_local_equals_gluons_bit_for_bit(optimizer, option
     gluon = mx.gluon.Trainer(theirs.collect_params(), optimizer, {**options, "lr_scheduler": plain}, kvstore=None)
     for number in range(7):
         for each, net in ((trainer, ours), (gluon, theirs)):
-            backward(net, number)
-            each.step(BATCH)
+            take_steps(net, each, number)
         assert values(ours) == values(theirs)
     assert trainer.optimizer._index_update_count == gluon.optimizer._index_update_count
 
@@ -77,8 +75,7 @@ def test_rate_factor_multiplies_the_rate_or_the_schedule(optimizer, scheduled):
     gluon = mx.gluon.Trainer(theirs.collect_params(), optimizer, rate(0.375), kvstore=None)
     for number in range(5):
         for each, net in ((trainer, ours), (gluon, theirs)):
-            backward(net, number)
-            each.step(BATCH)
+            take_steps(net, each, number)
         assert values(ours) == values(theirs)
     assert trainer.learning_rate * 3 == pytest.approx(gluon.learning_rate)  # programs see the given rate
 
@@ -115,8 +112,7 @@ def test_trainer_without_dataset_size_has_no_epoch():
     with pytest.raises(ValueError, match=r'by="epochs" needs .* dataset_size=len\(dataset\)'):
         trainer.step(BATCH)
     trainer.dataset_size = BATCH
-    backward(net, 0)
-    trainer.step(BATCH)
+    take_steps(net, trainer, 0)
     assert trainer.epoch == 1.0
 
 
@@ -127,8 +123,7 @@ def test_dataset_size_that_is_set_late_holds_for_the_gradients_that_are_sent():
     trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm="sync", world=world)
     trainer.start()
     trainer.dataset_size = BATCH
-    backward(net, 0)
-    trainer.step(BATCH)
+    take_steps(net, trainer, 0)
     assert [sent.learning_rate for sent in world.made.sent] == [0.4]
 
 
@@ -199,8 +194,7 @@ def test_trial_uses_the_rate_of_now_and_leaves_the_schedule_where_it_is(before):
     train(net, trainer, before)
     train(untried, other, before)
     with trainer.trial():
-        backward(net, 100)
-        trainer.step(BATCH)
+        take_steps(net, trainer, 100)
         assert trainer.learning_rate == RATES[before]
     assert train(net, trainer, 4, before) == train(untried, other, 4, before) == RATES[before : before + 4]
     assert values(net) == values(untried)
@@ -233,8 +227,7 @@ def test_resumed_run_has_the_rates_of_one_that_was_not_interrupted(tmp_path, by)
 
     net, trainer, checkpoints = make("killed")
     for number in range(4):
-        backward(net, number)
-        trainer.step(BATCH)
+        take_steps(net, trainer, number)
         checkpoints.save_if_due()
     rate, result = trainer.learning_rate, trainer.algorithm.result
     assert rate < 0.4

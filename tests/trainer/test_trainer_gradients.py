@@ -9,7 +9,7 @@ from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World
-from ..support.small_net import BATCH, backward, flat, local_trainer, make_net
+from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, take_steps
 
 ON_SERVERS = ["sync", "async", "ssp", "dcasgd", "sync-switch"]
 SPARSE = ["gd-async", "dgc-async", "dgs"]
@@ -96,8 +96,7 @@ def test_step_with_ignored_stale_gradient_and_local_optimizer_leaves_parameter_o
         trainer = local_trainer(net, "sgd", options)
     else:
         trainer = make_trainer(net, ALGORITHMS[algorithm](local_iterations=9), **options)
-    backward(net, 0)
-    trainer.step(BATCH)
+    take_steps(net, trainer, 0)
     before = net[2].weight.data().asnumpy()
     half_backward(net, 1)
     trainer.step(BATCH, ignore_stale_grad=True)

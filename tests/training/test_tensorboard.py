@@ -78,7 +78,13 @@ def test_event_files_of_a_finished_run_are_those_that_it_writes_itself(tmp_path:
 
 def test_evaluations_of_finished_runs_are_exported(tmp_path: Path) -> None:
     for name in ("a", "b"):  # of the same network and mode
-        run = esync.Run(tmp_path / name / "local" / "here", evaluate=lambda: 0.5, every=2, facts={"network": "net"})
+        run = esync.Run(
+            tmp_path / name / "local" / "here",
+            evaluate=lambda: 0.5,
+            background=False,
+            every=2,
+            facts={"network": "net"},
+        )
         train(dense(), run, rounds=4)
     assert compare([str(tmp_path / "a"), str(tmp_path / "b"), "--tensorboard", str(tmp_path / "events")]) == 0
     for name in ("local", "local-2"):
