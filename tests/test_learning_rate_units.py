@@ -12,7 +12,7 @@ import esync
 from esync.algorithms import DCASGD, SSGD, Algorithm, DGCAsync
 from esync.arguments import read
 from esync.data import find_data_dir
-from esync.rules import DelayCompensatedSGDRule, Step, momentum_sgd, sgd
+from esync.rules import DelayCompensatedSGDRule, NAGRule, SGDRule, Step, momentum_sgd, sgd
 from esync.runtime.mxnet_import import mx
 from esync.simulate import gradients
 from esync.simulate.simulation import Simulation
@@ -122,8 +122,16 @@ def test_gradient_scale_that_is_no_positive_number_is_refused(scale):
 
 @pytest.mark.parametrize(
     "rule",
-    [sgd, momentum_sgd, DelayCompensatedSGDRule(0.7), DelayCompensatedSGDRule(0.7, adaptive=True)],
-    ids=["sgd", "momentum", "delay compensated", "adaptive"],
+    [
+        sgd,
+        momentum_sgd,
+        DelayCompensatedSGDRule(0.7),
+        DelayCompensatedSGDRule(0.7, adaptive=True),
+        SGDRule(clip_gradient=1.5),
+        NAGRule(),
+        NAGRule(clip_gradient=1.5),
+    ],
+    ids=lambda rule: getattr(rule, "__name__", str(rule)),
 )
 def test_rules_on_a_scaled_sum_equal_the_mean_with_the_whole_rate(rule):
     random = np.random.default_rng(0)

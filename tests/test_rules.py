@@ -144,20 +144,6 @@ def test_centered_rmsprop_with_negative_rounded_variance_stays_finite(kind):
     assert np.isfinite(numpy_of(weights)).all()
 
 
-@pytest.mark.parametrize(
-    "rule", [SGDRule(), SGDRule(clip_gradient=1.5), NAGRule(), NAGRule(clip_gradient=1.5)], ids=str
-)
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_proportional_rules_on_the_sum_equal_the_mean_with_a_scaled_rate(rule, momentum):
-    gradients = 2 * np.random.default_rng(2).standard_normal((4, 20)).astype(np.float32)
-    summed = mean = np.ones(20, np.float32)
-    states = [None, None]
-    for gradient in gradients:
-        summed, states[0] = rule(summed, 64 * gradient, states[0], Step(0.01, momentum, 0.1, gradient_scale=64))
-        mean, states[1] = rule(mean, gradient, states[1], Step(0.64, momentum, 0.1))
-    np.testing.assert_allclose(summed, mean, rtol=1e-5, atol=1e-6)
-
-
 NORMALIZING = [
     AdamRule(),
     AdamRule(clip_gradient=1.5),

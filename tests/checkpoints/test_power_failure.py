@@ -77,6 +77,7 @@ def test_announced_checkpoint_survives_power_loss_at_every_step(tmp_path, chance
         (tmp_path / str(steps)).mkdir()
         done, store, failed = after_a_cut(tmp_path / str(steps), steps, chance)
         store.prepare()
+        assert not list(store.directory.rglob(".*")), "half-written files are left"
         parts = store.parts()
         newest = max((part.round for part in parts), default=0)
         assert newest in (max(done, default=0), max(done, default=0) + 1), steps

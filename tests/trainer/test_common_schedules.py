@@ -95,14 +95,6 @@ def test_trainer_local_follows_rounds_samples_and_epochs(schedule, options):
     assert trainer.samples == 7 * BATCH
 
 
-def test_trainer_epoch_is_samples_of_all_workers_over_dataset_size():
-    net = make_net()
-    trainer = local_trainer(net, dataset_size=4 * BATCH)
-    assert (trainer.samples, trainer.epoch) == (0, 0.0)
-    train(net, trainer, 3)
-    assert (trainer.samples, trainer.epoch) == (3 * BATCH, 0.75)
-
-
 def test_trainer_without_dataset_size_has_no_epoch():
     net = make_net()
     with pytest.raises(ValueError, match=r"trainer\.epoch needs .* dataset_size=len\(dataset\)"):

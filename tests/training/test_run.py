@@ -211,12 +211,6 @@ def test_run_whose_evaluation_does_not_work_is_refused_before_the_first_round(tm
     assert entries(tmp_path / "cpu") == {}
 
 
-@pytest.mark.parametrize("value", [np.float16(0.5), np.array([0.5]), mx.nd.array([0.5]), mx.np.array(0.5)])
-def test_run_takes_numbers_of_numpy_and_mxnet(tmp_path, value):
-    train(dense(), esync.Run(tmp_path, evaluate=lambda: value, background=False, quiet=True))
-    assert entries(tmp_path / "cpu")[4]["accuracy"] == 0.5
-
-
 @pytest.mark.parametrize("threads", [True, False])
 def test_run_evaluates_by_a_data_loader_with_workers_made_before(tmp_path, threads):
     net, dataset = dense(), mx.gluon.data.ArrayDataset(INPUTS, LABELS)
