@@ -10,38 +10,16 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 
 from .runtime import processes
 
 
 @dataclass(frozen=True)
-class EvaluationTask:
-    """What to evaluate; the command line of the evaluating process, as JSON.
-
-    Attributes:
-        network: name in models.MODELS, or of a function.
-        dataset: name of the data set.
-        data_dir: where it is; None: where `data.load` looks.
-        images: so many test images are evaluated, unless all are asked for; None: all.
-        estimated: training images that batch norm's statistics are estimated from; None: they stay.
-        memory: file descriptor of the shared memory: weights, then statistics, float32.
-        parent: process id of the training process.
-    """
-
-    network: str
-    dataset: str
-    data_dir: str | None
-    images: int | None
-    estimated: int | None
-    memory: int
-    parent: int
-
-
 class NamedEvaluation:
     """Evaluates a network and a data set by their names, in a process of its own that begins anew.
 
-    Args:
+    Attributes:
         network: name in models.MODELS, or of a function.
         dataset: name of the data set.
         data_dir: the directory that holds it; None: where `data.load` looks.
@@ -49,23 +27,24 @@ class NamedEvaluation:
         estimated: training images that batch norm's statistics are estimated from; None: they stay.
     """
 
+    network: str
+    dataset: str
+    data_dir: str | None
+    images: int | None = None
+    estimated: int | None = None
+
     without = "without evaluation: --no-evaluation"
     lighter = "evaluate on fewer images (--test-images)"
     remedy = "Start the same command again"
-
-    def __init__(
-        self, network: str, dataset: str, data_dir: str | None, images: int | None = None, estimated: int | None = None
-    ) -> None:
-        self._task = EvaluationTask(network, dataset, data_dir, images, estimated, 0, os.getpid())
 
     def start(self, memory: int) -> "subprocess.Popen[str]":
         """See `evaluation_process.EvaluationProgram`."""
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         for name in ("DMLC_ROLE", "PORT"):
             environment.pop(name, None)
-        task = replace(self._task, memory=memory)
+        task = {"evaluation": asdict(self), "memory": memory, "parent": os.getpid()}
         process = subprocess.Popen(
-            [sys.executable, "-m", "esync.evaluate", json.dumps(asdict(task))],
+            [sys.executable, "-m", "esync.evaluate", json.dumps(task)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             pass_fds=[memory],
@@ -81,8 +60,9 @@ class NamedEvaluation:
 
 def main(arguments: list[str]) -> int:
     """Answer every line on standard input with the accuracy of the model in the shared memory."""
-    task = EvaluationTask(**json.loads(arguments[0]))
-    processes.die_with_parent(task.parent)
+    task = json.loads(arguments[0])
+    named = NamedEvaluation(**task["evaluation"])
+    processes.die_with_parent(task["parent"])
     from .data import load
     from .gluon.replica import Replica
     from .models.networks import build, input_size
@@ -93,14 +73,14 @@ def main(arguments: list[str]) -> int:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what the user's own network prints is no answer
     with failure_reported(answers):
-        dataset = load(task.dataset, task.data_dir)
+        dataset = load(named.dataset, named.data_dir)
         context = mx.cpu()
-        net = build(task.network, dataset.classes, context, seed=0, shape=dataset.shape)
+        net = build(named.network, dataset.classes, context, seed=0, shape=dataset.shape)
         # The same order as in esync.Trainer: by name.
         parameters = [parameter for _, parameter in sorted(net.collect_params().items())]
-        evaluate = AccuracyEvaluator(net, dataset, input_size(task.network), context, task.images, task.estimated)
+        evaluate = AccuracyEvaluator(net, dataset, input_size(named.network), context, named.images, named.estimated)
         replica = Replica(parameters, lambda batch_size: 0.0)
-        answer_questions(sys.stdin, answers, task.memory, replica, evaluate)
+        answer_questions(sys.stdin, answers, task["memory"], replica, evaluate)
     return 0
 
 

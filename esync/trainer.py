@@ -872,12 +872,7 @@ class Trainer(TrainerStatus, OptimizerTrainer):
             )
         if optimizer.clip_gradient is not None:
             raise ValueError(f"algorithm {name!r} takes plain SGD steps: leave clip_gradient out, {instead}")
-        for parameter in self._params:
-            if parameter.lr_mult != 1:
-                raise ValueError(
-                    f"algorithm {name!r} takes plain SGD steps with one learning rate for all parameters, but "
-                    f"{parameter.name} has lr_mult {parameter.lr_mult}: leave it out, {instead}"
-                )
+        self._check_multipliers(decays=False)
 
     def _choose_rule(self, options: Collection[str]) -> None:
         """Choose the rule by which servers, or a sparse algorithm, take the optimizer's steps.
@@ -890,17 +885,16 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         self._rule = choose(optimizer, options, algorithm.name)
         rate = optimizer.lr if optimizer.lr_scheduler is None else 0.0  # a schedule's is checked whenever it is sent
         _check_rates(rate, getattr(optimizer, "momentum", 0.0), optimizer.wd)
-        self._check_multipliers()
+        self._check_multipliers(bool(optimizer.wd))
 
-    def _check_multipliers(self) -> None:
-        """Refuse a parameter with a rate of its own where servers take the steps."""
-        algorithm, decays = self.algorithm, bool(self._optimizer.wd)
+    def _check_multipliers(self, decays: bool) -> None:
+        """Refuse a parameter with a learning rate, or where weights decay a decay, of its own."""
         for parameter in self._params:
             if parameter.lr_mult != 1 or (decays and parameter.wd_mult != 1):
                 raise ValueError(
-                    f"algorithm {algorithm.name!r} steps with one learning rate and weight decay for all parameters, "
-                    f"but {parameter.name} has lr_mult {parameter.lr_mult} and wd_mult {parameter.wd_mult}: use an "
-                    "algorithm whose optimizer runs on the workers ('esync', 'local-sgd', …)"
+                    f"algorithm {self.algorithm.name!r} has one learning rate and weight decay for all parameters, but "
+                    f"{parameter.name} has lr_mult {parameter.lr_mult} and wd_mult {parameter.wd_mult}: leave them "
+                    "out, or use 'local-sgd', 'fedprox' or 'esync', which take any optimizer"
                 )
 
 

@@ -5,7 +5,7 @@ import argparse
 import esync
 from esync.gradient_sgd import GradientSGD
 
-from .support.small_net import BATCH, backward, make_net
+from .support.small_net import make_net, take_steps
 
 
 def test_gradient_sgd_passes_its_arguments_to_the_trainer(tmp_path):
@@ -23,6 +23,5 @@ def test_gradient_sgd_passes_its_arguments_to_the_trainer(tmp_path):
     assert trainer.checkpoints is checkpoints
     for number in range(2):
         assert not trainer.finished
-        backward(net, number)
-        trainer.step(BATCH)
+        take_steps(net, trainer, number)
     assert trainer.finished

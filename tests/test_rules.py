@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from esync import config
 from esync.gluon.optimizers import AdamW as GluonAdamW
 from esync.rules import (
     RESET_MOMENTUM,
@@ -55,20 +54,6 @@ rates = st.floats(1e-4, 1.0)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_sgd_equals_the_step_by_hand(kind):
-    weights, velocity = sgd(kind([1.0, -2.0]), kind([4.0, 8.0]), None, Step(learning_rate=0.25))
-    assert numpy_of(weights).tolist() == [0.0, -4.0]
-    assert velocity is None
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_sgd_with_weight_decay_equals_the_step_by_hand(kind):
-    # 1 − 0.25·(4 + 0.5·1) = −0.125;  −2 − 0.25·(8 + 0.5·(−2)) = −3.75
-    weights, _ = sgd(kind([1.0, -2.0]), kind([4.0, 8.0]), None, Step(learning_rate=0.25, weight_decay=0.5))
-    assert numpy_of(weights).tolist() == [-0.125, -3.75]
-
-
-@pytest.mark.parametrize("kind", KINDS)
 def test_sgd_with_momentum_equals_the_steps_by_hand(kind):
     step = Step(learning_rate=0.25, momentum=0.5)
     weights, velocity = sgd(kind([1.0, -2.0]), kind([4.0, 8.0]), None, step)
@@ -79,36 +64,12 @@ def test_sgd_with_momentum_equals_the_steps_by_hand(kind):
     assert numpy_of(weights).tolist() == [-1.5, -5.0]
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_sgd_with_changed_learning_rate_keeps_its_velocity(kind):
-    weights, velocity = sgd(kind([0.0]), kind([1.0]), None, Step(1.0, momentum=0.5))
-    weights, _ = sgd(weights, kind([1.0]), velocity, Step(0.25, momentum=0.5))
-    assert numpy_of(weights).tolist() == [-1.0 - 0.5 - 0.25]
-
-
-@pytest.mark.parametrize(("momentum", "decay"), [(0.0, 0.0), (0.9, 0.0), (0.0, 0.01), (0.9, 0.01)])
-def test_sgd_equals_mxnets_sgd(momentum, decay):
-    rng = np.random.default_rng(0)
-    start = rng.standard_normal(50).astype(np.float32)
-    theirs = mx.nd.array(start)
-    optimizer = mx.optimizer.SGD(learning_rate=0.1, momentum=momentum, wd=decay)
-    updater = mx.optimizer.get_updater(optimizer)
-    ours, state = start, None
-    for number in range(8):
-        gradient = rng.standard_normal(50).astype(np.float32)
-        rate = 0.1 / (1 + number)
-        optimizer.set_learning_rate(rate)
-        updater(0, mx.nd.array(gradient), theirs)
-        ours, state = sgd(ours, gradient, state, Step(rate, momentum, decay))
-        np.testing.assert_allclose(ours, theirs.asnumpy(), rtol=1e-5, atol=1e-6)
-    assert np.abs(ours - start).max() > 0.1
-
-
 # --- Gluon's other optimizers ---------------------------------------------------------------------
 
 #: Gluon's optimizer, its options, our rule. The options are such that each of them can be seen in
 #: the weights.
 AS_GLUON = [
+    (mx.optimizer.SGD, {"momentum": 0.0}, SGDRule),
     (mx.optimizer.SGD, {"momentum": 0.9}, SGDRule),
     (mx.optimizer.NAG, {"momentum": 0.0}, NAGRule),
     (mx.optimizer.NAG, {"momentum": 0.9}, NAGRule),
@@ -132,8 +93,7 @@ AS_GLUON = [
 @pytest.mark.parametrize(("theirs", "options", "ours"), AS_GLUON, ids=lambda each: getattr(each, "__name__", str(each)))
 @pytest.mark.parametrize("decay", [0.0, 0.1])
 @pytest.mark.parametrize("clip", [None, 0.5])
-@pytest.mark.parametrize("kind", KINDS)
-def test_rules_equal_gluons_optimizers(theirs, options, ours, decay, clip, kind):
+def test_rules_equal_gluons_optimizers(theirs, options, ours, decay, clip):
     rng = np.random.default_rng(0)
     start = rng.standard_normal(200).astype(np.float32)
     clipping = {} if clip is None else {"clip_gradient": clip}
@@ -141,16 +101,16 @@ def test_rules_equal_gluons_optimizers(theirs, options, ours, decay, clip, kind)
     updater = mx.optimizer.get_updater(optimizer)
     momentum = options.get("momentum", 0.0)
     rule = ours(**{name: value for name, value in options.items() if name not in ("momentum", "centered")}, **clipping)
-    gluons, weights, state = mx.nd.array(start), kind(start), None
+    gluons, weights, state = mx.nd.array(start), start, None
     for turn in range(12):
         gradient = rng.standard_normal(200).astype(np.float32)
         rate = 0.1 / (1 + turn)
         optimizer.set_learning_rate(rate)
         updater(0, mx.nd.array(gradient), gluons)
-        weights, state = rule(weights, kind(gradient), state, Step(rate, momentum, decay, turn=turn))
+        weights, state = rule(weights, gradient, state, Step(rate, momentum, decay, turn=turn))
         # Most differ by a bit; where a variance is the difference of two squares, some of its
         # digits are lost.
-        np.testing.assert_allclose(numpy_of(weights), gluons.asnumpy(), rtol=2e-5, atol=5e-6)
+        np.testing.assert_allclose(weights, gluons.asnumpy(), rtol=2e-5, atol=5e-6)
     assert np.abs(numpy_of(weights) - start).max() > 0.1
 
 
@@ -184,20 +144,6 @@ def test_centered_rmsprop_with_negative_rounded_variance_stays_finite(kind):
     assert np.isfinite(numpy_of(weights)).all()
 
 
-@pytest.mark.parametrize(
-    "rule", [SGDRule(), SGDRule(clip_gradient=1.5), NAGRule(), NAGRule(clip_gradient=1.5)], ids=str
-)
-@pytest.mark.parametrize("momentum", [0.0, 0.9])
-def test_proportional_rules_on_the_sum_equal_the_mean_with_a_scaled_rate(rule, momentum):
-    gradients = 2 * np.random.default_rng(2).standard_normal((4, 20)).astype(np.float32)
-    summed = mean = np.ones(20, np.float32)
-    states = [None, None]
-    for gradient in gradients:
-        summed, states[0] = rule(summed, 64 * gradient, states[0], Step(0.01, momentum, 0.1, gradient_scale=64))
-        mean, states[1] = rule(mean, gradient, states[1], Step(0.64, momentum, 0.1))
-    np.testing.assert_allclose(summed, mean, rtol=1e-5, atol=1e-6)
-
-
 NORMALIZING = [
     AdamRule(),
     AdamRule(clip_gradient=1.5),
@@ -229,12 +175,6 @@ def test_add_mean_update_equals_the_step_by_hand(kind):
     weights, state = add_mean_update(kind([1.0, -2.0]), kind([4.0, 8.0]), None, Step(learning_rate=0.5))
     assert numpy_of(weights).tolist() == [3.0, 2.0]
     assert state is None
-
-
-@given(three)
-def test_add_mean_update_with_global_lr_1_adds_the_mean_update(drawn):
-    weights, update, _ = drawn
-    assert np.array_equal(add_mean_update(weights, update, None, Step(1.0))[0], weights + update)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -298,15 +238,6 @@ def test_dcasgd_with_lambda_0_equals_sgd_exactly(adaptive, drawn, rate, momentum
         mine, state = rule(mine, gradient, state, Step(rate, momentum, decay, sent))
         plain, velocity = sgd(plain, gradient, velocity, Step(rate, momentum, decay))
         assert np.array_equal(mine, plain)
-
-
-@pytest.mark.parametrize("adaptive", [False, True])
-@given(drawn=three, rate=rates)
-def test_dcasgd_without_delay_equals_sgd(adaptive, drawn, rate):
-    weights, gradient, _ = drawn
-    rule = DelayCompensatedSGDRule(strength=0.7, adaptive=adaptive)
-    mine, _ = rule(weights, gradient, None, Step(rate, sent=weights))
-    assert np.array_equal(mine, sgd(weights, gradient, None, Step(rate))[0])
 
 
 # --- all rules ------------------------------------------------------------------------------------
@@ -411,12 +342,6 @@ def test_state_vectors_is_the_number_that_a_rule_keeps(name):
     assert STATE_VECTORS[name] == (0 if state is None else len(take_apart(state)))
 
 
-def test_dcasgd_defaults_come_from_the_configuration():
-    assert make_rule("delay_compensated_sgd", {}) == DelayCompensatedSGDRule(
-        config.DCASGD_LAMBDA, config.DCASGD_ADAPTIVE, config.DCASGD_MEAN_SQUARE_DECAY
-    )
-
-
 def test_make_rule_with_unknown_name_lists_the_known_ones():
     with pytest.raises(ValueError, match="unknown update rule 'lion'") as error:
         make_rule("lion", {})
@@ -473,20 +398,6 @@ def test_outer_nesterov_equals_the_steps_by_hand():
     assert (weights.tolist(), velocity.tolist()) == ([1 + 0.5 * (4 + 0.5 * 4)], [4])
     weights, velocity = outer_nesterov(weights, np.float32([2.0]), velocity, step)
     assert (weights.tolist(), velocity.tolist()) == ([4 + 0.5 * (2 + 0.5 * 4)], [0.5 * 4 + 2])
-
-
-def test_outer_nesterov_equals_gluons():
-    """The mean update is minus a gradient; a rate inside the velocity (Gluon's) or outside is the
-    same.
-    """
-    optimizer = mx.optimizer.NAG(learning_rate=0.7, momentum=0.9)
-    theirs = mx.nd.array(floats(0, 5))
-    state, mine, velocity = optimizer.create_state(0, theirs), theirs.asnumpy(), None
-    for seed in range(1, 5):
-        update = floats(seed, 5)
-        optimizer.update(0, theirs, mx.nd.array(-update), state)
-        mine, velocity = outer_nesterov(mine, update, velocity, Step(0.7, 0.9))
-        np.testing.assert_allclose(mine, theirs.asnumpy(), rtol=1e-5)
 
 
 def test_outer_nesterov_without_momentum_is_the_plain_mean():

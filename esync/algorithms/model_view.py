@@ -1,7 +1,7 @@
 """The view of a model that an algorithm's hooks get: flat NumPy arrays, copied on demand."""
 
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -13,45 +13,19 @@ Hook = Callable[["ModelView"], object]
 BLOCK = 65_536
 
 
-class Arrays(Protocol):
-    """Several arrays as one flat vector; see `flat_arrays.FlatArrays`."""
-
-    size: int
-
-    def open(self) -> None:
-        """Fetch the current values."""
-
-    def times(self, factor: float, start: int, stop: int) -> np.ndarray:
-        """Return a copy of the values start to stop, multiplied by a factor."""
-
-    def change(self, values: np.ndarray, factor: float, start: int) -> None:
-        """Take over what has been changed in that copy."""
-
-
-class ViewedReplica(Protocol):
-    """The part of a replica that a view shows; see `replica.Replica`."""
-
-    weights: Any
-    gradients: Any
-    statistics: Any
-    anchor: np.ndarray | None
-    further: dict[str, Any]
-    contributions: dict[str, Any]
-
-
 class _Source:
-    """The values of a view, in the replica.
+    """The values of a view, in the replica (`replica.Replica`).
 
     Attributes:
         block: the one that a loop over `ModelView.blocks` has come to.
     """
 
-    def __init__(self, replica: ViewedReplica, gradient_factor: float | None, fixed_weights: bool) -> None:
+    def __init__(self, replica: Any, gradient_factor: float | None, fixed_weights: bool) -> None:
         self._replica, self._factor, self.fixed_weights = replica, gradient_factor, fixed_weights
         self._opened: set[str] = set()
         self.block: Block | None = None
 
-    def arrays(self, name: str) -> tuple[Arrays, float]:
+    def arrays(self, name: str) -> tuple[Any, float]:
         """Return the arrays behind a property, and the factor to multiply them by."""
         if name == "gradient" and self._factor is None:
             raise RuntimeError(
@@ -207,7 +181,7 @@ class Block:
             raise ValueError(f"model.{name} is a flat array of {size} values, but was given one of shape {given.shape}")
         self._copies[name] = given
 
-    def _arrays(self, name: str) -> tuple[Arrays, float]:
+    def _arrays(self, name: str) -> tuple[Any, float]:
         if self._source.block not in (None, self):
             raise RuntimeError("within a loop over model.blocks() only the arrays of its block can be used")
         return self._source.arrays(name)
@@ -232,7 +206,7 @@ class ModelView(Block):
     """
 
     def __init__(
-        self, replica: ViewedReplica, batch_size: int | None, gradient_factor: float, fixed_weights: bool = False
+        self, replica: Any, batch_size: int | None, gradient_factor: float, fixed_weights: bool = False
     ) -> None:
         self.batch_size, self._size = batch_size, int(replica.weights.size)
         source = _Source(replica, None if batch_size is None else gradient_factor, fixed_weights)

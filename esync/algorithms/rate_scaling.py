@@ -20,31 +20,6 @@ Scaling = Literal["none", "linear", "sqrt"]
 MOST_FACTOR = 1e6
 
 
-def rate_factor(scaling: Scaling, workers: float, samples: float = math.inf, warmup_samples: int = 0) -> float:
-    """Return by what to multiply a learning rate that suits one worker.
-
-    The mean of n workers' gradients has a variance n times smaller than one gradient's, and takes
-    one step where one worker would take n. Linear scaling (Goyal et al., arXiv 1706.02677, section
-    2.1) makes that step n times as long, so that it leads, to first order, as far as the n steps.
-    Square root scaling (Krizhevsky, arXiv 1404.5997, section 5.1; Hoffer et al., NeurIPS 2017,
-    section 4) keeps the covariance of the step as it is with one worker. Gradual warm-up (Goyal et
-    al., section 2.2) begins with the factor 1 and lets it rise evenly.
-
-    Args:
-        scaling: "linear": n; "sqrt": √n; "none": 1.
-        workers: n, the effective number of workers, at least 1.
-        samples: that all workers together have trained on so far.
-        warmup_samples: of all workers, in which the factor rises from 1; 0: none.
-
-    Raises:
-        ValueError: there is less than one worker.
-    """
-    if not workers >= 1:
-        raise ValueError(f"workers is {workers}, but should be at least 1")
-    full = {"none": 1.0, "linear": float(workers), "sqrt": math.sqrt(workers)}[scaling]
-    return 1 + (full - 1) * min(1.0, samples / warmup_samples) if warmup_samples else full
-
-
 def effective_workers(scalars: Mapping[str, float]) -> float | None:
     """Return how many times as much as its busiest worker all workers have done in a round.
 
@@ -136,5 +111,18 @@ class RateScalingOptions(RateDecayOptions):
         return self
 
     def rate_factor(self, workers: float, samples: int) -> float:
-        """Return by what these options multiply the learning rate; see `rate_factor`."""
-        return rate_factor(self.lr_scaling, workers, samples, self.warmup_samples)
+        """Return by what to multiply a learning rate that suits one worker.
+
+        The mean of n workers' gradients has a variance n times smaller than one gradient's, and
+        takes one step where one worker would take n. Linear scaling (Goyal et al., arXiv
+        1706.02677, section 2.1) makes that step n times as long, so that it leads, to first order,
+        as far as the n steps. Square root scaling (Krizhevsky, arXiv 1404.5997, section 5.1; Hoffer
+        et al., NeurIPS 2017, section 4) keeps the covariance of the step as it is with one worker.
+        Gradual warm-up (Goyal et al., section 2.2) begins with the factor 1 and lets it rise evenly.
+
+        Args:
+            workers: n, the effective number of workers, at least 1.
+            samples: that all workers together have trained on so far.
+        """
+        full = {"none": 1.0, "linear": float(workers), "sqrt": math.sqrt(workers)}[self.lr_scaling]
+        return 1 + (full - 1) * min(1.0, samples / self.warmup_samples) if self.warmup_samples else full

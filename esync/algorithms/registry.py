@@ -7,7 +7,7 @@ folders, labels and styles of the figures, the tables in the documentation.
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, TypeVar, get_args
 
 from ..exchange import STATISTICS, WEIGHTS
@@ -72,8 +72,7 @@ def register(
         ValueError: the name, the label or the summary cannot be used, the name is another class's,
             or an option has the flag of another algorithm's option with another meaning, or a name
             or flag that cannot be used.
-        TypeError: the class's `Options` lacks those of a base class, an option has no default, or
-            the style is none.
+        TypeError: the class's `Options` lacks those of a base class, or an option has no default.
     """
     if not NAME.fullmatch(name) or name.endswith(NON_IID) or name == FIGURES:
         raise ValueError(
@@ -84,8 +83,6 @@ def register(
         raise ValueError(
             f"the label of {name!r} is {label!r}, but should be one line of up to {LABEL_LENGTH} printable characters"
         )
-    if style is not None and not isinstance(style, Style):
-        raise TypeError(f"the style of {name!r} is {style!r}, but should be Style(color, line, marker)")
     if summary is not None and not is_stem(summary):
         raise ValueError(
             f"the summary of {name!r} is {summary!r}, but should be a file's name without its ending: up to 64 "
@@ -117,11 +114,6 @@ def _check_class(algorithm: type[Algorithm]) -> None:
     if algorithm.sends not in get_args(Sends):
         raise ValueError(
             f"{algorithm.__qualname__}.sends is {algorithm.sends!r}, but should be one of {', '.join(get_args(Sends))}"
-        )
-    if not isinstance(algorithm.vectors, Mapping):
-        raise TypeError(
-            f"{algorithm.__qualname__}.vectors is {algorithm.vectors!r}, but should be a dict: name of each vector → "
-            "name of its rule"
         )
     for vector, rule in algorithm.vectors.items():
         if vector in (WEIGHTS, STATISTICS) or rule not in RULES:

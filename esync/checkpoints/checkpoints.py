@@ -28,7 +28,6 @@ from .contents import (
     SERVER_FILE,
     SERVER_WEIGHTS,
     VECTORS_FILE,
-    CheckpointedTrainer,
     further_vectors,
     load_arrays,
     load_model,
@@ -205,11 +204,11 @@ class Checkpoints:
 
     # --- for esync.Trainer and its algorithm ------------------------------------------------------
 
-    def bind(self, trainer: CheckpointedTrainer, agreement: dict[str, Any]) -> None:
+    def bind(self, trainer: Any, agreement: dict[str, Any]) -> None:
         """Write the checkpoints of this trainer from now on.
 
         Args:
-            trainer: one that has not been started.
+            trainer: an `esync.Trainer` that has not been started.
             agreement: settings that a checkpoint must have in common with it.
 
         Raises:
@@ -290,32 +289,28 @@ class Checkpoints:
             load_server_weights(part),
         )
 
-    def take_over(self, resume_at: int) -> bool:
+    def take_over(self, resume_at: int) -> None:
         """Go on from the dead worker's newest part of this run, as a replacement in a running job.
 
         The states of the local optimizer and of the algorithm, and what is tracked, are restored
         from it; the model and the round are the job's. Parts up to `resume_at`, the round that the
         job itself has gone on from, belong to this run whichever job wrote them.
-
-        Returns:
-            Whether there was such a part.
         """
         try:
             self._store.prepare()
             parts = [part for part in self._store.parts() if part.facts["job"] == self._job or part.round <= resume_at]
         except CheckpointError as error:
             log.warning("this worker's optimizer begins anew: %s", error)
-            return False
+            return
         if not parts:
-            return False
+            return
         if differences := self._differences(parts[0]):
             log.warning("this worker's optimizer begins anew: %s does not fit: %s", parts[0].folder, differences)
-            return False
+            return
         self._go_back(parts[0])
         self.newest = parts[0]  # its round has a part already: writing another one would first delete it
         if self._trainer.algorithm.exchange is not None:
             self._trainer.algorithm.exchange.part = parts[0].round
-        return True
 
     def release(self) -> None:
         """Let another run write to the directory; this one is over."""

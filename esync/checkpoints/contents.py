@@ -1,16 +1,15 @@
 """The contents of a checkpoint's files.
 
-The model is saved as Gluon saves it, arrays of workers and servers as NumPy does.
+The model is saved as Gluon saves it, arrays of workers and servers as NumPy does. Trainers are
+`esync.Trainer`, which imports this module.
 """
 
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
-from ..algorithms.base import Algorithm
 from ..gluon.flat_arrays import stored_values
 from ..gluon.master_weights import follow
 from ..runtime.files import through_memory
@@ -23,46 +22,6 @@ SERVER_FILE = "server.npz"
 VECTORS_FILE = "vectors.npz"
 #: In the servers' file: the weights that their rule worked on, where the workers had other ones.
 SERVER_WEIGHTS = "weights"
-
-
-class CheckpointedTrainer(Protocol):
-    """The part of a trainer that checkpoints read and write; `esync.Trainer` has it."""
-
-    algorithm: Algorithm
-    replica: Any
-    gradient_scale: float
-    _params: list[Any]
-    _optimizer: Any
-
-    @property
-    def parameters(self) -> list[Any]:
-        """The parameters that are exchanged: the trainer's own, and the others of its network."""
-
-    @property
-    def rank(self) -> int:
-        """See `TrainerStatus`."""
-
-    @property
-    def workers(self) -> int:
-        """See `TrainerStatus`."""
-
-    @property
-    def round(self) -> int:
-        """See `TrainerStatus`."""
-
-    @property
-    def exchanged(self) -> bool:
-        """See `TrainerStatus`."""
-
-    @property
-    def replacement(self) -> bool:
-        """See `TrainerStatus`."""
-
-    def mean_statistics(self) -> AbstractContextManager[None]:
-        """Let the network have the common model within a with statement."""
-
-    def _master(self, parameter: Any) -> Any:
-        """Return the float32 copy of a float16 parameter that the optimizer keeps, or None."""
 
 
 def save_arrays(path: Path, arrays: dict[str, np.ndarray]) -> None:
@@ -91,7 +50,7 @@ def load_server_weights(part: Part) -> np.ndarray | None:
     return load_arrays(part, SERVER_FILE).get(SERVER_WEIGHTS)
 
 
-def save_model(path: Path, trainer: CheckpointedTrainer) -> None:
+def save_model(path: Path, trainer: Any) -> None:
     """Save the model as Gluon saves parameters.
 
     That of asynchronous workers is saved with the mean of their statistics.
@@ -100,12 +59,12 @@ def save_model(path: Path, trainer: CheckpointedTrainer) -> None:
         mx.nd.save(str(memory), {each.name: stored_values(each).as_nd_ndarray() for each in trainer.parameters})
 
 
-def further_vectors(trainer: CheckpointedTrainer) -> dict[str, np.ndarray]:
+def further_vectors(trainer: Any) -> dict[str, np.ndarray]:
     """Return the common values of all vectors that are exchanged beside the model's own."""
     return {name: vector.values for name, vector in trainer.replica.further.items()}
 
 
-def load_vectors(part: Part, trainer: CheckpointedTrainer) -> None:
+def load_vectors(part: Part, trainer: Any) -> None:
     """Load the further vectors of a checkpoint into the replica.
 
     Raises:
@@ -122,7 +81,7 @@ def load_vectors(part: Part, trainer: CheckpointedTrainer) -> None:
         vector.write(0, saved[name])
 
 
-def load_model(part: Part, trainer: CheckpointedTrainer) -> None:
+def load_model(part: Part, trainer: Any) -> None:
     """Load the model by name, or in order where the same network has been given another prefix.
 
     Float32 copies of float16 weights, restored with the optimizer's state, keep their values where

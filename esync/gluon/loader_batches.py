@@ -2,10 +2,8 @@
 
 import logging
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
-from ..algorithms.context import World
 from ..runtime.errors import ExpectedError
 from ..runtime.phase_timer import GET_BATCH
 from .randomness import draw_seeds, seed_generators
@@ -22,44 +20,13 @@ class NoBatchesError(ExpectedError, ValueError):
     """Raised when a loader has no batches, so that a loop over it would never take a step."""
 
 
-class SteppingTrainer(Protocol):
-    """What `LoaderBatches` needs of an `esync.Trainer`."""
-
-    world: World
-    steps: int
-
-    @property
-    def rank(self) -> int:
-        """This worker's slot."""
-        ...
-
-    @property
-    def workers(self) -> int:
-        """Number of worker slots; 1 before the trainer has started."""
-        ...
-
-    @property
-    def finished(self) -> bool:
-        """Whether the run is over."""
-        ...
-
-    @property
-    def abandoned(self) -> bool:
-        """Whether the last step left its gradients unused."""
-        ...
-
-    def paused(self) -> AbstractContextManager[None]:
-        """Do not count the time of a with statement as training."""
-        ...
-
-
 class LoaderBatches(Iterator[Batch]):
     """Iterator over the batches of a loader that starts it anew until the run is over.
 
     See `Trainer.batches`, which makes one.
 
     Args:
-        trainer: whose run it is.
+        trainer: the `esync.Trainer` whose run it is.
         loader: can be gone through again and again; its `set_epoch` and `reset` are called before
             each epoch where it has them.
         begin_epoch: called with the number of each epoch, from 0, before the loader is started.
@@ -67,7 +34,7 @@ class LoaderBatches(Iterator[Batch]):
 
     def __init__(
         self,
-        trainer: SteppingTrainer,
+        trainer: Any,
         loader: Iterable[Batch],
         begin_epoch: Callable[[int], None] | None = None,
     ) -> None:

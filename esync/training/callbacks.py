@@ -3,20 +3,28 @@
 `round_callbacks.RoundCallbacks` calls them, on real workers and in simulations.
 """
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from .. import config
 from ..exchange import Result
 from ..runtime.metric import TEST_ACCURACY, Metric
 from ..runtime.progress import Progress, ProgressReporter
 from ..runtime.tensorboard import round_scalars
-from .csv_curves import CsvCurves
 from .round_log import RoundLog
 
 if TYPE_CHECKING:
     from ..algorithms import Algorithm
     from ..coordination.round_reporter import RoundReporter
     from ..runtime.tensorboard import EventFile
+
+#: Columns of the curves: `Step` counts the changes of the common model (one per round of synchronous
+#: training, one per commit used at once), `Time` is in seconds since the run began, `Samples` are
+#: those of all workers.
+HEADING = "Wall time,Time,Step,Samples,Value"
+ACCURACY_FILE, LOSS_FILE = "acc.csv", "loss.csv"
+FILES = (ACCURACY_FILE, LOSS_FILE)
 
 
 @dataclass(frozen=True)
@@ -102,31 +110,49 @@ class Callback:
 
 
 class CurveFiles(Callback):
-    """Writes acc.csv and loss.csv."""
+    """Writes acc.csv and loss.csv beside rank 0's round files, for Sync-Switch's reports.
 
-    def __init__(self, curves: CsvCurves) -> None:
-        self._curves = curves
+    Args:
+        files: the folder of the files.
+        started: when the run began, in seconds since 1970; 0 in virtual time.
+        step: the last step to keep of earlier files; their later steps are left out.
+    """
+
+    def __init__(self, files: RoundLog, started: float, step: int = 0) -> None:
+        self._files, self._started = files, started
+        self._lines = {name: _kept(files.text(name), step) for name in FILES}
+        self._rounds = 0
+        self._last = (0.0, 0, 0)  # time, step, samples
 
     def save(self, facts: dict[str, Any]) -> None:
         """Update the files."""
-        self._curves.write()
+        self.close()
 
     def round(self, ended: FinishedRound) -> None:
-        """Record the loss."""
-        if ended.result is not None and ended.loss is not None:
-            self._curves.round(ended.entry["total_time"], ended.result, ended.loss)
+        """Record the loss of the round's last batch."""
+        result = ended.result
+        if result is None or ended.loss is None:
+            return
+        self._last = (ended.entry["total_time"], result.step, result.samples)
+        self._rounds += 1
+        if self._rounds == 1 or self._rounds % config.LOSS_EVERY == 0 or result.finished:
+            self._add(LOSS_FILE, *self._last, ended.loss)
 
     def accuracy(self, evaluated: Evaluated) -> None:
         """Record the accuracy."""
-        self._curves.accuracy(evaluated.elapsed, evaluated.step, evaluated.samples, evaluated.accuracy)
+        self._add(ACCURACY_FILE, evaluated.elapsed, evaluated.step, evaluated.samples, evaluated.accuracy)
 
     def diverged(self) -> None:
-        """Record a loss that is not a number."""
-        self._curves.diverged()
+        """Note that the loss, of this or another worker, is no longer a number."""
+        self._add(LOSS_FILE, *self._last, math.nan)
 
     def close(self) -> None:
         """Update the files."""
-        self._curves.write()
+        for name, lines in self._lines.items():
+            self._files.write(name, "\n".join([HEADING, *lines, ""]))
+
+    def _add(self, name: str, time: float, step: int, samples: int, value: float) -> None:
+        self._lines[name].append(f"{self._started + time:.6f},{time:.6f},{step},{samples},{value:.8g}")
 
 
 class LogFiles(Callback):
@@ -282,10 +308,19 @@ def make_callbacks(
     callbacks: list[Callback] = []
     if logs is not None:
         if algorithm.switches_synchrony and rank == 0:
-            callbacks.append(CurveFiles(CsvCurves(logs, started, step)))
+            callbacks.append(CurveFiles(logs, started, step))
         callbacks.append(LogFiles(logs))
     if reports is not None:
         callbacks.append(StateServerReports(reports))
     if events is not None:
         callbacks.append(TensorBoardScalars(events, started))
     return [*callbacks, ProgressLines(reporter, rank)]
+
+
+def _kept(text: str, step: int) -> list[str]:
+    """Return the rows of an earlier file of this run up to a step."""
+    heading, *rows = text.splitlines() or [""]
+    if heading != HEADING:
+        return []
+    whole = [row for row in rows if row.count(",") == HEADING.count(",")]
+    return [row for row in whole if int(row.split(",")[2]) <= step]

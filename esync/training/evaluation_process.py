@@ -24,6 +24,7 @@ import traceback
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+from subprocess import Popen
 from typing import IO, Protocol
 
 import numpy as np
@@ -54,20 +55,6 @@ LOOK_EVERY = 0.5
 EQUAL_VALUES = 5
 
 
-class PipedProcess(Protocol):
-    """A child process with two pipes, such as `subprocess.Popen`."""
-
-    pid: int
-    stdin: IO[str] | None
-    stdout: IO[str] | None
-
-    def kill(self) -> None:
-        """Kill the process."""
-
-    def wait(self) -> int:
-        """Wait until it has ended; return its exit code, or the negated signal that killed it."""
-
-
 class EvaluationProgram(Protocol):
     """The program that evaluates in a process of its own.
 
@@ -81,7 +68,7 @@ class EvaluationProgram(Protocol):
     lighter: str
     remedy: str
 
-    def start(self, memory: int) -> PipedProcess:
+    def start(self, memory: int) -> "Popen[str] | ForkedProcess":
         """Start the process, which calls `answer_questions`.
 
         `memory` is the file descriptor of the shared memory.
@@ -306,7 +293,7 @@ def _activity(pid: int) -> tuple[int, bool]:
     return total, able
 
 
-def _where(process: PipedProcess) -> str:
+def _where(process: "Popen[str] | ForkedProcess") -> str:
     """Return at which line evaluate stands, or has crashed, as words that follow; "" if unknown."""
     stack = process.stack() if isinstance(process, ForkedProcess) else []
     calls = [number for number, frame in enumerate(stack) if Path(frame.filename).name == Path(__file__).name]

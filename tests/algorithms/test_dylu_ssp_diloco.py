@@ -1,9 +1,7 @@
 """DyLU, SSP and DiLoCo on one worker, with a scripted exchange."""
 
-import pytest
-
 from esync import config
-from esync.algorithms import SSP, DiLoCo, DyLU
+from esync.algorithms import DiLoCo, DyLU
 
 from ..support.scripted_world import Sent, World
 
@@ -26,11 +24,6 @@ def test_dylu_takes_iterations_by_its_speed_and_reports_it():
     assert world.replica.own_statistics == [True, True]  # … and the mean is kept beside them
 
 
-def test_ssp_with_negative_staleness_is_refused():
-    with pytest.raises(ValueError, match="staleness is -1"):
-        SSP(-1)
-
-
 def test_diloco_exchanges_after_its_local_iterations_with_the_outer_momentum():
     world, algorithm = World(answers=[([3, 4], False, True)]), DiLoCo(2, global_lr=0.7, outer_momentum=0.9)
     world.start(algorithm)
@@ -40,10 +33,3 @@ def test_diloco_exchanges_after_its_local_iterations_with_the_outer_momentum():
     assert algorithm.exchanged
     assert world.made.sent == [Sent([2.0, 1.0], [5.0], 8, 0.7, 0.9, 0.0)]
     assert not world.addresses  # nobody has asked for a state server
-
-
-@pytest.mark.parametrize("options", [{"outer_momentum": 1.0}, {"outer_momentum": -0.1}, {"weighting": "fair"}])
-def test_diloco_with_invalid_option_names_it(options):
-    (name,) = options
-    with pytest.raises(ValueError, match=f"{name} is"):
-        DiLoCo(**options)

@@ -59,28 +59,6 @@ def test_esync_sends_init_from_rank_0_only_before_the_start():
             assert names.index("init") < names.index("begin")
 
 
-def test_esync_replacement_queries_in_the_round_of_its_slot():
-    world = World(
-        prepare=lambda exchange: setattr(exchange, "exchanges", 4), ready=[True], answers=[([0, 0], False, True)]
-    )
-    algorithm = ESync()
-    world.start(algorithm)
-    world.step(algorithm, [1, 1])
-    assert [entry for entry in world.made.log if entry[0] in ("ask", "reset")] == [
-        ("ask", 5, 0, 0.25),
-        ("ask", 5, 1, 2.0),
-        ("reset", 6),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("options", "named"), [({"epsilon": "some"}, "epsilon is 'some'"), ({"query_mode": "push"}, "query_mode is 'push'")]
-)
-def test_esync_with_invalid_option_names_it(options, named):
-    with pytest.raises(ValueError, match=named):
-        ESync(**options)
-
-
 def test_esync_passes_its_options_to_the_state_server():
     world = World(rank=2)
     world.start(ESync(state_server="here:1", query_mode="delayed-ack", job="mine"))
@@ -177,15 +155,6 @@ def test_esync_delayed_on_fast_device_never_waits_for_answers():
     assert world.device.time == 2 * world.replica.steps.count(4)
 
 
-def test_esync_blocking_abandons_no_iteration():
-    world = World(ready=[False, True], answers=[([0, 0], True, True)])
-    algorithm = ESync()
-    world.start(algorithm)
-    while not algorithm.finished:
-        world.step(algorithm, [1, 1])
-        assert not algorithm.abandoned
-
-
 def test_esync_replacement_registers_with_the_state_server_without_init():
     def replaced(exchange: ScriptedExchange) -> None:
         exchange.replacement, exchange.exchanges = True, 4
@@ -242,19 +211,6 @@ def test_esync_with_fixed_local_iterations_queries_no_state_server(count):
     assert algorithm.round == 2
     assert world.addresses == []
     assert [entry for entry in world.made.log if entry != "exchange"][2:] == []
-
-
-@pytest.mark.parametrize("count", [0, -1])
-def test_esync_with_local_iterations_below_1_is_refused(count):
-    with pytest.raises(ValueError, match=f"local_iterations is {count}"):
-        ESync(local_iterations=count)
-
-
-@pytest.mark.parametrize("address", ["10.1.1.34:10010", None])
-def test_esync_passes_the_state_server_address(address):
-    world = World()
-    world.start(ESync(state_server=address))
-    assert world.addresses == [(address, 0, config.JOB, False)]
 
 
 def test_esync_defaults_come_from_the_configuration():

@@ -4,15 +4,11 @@ import numpy as np
 import pytest
 
 import esync
-from esync import config
 from esync.algorithms import FedProx, LocalSGD
-from esync.arguments import read
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World
-from ..support.small_net import BATCH, OPTIMIZERS, backward, flat, make_net, values
-from ..trainer.test_trainer_gradients import scaled
-from .test_hooks import amp_backward, make_trainer
+from ..support.small_net import OPTIMIZERS, flat, make_net, take_steps, values
 
 RATE, MU = 0.25, 0.5
 ANSWERS = ([3.0, -1.0], [0.0, 2.0])
@@ -75,59 +71,13 @@ def test_fedprox_with_prox_mu_0_equals_local_sgd_bit_for_bit(optimizer, settings
         )
         trainer = esync.Trainer(net.collect_params(), optimizer, dict(settings), algorithm=algorithm, world=world)
         trainer.start()
-        for number in range(7):
-            backward(net, number)
-            trainer.step(BATCH)
+        take_steps(net, trainer, *range(7))
         assert trainer.round == 1
     assert values(nets[1]) == values(nets[0])
     assert values(nets[2]) != values(nets[0])
 
 
-def test_fedprox_with_scaled_loss_gives_the_same_update():
-    """A step whose gradients have overflowed is skipped."""
-    nets = make_net(), make_net()
-    for net, amp in zip(nets, (False, True), strict=True):
-        trainer = make_trainer(net, FedProx(9, prox_mu=1.0))
-        if amp:
-            scaled(trainer)
-        for number in range(4):
-            if amp:
-                amp_backward(net, trainer, number)
-            else:
-                backward(net, number)
-            trainer.step(BATCH)
-    np.testing.assert_allclose(flat(nets[1]), flat(nets[0]), rtol=1e-4, atol=1e-6)
-    before = flat(nets[1])
-    amp_backward(nets[1], trainer, 4, 1e38)
-    trainer.step(BATCH)
-    assert flat(nets[1]) == before
-
-
 # --- the command line -----------------------------------------------------------------------------
-
-
-def test_fedprox_flags_have_their_defaults():
-    chosen = read("worker", "", ["-m", "fedprox"])
-    assert (chosen.prox_mu, chosen.local_iterations) == (config.FEDPROX_MU, config.LOCAL_ITERATIONS)
-    assert read("worker", "", ["-m", "fedprox", "--prox-mu", "0", "--overlap"]).prox_mu == 0
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["-m", "fedprox", "--prox-mu", "-1"], "'-1' should be a number of 0 or more"),
-        (["-m", "fedprox", "--prox-mu", "nan"], "'nan' should be a number of 0 or more"),
-        (["-m", "local-sgd", "--prox-mu", "1"], "--prox-mu makes no sense with --mode local-sgd"),
-    ],
-)
-def test_fedprox_with_invalid_prox_mu_is_refused(capsys, words, said):
-    with pytest.raises(SystemExit) as error:
-        read("worker", "", words)
-    assert error.value.code == 2
-    assert said in capsys.readouterr().err
-    if "fedprox" in words:
-        with pytest.raises(ValueError, match=r"prox_mu is .*, but should be a number of 0 or more"):
-            FedProx(prox_mu=float(words[-1]))
 
 
 def test_fedprox_prox_mu_is_agreed_on_and_in_checkpoints():

@@ -250,22 +250,6 @@ def test_load_supports_dataclasses_and_postponed_annotations(folder):
     assert found.Options.of(mu=0.5).mu == 0.5
 
 
-def test_load_of_class_that_inherits_from_another_file(folder):
-    write(folder / "base.py", algorithm("Base"))
-    write(folder / "child.py", "from base import Base\nclass Child(Base):\n    sends = 'updates'\n")
-    child, base = load("child.py:Child"), load("base.py:Base")
-    assert issubclass(child, base)
-    assert child.__mro__[1] is base
-    assert digest(child) != digest(base)
-
-
-def test_load_from_module_with_two_algorithms(folder):
-    both = algorithm("One") + algorithm("Two")
-    write(folder / "both.py", both)
-    assert [load(f"both.py:{name}").name for name in ("One", "Two")] == ["one", "two"]
-    assert digest(load("both.py:One")) == digest(load("both.py:Two"))
-
-
 def test_load_from_module_that_registers_two_algorithms(folder):
     both = algorithm("One") + algorithm("Two")
     both = both.replace("class One", "@register('uno')\nclass One").replace("class Two", "@register('due')\nclass Two")

@@ -1,30 +1,23 @@
 """The learning rate that fits the number of workers: `algorithms.rate_scaling`."""
 
-import math
 from types import SimpleNamespace
 
 import pytest
 
 from esync import Limits
 from esync.algorithms import ASGD, SSGD, DiLoCo, LocalSGD
-from esync.algorithms.rate_scaling import effective_workers, rate_factor
+from esync.algorithms.rate_scaling import effective_workers
 from esync.algorithms.registry import ALGORITHMS, flags_of
 
 
 def test_rate_factor_is_the_number_of_workers_or_its_root() -> None:
-    assert [rate_factor(scaling, 9) for scaling in ("none", "linear", "sqrt")] == [1, 9, 3]
+    scalings = ("none", "linear", "sqrt")
+    assert [LocalSGD(lr_scaling=each).options.rate_factor(9, 0) for each in scalings] == [1, 9, 3]
 
 
 def test_rate_factor_in_warm_up_rises_evenly_from_one() -> None:
-    factors = [rate_factor("linear", 5, samples, warmup_samples=100) for samples in (0, 25, 50, 100, 1000)]
-
-    assert factors == [1, 2, 3, 5, 5]
-
-
-@pytest.mark.parametrize("workers", [0.5, 0, math.nan])
-def test_rate_factor_of_less_than_one_worker_is_refused(workers: float) -> None:
-    with pytest.raises(ValueError, match="at least 1"):
-        rate_factor("linear", workers)
+    options = LocalSGD(lr_scaling="linear", warmup_samples=100).options
+    assert [options.rate_factor(5, samples) for samples in (0, 25, 50, 100, 1000)] == [1, 2, 3, 5, 5]
 
 
 def test_effective_workers_are_all_samples_over_those_of_the_busiest() -> None:

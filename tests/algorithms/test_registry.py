@@ -112,14 +112,6 @@ def test_register_with_unusable_default_is_refused(space: dict, problem: str) ->
     assert "mine" not in ALGORITHMS
 
 
-def test_register_with_invalid_style_is_refused() -> None:
-    with pytest.raises(
-        TypeError, match=r"the style of 'mine' is '#AA3377', but should be Style\(color, line, marker\)"
-    ):
-        register("mine", style="#AA3377")  # type: ignore[arg-type]
-    assert "mine" not in ALGORITHMS
-
-
 def test_built_in_algorithms_have_valid_labels_and_summaries() -> None:
     for algorithm in ALGORITHMS.values():
         assert is_label(algorithm.label)

@@ -5,14 +5,12 @@ from pathlib import Path
 import pytest
 
 import esync
-from esync.arguments import read
 from esync.checkpoints.contents import save_model
-from esync.checkpoints.store import CheckpointError, CheckpointStore
+from esync.checkpoints.store import CheckpointError
 from esync.exchange import ExchangeError, Specification
 from esync.exchange.protocol.resume_negotiation import RunProgress
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
-from esync.training.worker_setup import make_trainer
 
 from ..support.disks import fill
 from ..support.scripted_world import World
@@ -224,29 +222,6 @@ def test_resume_restores_the_round_counters_on_rank_0_only(tmp_path):
     assert state.exchanges == 3
     assert isinstance(state.progress, RunProgress)
     assert (state.progress.round, state.progress.version, state.progress.samples) == (3, 3, 6)
-
-
-def test_resume_of_dcasgd_with_another_gradient_for_lambda_is_refused(tmp_path):
-    def offered(*words: str) -> str:
-        """What is wrong with the checkpoint for a worker with these flags; none: one is written."""
-        options = read("worker", "", ["-m", "async", "-dcasgd", "1", "-b", "8", *words])
-        checkpoints = esync.Checkpoints(tmp_path, resume=bool(words))
-        trainer = make_trainer(make_net(), options, World(), 100, checkpoints)
-        checkpoints.bind(trainer, {**trainer._agreement, **trainer.algorithm.checkpoint_terms})
-        if not words:
-            facts = {
-                "agreement": {**checkpoints._agreement, "workers": 3},
-                "optimizer": checkpoints._optimizer.save({}),
-            }
-            facts |= {"job": 1, "whole_before": False, "workers": 3, "exchanges": 5}
-            CheckpointStore(tmp_path, 0).write(5, {}, facts)
-        return checkpoints.offers(0, 3).problem
-
-    offered()
-    assert not offered("--resume", "--checkpoint-dir", "x")
-    assert "--dcasgd-lambda-on mean instead of sum" in offered(
-        "--resume", "--checkpoint-dir", "x", "--dcasgd-lambda-on", "sum"
-    )
 
 
 def test_save_model_on_full_disk_raises(small_disk):

@@ -16,7 +16,7 @@ ROUNDS = 4
 CHANCES: dict[str, Callable[[], Choose]] = {
     "lost": lambda: lambda possibilities: 0,
     "there": lambda: lambda possibilities: 1,
-    **{f"some, {seed}": lambda seed=seed: random.Random(seed).randrange for seed in range(5)},  # type: ignore[misc]
+    **{f"some, {seed}": lambda seed=seed: random.Random(seed).randrange for seed in range(2)},  # type: ignore[misc]
 }
 
 
@@ -77,6 +77,7 @@ def test_announced_checkpoint_survives_power_loss_at_every_step(tmp_path, chance
         (tmp_path / str(steps)).mkdir()
         done, store, failed = after_a_cut(tmp_path / str(steps), steps, chance)
         store.prepare()
+        assert not list(store.directory.rglob(".*")), "half-written files are left"
         parts = store.parts()
         newest = max((part.round for part in parts), default=0)
         assert newest in (max(done, default=0), max(done, default=0) + 1), steps

@@ -1,11 +1,8 @@
-import json
 from pathlib import Path
 
 import pytest
 
 from esync.checkpoints.store import CheckpointError, CheckpointStore
-
-from ..support import child
 
 
 def made(directory: Path, rank: int) -> CheckpointStore:
@@ -137,21 +134,3 @@ def test_store_write_that_fails_keeps_the_previous_part(tmp_path):
 def test_store_in_folder_that_cannot_be_created_is_refused():
     with pytest.raises(CheckpointError, match="cannot write checkpoints to /proc/here: "):
         CheckpointStore(Path("/proc/here"), 0).prepare()
-
-
-def test_store_of_process_killed_at_any_step_holds_a_whole_checkpoint(tmp_path):
-    """Three checkpoints, two of them kept.
-
-    The process dies after every write, flush, rename and deletion.
-    """
-    result = child.run(str(Path(__file__).with_name("crashes.py")), str(tmp_path / "checkpoints"))
-    assert result.returncode == 0, result.stderr
-    steps = json.loads(result.stdout)
-    assert len(steps) > 50
-    assert all(intact for _, intact in steps)
-    found = [rounds for rounds, _ in steps]
-    assert found[0] == []
-    assert found[-1] == [3, 2]
-    newest = [max(rounds, default=0) for rounds in found]
-    assert newest == sorted(newest)  # nothing that was there is ever lost
-    assert {0, 1, 2, 3} == set(newest)

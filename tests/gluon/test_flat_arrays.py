@@ -79,14 +79,6 @@ def test_flat_arrays_change_of_scaled_copy_keeps_unchanged_bits(start, dtype, mo
     assert not vector.close()  # there is nothing to bring back to a device
 
 
-def test_flat_arrays_without_arrays_are_empty():
-    vector = flat()
-    assert vector.size == 0
-    vector.read(0, 0, np.zeros(0, np.float32))
-    vector.write(0, np.zeros(0, np.float32))
-    vector.close()
-
-
 def test_flat_arrays_read_of_float32_on_host_copies_nothing():
     array = counting((4,))[0]
     vector = flat(array)

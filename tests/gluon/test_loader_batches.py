@@ -13,7 +13,7 @@ from esync.runtime.mxnet_import import mx
 from esync.runtime.phase_timer import GET_BATCH
 
 from ..support.scripted_world import World
-from ..support.small_net import BATCH, backward, flat, local_trainer, make_net
+from ..support.small_net import flat, local_trainer, make_net, sgd_trainer, take_steps
 
 data = mx.gluon.data
 
@@ -23,8 +23,7 @@ def train(net: Any, trainer: esync.Trainer, loader: Any, **more: Any) -> list[An
     seen = []
     for batch in trainer.batches(loader, **more):
         seen.append(batch)
-        backward(net, len(seen))
-        trainer.step(BATCH)
+        take_steps(net, trainer, len(seen))
     return seen
 
 
@@ -107,8 +106,7 @@ def test_batches_time_the_loading_as_get_batch():
     for loads in (1, 2):  # two batches for one step, as with accumulated gradients
         for _ in range(loads):
             next(batches)
-        backward(net, loads)
-        trainer.step(BATCH)
+        take_steps(net, trainer, loads)
         assert world.recorder.take()["time"]["0"][GET_BATCH] == 0.25 * loads
 
 
@@ -117,7 +115,7 @@ def clustered(net: Any, algorithm: Any, beginning: float, **script: Any) -> esyn
     weights = [beginning] * len(flat(net))
     world = World(answers=[(weights, False, True)] * 9, **script)
     world.prepare = lambda exchange: setattr(exchange, "beginning", weights)
-    return esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm, world=world)
+    return sgd_trainer(net, algorithm, world=world)
 
 
 def test_batch_of_an_abandoned_step_is_handed_out_again_once():
@@ -131,8 +129,7 @@ def test_batch_of_an_abandoned_step_is_handed_out_again_once():
         assert next(batches) == number
         if number == 3:
             trainer.world.device.sleep(1.0)
-        backward(net, number)
-        trainer.step(BATCH)
+        take_steps(net, trainer, number)
         assert trainer.abandoned == (number == 3)
     assert batches.state() == {"epoch": 0, "batch": 3, "seeds": batches._seeds}
     assert next(batches) == 3
@@ -180,8 +177,7 @@ def test_batches_of_a_resumed_run_go_on_where_its_checkpoint_was(tmp_path, start
     seen = []
     for batch in trainer.batches(data.DataLoader(dataset, 2, shuffle=True), np.random.seed):
         seen.append(batch)
-        backward(net, len(seen))
-        trainer.step(BATCH)
+        take_steps(net, trainer, len(seen))
         checkpoints.save_if_due()
     trainer.close()
     np.random.seed(0)
@@ -206,9 +202,7 @@ def test_batch_of_a_step_that_only_took_over_weights_is_handed_out_again():
     trainer = clustered(net, "sync", 0.1)
     batches = trainer.batches(["a", "b"])
     assert next(batches) == "a"
-    backward(net, 1)
-    trainer.step(BATCH)
+    take_steps(net, trainer, 1)
     assert (trainer.round, next(batches)) == (0, "a")
-    backward(net, 1)
-    trainer.step(BATCH)
+    take_steps(net, trainer, 1)
     assert (trainer.round, next(batches)) == (1, "b")

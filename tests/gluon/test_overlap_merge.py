@@ -134,8 +134,3 @@ def test_overlap_resumed_worker_is_as_far_ahead_as_before():
     replica.open()
     assert (get(replica.weights), get(replica.statistics)) == ([1.5, 2, 7], [*FIXED, 1, 1, 4, 4])
     assert get(Sized(replica.update(), 3)) == [0.5, 0, 4]
-
-
-def test_replica_without_overlap_has_its_own_weights_as_common_model():
-    replica = make_replica()
-    assert replica.common == (replica.weights, replica.statistics)

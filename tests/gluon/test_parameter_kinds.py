@@ -74,7 +74,7 @@ def test_constant_keeps_every_bit_and_is_compared_at_the_start(kind, values, alg
         assert agreement["constant table"] != digests(Net(exact).collect_params().values())["table"]
 
 
-@pytest.mark.parametrize(("kind", "values"), CONSTANTS)
+@pytest.mark.parametrize(("kind", "values"), CONSTANTS[::2])
 def test_constant_is_in_checkpoints_and_evaluations(tmp_path, kind, values):
     exact, found = np.array(values, kind), []
     for rounds in (2, 4):

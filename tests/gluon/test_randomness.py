@@ -10,7 +10,7 @@ import pytest
 
 import esync
 from esync.gluon.loader_batches import LoaderBatches
-from esync.gluon.randomness import generator_digests, reseed, seed_mxnet, sequence
+from esync.gluon.randomness import generator_digests, reseed, seed_mxnet
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World
@@ -51,11 +51,6 @@ def test_reseed_after_an_exchange_begins_a_round():
     after = draw()
     reseed(trainer(round=2, local_iterations=0), seed=0)
     assert draw() == after
-
-
-def test_sequence_seeds_numpy_generators_by_place():
-    draws = {float(np.random.default_rng(sequence(0, 1, round_, 3)).random()) for round_ in (4, 4, 5)}
-    assert len(draws) == 2
 
 
 def seed_all() -> None:

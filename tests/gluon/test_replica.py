@@ -9,6 +9,8 @@ from esync.gluon.replica import Replica, UnsuitableParametersError
 from esync.models.networks import build
 from esync.runtime.mxnet_import import mx
 
+nn = mx.gluon.nn
+
 # --- a network ------------------------------------------------------------------------------------
 
 
@@ -17,7 +19,6 @@ def small_net():
 
     Gluon's names are in the order of the layers.
     """
-    nn = mx.gluon.nn
     net = nn.HybridSequential(prefix="small_")
     with net.name_scope():
         net.add(nn.Conv2D(8, 3, in_channels=1), nn.BatchNorm(in_channels=8), nn.Dense(4))
@@ -230,46 +231,35 @@ def test_replica_update_without_anchor_raises():
 # --- what cannot be exchanged ---------------------------------------------------------------------
 
 
-def dense(**options):
-    return mx.gluon.nn.Dense(2, **options)
+def initialized(layer, **options):
+    layer.initialize(**options)
+    return layer
 
 
-def test_replica_with_unknown_shapes_is_refused():
-    layer = dense(prefix="later_")
-    layer.initialize()
-    with pytest.raises(UnsuitableParametersError, match=r"later_weight is not initialized yet: .* one batch"):
-        replica_of(layer)
+def frozen(layer):
+    initialized(layer).collect_params().setattr("grad_req", "null")
+    return layer
 
 
-def test_replica_with_uninitialized_parameters_is_refused():
-    with pytest.raises(UnsuitableParametersError, match="never_weight is not initialized yet"):
-        replica_of(dense(in_units=3, prefix="never_", use_bias=False))
-
-
-def test_replica_on_two_devices_is_refused():
-    layer = dense(in_units=3, prefix="two_")
-    layer.initialize(ctx=[mx.cpu(0), mx.cpu(1)])
-    with pytest.raises(UnsuitableParametersError, match="lives on 2 devices: start one process per device"):
-        replica_of(layer)
-
-
-def test_replica_with_sparse_parameters_is_refused():
-    layer = mx.gluon.nn.Embedding(5, 3, sparse_grad=True, prefix="sparse_")
-    layer.initialize()
-    with pytest.raises(UnsuitableParametersError, match=r"sparse_weight is sparse .*row_sparse"):
-        replica_of(layer)
-
-
-def test_replica_without_trained_parameters_is_refused():
-    layer = dense(in_units=3)
-    layer.initialize()
-    layer.collect_params().setattr("grad_req", "null")
-    with pytest.raises(UnsuitableParametersError, match="no parameter of this network is trained"):
-        replica_of(layer)
-
-
-def test_unsuitable_parameters_error_is_a_value_error():
-    assert issubclass(UnsuitableParametersError, ValueError)
+@pytest.mark.parametrize(
+    ("layer", "said"),
+    [
+        (lambda: initialized(nn.Dense(2, prefix="later_")), r"later_weight is not initialized yet: .* one batch"),
+        (lambda: nn.Dense(2, in_units=3, prefix="never_", use_bias=False), "never_weight is not initialized yet"),
+        (
+            lambda: initialized(nn.Dense(2, in_units=3), ctx=[mx.cpu(0), mx.cpu(1)]),
+            "lives on 2 devices: start one process per device",
+        ),
+        (
+            lambda: initialized(nn.Embedding(5, 3, sparse_grad=True, prefix="sparse_")),
+            r"sparse_weight is sparse .*row_sparse",
+        ),
+        (lambda: frozen(nn.Dense(2, in_units=3)), "no parameter of this network is trained"),
+    ],
+)
+def test_replica_of_parameters_that_cannot_be_exchanged_is_refused(layer, said):
+    with pytest.raises(UnsuitableParametersError, match=said):
+        replica_of(layer())
 
 
 def test_replica_keeps_mean_statistics_beside_its_own():

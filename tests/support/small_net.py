@@ -47,6 +47,17 @@ def local_trainer(net, optimizer="sgd", options=None, **more) -> esync.Trainer:
     return esync.Trainer(net.collect_params(), optimizer, options, algorithm="local", **more)
 
 
+def sgd_trainer(net, algorithm, **more) -> esync.Trainer:
+    return esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm, **more)
+
+
+def take_steps(net, trainer, *numbers: int) -> None:
+    """Train on each of these batches."""
+    for number in numbers:
+        backward(net, number)
+        trainer.step(BATCH)
+
+
 def flat(net) -> list[float]:
     chosen = sorted((name, p) for name, p in net.collect_params().items() if p.grad_req != "null")
     return np.concatenate([p.data().asnumpy().reshape(-1) for _, p in chosen]).tolist()

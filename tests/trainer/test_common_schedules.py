@@ -4,17 +4,15 @@ import logging
 import re
 from typing import Any
 
-import numpy as np
 import pytest
 
 import esync
 from esync.algorithms import DyLU, ESync, Local, LocalSGD, SyncSwitch
 from esync.algorithms.switch_schedule import Schedule
-from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World
-from ..support.small_net import BATCH, OPTIMIZERS, backward, flat, local_trainer, make_net, values
+from ..support.small_net import BATCH, OPTIMIZERS, backward, flat, local_trainer, make_net, take_steps, values
 
 RATES = [0.4, 0.4, 0.2, 0.2, 0.1, 0.1, 0.05]
 
@@ -39,8 +37,7 @@ def train(net: Any, trainer: Any, steps: int, first: int = 0) -> list[float]:
     rates = []
     for number in range(first, first + steps):
         rates.append(trainer.learning_rate)
-        backward(net, number)
-        trainer.step(BATCH)
+        take_steps(net, trainer, number)
     return rates
 
 
@@ -53,8 +50,7 @@ def test_schedule_by_rounds_of_local_equals_gluons_bit_for_bit(optimizer, option
     gluon = mx.gluon.Trainer(theirs.collect_params(), optimizer, {**options, "lr_scheduler": plain}, kvstore=None)
     for number in range(7):
         for each, net in ((trainer, ours), (gluon, theirs)):
-            backward(net, number)
-            each.step(BATCH)
+            take_steps(net, each, number)
         assert values(ours) == values(theirs)
     assert trainer.optimizer._index_update_count == gluon.optimizer._index_update_count
 
@@ -79,29 +75,9 @@ def test_rate_factor_multiplies_the_rate_or_the_schedule(optimizer, scheduled):
     gluon = mx.gluon.Trainer(theirs.collect_params(), optimizer, rate(0.375), kvstore=None)
     for number in range(5):
         for each, net in ((trainer, ours), (gluon, theirs)):
-            backward(net, number)
-            each.step(BATCH)
+            take_steps(net, each, number)
         assert values(ours) == values(theirs)
     assert trainer.learning_rate * 3 == pytest.approx(gluon.learning_rate)  # programs see the given rate
-
-
-def test_schedule_with_multi_precision_equals_gluons_bit_for_bit():
-    options = {"learning_rate": 0.4, "momentum": 0.9, "multi_precision": True}
-    weights = [mx.gluon.Parameter("weight", shape=(2,), dtype="float16", init=mx.init.One()) for _ in range(2)]
-    for weight in weights:
-        weight.initialize()
-    plain = mx.lr_scheduler.FactorScheduler(2, 0.5, base_lr=0.4)
-    trainers = [
-        esync.Trainer([weights[0]], "sgd", {**options, "lr_scheduler": halved()}, algorithm="local"),
-        mx.gluon.Trainer([weights[1]], "sgd", {**options, "lr_scheduler": plain}, kvstore=None),
-    ]
-    for number in range(6):
-        for weight, trainer in zip(weights, trainers, strict=True):
-            with mx.autograd.record():
-                loss = (weight.data() * mx.nd.array([number, 1.0], dtype="float16")).sum()
-            loss.backward()
-            trainer.step(1)
-        assert weights[0].data().asnumpy().tolist() == weights[1].data().asnumpy().tolist() != [1.0, 1.0]
 
 
 @pytest.mark.parametrize(
@@ -119,14 +95,6 @@ def test_trainer_local_follows_rounds_samples_and_epochs(schedule, options):
     assert trainer.samples == 7 * BATCH
 
 
-def test_trainer_epoch_is_samples_of_all_workers_over_dataset_size():
-    net = make_net()
-    trainer = local_trainer(net, dataset_size=4 * BATCH)
-    assert (trainer.samples, trainer.epoch) == (0, 0.0)
-    train(net, trainer, 3)
-    assert (trainer.samples, trainer.epoch) == (3 * BATCH, 0.75)
-
-
 def test_trainer_without_dataset_size_has_no_epoch():
     net = make_net()
     with pytest.raises(ValueError, match=r"trainer\.epoch needs .* dataset_size=len\(dataset\)"):
@@ -136,8 +104,7 @@ def test_trainer_without_dataset_size_has_no_epoch():
     with pytest.raises(ValueError, match=r'by="epochs" needs .* dataset_size=len\(dataset\)'):
         trainer.step(BATCH)
     trainer.dataset_size = BATCH
-    backward(net, 0)
-    trainer.step(BATCH)
+    take_steps(net, trainer, 0)
     assert trainer.epoch == 1.0
 
 
@@ -148,8 +115,7 @@ def test_dataset_size_that_is_set_late_holds_for_the_gradients_that_are_sent():
     trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm="sync", world=world)
     trainer.start()
     trainer.dataset_size = BATCH
-    backward(net, 0)
-    trainer.step(BATCH)
+    take_steps(net, trainer, 0)
     assert [sent.learning_rate for sent in world.made.sent] == [0.4]
 
 
@@ -220,8 +186,7 @@ def test_trial_uses_the_rate_of_now_and_leaves_the_schedule_where_it_is(before):
     train(net, trainer, before)
     train(untried, other, before)
     with trainer.trial():
-        backward(net, 100)
-        trainer.step(BATCH)
+        take_steps(net, trainer, 100)
         assert trainer.learning_rate == RATES[before]
     assert train(net, trainer, 4, before) == train(untried, other, 4, before) == RATES[before : before + 4]
     assert values(net) == values(untried)
@@ -254,8 +219,7 @@ def test_resumed_run_has_the_rates_of_one_that_was_not_interrupted(tmp_path, by)
 
     net, trainer, checkpoints = make("killed")
     for number in range(4):
-        backward(net, number)
-        trainer.step(BATCH)
+        take_steps(net, trainer, number)
         checkpoints.save_if_due()
     rate, result = trainer.learning_rate, trainer.algorithm.result
     assert rate < 0.4
@@ -327,26 +291,3 @@ def test_schedule_of_own_counts_warns_once_where_steps_are_unequal(caplog, algor
         assert re.search(rf"algorithm '{chosen if isinstance(chosen, str) else chosen.name}'", said[0])
         assert "FactorScheduler" in said[0]
         assert 'esync.CommonLRScheduler(schedule, by="samples")' in said[0]
-
-
-def test_worker_that_trains_alone_is_not_warned(caplog):
-    net = make_net()
-    train(net, local_trainer(net, "sgd", dict(PLAIN)), 2)
-    assert not caplog.records
-
-
-def test_rates_of_a_new_schedule_are_used_in_the_gradients_that_are_sent():
-    net = make_net()
-    world = scripted(net, 4)
-    options = {"lr_scheduler": halved(), "momentum": 0.9}
-    trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm="sync", world=world)
-    train(net, trainer, 4)
-    assert [sent.learning_rate for sent in world.made.sent] == RATES[:4]
-    assert np.isfinite(trainer.learning_rate)
-
-
-def test_trainer_limits_still_end_the_run():
-    net = make_net()
-    trainer = local_trainer(net, "sgd", {"lr_scheduler": halved()}, limits=Limits(samples=2 * BATCH))
-    train(net, trainer, 2)
-    assert trainer.finished

@@ -7,11 +7,10 @@ import pytest
 
 import esync
 from esync.algorithms import ESync, LocalSGD
-from esync.models.networks import build
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World
-from ..support.small_net import BATCH, OPTIMIZERS, backward, flat, make_net, values
+from ..support.small_net import BATCH, OPTIMIZERS, backward, flat, make_net, sgd_trainer, take_steps, values
 
 LOCAL = ["local", "local-sgd", "esync"]
 
@@ -90,8 +89,7 @@ def test_lr_mult_and_wd_mult_are_gluons_where_the_optimizer_is_the_workers(algor
     ]
     for number in range(4):
         for net, trainer in zip(nets, trainers, strict=True):
-            backward(net, number)
-            trainer.step(BATCH)
+            take_steps(net, trainer, number)
     assert values(nets[0]) == values(nets[1]) != values(nets[2])
 
 
@@ -143,13 +141,6 @@ def test_batch_norm_with_nothing_to_train_keeps_its_running_statistics(before, h
     assert (layer.gamma.data().asnumpy() == 1).all()
 
 
-def test_resnet_v2_keeps_the_running_statistics_of_its_first_layer():
-    net = build("resnet50-v2x0.0625", 10, mx.cpu(), 1)
-    images = mx.nd.random.uniform(2, 4, shape=(BATCH, 1, 28, 28))
-    train(net, images)
-    assert net.features[0].running_mean.data().asscalar() == pytest.approx(images.mean().asscalar(), rel=0.01)
-
-
 def test_batch_norm_behind_a_frozen_embedding_keeps_its_running_statistics():
     """An embedding's input cannot have a gradient."""
     nn = mx.gluon.nn
@@ -193,9 +184,7 @@ def test_whether_frozen_layers_came_with_statistics_is_seen_in_the_common_values
         net[1].running_mean.set_data(mx.nd.array([1.0, 2.0]))
 
     world.prepare = begin
-    trainer = esync.Trainer(
-        net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=ESync(local_iterations=100), world=world
-    )
+    trainer = sgd_trainer(net, ESync(local_iterations=100), world=world)
     trainer.start()
     with mx.autograd.record():
         loss = net(inputs).sum()

@@ -11,7 +11,7 @@ from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World
-from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, nn, values
+from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, nn, sgd_trainer, take_steps, values
 
 
 @pytest.mark.parametrize(
@@ -34,12 +34,6 @@ def test_trainer_with_server_side_sgd_algorithm_refuses_other_optimizers(algorit
     text = f"'{algorithm}' does SGD on the servers: use the optimizer 'sgd'.*sync, async and ssp take this one"
     with pytest.raises(ValueError, match=text):
         esync.Trainer(make_net().collect_params(), optimizer, algorithm=algorithm)
-
-
-@pytest.mark.parametrize("algorithm", ["sync", "async", "ssp"])
-@pytest.mark.parametrize("optimizer", ["sgd", "nag", "adam", "adamw", "rmsprop", "adagrad"])
-def test_trainer_with_sync_async_ssp_accepts_optimizers_that_run_on_servers(algorithm, optimizer):
-    esync.Trainer(make_net().collect_params(), optimizer, {"clip_gradient": 1.0}, algorithm=algorithm)
 
 
 @pytest.mark.parametrize(
@@ -78,7 +72,7 @@ def test_trainer_with_lr_mult_set_late_is_refused_where_servers_step():
     net = make_net()
     weights = flat(net)
     world = scripted(net, 1, weights)
-    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="sync", world=world)
+    trainer = sgd_trainer(net, "sync", world=world)
     trainer.start()
     net[2].bias.lr_mult = 2.0
     backward(net, 1)
@@ -114,18 +108,6 @@ def test_optimizers_except_ftrl_and_ftml_continue_from_replaced_weights():
     assert lost == {mx.optimizer.Ftrl, mx.optimizer.FTML}
 
 
-def test_trainer_with_lr_mult_is_accepted_where_the_optimizer_runs_locally():
-    net = make_net()
-    net[2].bias.lr_mult = 2.0
-    esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=ESync(local_iterations=1))
-
-
-def test_trainer_with_sgd_options_and_scheduler_known_to_servers_is_accepted():
-    options = {"learning_rate": 0.1, "momentum": 0.9, "wd": 0.01, "rescale_grad": 2.0}
-    scheduler = mx.lr_scheduler.FactorScheduler(10)
-    esync.Trainer(make_net().collect_params(), "sgd", {**options, "lr_scheduler": scheduler}, algorithm="sync")
-
-
 def test_trainer_allreduce_grads_and_update_are_refused():
     trainer = local_trainer(make_net())
     with pytest.raises(RuntimeError, match="call step"):
@@ -140,8 +122,7 @@ def test_trainer_local_counts_every_iteration_as_a_round():
     assert (trainer.round, trainer.local_iterations, trainer.exchanged, trainer.finished) == (0, 0, False, False)
     assert (trainer.rank, trainer.workers) == (0, 1)
     for number in range(1, 4):
-        backward(net, number)
-        trainer.step(BATCH)
+        take_steps(net, trainer, number)
         assert (trainer.round, trainer.local_iterations, trainer.exchanged) == (number, 1, True)
     assert not trainer.finished
 
@@ -152,8 +133,7 @@ def test_trainer_local_with_rounds_or_samples_limit_finishes(limits):
     trainer = local_trainer(net, limits=limits)
     for number in range(1, 4):
         assert not trainer.finished
-        backward(net, number)
-        trainer.step(BATCH)
+        take_steps(net, trainer, number)
     assert trainer.finished
     assert trainer.round == 3
 
@@ -161,29 +141,24 @@ def test_trainer_local_with_rounds_or_samples_limit_finishes(limits):
 def test_trainer_local_with_seconds_limit_finishes():
     net = make_net()
     trainer = local_trainer(net, limits=Limits(seconds=1e-9))
-    backward(net, 0)
-    trainer.step(BATCH)
+    take_steps(net, trainer, 0)
     assert trainer.finished
 
 
 def test_trainer_local_after_stop_finishes_with_the_next_iteration():
     net = make_net()
     trainer = local_trainer(net)
-    for number in range(2):
-        backward(net, number)
-        trainer.step(BATCH)
+    take_steps(net, trainer, *range(2))
     trainer.stop()
     assert not trainer.finished
-    backward(net, 2)
-    trainer.step(BATCH)
+    take_steps(net, trainer, 2)
     assert trainer.finished
 
 
 def test_trainer_step_after_the_end_ends_the_loop_and_says_how_to_write_it(caplog):
     net = make_net()
     trainer = local_trainer(net, limits=Limits(rounds=1))
-    backward(net, 0)
-    trainer.step(BATCH)
+    take_steps(net, trainer, 0)
     assert trainer.finished
     with pytest.raises(SystemExit) as caught:
         trainer.step(BATCH)
@@ -198,16 +173,14 @@ def test_trainer_step_after_the_end_ends_the_loop_and_says_how_to_write_it(caplo
 def test_first_step_of_a_resumed_run_that_is_finished_does_nothing(tmp_path, starts):
     net = make_net()
     with local_trainer(net, limits=Limits(rounds=1), checkpoints=esync.Checkpoints(tmp_path, every=1)) as trainer:
-        backward(net, 0)
-        trainer.step(BATCH)
+        take_steps(net, trainer, 0)
         trainer.checkpoints.save_if_due()
     kept, net = values(net), make_net()
     checkpoints = esync.Checkpoints(tmp_path, every=1, resume=True)
     with local_trainer(net, limits=Limits(rounds=1), checkpoints=checkpoints) as trainer:
         if starts:
             trainer.start()
-        backward(net, 0)
-        trainer.step(BATCH)
+        take_steps(net, trainer, 0)
         assert (trainer.finished, trainer.abandoned, trainer.round) == (True, True, 1)
         assert values(net) == kept
 
@@ -218,17 +191,6 @@ def test_trainer_stop_and_abort_before_start_do_nothing():
     trainer.abort("changed my mind")
     trainer.close()
     assert trainer.round == 0
-
-
-def test_trainer_records_samples_and_phase_times():
-    net = make_net()
-    trainer = local_trainer(net)
-    for number, size in enumerate((BATCH, BATCH // 2)):
-        backward(net, number)
-        trainer.step(size)
-    taken = trainer.world.recorder.take()
-    assert taken["num_samples"] == BATCH + BATCH // 2
-    assert set(taken["time"]["0"]) == {"local update", "forward and backward"}
 
 
 def scripted(net, answers: int, beginning: list[float]) -> World:
@@ -244,14 +206,12 @@ def test_trainer_discards_first_gradients_where_the_start_replaces_the_weights()
     net = make_net()
     common = [0.5] * len(flat(net))
     world = scripted(net, 1, common)
-    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="sync", world=world)
-    backward(net, 0)
-    trainer.step(BATCH)
+    trainer = sgd_trainer(net, "sync", world=world)
+    take_steps(net, trainer, 0)
     assert flat(net) == common
     assert (world.made.sent, trainer.round, trainer.exchanged) == ([], 0, False)
     assert (trainer.rank, trainer.workers) == (1, 3)
-    backward(net, 1)
-    trainer.step(BATCH)
+    take_steps(net, trainer, 1)
     assert (len(world.made.sent), trainer.round, trainer.exchanged) == (1, 1, True)
     assert world.recorder.take()["num_samples"] == BATCH
 
@@ -259,9 +219,8 @@ def test_trainer_discards_first_gradients_where_the_start_replaces_the_weights()
 def test_trainer_uses_first_gradients_where_the_weights_are_already_common():
     net = make_net()
     world = scripted(net, 1, flat(net))
-    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="sync", world=world)
-    backward(net, 0)
-    trainer.step(BATCH)
+    trainer = sgd_trainer(net, "sync", world=world)
+    take_steps(net, trainer, 0)
     assert len(world.made.sent) == 1
 
 
@@ -272,9 +231,7 @@ def test_trainer_sends_mean_gradient_with_current_hyper_parameters():
     schedule = mx.lr_scheduler.FactorScheduler(step=2, factor=0.5, base_lr=0.4)
     options = {"lr_scheduler": schedule, "momentum": 0.9, "wd": 0.01, "rescale_grad": 2.0}
     trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm="sync", world=world)
-    for number in range(4):
-        backward(net, number)
-        trainer.step(BATCH)
+    take_steps(net, trainer, *range(4))
     gradients = sorted((name, p) for name, p in net.collect_params().items() if p.grad_req != "null")
     expected = np.concatenate([p.grad().asnumpy().reshape(-1) for _, p in gradients]) * np.float32(2.0 / BATCH)
     np.testing.assert_allclose(world.made.sent[-1].values, expected, rtol=1e-6)
@@ -304,9 +261,7 @@ def test_trainer_of_a_replacement_continues_the_lr_schedule_of_its_slot(algorith
         )
         options = {"lr_scheduler": schedule()}
         trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world)
-        for number in range(answers):
-            backward(net, number)
-            trainer.step(BATCH)
+        take_steps(net, trainer, *range(answers))
         rates.append([sent.learning_rate for sent in world.made.sent])
     assert rates[1] == rates[0][5:]
     assert rates[1][-1] < rates[0][0]
@@ -375,24 +330,13 @@ def test_trainer_with_rate_that_becomes_nan_raises_before_sending(algorithm):
     net = make_net()
     common = flat(net)
     world = World(answers=[(common, False, True)], prepare=lambda exchange: setattr(exchange, "beginning", common))
-    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm, world=world)
+    trainer = sgd_trainer(net, algorithm, world=world)
     trainer.start()
     backward(net, 0)
     trainer.set_learning_rate(float("nan"))
     with pytest.raises(ValueError, match="learning rate is nan"):
         trainer.step(BATCH)
     assert not world.made.sent
-
-
-def test_trainer_set_learning_rate_reaches_the_servers():
-    net = make_net()
-    world = scripted(net, 2, flat(net))
-    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="async", world=world)
-    for number, rate in enumerate((0.1, 0.025)):
-        trainer.set_learning_rate(rate)
-        backward(net, number)
-        trainer.step(BATCH)
-    assert [sent.learning_rate for sent in world.made.sent] == [0.1, 0.025]
 
 
 def test_trainer_esync_keeps_local_optimizer_state_across_exchanges():
@@ -404,8 +348,7 @@ def test_trainer_esync_keeps_local_optimizer_state_across_exchanges():
     reference = mx.gluon.Trainer(plain.collect_params(), "adam", optimizer, kvstore=None)
     begin = [p.data().copy() for p in plain.collect_params().values()]
     for number in range(3):
-        backward(net, number)
-        trainer.step(BATCH)
+        take_steps(net, trainer, number)
         backward(plain, number)
         before = np.float32(flat(plain))
         reference.step(BATCH)

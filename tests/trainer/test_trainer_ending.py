@@ -16,14 +16,14 @@ from esync.runtime.watchdog import InterruptedBySignalError
 
 from ..runtime.test_device import FakeTime
 from ..support.scripted_world import World
-from ..support.small_net import BATCH, backward, flat, local_trainer, make_net
+from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, sgd_trainer, take_steps
 
 
 def started(net, last: bool = False, rank: int = 1, **more: Any) -> esync.Trainer:
     """Worker 1 of a run, or another one; `last`: it is finished with the first round."""
     world = World(rank=rank, answers=[(flat(net), last, True)])
     world.prepare = lambda exchange: setattr(exchange, "beginning", flat(net))
-    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="sync", world=world, **more)
+    trainer = sgd_trainer(net, "sync", world=world, **more)
     trainer.start()
     return trainer
 
@@ -49,39 +49,12 @@ class Records(TrainerCallback):
         self.told.append("close")
 
 
-@pytest.mark.parametrize(
-    ("error", "said"),
-    [
-        (ValueError("no such file"), [("abort", "worker 1: ValueError: no such file")]),
-        (KeyboardInterrupt(), [("abort", "worker 1: interrupted (SIGINT)")]),
-        (SystemExit(3), [("abort", "worker 1: exit code 3")]),
-        (SystemExit(0), ["stop"]),
-        (ExpectedError("the disk is full"), [("abort", "worker 1: the disk is full")]),
-        (JobAbortedError("worker 0: RuntimeError"), []),
-        (SlotLostError("worker 1 was not heard"), []),
-    ],
-)
-def test_trainer_left_by_an_error_tells_the_others_unless_they_know(error, said) -> None:
-    trainer = started(make_net())
-    with pytest.raises(type(error)), trainer:
-        raise error
-    assert told(trainer) == [*said, "close"]
-
-
-def test_trainer_left_before_the_run_is_finished_stops_it_and_says_so(caplog) -> None:
-    with started(make_net()) as trainer:
-        pass
-    assert told(trainer) == ["stop", "close"]
-    assert "worker 1 ends before the run is finished" in caplog.text
-
-
 @pytest.mark.parametrize("error", [None, ValueError()])
 def test_trainer_after_finished_run_tells_nobody_how_its_program_ends(error, caplog) -> None:
     net = make_net()
     trainer = started(net, last=True)
     with contextlib.suppress(ValueError), trainer:
-        backward(net, 0)
-        trainer.step(BATCH)
+        take_steps(net, trainer, 0)
         if error:
             raise error
     assert (told(trainer), caplog.text) == (["close"], "")
@@ -125,7 +98,7 @@ def test_trainer_leaves_although_another_worker_has_failed_meanwhile() -> None:
 
     net = make_net()
     world = World(rank=1, prepare=prepare)
-    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="sync", world=world)
+    trainer = sgd_trainer(net, "sync", world=world)
     with contextlib.suppress(ValueError), trainer:
         with contextlib.suppress(ValueError):
             trainer.start()  # the script's model does not fit
@@ -138,8 +111,7 @@ def test_trainer_that_has_not_started_or_works_alone_has_nobody_to_tell(caplog) 
     with esync.Trainer(net.collect_params(), "sgd", algorithm="sync", world=World()):
         pass
     with local_trainer(net) as trainer:
-        backward(net, 0)
-        trainer.step(BATCH)
+        take_steps(net, trainer, 0)
     assert caplog.text == ""
 
 
@@ -184,42 +156,54 @@ def test_paused_is_no_part_of_an_iteration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "said", "reported"),
+    ("error", "said", "to_be_replaced", "reported"),
     [
-        (ValueError("no such file"), [], {"kind": "failed", "reason": "ValueError: no such file", "round": 0}),
-        (KeyboardInterrupt(), [], None),
-        (InterruptedBySignalError("SIGTERM"), [], None),
-        (SlotLostError("worker 1 was not heard"), ["close"], None),
+        (
+            ValueError("no such file"),
+            [("abort", "worker 1: ValueError: no such file")],
+            True,
+            {"kind": "failed", "reason": "ValueError: no such file", "round": 0},
+        ),
+        (KeyboardInterrupt(), [("abort", "worker 1: interrupted (SIGINT)")], True, None),
+        (InterruptedBySignalError("SIGTERM"), [("abort", "worker 1: ended by SIGTERM")], True, None),
+        (SlotLostError("worker 1 was not heard"), [], False, None),
         (
             JobAbortedError("worker 0: RuntimeError"),
-            ["close"],
+            [],
+            False,
             {"kind": "over", "reason": "worker 0: RuntimeError", "consequence": True},
         ),
         (
             ExpectedError("the disk is full"),
-            [("abort", "worker 1: the disk is full"), "close"],
+            [("abort", "worker 1: the disk is full")],
+            False,
             {"kind": "over", "reason": "the disk is full", "consequence": False},
         ),
         (
             SystemExit(3),
-            [("abort", "worker 1: exit code 3"), "close"],
+            [("abort", "worker 1: exit code 3")],
+            False,
             {"kind": "over", "reason": "exit code 3", "consequence": False},
         ),
-        (SystemExit(0), ["stop", "close"], None),
+        (SystemExit(0), ["stop"], False, None),
     ],
 )
-def test_supervised_trainer_lets_a_failure_but_no_end_on_purpose_be_replaced(
-    error, said, reported, monkeypatch, capsys
+@pytest.mark.parametrize("supervised", [False, True])
+def test_trainer_left_by_an_error_tells_the_others_unless_they_know_or_it_is_replaced(
+    error, said, to_be_replaced, reported, supervised, monkeypatch, capsys
 ) -> None:
-    monkeypatch.setenv(SUPERVISED_VARIABLE, "1")
+    """A failure lets a supervised worker be replaced, an end on purpose does not."""
+    if supervised:
+        monkeypatch.setenv(SUPERVISED_VARIABLE, "1")
     monkeypatch.setenv(progress.VARIABLE, "json")
     trainer = started(make_net())
     with pytest.raises(type(error)), trainer:
         raise error
     events = [progress.parse_event(line) for line in capsys.readouterr().out.splitlines()]
-    assert told(trainer) == said
-    known = [event for event in events if event and event["kind"] != progress.WARNING]
-    assert known[2:] == [reported] * (reported is not None)
+    assert told(trainer) == ([] if supervised and to_be_replaced else [*said, "close"])
+    if supervised:
+        known = [event for event in events if event and event["kind"] != progress.WARNING]
+        assert known[2:] == [reported] * (reported is not None)
 
 
 @pytest.mark.parametrize(
@@ -240,8 +224,7 @@ def test_run_records_end_as_the_program_does(error, finished, replaced, said, mo
     trainer = started(net, last=True, run=run)
     with contextlib.suppress(ValueError, JobAbortedError), trainer:
         if finished:
-            backward(net, 0)
-            trainer.step(BATCH)
+            take_steps(net, trainer, 0)
         if error:
             raise error
     assert run.told == said
@@ -253,8 +236,7 @@ def test_trainer_without_records_reports_the_end_of_finished_run_only(finished, 
     net = make_net()
     with started(net, last=True) as trainer:
         if finished:
-            backward(net, 0)
-            trainer.step(BATCH)
+            take_steps(net, trainer, 0)
     events = [progress.parse_event(line) for line in capsys.readouterr().out.splitlines()]
     kinds = [progress.FINISHED, progress.LEFT] if finished else [progress.WARNING]
     assert [event["kind"] for event in events if event][2:] == kinds
@@ -277,8 +259,7 @@ def test_close_leaves_although_the_records_cannot_be_ended() -> None:
 def test_step_after_close_is_refused() -> None:
     net = make_net()
     trainer = local_trainer(net)
-    backward(net, 1)
-    trainer.step(BATCH)
+    take_steps(net, trainer, 1)
     trainer.close()
     trainer.close()
     backward(net, 2)

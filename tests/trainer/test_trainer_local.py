@@ -6,7 +6,17 @@ import pytest
 import esync
 from esync.runtime.mxnet_import import mx
 
-from ..support.small_net import BATCH, OPTIMIZERS, backward, local_trainer, make_net, nn, values
+from ..support.small_net import (
+    BATCH,
+    OPTIMIZERS,
+    backward,
+    local_trainer,
+    make_net,
+    nn,
+    sgd_trainer,
+    take_steps,
+    values,
+)
 
 
 @pytest.mark.parametrize(("optimizer", "options"), OPTIMIZERS)
@@ -15,20 +25,10 @@ def test_trainer_local_equals_gluon_trainer_bit_for_bit(optimizer, options):
     trainer = local_trainer(ours, optimizer, options)
     plain = mx.gluon.Trainer(theirs.collect_params(), optimizer, options, kvstore=None)
     for number in range(5):
-        backward(ours, number)
-        trainer.step(BATCH)
-        backward(theirs, number)
-        plain.step(BATCH)
+        take_steps(ours, trainer, number)
+        take_steps(theirs, plain, number)
         assert values(ours) == values(theirs)
     assert values(ours) != values(make_net())
-
-
-def test_trainer_accepts_parameters_as_a_list():
-    net = make_net()
-    trainer = esync.Trainer(list(net.collect_params().values()), "sgd", {"learning_rate": 0.1}, algorithm="local")
-    backward(net, 0)
-    trainer.step(BATCH)
-    assert values(net) != values(make_net())
 
 
 def test_trainer_local_follows_set_learning_rate():
@@ -38,8 +38,7 @@ def test_trainer_local_follows_set_learning_rate():
     assert trainer.learning_rate == 0.1
     for each, net in ((trainer, ours), (plain, theirs)):
         each.set_learning_rate(0.025)
-        backward(net, 0)
-        each.step(BATCH)
+        take_steps(net, each, 0)
     assert trainer.learning_rate == 0.025
     assert values(ours) == values(theirs)
 
@@ -48,9 +47,7 @@ def test_trainer_local_follows_set_learning_rate():
 def test_trainer_load_states_restores_saved_states(tmp_path, optimizer, options):
     net = make_net()
     trainer = local_trainer(net, optimizer, options)
-    for number in range(3):
-        backward(net, number)
-        trainer.step(BATCH)
+    take_steps(net, trainer, *range(3))
     trainer.save_states(str(tmp_path / "states"))
     net.save_parameters(str(tmp_path / "weights"))
 
@@ -60,16 +57,14 @@ def test_trainer_load_states_restores_saved_states(tmp_path, optimizer, options)
     resumed.load_states(str(tmp_path / "states"))
     for number in range(3, 6):
         for each, of in ((trainer, net), (resumed, other)):
-            backward(of, number)
-            each.step(BATCH)
+            take_steps(of, each, number)
         assert values(other) == values(net)
 
 
 def test_trainer_local_with_stale_gradient_warns_as_gluon_does():
     net = make_net()
     trainer = local_trainer(net)
-    backward(net, 0)
-    trainer.step(BATCH)
+    take_steps(net, trainer, 0)
     with pytest.raises(UserWarning, match="has not been updated"):
         trainer.step(BATCH)
     before = values(net)
@@ -83,9 +78,7 @@ def test_trainer_leaves_frozen_parameters_unchanged():
     frozen = [p.data().asnumpy().tobytes() for p in net[0].collect_params().values()]
     trained = net[2].weight.data().asnumpy()
     trainer = local_trainer(net, "adam", {"learning_rate": 0.1})
-    for number in range(2):
-        backward(net, number)
-        trainer.step(BATCH)
+    take_steps(net, trainer, *range(2))
     assert [p.data().asnumpy().tobytes() for p in net[0].collect_params().values()] == frozen
     assert not np.array_equal(net[2].weight.data().asnumpy(), trained)
 
@@ -100,25 +93,6 @@ def test_trainer_with_deferred_shapes_trains_after_the_first_batch():
     assert not np.array_equal(net.weight.data().asnumpy(), before)
 
 
-def test_trainer_start_with_deferred_shapes_says_what_to_do():
-    net = nn.Dense(3, prefix="later_")
-    net.initialize()
-    trainer = local_trainer(net)
-    with pytest.raises(ValueError, match=r"later_weight is not initialized yet: .* one batch"):
-        trainer.start()
-
-
-def test_trainer_step_with_uninitialized_layer_names_it():
-    net = make_net()
-    unused = nn.Dense(3, prefix="unused_")
-    unused.initialize()
-    parameters = {**net.collect_params(), **unused.collect_params()}
-    trainer = esync.Trainer(parameters, "sgd", {"learning_rate": 0.1}, algorithm="local")
-    backward(net, 0)
-    with pytest.raises(ValueError, match="unused_weight is not initialized yet"):
-        trainer.step(BATCH)
-
-
 def recorded(trainer: esync.Trainer) -> tuple[int, int]:
     """Take the phases of a trainer: the number of iterations, and of their times."""
     taken = trainer.world.recorder.take()
@@ -129,11 +103,9 @@ def recorded(trainer: esync.Trainer) -> tuple[int, int]:
 def test_phases_that_nobody_takes_are_those_of_the_newest_iterations(monkeypatch, algorithm):
     monkeypatch.setattr("esync.trainer.NEWEST_ITERATIONS", 5)
     net = make_net()
-    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=algorithm)
+    trainer = sgd_trainer(net, algorithm)
     for _ in range(2):
-        for number in range(12):
-            backward(net, number)
-            trainer.step(BATCH)
+        take_steps(net, trainer, *range(12))
         assert max(recorded(trainer)) == 5
 
 
@@ -143,8 +115,6 @@ def test_phases_that_a_run_takes_are_all_kept(monkeypatch):
 
     monkeypatch.setattr("esync.trainer.NEWEST_ITERATIONS", 5)
     net = make_net()
-    trainer = esync.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="local", run=Takes())
-    for number in range(12):
-        backward(net, number)
-        trainer.step(BATCH)
+    trainer = sgd_trainer(net, "local", run=Takes())
+    take_steps(net, trainer, *range(12))
     assert recorded(trainer)[1] == 12

@@ -1,5 +1,4 @@
 import os
-import re
 import signal
 from pathlib import Path
 
@@ -127,69 +126,39 @@ def process(data_dir):
     started.close()
 
 
-def ask(process: EvaluationProcess, replica: Replica):
+def ask(process: EvaluationProcess, replica: Replica, **more: bool):
     replica.open()
-    evaluation = process.start(replica.weights, replica.statistics)
+    evaluation = process.start(replica.weights, replica.statistics, **more)
     replica.close()
     return evaluation
 
 
-def test_evaluation_process_returns_the_accuracy_of_the_given_weights(process, data_dir, images):
+def test_evaluation_process_returns_the_accuracies_of_the_given_weights_one_at_a_time(data_dir, images):
+    """It takes some images, or every one."""
     labels = load("fashion-mnist", data_dir).test_labels
-    for seed in (1, 2):
-        net, answers = lenet(seed, images)
+    program = NamedEvaluation("lenet", "fashion-mnist", str(data_dir), images=50)
+    process = EvaluationProcess(program, LENET_VALUES)
+    try:
+        assert os.getpgid(process._process.pid) != os.getpgid(0)  # a Ctrl-C in the terminal is not for it
+        net, answers = lenet(1, images)
         replica = replica_of(net)
-        evaluation = ask(process, replica)
-        assert evaluation is not None
+        first = ask(process, replica)
         # It works on a copy: what happens to the weights from now on does not matter.
         replica.open()
         replica.write(WEIGHTS, 0, np.zeros(replica.weights.size, np.float32))
         replica.close()
-        assert evaluation.wait() == float(np.mean(answers == labels))
-        assert evaluation.done()
-        assert evaluation.result() == evaluation.wait()
+        assert not first.done()  # the process is still importing
+        with pytest.raises(NotDoneError):
+            first.result()
+        assert ask(process, replica) is None
+        assert first.wait() == float(np.mean(spread(answers, 50) == spread(labels, 50)))
+        assert first.done()
+        assert first.result() == first.wait()
 
-
-def test_evaluation_process_uses_some_images_or_every_one(data_dir, images):
-    labels = load("fashion-mnist", data_dir).test_labels
-    net, answers = lenet(1, images)
-    replica = replica_of(net)
-    process = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir), images=50), LENET_VALUES)
-    try:
-        assert ask(process, replica).wait() == float(np.mean(spread(answers, 50) == spread(labels, 50)))
-        replica.open()
-        evaluation = process.start(replica.weights, replica.statistics, every_sample=True)
-        replica.close()
-        assert evaluation.wait() == float(np.mean(answers == labels))
+        net, answers = lenet(2, images)
+        assert ask(process, replica_of(net), every_sample=True).wait() == float(np.mean(answers == labels))
     finally:
         process.close()
-
-
-def test_evaluation_process_takes_one_evaluation_at_a_time(process, images):
-    replica = replica_of(lenet(1, images)[0])
-    first = ask(process, replica)
-    assert first is not None
-    assert not first.done()  # the process is still importing
-    with pytest.raises(NotDoneError):
-        first.result()
-    assert ask(process, replica) is None
-    value = first.wait()
-    second = ask(process, replica)
-    assert second is not None
-    assert second.wait() == value
-
-
-def test_evaluation_process_ignores_ctrl_c_of_the_terminal(process, images):
-    """The signal goes to the whole process group; the training process decides when to end."""
-    assert os.getpgid(process._process.pid) != os.getpgid(0)  # so that the terminal does not count it among us
-    evaluation = ask(process, replica_of(lenet(1, images)[0]))
-    assert 0 <= evaluation.wait() <= 1
-
-
-def test_evaluation_process_close_ends_it(data_dir):
-    started = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir)), 10)
-    started.close()
-    assert started._process.poll() is not None
 
 
 def test_evaluation_process_that_fails_is_reported(tmp_path, images, capfd):
@@ -207,20 +176,14 @@ def test_evaluation_process_that_fails_is_reported(tmp_path, images, capfd):
     assert "Traceback" not in capfd.readouterr().err
 
 
-def accuracy_of(net_and_answers, data_dir) -> float:
-    return float(np.mean(net_and_answers[1] == load("fashion-mnist", data_dir).test_labels))
-
-
-@pytest.mark.parametrize("asked", [True, False])
-def test_evaluation_process_that_is_killed_is_restarted(process, data_dir, images, caplog, asked):
-    """It is killed during an evaluation, or between two."""
+def test_evaluation_process_that_is_killed_between_two_evaluations_is_restarted(process, data_dir, images, caplog):
     net, answers = lenet(1, images)
-    evaluation = ask(process, replica_of(net)) if asked else None
     first = process._process
     first.kill()
     first.wait()
-    evaluation = evaluation or ask(process, replica_of(net))
-    assert evaluation.wait() == accuracy_of((net, answers), data_dir)
+    assert ask(process, replica_of(net)).wait() == float(
+        np.mean(answers == load("fashion-mnist", data_dir).test_labels)
+    )
     assert process._process.pid != first.pid
     assert (
         "the process that evaluates the model was killed by SIGKILL; starting it again (1 of at most 3)" in caplog.text
@@ -241,27 +204,6 @@ def test_evaluation_process_killed_too_often_is_reported(process, images, monkey
         evaluation.wait()
 
 
-def test_evaluation_process_that_is_suspended_is_killed_and_restarted(process, data_dir, images, monkeypatch, caplog):
-    net, answers = lenet(1, images)
-    evaluation = ask(process, replica_of(net))
-    stopped = process._process
-    stopped.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
-    monkeypatch.setattr(config, "EVALUATION_STILL", 0.0)
-    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.0)
-    begin_again = process._begin_again
-
-    def patiently() -> None:
-        monkeypatch.setattr(config, "EVALUATION_STILL", 600.0)
-        begin_again()
-
-    monkeypatch.setattr(process, "_begin_again", patiently)
-    assert evaluation.wait() == accuracy_of((net, answers), data_dir)
-    name = f"the process that evaluates the model (process {stopped.pid}, stopped)"
-    assert re.search(rf"waiting for the evaluation of the model for \d+ s: {re.escape(name)}", caplog.text)
-    assert f"{name} has not computed for 0 s: killing it" in caplog.text
-
-
 def test_evaluation_process_that_is_suspended_ends_with_close(data_dir):
     started = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir)), 10)
     started._process.send_signal(signal.SIGSTOP)
@@ -270,20 +212,13 @@ def test_evaluation_process_that_is_suspended_ends_with_close(data_dir):
     assert started._process.poll() is not None
 
 
-@pytest.mark.parametrize("busy_importing", [True, False])
-def test_evaluation_process_dies_with_the_training_process(data_dir, busy_importing):
+def test_evaluation_process_dies_with_the_training_process(data_dir):
+    """Even while it is busy importing."""
     program = (
         "import sys, time\n"
         "from esync.evaluate import NamedEvaluation\n"
         "from esync.training.evaluation_process import EvaluationProcess\n"
-        "class Zeros:\n"
-        "    def __init__(self, size):\n"
-        "        self.size = size\n"
-        "    def read(self, start, stop, out):\n"
-        "        out[:] = 0\n"
         f"process = EvaluationProcess(NamedEvaluation('lenet', 'fashion-mnist', sys.argv[1]), {LENET_VALUES})\n"
-        f"if not {busy_importing}:\n"
-        f"    process.start(Zeros({LENET_VALUES}), Zeros(0)).wait()\n"
         "print('ready')\n"
         "print(process._process.pid, flush=True)\n"
         "time.sleep(60)\n"

@@ -14,7 +14,7 @@ from esync.training.loop import Iteration, train
 from esync.world import RealWorld
 
 from ..support.scripted_world import World
-from ..support.small_net import flat
+from ..support.small_net import flat, sgd_trainer
 
 ROUNDS, BATCH, SAMPLES = 3, 4, 30
 
@@ -75,9 +75,7 @@ def test_loop_reuses_the_batch_of_an_abandoned_iteration():
         answers=[(model, number == ROUNDS, True) for number in range(1, ROUNDS + 1)],
         prepare=lambda exchange: setattr(exchange, "beginning", model),
     )
-    trainer = esync.Trainer(
-        net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm=ESync(query_mode="delayed-ack"), world=world
-    )
+    trainer = sgd_trainer(net, ESync(query_mode="delayed-ack"), world=world)
     trainer.start()
     world.state_server.round_trip = 5.0  # an iteration takes 2 s, so READY comes in the middle of the fourth
 
@@ -103,12 +101,10 @@ def test_loop_reuses_the_batch_of_an_abandoned_iteration():
 
 def test_loop_excludes_setup_from_the_first_iteration_time():
     batches, net = remembering(), dense()
-    world = RealWorld(step_time=3.0)
-    trainer = esync.Trainer(
-        net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="local", world=world, limits=Limits(rounds=1)
-    )
+    world = RealWorld(step_time=2.0)
+    trainer = sgd_trainer(net, "local", world=world, limits=Limits(rounds=1))
     trainer.start()
-    time.sleep(3.2)  # logs are opened, the evaluating process is started
+    time.sleep(2.1)  # logs are opened, the evaluating process is started
     train(trainer, Iteration(net, mx.gluon.loss.SoftmaxCrossEntropyLoss(), batches, 1, mx.cpu()), Kept(batches))
     assert world.device.iterations == 1
     assert world.device.overruns == 0

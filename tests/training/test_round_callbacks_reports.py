@@ -4,8 +4,7 @@ from types import SimpleNamespace
 
 from esync.exchange import Result
 from esync.runtime.progress import ProgressReporter
-from esync.training.callbacks import Callback, CurveFiles, LogFiles, ProgressLines, StateServerReports
-from esync.training.csv_curves import CsvCurves
+from esync.training.callbacks import Callback, CurveFiles, Evaluated, LogFiles, ProgressLines, StateServerReports
 from esync.training.round_callbacks import LogClock, PeriodicEvaluation, RoundCallbacks
 from esync.training.round_log import RoundLog
 
@@ -99,9 +98,9 @@ def test_csv_curves_contain_loss_and_accuracy_by_step(tmp_path):
     logs, evaluator, trainer = RoundLog(tmp_path, "cpu"), FakeEvaluator(), Trainer()
     trainer.algorithm.evaluate_every = 4  # steps, of which an asynchronous round has many
     clock = SimpleNamespace(now=0.0)
-    curves = CsvCurves(logs, 1000.0)
+    curves = CurveFiles(logs, 1000.0)
     reporter = ProgressReporter(quiet=True, machine=False)
-    callbacks = [CurveFiles(curves), LogFiles(logs), ProgressLines(reporter, 0)]
+    callbacks = [curves, LogFiles(logs), ProgressLines(reporter, 0)]
     keeper = RoundCallbacks(callbacks, {"rank": 0}, LogClock(lambda: clock.now), PeriodicEvaluation(evaluator))
     for round_, step in ((1, 1), (2, 2), (3, 9), (4, 10)):
         clock.now += 1.5
@@ -126,10 +125,10 @@ def test_csv_curves_contain_loss_and_accuracy_by_step(tmp_path):
 def test_csv_curves_of_a_resumed_run_drop_later_steps(tmp_path):
     logs = RoundLog(tmp_path, "cpu")
     for step, broken in ((4, ""), (6, "7,7,7,7")):
-        curves = CsvCurves(logs, 0.0, step - 1)
+        curves = CurveFiles(logs, 0.0, step - 1)
         for each in (step, step + 1):
-            curves.accuracy(float(each), each, 0, 0.5)
-        curves.write()
+            curves.accuracy(Evaluated(each, 0.5, float(each), each, 0))
+        curves.close()
         logs.flush()
         with open(tmp_path / "cpu" / "acc.csv", "a") as file:
             file.write(broken)

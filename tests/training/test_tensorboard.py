@@ -50,16 +50,6 @@ def test_named_run_has_its_event_files_where_its_logs_are(tmp_path: Path, monkey
     assert scalars(tmp_path / "events" / run.folder.relative_to(tmp_path / "logs"))
 
 
-def test_simulation_writes_event_files_of_each_device(tmp_path: Path) -> None:
-    file = tmp_path / "cluster.yaml"
-    file.write_text(CLUSTER)
-    typed = {"log_dir": str(tmp_path / "logs"), "tensorboard": str(tmp_path / "events"), "name": "base"}
-    simulate(SimulationJob(file, "none", typed, quiet=True))
-    for host in ("near", "far"):
-        found = scalars(tmp_path / "events" / "lenet" / "sync@base" / host / "cpu")
-        assert [step for step, _, _ in found["wait_seconds"]] == [1, 2, 3]
-
-
 def test_event_files_of_a_finished_run_are_those_that_it_writes_itself(tmp_path: Path) -> None:
     file = tmp_path / "cluster.yaml"
     file.write_text(CLUSTER)
@@ -78,7 +68,13 @@ def test_event_files_of_a_finished_run_are_those_that_it_writes_itself(tmp_path:
 
 def test_evaluations_of_finished_runs_are_exported(tmp_path: Path) -> None:
     for name in ("a", "b"):  # of the same network and mode
-        run = esync.Run(tmp_path / name / "local" / "here", evaluate=lambda: 0.5, every=2, facts={"network": "net"})
+        run = esync.Run(
+            tmp_path / name / "local" / "here",
+            evaluate=lambda: 0.5,
+            background=False,
+            every=2,
+            facts={"network": "net"},
+        )
         train(dense(), run, rounds=4)
     assert compare([str(tmp_path / "a"), str(tmp_path / "b"), "--tensorboard", str(tmp_path / "events")]) == 0
     for name in ("local", "local-2"):
