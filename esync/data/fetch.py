@@ -25,10 +25,11 @@ from .debian import unpacked
 from .errors import DataError
 from .registry import AnyEntry, AnyFile
 
+CONSOLE = Console()  # where progress is shown
 CHUNK = 1 << 16  # largest number of bytes that are yielded at a time
 
 
-def download(url: str, file: AnyFile | Archive, timeout: float, console: Console) -> Iterator[bytes]:
+def download(url: str, file: AnyFile | Archive, timeout: float) -> Iterator[bytes]:
     """Yield the bytes of a compressed file; `timeout` is in seconds without a byte.
 
     Raises:
@@ -39,7 +40,7 @@ def download(url: str, file: AnyFile | Archive, timeout: float, console: Console
     try:
         with (
             urllib.request.urlopen(url, timeout=timeout) as response,
-            Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress,
+            Progress(*columns, console=CONSOLE, transient=True, disable=not CONSOLE.is_terminal) as progress,
         ):
             length = response.headers.get("Content-Length", "")
             total = int(length) if length.isdecimal() else None
@@ -74,7 +75,6 @@ def fetch(
     mirrors: Sequence[str] = (),
     timeout: float = config.FETCH_TIMEOUT,
     pause: float = config.FETCH_PAUSE,
-    console: Console | None = None,
 ) -> Path:
     """Fetch the missing and broken files of a data set into data_dir/NAME; return that folder.
 
@@ -87,42 +87,38 @@ def fetch(
         mirrors: URLs of folders to download from, instead of the registry's.
         timeout: seconds without a byte after which a download is given up.
         pause: seconds before the mirrors are tried again, doubled each time.
-        console: where progress is shown.
 
     Raises:
         DataError: the files could not be fetched; the message says why, for each place tried.
         OSError: the files could not be written.
     """
-    console = console or Console()
     folder = data_dir / entry.name
     if not faults(entry, data_dir):
-        _say(console, f"{entry.name}: already in {folder}, and whole")
+        _say(f"{entry.name}: already in {folder}, and whole")
         return folder
-    with _alone_in(folder, console):
+    with _alone_in(folder):
         todo = faults(entry, data_dir)
         for file, fault in todo.items():
             if (folder / file.name).exists():
-                _say(console, f"{folder / file.name}: {fault}; it will be replaced")
+                _say(f"{folder / file.name}: {fault}; it will be replaced")
         wants_package = source == "apt" or (source == "auto" and entry.debian_package and not mirrors)
         if todo and wants_package:
             try:
-                _from_package(entry.debian_package, todo, folder, console)
+                _from_package(entry.debian_package, todo, folder)
             except DataError as error:
                 if source == "apt":
                     raise
-                _say(console, f"the Debian package cannot be used ({error}); downloading instead")
+                _say(f"the Debian package cannot be used ({error}); downloading instead")
         places = mirrors or entry.mirrors
         missing = faults(entry, data_dir)
         if isinstance(entry, CifarEntry):
             if missing:
-                take = partial(_from_archive, entry, missing, folder, timeout, console)
-                _from_mirrors(places, folder / entry.archive.name, take, pause, console)
+                take = partial(_from_archive, entry, missing, folder, timeout)
+                _from_mirrors(places, folder / entry.archive.name, take, pause)
         else:
             for file in missing:
-                _from_mirrors(
-                    places, folder / file.name, partial(_one_file, file, folder, timeout, console), pause, console
-                )
-    _say(console, f"{entry.name}: complete in {folder}, checksums right")
+                _from_mirrors(places, folder / file.name, partial(_one_file, file, folder, timeout), pause)
+    _say(f"{entry.name}: complete in {folder}, checksums right")
     return folder
 
 
@@ -132,20 +128,18 @@ def faults(entry: AnyEntry, data_dir: Path) -> dict[AnyFile, str]:
     return {file: fault for file, fault in found.items() if fault}
 
 
-def _from_package(package: str, files: Iterable[AnyFile], folder: Path, console: Console) -> None:
-    with console.status(f"getting the Debian package {package}"), unpacked(package) as room:
+def _from_package(package: str, files: Iterable[AnyFile], folder: Path) -> None:
+    with CONSOLE.status(f"getting the Debian package {package}"), unpacked(package) as room:
         for file in files:
             path = next(room.rglob(file.name), None)
             if path is None:
                 raise DataError(package, f"holds no {file.name}")
             with open(path, "rb") as stored:
                 _place(iter(lambda: stored.read(CHUNK), b""), file, folder, origin=f"{package}: {file.name}")
-            _say(console, f"{folder / file.name}: from the Debian package {package}")
+            _say(f"{folder / file.name}: from the Debian package {package}")
 
 
-def _from_mirrors(
-    mirrors: Sequence[str], place: Path, take: Callable[[str], None], pause: float, console: Console
-) -> None:
+def _from_mirrors(mirrors: Sequence[str], place: Path, take: Callable[[str], None], pause: float) -> None:
     """Download from the first mirror that works, and try each of them several times."""
     failures: dict[str, DataError] = {}
     for attempt in range(config.FETCH_ATTEMPTS):
@@ -157,7 +151,7 @@ def _from_mirrors(
                 take(url)
             except DataError as error:
                 failures[url] = error
-                _say(console, f"{error} (try {attempt + 1} of {config.FETCH_ATTEMPTS})")
+                _say(f"{error} (try {attempt + 1} of {config.FETCH_ATTEMPTS})")
             else:
                 return
     raise DataError(
@@ -167,24 +161,22 @@ def _from_mirrors(
     )
 
 
-def _one_file(file: AnyFile, folder: Path, timeout: float, console: Console, url: str) -> None:
-    _place(download(url, file, timeout, console), file, folder, origin=url)
-    _say(console, f"{folder / file.name}: from {url}")
+def _one_file(file: AnyFile, folder: Path, timeout: float, url: str) -> None:
+    _place(download(url, file, timeout), file, folder, origin=url)
+    _say(f"{folder / file.name}: from {url}")
 
 
-def _from_archive(
-    entry: CifarEntry, files: Iterable[AnyFile], folder: Path, timeout: float, console: Console, url: str
-) -> None:
+def _from_archive(entry: CifarEntry, files: Iterable[AnyFile], folder: Path, timeout: float, url: str) -> None:
     """Download an archive beside the files, and extract the missing ones."""
     wanted = {file.name: file for file in entry.files if file in set(files)}
     beside = folder / f".{entry.archive.name}"
     try:
         with open(beside, "wb") as out:
-            out.writelines(download(url, entry.archive, timeout, console))
+            out.writelines(download(url, entry.archive, timeout))
         for file, content in members(beside, wanted):
             _place([content], file, folder, origin=f"{url}: {file.name}")
             del wanted[file.name]
-            _say(console, f"{folder / file.name}: from {url}")
+            _say(f"{folder / file.name}: from {url}")
         if wanted:
             raise DataError(url, f"holds no {', '.join(wanted)}")
     finally:
@@ -204,7 +196,7 @@ def _place(chunks: Iterable[bytes], file: AnyFile, folder: Path, origin: str) ->
 
 
 @contextlib.contextmanager
-def _alone_in(folder: Path, console: Console) -> Iterator[None]:
+def _alone_in(folder: Path) -> Iterator[None]:
     """Make the folder, and keep other fetches out of it.
 
     The lock ends with the process, however that ends.
@@ -213,7 +205,7 @@ def _alone_in(folder: Path, console: Console) -> Iterator[None]:
     path, risk = folder.with_name(f".{folder.name}.lock"), f"no other fetch fills {folder}"
     with open(path, "wb") as lock:
         if not lock_file(lock.fileno(), path, risk):
-            _say(console, f"another fetch is filling {folder}: waiting for its end")
+            _say(f"another fetch is filling {folder}: waiting for its end")
             lock_file(lock.fileno(), path, risk, wait=True)
         try:
             folder.mkdir(exist_ok=True)
@@ -223,5 +215,5 @@ def _alone_in(folder: Path, console: Console) -> Iterator[None]:
                 folder.rmdir()
 
 
-def _say(console: Console, line: str) -> None:
-    console.print(line, markup=False, highlight=False, soft_wrap=True)
+def _say(line: str) -> None:
+    CONSOLE.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -40,29 +40,31 @@ def partition(spec: str, labels: np.ndarray, parts: int, seed: int) -> Partition
         ValueError: `spec` is not understood.
         PartitionError: there are fewer samples than shares, or weights for another number of workers.
     """
-    split = parse_partition(spec)
+    scheme, numbers = parse_partition(spec)
     check_workers(spec, parts)
     refuse_speeds(spec)
-    return split(labels, parts, seed)
+    if scheme == "dirichlet":
+        return dirichlet(labels, parts, numbers[0], seed)
+    if scheme == "uniform" and not numbers:
+        return uniform(len(labels), parts, seed)
+    _check(len(labels), parts)
+    return _shares(ORDERS[scheme](labels, seed), parts, numbers)
 
 
-def parse_partition(spec: str) -> Callable[[np.ndarray, int, int], Partition]:
-    """Return the function of (labels, parts, seed) that a value of --partition describes.
+def parse_partition(spec: str) -> tuple[str, list[float]]:
+    """Return the scheme of a value of --partition, and its alpha or its weights, if it has any.
 
     Raises:
         ValueError: the text is not understood; the message says what was expected.
     """
     scheme, colon, argument = spec.partition(":")
-    if scheme == "dirichlet":
-        alpha = _number(argument)
-        if 0 < alpha <= 1e6:
-            return lambda labels, parts, seed: dirichlet(labels, parts, alpha, seed)
-    elif needs_speeds(spec):
-        return lambda labels, parts, seed: partition(spec, labels, parts, seed)
-    elif scheme in SCHEMES:
-        weights = [_number(each) for each in argument.split(",")] if colon else None
-        if weights is None or all(0 < weight < math.inf for weight in weights):
-            return lambda labels, parts, seed: SCHEMES[scheme](labels, parts, seed, weights)
+    if needs_speeds(spec):
+        return scheme, []
+    numbers = [_number(each) for each in argument.split(",")] if colon else []
+    if scheme == "dirichlet" and len(numbers) == 1 and 0 < numbers[0] <= 1e6:
+        return scheme, numbers
+    if scheme in ORDERS and all(0 < weight < math.inf for weight in numbers):
+        return scheme, numbers
     raise ValueError(f"partition {spec!r}: expected {GRAMMAR}")
 
 
@@ -73,14 +75,14 @@ def check_workers(spec: str, workers: int) -> None:
         PartitionError: it has another number of them.
     """
     scheme, _, argument = spec.partition(":")
-    if scheme in SCHEMES and argument not in ("", SPEED) and (weights := len(argument.split(","))) != workers:
+    if scheme in ORDERS and argument not in ("", SPEED) and (weights := len(argument.split(","))) != workers:
         raise PartitionError(f"partition {spec} has weights for {weights} workers, but there are {workers}")
 
 
 def needs_speeds(spec: str) -> bool:
     """Return whether a partition has the devices' speeds in the place of weights."""
     scheme, _, argument = spec.partition(":")
-    return spec == SPEED or (scheme in SCHEMES and argument == SPEED)
+    return spec == SPEED or (scheme in ORDERS and argument == SPEED)
 
 
 def with_speeds(spec: str, step_times: Sequence[float]) -> str:
@@ -119,41 +121,26 @@ def _number(text: str) -> float:
         return math.nan
 
 
-def uniform(samples: int, parts: int, seed: int, weights: Sequence[float] | None = None) -> Partition:
+def uniform(samples: int, parts: int, seed: int) -> Partition:
     """Shuffle and split into i.i.d. shares, whose sizes differ by at most one sample.
 
-    Nothing is dropped. See `_shares` for the weights.
+    Nothing is dropped.
     """
     _check(samples, parts)
-    order = np.random.default_rng(seed).permutation(samples)
-    if weights is not None:
-        return _shares(order, parts, weights)
-    return Partition(np.array_split(order, parts), _no_samples())
+    return Partition(np.array_split(_shuffled(samples, seed), parts), _no_samples())
 
 
-def contiguous(samples: int, parts: int, weights: Sequence[float] | None = None) -> Partition:
-    """Split in the order of the file into equal shares; the remainder is dropped.
-
-    This is what the public implementation of ESync does. See `_shares` for the weights.
-    """
-    _check(samples, parts)
-    return _shares(np.arange(samples), parts, weights)
+def _shuffled(samples: int, seed: int) -> np.ndarray:
+    return np.random.default_rng(seed).permutation(samples)
 
 
-def by_class(labels: np.ndarray, parts: int, weights: Sequence[float] | None = None) -> Partition:
-    """Sort by label (stable), and split into equal shares; the remainder is dropped.
-
-    This is the non-i.i.d. case of the ESync paper (§5). See `_shares` for the weights.
-    """
-    _check(len(labels), parts)
-    return _shares(np.argsort(labels, kind="stable"), parts, weights)
-
-
-#: Scheme that takes weights → the function of (labels, parts, seed, weights).
-SCHEMES: dict[str, Callable[[np.ndarray, int, int, Sequence[float] | None], Partition]] = {
-    "uniform": lambda labels, parts, seed, weights: uniform(len(labels), parts, seed, weights),
-    "contiguous": lambda labels, parts, seed, weights: contiguous(len(labels), parts, weights),
-    "class": lambda labels, parts, seed, weights: by_class(labels, parts, weights),
+#: Scheme that takes weights → the order of the samples with these labels, which is cut into shares
+#: (`_shares`). Contiguous shares are those of the public implementation of ESync, sorted labels the
+#: non-i.i.d. case of the ESync paper (§5).
+ORDERS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
+    "uniform": lambda labels, seed: _shuffled(len(labels), seed),
+    "contiguous": lambda labels, seed: np.arange(len(labels)),
+    "class": lambda labels, seed: np.argsort(labels, kind="stable"),
 }
 
 
@@ -227,17 +214,17 @@ def share_of(rank: int, dealt: Partition, members: Collection[int], resting: Col
     return (redistribute(dealt, holders, seed) if rank in holders else dealt).shares[rank]
 
 
-def _shares(order: np.ndarray, parts: int, weights: Sequence[float] | None) -> Partition:
+def _shares(order: np.ndarray, parts: int, weights: Sequence[float]) -> Partition:
     """Split samples in this order into shares that follow one another.
 
     Args:
         order: indices of the samples.
         parts: number of shares.
         weights: relative sizes of the shares, as many as there are shares (`check_workers`), such as
-            the devices' speeds; every share has one sample at least, and nothing is dropped. None
-            splits into equal shares and drops the remainder.
+            the devices' speeds; every share has one sample at least, and nothing is dropped.
+            Without any, the shares are equal and the remainder is dropped.
     """
-    if weights is None:
+    if not weights:
         size = len(order) // parts
         *shares, dropped = np.split(order, [size * (i + 1) for i in range(parts)])
         return Partition(shares, dropped)

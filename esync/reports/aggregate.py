@@ -13,6 +13,8 @@ from .modes import STANDALONE, Mode, mode_of
 from .rounds import BadRound, LoggedRound, read_round
 from .summary_file import DeviceSummary, RunInfo, Summary, SummaryError, load_run_info, save_summary
 
+Track = Callable[[Sequence[int]], Iterable[int]]
+
 
 @dataclass
 class ModeReport:
@@ -71,19 +73,17 @@ def _device_facts(device: DeviceSummary) -> dict[str, Any]:
     }
 
 
-def summarize_mode(
-    network_folder: Path, folder: str, model_bytes: int | None, on_files: Callable[[int, int], None]
-) -> ModeReport:
+def summarize_mode(network_folder: Path, folder: str, model_bytes: int | None, track: Track) -> ModeReport:
     """Read all rounds of a mode and write its summary, if there is at least one round.
 
     Args:
         network_folder: {base}/{network}.
         folder: name of the mode's folder.
         model_bytes: size of the model for logs without bytes; None leaves their traffic unknown.
-        on_files: called with the number of files read so far, and of all files.
+        track: yields the rounds of each device and shows the progress, as `rich.progress.track` does.
     """
     devices, skipped = find_devices(network_folder / folder)
-    report = read_rounds(network_folder / folder, devices, model_bytes, on_files)
+    report = read_rounds(network_folder / folder, devices, model_bytes, track)
     report.skipped[:0] = skipped
     if report.summary:
         save_summary(report.summary, report.path)
@@ -91,7 +91,7 @@ def summarize_mode(
 
 
 def read_rounds(
-    folder: Path, devices: Sequence[DeviceFolder], model_bytes: int | None, on_files: Callable[[int, int], None]
+    folder: Path, devices: Sequence[DeviceFolder], model_bytes: int | None, track: Track = iter
 ) -> ModeReport:
     """Read all rounds of a run's devices.
 
@@ -99,26 +99,21 @@ def read_rounds(
         folder: the run's folder, such as {base}/{network}/{mode}.
         devices: its devices.
         model_bytes: size of the model for logs without bytes; None leaves their traffic unknown.
-        on_files: called with the number of files read so far, and of all files.
+        track: yields the rounds of each device and shows the progress, as `rich.progress.track` does.
     """
     mode = mode_of(folder.name)
     report = ModeReport(mode, mode.summary_path(folder.parent), earlier=moved_aside(devices))
-    files = sum(len(device.rounds) for device in devices)
-    done = 0
     for device in devices:
         source = Source.of(device.path)  # before the files are read, which may change meanwhile
         info = _run_info(report, device)
         metric = info.metric if info else TEST_ACCURACY
         rounds = []
-        for number in device.rounds:
+        for number in track(device.rounds):
             path = device.round_file(number)
             try:
                 rounds.append(read_round(path, number, metric))
             except BadRound as bad:
                 report.skipped.append(Skipped(path, bad.category, bad.reason))
-            done += 1
-            if done % 100 == 0 or done == files:
-                on_files(done, files)
         _add_device(report, device, rounds, info, model_bytes)
         if device.device in report.summary.get(device.host, {}):
             summary = report.summary[device.host][device.device]

@@ -115,38 +115,17 @@ def mean_curve(curves: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Mea
 def t_quantile(freedom: float, level: float = LEVEL) -> float:
     """Return how many standard errors an interval of that level extends to each side of a mean.
 
+    With t = √ν · tan θ, the share of Student's distribution up to t is an integral of cos^(ν − 1) θ.
+
     Args:
-        freedom: degrees of freedom of Student's distribution, 1 or more.
+        freedom: degrees of freedom ν of Student's distribution, 1 or more.
         level: share of the distribution in the interval.
     """
-    low, high = 0.0, 1e6
-    while high - low > 1e-10 * high:
+    nodes, weights = np.polynomial.legendre.leggauss(200)
+    whole = math.sqrt(math.pi) * math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2))
+    low, high = 0.0, math.pi / 2
+    for _ in range(60):
         middle = (low + high) / 2
-        outside = _incomplete_beta(freedom / 2, 0.5, freedom / (freedom + middle * middle))
-        low, high = (middle, high) if outside > 1 - level else (low, middle)
-    return high
-
-
-def _incomplete_beta(a: float, b: float, x: float) -> float:
-    """Return the regularized incomplete beta function I_x(a, b), by its continued fraction.
-
-    Press et al., *Numerical Recipes*, section 6.4.
-    """
-    if x > (a + 1) / (a + b + 2):
-        return 1.0 - _incomplete_beta(b, a, 1.0 - x)
-    if x <= 0:
-        return 0.0
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
-    c, d = 1.0, 1.0 / (1.0 - (a + b) * x / (a + 1))
-    fraction = d
-    for m in range(1, 1000):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        before = fraction
-        for step in (even, odd):
-            d = 1.0 / (1.0 + step * d)
-            c = 1.0 + step / c
-            fraction *= c * d
-        if abs(fraction - before) <= 1e-15 * abs(fraction):
-            break
-    return front * fraction / a
+        inside = middle * weights @ np.cos(middle * (nodes + 1) / 2) ** (freedom - 1) / whole
+        low, high = (middle, high) if inside < level else (low, middle)
+    return math.sqrt(freedom) * math.tan(high)

@@ -29,16 +29,6 @@ def time_to_target(
     return min(reached, default=None)
 
 
-def speedup(baseline_time: float | None, time: float | None) -> float | None:
-    """Return how many times as fast as the baseline a run was (ESync paper, section 5).
-
-    Returns None unless both have reached the target.
-    """
-    if baseline_time is None or time is None or time < INSTANT:
-        return None
-    return baseline_time / time
-
-
 def rate(amount: float, seconds: float) -> float | None:
     """Return an amount, such as samples or bytes, per second; None for a run that took no time."""
     return amount / seconds if seconds >= INSTANT else None
@@ -57,21 +47,6 @@ def speed_limit(batch_sizes: Iterable[int | None], step_times: Iterable[float | 
             return None
         total += batch_size / step_time
     return total or None
-
-
-def device_speed(
-    batch_size: int | None, step_time: float | None, samples: int, computing: Sequence[float]
-) -> float | None:
-    """Return the samples per second of a device while it computes.
-
-    These are batch size ÷ step time where an emulated device has one, otherwise the samples that it
-    computed ÷ the seconds that it computed them in.
-
-    Returns None if the log has neither.
-    """
-    if step_time:
-        return batch_size / step_time if batch_size else None
-    return rate(samples, sum(computing)) or None
 
 
 def speedup_limit(speeds: Sequence[float | None], alone: float | None = None) -> float | None:
@@ -99,25 +74,6 @@ def efficiency(throughput: float | None, limit: float | None) -> float | None:
     return throughput / limit if throughput is not None and limit else None
 
 
-def computing_ratio(computing: Sequence[float], total_time: float) -> float | None:
-    """Return the share of the total time spent computing; None if the log does not show it."""
-    return sum(computing) / total_time if computing and total_time >= INSTANT else None
-
-
-def published_computing_ratio(aggregation: Sequence[float], total_time: float) -> float | None:
-    """Return 1 − aggregation ÷ total time, as in the published implementation.
-
-    Everything but aggregation counts as computing there.
-    """
-    return 1 - sum(aggregation) / total_time if total_time >= INSTANT else None
-
-
 def share(part: int, whole: int) -> float:
     """Return a part of a count as a share, which is 0 if the count is 0."""
     return part / whole if whole else 0.0
-
-
-def mean_and_max(values: Iterable[float | None]) -> tuple[float, float] | None:
-    """Return mean and maximum of the known values; None if there are none."""
-    known = [value for value in values if value is not None]
-    return (sum(known) / len(known), max(known)) if known else None

@@ -16,7 +16,9 @@ from .summary_file import DeviceSummary, Summary
 class DeviceFigures:
     """Figures of one device in one run; times in seconds.
 
-    `speed` is in samples per second while the device computes; None if the log does not show it.
+    `computing_ratio` is the share of the total time spent computing; `published_computing_ratio` is
+    1 − aggregation ÷ total time, where everything but aggregation counts as computing. `speed` is in
+    samples per second while the device computes. None stands for what the log does not show.
     """
 
     host: str
@@ -253,17 +255,20 @@ def run_figures(mode: Mode, summary: Summary, target: float | None) -> RunFigure
 
 
 def _device_figures(host: str, name: str, device: DeviceSummary) -> DeviceFigures:
-    wait = metrics.mean_and_max(device.wait_list)
+    waits = [wait for wait in device.wait_list if wait is not None]
+    aggregating = metrics.rate(sum(device.aggregate_time_list), device.total_time)
     return DeviceFigures(
         host=host,
         device=name,
         rounds=device.rounds,
         missing_rounds=device.missing_rounds,
         samples=sum(device.num_samples_list),
-        computing_ratio=metrics.computing_ratio(device.computing_time_list, device.total_time),
-        published_computing_ratio=metrics.published_computing_ratio(device.aggregate_time_list, device.total_time),
-        wait_mean=wait and wait[0],
-        wait_max=wait and wait[1],
+        computing_ratio=metrics.rate(sum(device.computing_time_list), device.total_time)
+        if device.computing_time_list
+        else None,
+        published_computing_ratio=None if aggregating is None else 1 - aggregating,
+        wait_mean=fmean(waits) if waits else None,
+        wait_max=max(waits, default=None),
         step_time=device.run.step_time if device.run else None,
         overrun_share=metrics.share(device.overruns, device.iterations) if _padded(device) else None,
         speed=_speed(device),
@@ -271,11 +276,16 @@ def _device_figures(host: str, name: str, device: DeviceSummary) -> DeviceFigure
 
 
 def _speed(device: DeviceSummary) -> float | None:
-    """Return a device's samples per second while it computes; None for logs without run.json."""
+    """Return a device's samples per second while it computes; None for logs without run.json.
+
+    These are batch size ÷ step time where an emulated device has one, otherwise the samples that it
+    computed ÷ the seconds that it computed them in.
+    """
     if device.run is None:
         return None
-    samples = sum(device.num_samples_list)
-    return metrics.device_speed(device.run.batch_size, device.run.step_time, samples, device.computing_time_list)
+    if device.run.step_time:
+        return device.run.batch_size / device.run.step_time if device.run.batch_size else None
+    return metrics.rate(sum(device.num_samples_list), sum(device.computing_time_list)) or None
 
 
 def _padded(device: DeviceSummary) -> bool:

@@ -251,7 +251,7 @@ def _load(folder: Path, target: float | None) -> LoggedRun:
         report = summarized_rounds(folder, devices, *there, model_bytes)
     elif devices:
         problems = []
-        report = read_rounds(folder, devices, model_bytes, _ignore)
+        report = read_rounds(folder, devices, model_bytes)
         if report.summary and by_host:
             with suppress(OSError):  # a folder of somebody else: its rounds are read again next time
                 save_summary(report.summary, report.path)
@@ -268,10 +268,6 @@ def _load(folder: Path, target: float | None) -> LoggedRun:
     problems += [each for each in (*wrong, *wrong_style) if each not in problems]
     target = common_target([summary], target)
     return LoggedRun(folder, replace(mode, style=style), summary, target, tuple(problems))
-
-
-def _ignore(done: int, files: int) -> None:
-    """Take no notice of the progress."""
 
 
 def _devices(folder: Path) -> tuple[list[DeviceFolder], bool, str]:

@@ -62,12 +62,14 @@ def speedup(run: RunFigures, runs: Sequence[RunFigures], name: str = BASELINE) -
         return Speedup(None, f"{other.mode.label} has another metric", limit)
     if run.target is None:
         return Speedup(None, "no target", limit)
+    times = []
     for each, label in ((run, ""), (other, f"{other.mode.label} ")):
         if each.invalid:
             return Speedup(None, f"{label}invalid", limit)
-        if each.time_to_target is None:
+        if (time := each.time_to_target) is None:
             return Speedup(None, f"{label}not {'always ' * any(each.times_of_runs)}reached", limit)
-    return Speedup(metrics.speedup(other.time_to_target, run.time_to_target), None, limit)
+        times.append(time)
+    return Speedup(metrics.rate(times[1], times[0]), None, limit)
 
 
 def baseline(run: RunFigures, runs: Sequence[RunFigures], name: str = BASELINE) -> RunFigures | None:

@@ -15,7 +15,8 @@ from collections import Counter
 from functools import partial
 from pathlib import Path
 
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+from rich.markup import escape
+from rich.progress import track
 
 from .. import config
 from ..runtime import program, terminal
@@ -70,17 +71,15 @@ def run(options: argparse.Namespace) -> int:
     """
     network_folder = options.base_dir / options.network
     reports = []
-    columns = (TextColumn("{task.description}", markup=False), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=terminal.STATUS, disable=not terminal.STATUS.is_terminal, transient=True) as bar:
-        for folder in _folders_to_read(network_folder, options.mode):
-            reports.append(
-                summarize_mode(
-                    network_folder,
-                    folder,
-                    options.model_bytes,
-                    partial(_show, bar, bar.add_task(f"reading {printable(folder)}", total=None)),
-                )
-            )
+    for folder in _folders_to_read(network_folder, options.mode):
+        progress = partial(
+            track,
+            description=escape(f"reading {printable(folder)}"),
+            console=terminal.STATUS,
+            disable=not terminal.STATUS.is_terminal,
+            transient=True,
+        )
+        reports.append(summarize_mode(network_folder, folder, options.model_bytes, progress))
     for report in reports:
         _tell(report)
     if options.json:
@@ -98,10 +97,6 @@ def run(options: argparse.Namespace) -> int:
         )
         return 1
     return 0
-
-
-def _show(bar: Progress, task: TaskID, done: int, files: int) -> None:
-    bar.update(task, completed=done, total=files)
 
 
 def _folders_to_read(network_folder: Path, chosen: str | None) -> list[str]:

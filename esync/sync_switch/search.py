@@ -116,9 +116,7 @@ def accepted(measured: Measured, target: float, beta: float) -> bool:
     return target - measured.accuracy <= beta
 
 
-def search(
-    measure: Callable[[float], Measured], beta: float, settings: int, target: float | None = None, quantum: float = 0.0
-) -> Found:
+def search(measure: Callable[[float], Measured], beta: float, settings: int, target: float | None = None) -> Found:
     """Search for the smallest share of BSP that is accepted.
 
     Args:
@@ -126,7 +124,6 @@ def search(
         beta: loss of accuracy that is accepted.
         settings: number of shares to try; 4 gives 50, 25, 12.5 and 6.25 % if all are accepted.
         target: accuracy of BSP; None measures it by runs of BSP.
-        quantum: share of a single round of BSP, below which shares do not differ.
     """
     bsp = measure(1.0) if target is None else None
     goal = target if bsp is None else bsp.accuracy
@@ -134,7 +131,7 @@ def search(
         raise ValueError("the accuracy to reach is neither given nor measured")
     low, high = 0.0, 1.0
     tried: list[Measured] = []
-    while len(tried) < settings and high - low > quantum:
+    while len(tried) < settings:
         tried.append(measure((low + high) / 2))
         if accepted(tried[-1], goal, beta):
             high = tried[-1].share

@@ -50,11 +50,6 @@ def test_batches_images_are_float32_in_0_to_1_with_channel_and_float_labels():
         np.testing.assert_array_equal(image[0], IMAGES[number].astype(np.float32) / np.float32(255))
 
 
-def test_batches_map_black_to_0_and_white_to_1():
-    images, _ = next(Batches(np.array([[[0, 255]]], np.uint8), np.array([7]), np.array([0]), batch_size=1, seed=0))
-    assert images.tolist() == [[[[0.0, 1.0]]]]
-
-
 def test_batches_order_depends_on_seed_and_epoch_only():
     share = np.arange(100)
     epochs = numbers(Batches(IMAGES, NUMBERS, share, 100, seed=0), 3)

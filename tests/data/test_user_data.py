@@ -48,9 +48,8 @@ def test_npz_with_channels_last_is_read_as_channels_first(tmp_path, labels):
     [
         (X.transpose(0, 3, 1, 2), (3, 8, 9), np.uint8),
         (X[..., :1], (1, 8, 9), np.uint8),
-        (X[..., 0], (1, 8, 9), np.uint8),
-        (X / 255, (3, 8, 9), np.float32),
-        ((X[..., 0] / 255).astype(np.float16), (1, 8, 9), np.float32),
+        ((X / 255).astype(np.float16), (3, 8, 9), np.float32),
+        (X[..., 0] / 255, (1, 8, 9), np.float32),
         (X[:, 0, :, 0].astype(np.float32), (9,), np.float32),
         (np.zeros((30, 5, 6, 7, 8), np.float32), (5, 6, 7, 8), np.float32),
     ],
@@ -91,10 +90,8 @@ def test_npz_without_test_set_sets_every_tenth_sample_of_a_class_aside(tmp_path)
     ("arrays", "message"),
     [
         ({"x_test": None}, "d.npz: has no array x_test, but x_train, y_train, y_test; expected x_train, y_train"),
-        ({"x_train": None, "x_test": None, "y_test": None}, "has no array x_train, but y_train"),
         ({"x_train": X.astype(np.int64)}, "d.npz, training: samples of type int64; expected uint8 images"),
         ({"x_train": X.astype(object)}, "d.npz (array x_train): cannot be read: Object arrays"),
-        ({"x_train": X[0, 0, :, 0]}, "training: samples of shape (9,)"),
         ({"x_train": X[:0], "y_train": Y[:0]}, "training: samples of shape (0, 8, 9, 3); expected one or more"),
         (
             {"x_train": np.zeros((30, 3, 8, 3), np.uint8)},
@@ -103,13 +100,9 @@ def test_npz_without_test_set_sets_every_tenth_sample_of_a_class_aside(tmp_path)
         ({"x_train": np.where(X > 250, np.nan, X)}, "training: samples with values that are NaN or infinite"),
         ({"y_train": Y[:-1]}, "training: 29 labels; expected 30, one for each sample"),
         ({"y_train": Y / 1}, "training: labels of type float64 and shape (30,); expected whole numbers"),
-        (
-            {"y_train": np.eye(3, dtype=int)[Y]},
-            "training: labels of type int64 and shape (30, 3); expected whole numbers",
-        ),
+        ({"y_train": np.eye(3, dtype=int)[Y]}, "training: labels of type int64 and shape (30, 3); expected"),
         ({"y_train": Y - 1}, "training: label -1; expected 0, 1, …"),
         ({"y_train": Y + 1}, "no training sample has the label 0; expected each of the labels 0 to 3"),
-        ({"y_train": np.where(Y == 1, 0, Y)}, "no training sample has the label 1"),
         ({"y_test": Y[:6] + 1}, "no training sample has the label 3"),
         ({"y_train": Y * 0, "y_test": Y[:6] * 0}, "one class only; expected two or more"),
         ({"y_train": np.where(Y + np.arange(30) == 0, 0, 1), "x_test": None, "y_test": None}, "label 0 has one sample"),
@@ -151,8 +144,10 @@ def test_data_larger_than_memory_are_refused_with_sizes(tmp_path, monkeypatch, k
 # --- folder ---------------------------------------------------------------------------------------
 
 
-def test_folder_of_images_is_read_by_classes(tmp_path):
+@pytest.mark.parametrize("test", ["test", "val"])
+def test_folder_of_images_is_read_by_classes(tmp_path, test):
     write_folder(tmp_path / "pets")
+    (tmp_path / "pets" / "test").rename(tmp_path / "pets" / test)
     data = load("folder:pets", tmp_path)
     assert (data.name, data.classes, data.shape, data.class_names) == ("folder:pets", 3, (3, *SIZE), CLASSES)
     np.testing.assert_array_equal(data.train_labels, np.repeat([0, 1, 2], 6))
@@ -161,26 +156,11 @@ def test_folder_of_images_is_read_by_classes(tmp_path):
     np.testing.assert_array_equal(data.test_images[5], pixels(2, 1001).transpose(2, 0, 1))
 
 
-def test_folder_with_validation_set_has_it_as_test_set(tmp_path):
-    write_folder(tmp_path)
-    (tmp_path / "test").rename(tmp_path / "val")
-    assert len(load("folder:.", tmp_path).test_labels) == 6
-
-
 def test_folder_without_test_set_is_split(tmp_path):
     write_folder(tmp_path, train=12, test=0)
     data = load(f"folder:{tmp_path}")
     assert (len(data.train_labels), len(data.test_labels)) == (33, 3)
     np.testing.assert_array_equal(data.test_images[1], pixels(1, 9).transpose(2, 0, 1))
-
-
-def test_folder_order_does_not_depend_on_the_file_system(tmp_path):
-    write_folder(tmp_path / "one")
-    for path in sorted((tmp_path / "one").rglob("*.png"), reverse=True):
-        other = tmp_path / "two" / path.relative_to(tmp_path / "one")
-        other.parent.mkdir(parents=True, exist_ok=True)
-        other.write_bytes(path.read_bytes())
-    assert load("folder:one", tmp_path).digest == load("folder:two", tmp_path).digest
 
 
 def test_folder_of_grey_images_stays_grey_unless_one_has_colours(tmp_path):
@@ -219,8 +199,6 @@ def spoil_folder(folder: Path, how: str) -> None:
             image.write_bytes(image.read_bytes()[:-60])
         case "text":
             image.write_text("not an image")
-        case "empty file":
-            image.write_bytes(b"")
         case "size":
             save(image, pixels(1, 3, (12, 16)))
         case "deep":
@@ -243,7 +221,6 @@ def spoil_folder(folder: Path, how: str) -> None:
     [
         ("truncated", "train/dog/003.png: no image that can be read ("),
         ("text", "train/dog/003.png: no image that can be read (cannot identify image file"),
-        ("empty file", "train/dog/003.png: no image that can be read (cannot identify image file"),
         ("size", "train/dog/003.png: an image of 16 × 12 pixels; expected 17 × 12, as "),
         ("deep", "train/dog/003.png: an image of Pillow's mode I;16; expected 8 bits a channel"),
         ("empty class", "train/dog: no image in the folder of a class; expected files .bmp"),
@@ -293,12 +270,6 @@ def test_records_that_mxnet_has_written_are_read(tmp_path):
         np.testing.assert_array_equal(data.test_images, data.train_images)
 
 
-def test_records_in_one_file_are_split(tmp_path):
-    write_rec(tmp_path / "d.rec", count=20)
-    data = load("rec:d", tmp_path)
-    assert (len(data.train_labels), len(data.test_labels)) == (54, 6)
-
-
 def spoil_rec(path: Path, how: str) -> None:
     content = path.read_bytes()
     match how:
@@ -308,15 +279,15 @@ def spoil_rec(path: Path, how: str) -> None:
             path.with_suffix(".idx").write_text("0\t0\n" * 13)
         case "header":
             path.write_bytes(content + b"\x0a\x23")
+        case "one file":
+            path.rename(path.with_name("e.rec"))
         case "other":
             path.write_bytes(b"PK" + content)
         case "empty":
             path.write_bytes(b"")
         case "short":
             path.write_bytes(content + record(b"abc"))
-        case "label":
-            write_rec(path, label=1.5)
-        case "nan" | "inf":
+        case "1.5" | "nan":
             write_rec(path, label=float(how))
         case "labels":
             path.write_bytes(record(struct.pack("<IfQQ", 2, 0.0, 0, 0) + bytes(8) + encoded(pixels(0, 0))))
@@ -333,9 +304,9 @@ def spoil_rec(path: Path, how: str) -> None:
         ("other", "d.rec: no record begins at byte 0"),
         ("empty", "d.rec: no records; expected one or more"),
         ("short", "d.rec, record 12: 3 bytes; expected a header of 24 bytes and an image"),
-        ("label", "d.rec, record 0: label 1.5; expected 0, 1, …"),
+        ("1.5", "d.rec, record 0: label 1.5; expected 0, 1, …"),
         ("nan", "d.rec, record 0: label nan; expected 0, 1, …"),
-        ("inf", "d.rec, record 0: label inf; expected 0, 1, …"),
+        ("one file", "/d: no such RecordIO file; expected NAME_train.rec and NAME_test.rec"),
         ("labels", "d.rec, record 0: 2 labels; expected one label"),
         ("image", "d.rec, record 12: no image that can be read ("),
     ],
@@ -343,12 +314,6 @@ def spoil_rec(path: Path, how: str) -> None:
 def test_records_that_cannot_be_used_are_refused(tmp_path, how, message):
     spoil_rec(write_rec(tmp_path / "d.rec"), how)
     assert message in refused("rec:d", tmp_path)
-
-
-def test_records_that_are_not_there_are_refused(tmp_path):
-    assert f"{tmp_path}/d: no such RecordIO file; expected NAME_train.rec and NAME_test.rec" in refused(
-        "rec:d", tmp_path
-    )
 
 
 # --- functions ------------------------------------------------------------------------------------
@@ -363,7 +328,7 @@ def gluon():
     data = mx.gluon.data.ArrayDataset(mx.nd.array(X), mx.nd.array(Y))
     return data.take(24), data.take(6)
 def nothing(): pass
-def one(): return X, Y, X, Y
+def four(): return X, Y, X, Y
 def half(): return (X, Y), 3
 def fails(): raise ValueError("boom")
 def asks(folder): pass
@@ -399,12 +364,12 @@ def test_function_that_returns_arrays_lists_or_gluon_data_is_read(functions, nam
     ("name", "message"),
     [
         ("nothing", "nothing: has returned nothing; expected (train, test), each a pair (samples, labels)"),
-        ("one", "has returned an object of class tuple of length 4; expected (train, test)"),
         ("half", "half, test: an object of class int; expected (train, test)"),
         ("fails", "fails has failed: own_functions.py, line 13: ValueError: boom"),
         ("asks", "asks for the argument folder, but is given none"),
         ("shapes", "train, sample 9: shape (7,) and type float32; expected (8,) and float32, as the first one"),
         ("items", "train, sample 0: an object of class ndarray; expected a pair: sample and label"),
+        ("four", "has returned an object of class tuple of length 4; expected (train, test)"),
         ("labels", "train, sample 0: label 0.5; expected 0, 1, …"),
         ("texts", "train, sample 0: label cat; expected 0, 1, …"),
         ("breaks", "train, sample 7 cannot be read: own_functions.py, line 23: ZeroDivisionError"),
@@ -440,13 +405,8 @@ def test_check_name_of_no_data_set_is_refused(tmp_path, monkeypatch, text, messa
 
 def test_short_dataset_name_leaves_out_folders():
     names = ["folder:/data/pets/", "npz:a/d.npz", "rec:pets_train.rec", "my/own.py:data", "cifar-10"]
-    assert [short_dataset_name(name) for name in names] == [
-        "folder:pets",
-        "npz:d.npz",
-        "rec:pets_train.rec",
-        "own.data",
-        "cifar-10",
-    ]
+    short = ["folder:pets", "npz:d.npz", "rec:pets_train.rec", "own.data", "cifar-10"]
+    assert [short_dataset_name(name) for name in names] == short
 
 
 def test_check_command_describes_the_data_or_names_the_fault(tmp_path, capsys):

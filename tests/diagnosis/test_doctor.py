@@ -1,10 +1,10 @@
 """`esync doctor` as a program, on this machine and with parts of the installation broken."""
 
 import json
+import shlex
 import socket
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -58,7 +58,7 @@ def test_doctor_without_mxnet_says_how_to_install_it():
     assert "pip install 'esync[cpu]'" in result.stdout
 
 
-@pytest.mark.parametrize("name", ["numpy", "rich", "yaml", "pydantic"])
+@pytest.mark.parametrize("name", ["numpy", "rich", "pydantic"])
 def test_doctor_without_a_package_names_it(name):
     result = without(["mxnet", name], ":quick")
     assert result.returncode == 1
@@ -75,7 +75,8 @@ def test_doctor_with_mxnet_that_kills_its_process_names_the_signal(tmp_path):
 
 
 def test_doctor_with_few_open_files_warns_and_says_what_to_do():
-    limited = f"ulimit -n 256; exec {sys.executable} -m esync doctor --json"
+    script = shlex.quote(WITHOUT.format(names=["mxnet"], words=["--json"]))
+    limited = f"ulimit -n 256; exec {sys.executable} -c {script}"
     result = subprocess.run(
         ["bash", "-c", limited], capture_output=True, text=True, timeout=60, env=child.environment()
     )
@@ -87,9 +88,8 @@ def test_doctor_with_few_open_files_warns_and_says_what_to_do():
 def test_doctor_with_wrong_description_names_file_and_line(tmp_path):
     file = tmp_path / "wrong.yaml"
     file.write_text("scheduler: {host: localhost}\nservers: [{host: localhost}]\nworkers: 3\n")
-    result = doctor(str(file))
-    assert result.returncode == 1
-    assert f"problem  description: {file}:3: workers" in result.stdout
+    assert f"problem  description: {file}:3: workers" in without(["mxnet"], str(file)).stdout
+    assert f"{tmp_path}/none.yaml" in without(["mxnet"], str(tmp_path / "none.yaml")).stdout
 
 
 def test_doctor_with_description_names_port_in_use_and_missing_data(tmp_path):
@@ -97,13 +97,7 @@ def test_doctor_with_description_names_port_in_use_and_missing_data(tmp_path):
         port = taken.getsockname()[1]
         file = tmp_path / "cluster.yaml"
         file.write_text(DESCRIPTION.format(port=port, data=tmp_path / "nothing"))
-        result = doctor(str(file))
+        result = without(["mxnet"], str(file))
     assert result.returncode == 1
     assert f"problem  ports: scheduler.port {port}: it is in use" in result.stdout
     assert f"problem  host localhost: {tmp_path / 'nothing' / 'fashion-mnist'}: no such folder" in result.stdout
-
-
-def test_doctor_with_file_that_does_not_exist_names_it(tmp_path):
-    result = doctor(str(Path(tmp_path, "none.yaml")))
-    assert result.returncode == 1
-    assert f"{tmp_path}/none.yaml" in result.stdout

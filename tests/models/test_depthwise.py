@@ -37,9 +37,9 @@ def gradients(net, images):
 
 
 @pytest.mark.parametrize(
-    ("kernel", "pad", "stride", "height", "width"), [(3, 1, 1, 2, 2), (3, 1, 2, 2, 2), (5, 2, 1, 1, 3)]
+    ("kernel", "pad", "stride", "height", "width", "bias"),
+    [(3, 1, 1, 2, 2, False), (3, 1, 2, 2, 2, True), (5, 2, 1, 1, 3, True)],
 )
-@pytest.mark.parametrize("bias", [False, True])
 def test_pad_beforehand_with_small_feature_map_gives_the_same_result(kernel, pad, stride, height, width, bias):
     shape = (3, 8, height, width)
 

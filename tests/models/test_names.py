@@ -3,7 +3,7 @@ import re
 import numpy as np
 import pytest
 
-from esync.models.names import NETWORKS, NetworkName, has_batch_norm, is_network, parse_network
+from esync.models.names import NetworkName, has_batch_norm, is_network, parse_network
 from esync.models.networks import MODELS, build
 from esync.runtime.mxnet_import import mx
 
@@ -43,18 +43,14 @@ def test_name_that_cannot_be_is_refused(text, message):
     assert not is_network(text)
 
 
-@pytest.mark.parametrize("name", NETWORKS)
-def test_name_without_more_is_that_of_a_network(name):
-    assert is_network(name)
-
-
 def shapes(net: mx.gluon.Block) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a network's parameters by name, without the network's own prefix."""
     return {name.removeprefix(net.prefix): each.shape for name, each in net.collect_params().items()}
 
 
-@pytest.mark.parametrize("base", ["resnet18-v1", "mobilenet-v1", "alexnet", "inception-v3"])
-@pytest.mark.parametrize("width", [0.25, 0.0625])
+@pytest.mark.parametrize(
+    ("base", "width"), [("resnet18-v1", 0.25), ("mobilenet-v1", 0.0625), ("alexnet", 0.0625), ("inception-v3", 0.0625)]
+)
 def test_width_multiplies_the_channels_of_all_layers_but_the_last(base, width):
     def outputs(name: str) -> list[int]:
         net = build(name, 10, mx.cpu(), seed=0)
@@ -88,12 +84,6 @@ def test_gradients_of_a_narrow_network_reach_every_trained_parameter(name):
     assert all(np.abs(each.grad().asnumpy()).max() > 0 for each in trained)
 
 
-def test_networks_with_batch_norm_are_known():
-    for name in NETWORKS:
-        if name not in ("resnet50-v1", "resnet50-v2", "cifar-resnet56-v1", "cifar-resnet110-v1"):  # slow to build
-            statistics = [
-                p for p in build(name, 10, mx.cpu(), seed=0).collect_params().values() if p.grad_req == "null"
-            ]
-            assert has_batch_norm(name) == bool(statistics)
+def test_batch_norm_may_be_in_a_network_of_the_users():
+    assert has_batch_norm("nets.py:build")
     assert not has_batch_norm("resnet18-v1-groupnorm")
-    assert has_batch_norm("nets.py:build")  # it may have

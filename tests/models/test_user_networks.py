@@ -26,7 +26,7 @@ def write(folder: Path, *lines: str) -> str:
 
 @pytest.mark.parametrize(
     ("name", "classes", "shape"),
-    [("small", 3, (3, 12, 17)), ("small", 5, (1, 9, 9)), ("dense", 10, (13,)), ("Plain", 4, (1, 8, 8))],
+    [("small", 3, (3, 12, 17)), ("dense", 10, (13,)), ("Plain", 4, (1, 8, 8))],
 )
 def test_build_of_own_network_makes_it_ready_to_train(name, classes, shape):
     nets = [build(f"{FILE}:{name}", classes, mx.cpu(), seed, shape=shape) for seed in (1, 1, 2)]
@@ -39,11 +39,6 @@ def test_build_of_own_network_makes_it_ready_to_train(name, classes, shape):
         output = nets[0](mx.nd.ones((2, *shape)))
     output.backward()
     assert output.shape == (2, classes)
-
-
-def test_build_of_model_zoo_function_fits_the_data_set():
-    net = build("mxnet.gluon.model_zoo.vision:mobilenet0_25", 7, mx.cpu(), 0, shape=(3, 32, 32))
-    assert net(mx.nd.ones((2, 3, 32, 32))).shape == (2, 7)
 
 
 def test_build_keeps_what_the_function_has_initialized(tmp_path):
@@ -66,7 +61,6 @@ def test_build_keeps_what_the_function_has_initialized(tmp_path):
     ("lines", "message"),
     [
         ("    return None", "has returned nothing, but should return a network: a Gluon block"),
-        ("    return 3", "has returned an object of class int, but should return a network: a Gluon block"),
         ("    raise ValueError('boom')", "has failed: "),
         (
             "    return nn.Dense(4)",
@@ -74,7 +68,6 @@ def test_build_keeps_what_the_function_has_initialized(tmp_path):
         ),
         ("    return nn.Conv2D(3, 1)", "output for a sample is of the shape (3, 6, 6), but the data set has 3 classes"),
         ("    return nn.Conv2D(3, 9)", "makes a network that cannot take samples of the shape (1, 6, 6): "),
-        ("    return nn.Dense(3, in_units=7)", "makes a network that cannot take samples of the shape (1, 6, 6): "),
         ("    return nn.Lambda(lambda x: 5)", "is of the shape an object of class int"),
     ],
 )
@@ -94,7 +87,6 @@ def test_build_of_lenet_for_other_samples_than_images_is_refused():
 @pytest.mark.parametrize(
     ("name", "hybridize", "files", "message"),
     [
-        ("small", True, {"model.params", "model-symbol.json", "model-0000.params", "model.onnx"}, ""),
         ("small", False, {"model.params", "model-symbol.json", "model-0000.params", "model.onnx"}, ""),
         ("Plain", True, {"model.params"}, "as model.params only: the network is a plain Block"),
     ],

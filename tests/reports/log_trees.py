@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+from esync.reports import plot, summarize
 from esync.reports.comparison import compare_singly
 from esync.reports.metrics_table import RunFigures
 from esync.reports.runs import load_network
@@ -16,6 +17,22 @@ def figures_below(network_folder: Path, target: float | None = None) -> list[Run
     """Return the figures of a network's runs, as plot shows them."""
     sections = compare_singly(network_folder.name, load_network(network_folder)[0], target)
     return [group.figures for section in sections for group in section.groups]
+
+
+def plot_logs(base: Path, *words: str, network: str = "lenet") -> int:
+    """Run plot on a network's logs."""
+    return plot.main(["-b", str(base), "-n", network, *words])
+
+
+def summarize_logs(base: Path, *words: str, network: str = "lenet") -> int:
+    """Run summarize on a network's logs."""
+    return summarize.main(["-b", str(base), "-n", network, *words])
+
+
+def speedups(network_folder: Path) -> dict[str, Any]:
+    """Return what plot has written to speedup.json."""
+    content: dict[str, Any] = json.loads((network_folder / "figures" / "speedup.json").read_text())
+    return content
 
 
 def write_round(folder: Path, number: int, content: dict | str) -> Path:

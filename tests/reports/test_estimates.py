@@ -21,7 +21,7 @@ def test_quantiles_of_students_distribution(freedom, level, expected):
 def test_interval_of_a_mean():
     found = estimate([4.0, 6.0, 8.0])  # sd 2, standard error 2/√3, 2 degrees of freedom
     assert (found.n, found.mean, found.sd) == (3, 6.0, 2.0)
-    assert found.high - 6 == 6 - found.low == pytest.approx(4.302653 * 2 / math.sqrt(3), rel=1e-6)
+    assert (found.high - 6, 6 - found.low) == pytest.approx((4.302653 * 2 / math.sqrt(3),) * 2, rel=1e-6)
 
 
 def test_one_run_has_no_interval():

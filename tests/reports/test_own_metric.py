@@ -4,11 +4,18 @@ import json
 from pathlib import Path
 
 import pytest
-from log_trees import esync_round, figures_below, sync_round, write_round, write_run
+from log_trees import (
+    esync_round,
+    figures_below,
+    plot_logs,
+    speedups,
+    summarize_logs,
+    sync_round,
+    write_round,
+    write_run,
+)
 
 from esync.reports import figures
-from esync.reports.plot import main as plot
-from esync.reports.summarize import main as summarize
 from esync.reports.summary_file import SummaryError, load_summary
 
 LOSS = {"name": "loss", "goal": "min"}
@@ -22,12 +29,8 @@ def make(base: Path, mode: str, values: tuple[float, ...] = VALUES, **facts: obj
     for number, value in enumerate(values, 1):
         write_round(folder, number, made(number, 10.0 * number, loss=value))
     (folder / "run.json").write_text(json.dumps({"metric": LOSS} | facts))
-    assert summarize(["-b", str(base), "-n", "lenet", "-m", mode]) == 0
+    assert summarize_logs(base, "-m", mode) == 0
     return base / "lenet"
-
-
-def speedups(folder: Path) -> dict:
-    return json.loads((folder / "figures/speedup.json").read_text())
 
 
 def test_summary_of_another_metric_names_it_and_keeps_its_values(tmp_path: Path) -> None:
@@ -57,7 +60,7 @@ def test_summarize_with_a_metric_that_cannot_be_used_names_it(tmp_path: Path, ca
 def test_plot_of_another_metric_compares_by_its_goal(tmp_path: Path, capsys) -> None:
     make(tmp_path, "sync", (2.5, 1.5, 0.9))
     folder = make(tmp_path, "esync", (1.0, 0.7, 0.8))
-    assert plot(["-b", str(tmp_path), "-n", "lenet", "--target", "1"]) == 0
+    assert plot_logs(tmp_path, "--target", "1") == 0
     runs = speedups(folder)["runs"]
     assert {name: run["time_to_target"] for name, run in runs.items()} == {"ESync": 10.0, "Sync": 30.0}
     assert runs["ESync"]["speedup"] == 3.0
@@ -77,26 +80,26 @@ def test_plot_of_another_metric_compares_by_its_goal(tmp_path: Path, capsys) -> 
 def test_plot_of_another_metric_takes_the_target_that_the_runs_had(tmp_path: Path) -> None:
     make(tmp_path, "sync", (2.5, 1.5, 0.9), target=1.5)
     folder = make(tmp_path, "esync", (1.0, 0.7, 0.8), target=1.5)
-    assert plot(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    assert plot_logs(tmp_path) == 0
     assert speedups(folder)["target"] == 1.5
     assert speedups(folder)["runs"]["Sync"]["time_to_target"] == 20.0
     make(tmp_path, "esync", (1.0, 0.7, 0.8), target=0.8)  # no common one any more
-    assert plot(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    assert plot_logs(tmp_path) == 0
     assert speedups(folder)["runs"]["ESync"]["speedup_missing_because"] == "no target"
 
 
 def test_plot_of_runs_with_several_metrics_draws_them_apart(tmp_path: Path, capsys) -> None:
     folder = make(tmp_path, "esync")
     write_run(folder / "sync", {"host/cpu": 0.5}, 60.0)
-    assert summarize(["-b", str(tmp_path), "-n", "lenet", "-m", "sync"]) == 0
-    assert plot(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    assert summarize_logs(tmp_path, "-m", "sync") == 0
+    assert plot_logs(tmp_path) == 0
     names = {path.name for path in (folder / "figures").glob("*-iid.png")}
     assert names == {"accuracy-iid.png", "loss-iid.png"}
     runs = speedups(folder)["runs"]
     assert runs["ESync"]["speedup_missing_because"] == "SSGD has another metric"
     assert (runs["Sync"]["target"], runs["ESync"]["target"]) == (0.8, None)
     capsys.readouterr()
-    assert plot(["-b", str(tmp_path), "-n", "lenet", "--target", "0.8"]) == 2
+    assert plot_logs(tmp_path, "--target", "0.8") == 2
     told = " ".join(capsys.readouterr().err.split())
     assert "The runs have several: loss (ESync), test accuracy (SSGD)" in told
 

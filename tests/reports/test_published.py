@@ -1,12 +1,12 @@
 """The published filter of accuracy curves, and the published results beside ours."""
 
-import json
 import re
 import shlex
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from log_trees import plot_logs
 from test_plot import device, figures_of, make
 
 from esync.reports import figures
@@ -15,12 +15,10 @@ from esync.reports.modes import mode_of
 from esync.reports.plot import main, parse_arguments
 from esync.reports.published_results import PublishedRun, published_runs
 from esync.reports.published_smoothing import smoothed
-from esync.reports.speedups import speedup
 from esync.reports.tables import smoothed_text
 from esync.runtime.metric import Metric
 
 ROOT = Path(__file__).parents[2]
-SUMMARIES = ROOT / "results" / "reproduction" / "summaries"
 
 
 def run_of(accuracies: dict[int, float], rounds: int, folder: str = "esync") -> RunFigures:
@@ -55,22 +53,6 @@ def published_drawer(accuracies: list[float], seconds: list[float], every: int, 
     return times, [sum(padded[place : place + points]) / points for place in range(len(values))]
 
 
-def test_smoothing_of_iid_data_is_the_mean_of_ten_points_five_rounds_apart() -> None:
-    run = smoothed(run_of(dict.fromkeys(range(1, 62), 0.9), 61))
-    assert run.times == (0.0, *(8.0 * number for number in range(1, 62, 5)))
-    # Each of rounds 1, 6, …, 46 replaces one of ten points of 0.1.
-    assert run.accuracies[:3] == pytest.approx([0.1, 0.18, 0.26])
-    assert run.accuracies[8:] == pytest.approx([0.74, 0.82, 0.9, 0.9, 0.9, 0.9])
-    assert run.time_to_target == 8.0 * 41  # unsmoothed it is 8 s
-
-
-def test_smoothing_of_data_by_class_is_the_mean_of_thirty_points_ten_rounds_apart() -> None:
-    run = smoothed(run_of(dict.fromkeys(range(1, 302), 0.7), 301, "esync-niid"))
-    assert run.times == (0.0, *(8.0 * number for number in range(1, 302, 10)))
-    assert run.accuracies[:3] == pytest.approx([0.1, 0.12, 0.14])
-    assert run.accuracies[29:] == pytest.approx([0.68, 0.7, 0.7])
-
-
 @pytest.mark.parametrize(("folder", "every", "points"), [("sync", 5, 10), ("sync-niid", 10, 30)])
 def test_smoothing_of_a_run_evaluated_in_every_round_equals_the_published_program(
     folder: str, every: int, points: int
@@ -90,11 +72,10 @@ def test_smoothing_of_a_run_evaluated_in_some_rounds_goes_by_the_round_numbers()
     assert run.accuracies == pytest.approx([0.1, 0.14, 0.18, 0.25, 0.3])
 
 
-@pytest.mark.parametrize("folder", ["esync", "esync-niid"])
-def test_smoothing_of_joined_rounds_equals_that_of_the_same_rounds_one_by_one(folder: str) -> None:
+def test_smoothing_of_joined_rounds_equals_that_of_the_same_rounds_one_by_one() -> None:
     numbers = [*range(5, 361, 5), 362]
     accuracies = {number: (37 * number % 101) / 101 for number in numbers}
-    each = run_of(accuracies, 362, folder)
+    each = run_of(accuracies, 362)
     columns = {
         "rounds_list": numbers,
         "accuracy_rounds": numbers,
@@ -108,7 +89,7 @@ def test_smoothing_of_joined_rounds_equals_that_of_the_same_rounds_one_by_one(fo
         **{name: [] for name in ("bytes_sent_list", "bytes_received_list", "wait_list")},
     }
     summary = device(rounds_joined=True, **columns)
-    joined = run_figures(mode_of(folder), {"h": {"gpu0": summary}}, 0.8)
+    joined = run_figures(mode_of("esync"), {"h": {"gpu0": summary}}, 0.8)
     assert smoothed(joined).times == smoothed(each).times
     assert smoothed(joined).accuracies == smoothed(each).accuracies
     assert [(one.rounds, one.missing_rounds) for one in joined.devices] == [(362, 0)]
@@ -136,13 +117,6 @@ def test_smoothed_table_marks_and_names_runs_that_are_too_short_for_the_window()
     assert ["window of 50 rounds" in line for line in lines] == [True, True, False]
     assert "window of 300 rounds" in lines[2]
     assert "too few" not in smoothed_text(runs[:1])
-
-
-def test_stored_run_of_five_rounds_is_named_as_too_short(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["-b", str(SUMMARIES), "-n", "resnet18-v1", "--published-smoothing", "--out", str(tmp_path)]
-    assert main(words) == 0
-    said = [line for line in capsys.readouterr().out.splitlines() if "are too few for the filter's window" in line]
-    assert [line.partition(" are")[0] for line in said] == ["ESync: 5 rounds", "ESync non-i.i.d.: 5 rounds"]
 
 
 def test_command_of_the_page_draws_smoothed_curves_outside_the_project(
@@ -180,7 +154,7 @@ def test_plot_with_published_smoothing_draws_and_tabulates_smoothed_curves_besid
     folder = make(tmp_path, {"esync": fast, "sync": fast, "esync-niid": fast, "local": fast}, seconds=400.0)
     capsys.readouterr()
     for name, words in (("raw", []), ("both", ["--published-smoothing"])):
-        assert main(["-b", str(tmp_path), "-n", "lenet", "--out", str(tmp_path / name), *words]) == 0
+        assert plot_logs(tmp_path, "--out", str(tmp_path / name), *words) == 0
     raw, both = ({path.name: path.read_bytes() for path in (tmp_path / name).iterdir()} for name in ("raw", "both"))
     more = {f"accuracy-{kind}-smoothed.{suffix}" for kind in ("iid", "non-iid") for suffix in ("png", "pdf")}
     assert set(both) - set(raw) == more
@@ -223,56 +197,20 @@ def test_published_results_of_a_narrow_network_are_those_of_the_full_one() -> No
     assert not published_runs("lenet")
 
 
+@pytest.mark.usefixtures("pictures")
 def test_plot_marks_published_results_only_where_there_are_some(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(["-b", str(tmp_path), "-n", "lenet", "--published-results"])
+        plot_logs(tmp_path, "--published-results")
     assert caught.value.code == 2
     assert "the paper has none for lenet; it has some for resnet18-v1, mobilenet-v1" in capsys.readouterr().err
     folder = make(tmp_path, {"esync": {}}, network="resnet18-v1")
     for words in ([], ["--published-results"]):
-        assert main(["-b", str(tmp_path), "-n", "resnet18-v1", "--out", str(tmp_path / str(len(words))), *words]) == 0
+        assert plot_logs(tmp_path, "--out", str(tmp_path / str(len(words))), *words, network="resnet18-v1") == 0
     plain, marked = ((tmp_path / name / "accuracy-iid.png").read_bytes() for name in ("0", "1"))
     assert plain != marked
     assert folder.is_dir()
-
-
-def test_speedup_over_sequential_sgd_has_the_limit_of_the_devices_speeds() -> None:
-    both = {"h": {"gpu0": device(), "cpu": device(accuracy_rounds=[], accuracy_list=[], accuracy_time_list=[],
-                                                  accuracy_exact_list=[], run=device().run.model_copy(
-                                                      update={"step_time": 2.0}))}}  # fmt: skip
-    esync, by_class = (run_figures(mode_of(folder), both, 0.8) for folder in ("esync", "esync-niid"))
-    alone = figures_of("local", accuracy_time_list=[4.0, 19.8])
-    runs = [esync, by_class, alone]
-    for run in runs[:2]:  # sequential SGD has all of the data, whatever the shares of the others
-        found = speedup(run, runs, "local")
-        assert (found.value, found.reason) == (pytest.approx(2.0), None)
-        assert found.limit == pytest.approx(1.25)  # (64 / 0.5 + 64 / 2) ÷ (64 / 0.5)
-    assert speedup(esync, runs[:2], "local").reason == "no Standalone run"
-    late = figures_of("local", accuracy_exact_list=[0.1, 0.2])
-    assert speedup(esync, [esync, late], "local").reason == "Standalone not reached"
-
-
-def test_plot_compares_runs_with_sequential_sgd_in_figures_and_tables(tmp_path: Path) -> None:
-    fast = {"final_accuracy": 0.95}
-    folder = make(tmp_path, {"esync": {"half_time": 4.0, **fast}, "local": {"half_time": 8.0, **fast}})
-    report = tmp_path / "report.json"
-    assert main(["-b", str(tmp_path), "-n", "lenet", "--json", str(report)]) == 0
-    runs = json.loads((folder / "figures" / "speedup.json").read_text())["runs"]
-    ratio = runs["Standalone"]["time_to_target"] / runs["ESync"]["time_to_target"]
-    assert runs["ESync"]["standalone_speedup"] == pytest.approx(ratio)
-    assert runs["ESync"]["standalone_speedup_limit"] == pytest.approx(320 / 128)  # samples per second
-    assert runs["Standalone"]["standalone_speedup"] == 1.0
-    text = (folder / "figures" / "speedup.txt").read_text()
-    assert "| runs       | over Standalone | limit |" in text
-    assert f"{ratio:.2f}× | 2.50× |" in text
-
-
-def test_tables_without_sequential_sgd_have_no_columns_of_it(tmp_path: Path) -> None:
-    folder = make(tmp_path, {"esync": {}, "sync": {}})
-    assert main(["-b", str(tmp_path), "-n", "lenet"]) == 0
-    assert "Standalone" not in (folder / "figures" / "speedup.txt").read_text()
 
 
 def test_throughput_and_computing_ratio_figures_have_sequential_sgd_and_traffic_only_if_logged() -> None:

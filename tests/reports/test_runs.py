@@ -5,12 +5,11 @@ import os
 from pathlib import Path
 
 import pytest
-from log_trees import esync_round, write_round, write_run
+from log_trees import esync_round, summarize_logs, write_round, write_run
 
 from esync.reports import runs
 from esync.reports.modes import mode_of
 from esync.reports.runs import RunError, find_runs, load_network, load_run
-from esync.reports.summarize import main as summarize
 from esync.runtime import run_names
 
 DEVICES = {"cloud1/gpu0": 0.5, "cloud1/cpu": 2.0}
@@ -146,7 +145,7 @@ def test_logs_moved_aside_are_mentioned(tmp_path: Path, capsys: pytest.CaptureFi
     write_round(aside, 1, esync_round(1, 1.0))
     for _ in range(2):  # from the rounds, and from the summary
         assert str(aside) in str(load_run(folder).problems)
-    assert summarize(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    assert summarize_logs(tmp_path) == 0
     assert str(aside) in capsys.readouterr().err
     for path in folder.glob("*/*/iter-*.txt"):  # what is left are the summary and the earlier logs
         path.unlink()

@@ -1,15 +1,14 @@
 """Speedups over the fastest device alone: which run is the baseline, and what limits them."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from log_trees import plot_logs, speedups
 from test_plot import CLUSTER, device, figures_of, make
 
 from esync.reports.metrics_table import RunFigures, run_figures
 from esync.reports.modes import mode_of
-from esync.reports.plot import main
 from esync.reports.speedups import baseline, best_alone, on_same_cluster, over_fastest, slower_than_fastest, speedup
 from esync.reports.summary_file import RunInfo
 
@@ -42,18 +41,19 @@ def test_limit_is_of_emulated_and_of_measured_speeds() -> None:
 def test_limit_without_a_speed_of_every_device_is_unknown() -> None:
     run = cluster(0.5, None, computing_time_list=[])
     assert (run.speedup_limit, run.fastest) == (None, None)
+    assert figures_of(run=RunInfo(step_time=0.5)).speedup_limit is None
 
 
 def test_best_of_several_runs_on_one_device_is_the_baseline() -> None:
-    runs = [alone(19.8), alone(15.0, "local@x2"), alone(30.0, "local@x4"), figures_of()]
+    runs = [alone(19.8), alone(15.0, "local@x2"), alone(30.0, "local@x4"), figures_of("esync@a")]
     assert best_alone(runs) is runs[1]
     assert speedup(runs[3], runs, "local").value == pytest.approx(15.0 / 9.9)
     assert speedup(runs[0], runs, "local").value == pytest.approx(15.0 / 19.8)
-
-
-def test_best_run_on_one_device_is_the_baseline_whatever_the_names() -> None:
-    runs = [alone(19.8, "local@a"), alone(15.0, "local@b"), figures_of("esync@a")]
-    assert speedup(runs[2], runs, "local").value == pytest.approx(15.0 / 9.9)
+    by_class = figures_of("esync-niid")  # sequential SGD has all of the data, whatever the shares of the others
+    assert speedup(by_class, runs, "local").value == pytest.approx(15.0 / 9.9)
+    late = cluster(0.5, folder="local", accuracy_exact_list=[0.1, 0.2])
+    assert speedup(by_class, [late], "local").reason == "Standalone not reached"
+    assert speedup(by_class, [], "local").reason == "no Standalone run"
 
 
 @pytest.mark.parametrize(
@@ -73,6 +73,7 @@ def test_baseline_has_the_same_name_or_none_or_is_the_only_one(own: str, others:
     runs = [figures_of(folder) for folder in (own, *others)]
     found = baseline(runs[0], runs)
     assert (found and found.mode.folder) == chosen
+    assert (speedup(runs[0], runs).reason == "several SSGD runs") is (chosen is None)
 
 
 def test_best_alone_prefers_valid_runs_that_reach_the_target() -> None:
@@ -110,18 +111,19 @@ def test_text_names_the_fastest_device_and_the_limit() -> None:
 
 def test_table_says_that_the_baseline_was_not_on_the_fastest_device(tmp_path: Path) -> None:
     folder = make(tmp_path, {"esync": {"half_time": 4.0}, "local": {"half_time": 8.0}})
-    assert main(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    assert plot_logs(tmp_path) == 0
     text = (folder / "figures" / "speedup.txt").read_text()
     assert "Standalone was not on the fastest device, which is cloud3 gpu0" in text
 
 
 def test_table_without_the_baseline_states_the_limit_and_how_to_get_it(tmp_path: Path) -> None:
     folder = make(tmp_path, {"esync": {}, "sync": {}})
-    assert main(["-b", str(tmp_path), "-n", "lenet"]) == 0
+    assert plot_logs(tmp_path) == 0
     text = (folder / "figures" / "speedup.txt").read_text()
     assert "limit = 2.00: sum of the devices' speeds ÷ that of the fastest one, cloud3 gpu0" in text
     assert text.count("--mode local") == 1
-    runs = json.loads((folder / "figures" / "speedup.json").read_text())["runs"]
+    runs = speedups(folder)["runs"]
+    assert "Standalone" not in text.replace("--mode local", "")
     assert runs["ESync"]["speedup_limit"] == pytest.approx(2.0)
     assert runs["ESync"]["fastest_device"] == "cloud3 gpu0"
     assert [each["speed"] for each in runs["ESync"]["devices"]] == pytest.approx([32.0, 128.0, 160.0])

@@ -1,6 +1,5 @@
 """Logs of algorithms that the log tools do not know: their facts are used, but never trusted."""
 
-import argparse
 import json
 import os
 import shutil
@@ -11,20 +10,17 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from log_trees import esync_round, figures_below, write_round, write_run
+from log_trees import esync_round, figures_below, plot_logs, summarize_logs, write_round, write_run
 from matplotlib.colors import same_color, to_rgb
 from matplotlib.lines import Line2D
 
 from esync.algorithms import ASGD, Algorithm
 from esync.algorithms.base import SPARE_STYLES
 from esync.algorithms.registry import ALGORITHMS, is_stem, register
-from esync.launch.report import read_figures
-from esync.launch.spec import LaunchPlan
-from esync.reports import figures, summarize
+from esync.reports import figures
 from esync.reports.algorithm_info import AlgorithmInfo, algorithm_info_of
 from esync.reports.metrics_table import RunFigures
 from esync.reports.modes import mode_of
-from esync.reports.plot import main as plot
 from esync.reports.style import INVALID, checked_style, distinguishable, plain
 from esync.reports.summary_file import DeviceSummary, RunInfo, load_run_info
 from esync.training.run_facts import algorithm_facts
@@ -53,14 +49,14 @@ def write(base: Path, modes: dict[str, Any]) -> Path:
 
 def tools(base: Path) -> dict[str, Any]:
     """Summarize and plot as a user does; returns what plot --json wrote."""
-    assert summarize.main(["-b", str(base), "-n", "lenet"]) == 0
-    assert plot(["-b", str(base), "-n", "lenet", "--json", str(base / "plot.json")]) == 0
+    assert summarize_logs(base) == 0
+    assert plot_logs(base, "--json", str(base / "plot.json")) == 0
     return json.loads((base / "plot.json").read_text())
 
 
 def loaded(base: Path) -> list[RunFigures]:
     """Summarize, and read the summaries as plot does."""
-    assert summarize.main(["-b", str(base), "-n", "lenet"]) == 0
+    assert summarize_logs(base) == 0
     return figures_below(base / "lenet", 0.8)
 
 
@@ -114,15 +110,6 @@ def test_modes_are_ordered_by_the_registry_then_by_name(tmp_path: Path) -> None:
         "alpha-niid",
         "local",
     ]
-
-
-def test_launcher_reports_on_unknown_algorithm(tmp_path: Path) -> None:
-    folder = write(tmp_path, {"solo-niid": SOLO})
-    options = argparse.Namespace(target_accuracy=None)
-    read = read_figures(LaunchPlan(processes=(), options=options, mode_folder=folder / "solo-niid"))
-    assert read is not None
-    assert read.mode.label == "Solo SGD non-i.i.d."
-    assert (folder / "solo-niid" / "Solo-Non-IID.json").is_file()
 
 
 def test_run_json_that_names_code_imports_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,23 +185,16 @@ def test_run_json_that_differs_between_devices_is_reported_and_the_first_used(
     ("said", "problem"),
     [
         ("solo", " is 'solo', but should be an object"),
-        ([], " is [], but should be an object"),
-        (None, " is None, but should be an object"),
         ({"label": 3}, " → label is 3, but should be one line of up to 60 printable characters"),
         ({"label": ""}, " → label is ''"),
-        ({"label": " "}, " → label is ' '"),
         ({"label": " x"}, " → label is ' x'"),
         ({"label": "x" * 61}, " → label is 'xxx"),
         ({"label": "a\nb"}, r" → label is 'a\nb'"),
-        ({"label": "\x1b[31mred"}, r" → label is '\x1b[31mred'"),
         ({"summary": "../../x"}, " → summary is '../../x', but should be a file's name"),
-        ({"summary": "/etc/x"}, " → summary is '/etc/x'"),
         ({"summary": ".hidden"}, " → summary is '.hidden'"),
         ({"summary": "run"}, " → summary is 'run'"),
-        ({"summary": "Speedup"}, " → summary is 'Speedup'"),
         ({"summary": "x" * 300}, " → summary is 'xxx"),
         ({"summary": "a\x00b"}, r" → summary is 'a\x00b'"),
-        ({"summary": "a\n"}, r" → summary is 'a\n'"),
         ({"summary": ["x"]}, " → summary is ['x']"),
         ({"style": "red"}, " → style is 'red', but should be an object with color, line and marker"),
     ],
@@ -236,17 +216,10 @@ def test_algorithm_facts_beside_a_wrong_one_are_used() -> None:
 @pytest.mark.parametrize(
     ("key", "value"),
     [
-        *(
-            ("color", value)
-            for value in ("", "none", "None", "bluish", "#12", "white", "#fffffe", 3, None.__class__, [1])
-        ),
-        *(
-            ("line", value)
-            for value in ("", " ", "None", "~", 3, [], [0], [0, []], [0, [1]], [0, [0, 5]], [0, [1, -1]])
-        ),
-        *(("line", value) for value in ([0, [1e-300, 1e-300]], [0, [1e308, 1]], [1e308, [1, 1]], ["0", [1, 1]])),
-        *(("line", value) for value in ([0, [True, 1]], [0, "11"], [0, [1] * 17], [0, [float("nan"), 1]])),
-        *(("marker", value) for value in ("", " ", "none", "$\\frac$", "oo", 3, ["o"], "x" * 99)),
+        *(("color", value) for value in ("None", "bluish", "#fffffe", 3)),
+        *(("line", value) for value in ("None", 3, [0, [1]], [0, [0, 5]], [0, [1, -1]], [1e308, [1, 1]])),
+        *(("line", value) for value in (["0", [1, 1]], [0, [True, 1]], [0, "11"], [0, [1] * 17])),
+        *(("marker", value) for value in (" ", "none", "$\\frac$", ["o"])),
     ],
 )
 def test_style_that_cannot_be_drawn_is_left_out_and_named(key: str, value: Any) -> None:
@@ -358,9 +331,7 @@ def test_tools_with_hostile_facts_write_only_below_the_mode_folders(
     assert told.count(f"{folder}/styled: style → ") == 3
 
 
-@pytest.mark.parametrize(
-    "text", ['{"algorithm": NaN}', '{"algorithm": 1e999}', '{"algorithm": ' + "[" * 10**5, '{"algorithm": "\\ud800"}']
-)
+@pytest.mark.parametrize("text", ['{"algorithm": NaN}', '{"algorithm": ' + "[" * 10**5, '{"algorithm": "\\ud800"}'])
 def test_run_json_with_malformed_json_is_ignored(tmp_path: Path, text: str) -> None:
     folder = write(tmp_path, {"solo": None})
     for path in folder.glob("solo/*/*/run.json"):
@@ -371,11 +342,11 @@ def test_run_json_with_malformed_json_is_ignored(tmp_path: Path, text: str) -> N
 def test_summarize_mode_flag_accepts_every_existing_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = write(tmp_path, {"solo-niid": SOLO, "other": None})
     (tmp_path / "outside").mkdir()
-    assert summarize.main(["-b", str(tmp_path), "-n", "lenet", "-m", "solo-niid"]) == 0
+    assert summarize_logs(tmp_path, "-m", "solo-niid") == 0
     assert {path.name for path in folder.glob("*/*.json")} == {"Solo-Non-IID.json"}
-    for name in ("solo", ".", "..", "../outside", "solo-niid/cloud1", "", "figures", str(folder / "other")):
+    for name in ("solo", "..", "../outside", "solo-niid/cloud1", "", "figures"):
         with pytest.raises(SystemExit) as caught:
-            summarize.main(["-b", str(tmp_path), "-n", "lenet", "-m", name])
+            summarize_logs(tmp_path, "-m", name)
         assert caught.value.code == 2
         told = capsys.readouterr().err
         assert f"unknown mode {name!r}: choose one of esync, " in told
@@ -390,7 +361,7 @@ def test_folders_without_rounds_are_no_modes(tmp_path: Path, capsys: pytest.Capt
     os.symlink("loop", folder / "loop")
     plot_folder = folder / "mine"
     tools(tmp_path)
-    assert plot(["-b", str(tmp_path), "-n", "lenet", "--out", str(plot_folder)]) == 0
+    assert plot_logs(tmp_path, "--out", str(plot_folder)) == 0
     capsys.readouterr()
     assert list(tools(tmp_path)["runs"]) == ["Solo"]
     assert capsys.readouterr().err == ""
@@ -427,7 +398,7 @@ def test_plot_with_unreadable_summary_of_unknown_algorithm_names_it(
         (folder / "solo" / "Solo.json").read_text()
     )  # before it, but not its name
     capsys.readouterr()
-    assert plot(["-b", str(tmp_path), "-n", "lenet", "--json", str(tmp_path / "plot.json")]) == 0
+    assert plot_logs(tmp_path, "--json", str(tmp_path / "plot.json")) == 0
     told = capsys.readouterr().err
     assert f"left out: {folder}/other: there is no run in it" in told
     assert f"; {folder}/other/other.json is not a summary" in told

@@ -65,9 +65,3 @@ def test_search_counts_diverged_runs_with_accuracy_0_and_without_time():
     found = search(lambda share: Measured(share, runs), beta=0.1, settings=1, target=0.9)
     assert found.share == 1.0
     assert "not good enough, 1 diverged" in as_text(found, 0.0)
-
-
-def test_search_does_not_distinguish_shares_within_a_round():
-    one, asked = measure({0.5: (0.9, 1.0), 0.25: (0.9, 1.0)})
-    assert search(one, beta=0.01, settings=9, target=0.9, quantum=0.25).share == 0.25
-    assert asked == [0.5, 0.25]

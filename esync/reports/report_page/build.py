@@ -1,6 +1,6 @@
 """Make a report from runs that have been compared: what it says, draws and lists."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
@@ -104,7 +104,7 @@ def _tiles(section: Compared) -> list[Tile]:
     group = section.groups[0]
     time, final, speed, _, traffic = section.quantities
     reached, ended, speeds, bytes_ = (group.estimate(each) for each in (time, final, speed, traffic))
-    efficiency, use = mean_efficiency(group), _mean_shares(group)
+    efficiency, use = mean_efficiency(group), _mean_shares(_all_devices(group))
     figures = group.counted[0].figures
     tiles = []
     if section.target is not None and ended is not None:
@@ -166,7 +166,7 @@ def _results(section: Compared) -> Table:
         )
         cells = [Cell(*section.mean_texts(group, quantity)) for quantity in quantities]
         cells += [Cell(text) for text in compared[place][1:]] if compared else []
-        use = _mean_shares(group)
+        use = _mean_shares(_all_devices(group))
         cells.append(Cell(" / ".join(f"{100 * share:.0f}" for share in use) + " %", shares=use))
         rows.append([name, *cells])
     titles = [quantity.heading for quantity in quantities]
@@ -204,11 +204,15 @@ def _run_label(group: Group, run: LoggedRun) -> str:
     return f"{group.label}, {f'seed {run.seed}' if run.seed is not None else run.folder.name}"
 
 
-def _mean_shares(group: Group) -> tuple[float, float, float]:
+def _mean_shares(devices: Iterable[DeviceSummary]) -> tuple[float, float, float]:
     """Return computing, waiting and transferring as shares of all devices' time."""
-    shares = [time_use(device).shares(device.total_time) for run in group.counted for device in run.devices.values()]
+    shares = [time_use(device).shares(device.total_time) for device in devices]
     compute, wait, exchange = (fmean(column) for column in zip(*shares, strict=True))
     return compute, wait, exchange
+
+
+def _all_devices(group: Group) -> Iterator[DeviceSummary]:
+    return (device for run in group.counted for device in run.devices.values())
 
 
 def _devices(group: Group, several: bool) -> Table:
@@ -222,16 +226,9 @@ def _devices(group: Group, several: bool) -> Table:
     for name, devices in columns.items():
         uses = [time_use(device) for device in devices]
         compute = fmean(use.compute for use in uses)
-        iterations, samples = (
-            fmean(each.iterations for each in devices),
-            fmean(sum(each.num_samples_list) for each in devices),
-        )
-        shares = tuple(
-            fmean(part)
-            for part in zip(
-                *(use.shares(each.total_time) for use, each in zip(uses, devices, strict=True)), strict=True
-            )
-        )
+        iterations = fmean(each.iterations for each in devices)
+        samples = fmean(sum(each.num_samples_list) for each in devices)
+        shares = _mean_shares(devices)
         host, _, device_name = name.rpartition("/")
         step = devices[0].run.step_time if devices[0].run else None
         waits = [wait for each in devices for wait in each.wait_list if wait is not None]
@@ -255,7 +252,7 @@ def _devices(group: Group, several: bool) -> Table:
                 Cell(f"{samples / compute:,.1f}" if compute else NOT_KNOWN, "while it computes" if compute else ""),
                 Cell(f"{fmean(each.rounds for each in devices):,.0f}", f"{missing} missing" if missing else ""),
                 f"{samples:,.0f}",
-                Cell(" / ".join(f"{100 * part:.0f}" for part in shares) + " %", shares=shares),  # type: ignore[arg-type]
+                Cell(" / ".join(f"{100 * part:.0f}" for part in shares) + " %", shares=shares),
                 Cell(_step(fmean(waits)) if waits else NOT_KNOWN, f"longest {_step(max(waits))}" if waits else ""),
                 Cell(
                     duration(fmean(use.exchange for use in uses)),

@@ -40,12 +40,10 @@ class TimeUse:
 
 def time_use(device: DeviceSummary) -> TimeUse:
     """Return what a device spent its time with in the whole run."""
-    compute, wait, standstill = sum(device.computing_time_list), 0.0, sum(device.aggregate_time_list)
-    if device.wait_list:
-        pairs = zip(device.wait_list, device.aggregate_time_list, strict=True)
-        wait = sum(min(waited or 0.0, whole) for waited, whole in pairs)
+    rounds = [_parts(device, index) for index in range(len(device.rounds_list))]
+    compute, wait, exchange = (sum(column) for column in zip(*rounds, strict=True))
     exchanges = sum(filter(None, device.wait_list)) + sum(filter(None, device.transfer_list))
-    return TimeUse(compute, wait, standstill - wait, max(0.0, exchanges - standstill))
+    return TimeUse(compute, wait, exchange, max(0.0, exchanges - wait - exchange))
 
 
 def _parts(device: DeviceSummary, index: int) -> tuple[float, float, float]:

@@ -10,8 +10,8 @@ from ..metrics import MOST
 WALL, STEP, VALUE, TIME = "Wall time", "Step", "Value", "Time"
 
 
-class RowsError(ValueError):
-    """Raised when a file does not hold such rows; the message says why."""
+class UnusableRunError(ValueError):
+    """Raised for a run that is left out; the message says why."""
 
 
 @dataclass(frozen=True)
@@ -40,14 +40,14 @@ def read_rows(path: Path) -> list[CsvRow]:
     Time" and "Relative time (s)" repeat the wall times.
 
     Raises:
-        RowsError: a column is missing, or a row cannot be understood.
+        UnusableRunError: a column is missing, or a row cannot be understood.
         OSError: the file cannot be read.
     """
     reader = csv.reader(io.StringIO(path.read_text(encoding="utf-8-sig", errors="replace"), newline=""))
     heading = [name.strip() for name in next(reader, [])]
     missing = [name for name in (WALL, STEP, VALUE) if name not in heading]
     if missing:
-        raise RowsError(f"{path}: no column {', '.join(missing)} in its first line")
+        raise UnusableRunError(f"{path}: no column {', '.join(missing)} in its first line")
     places = {name: heading.index(name) for name in (WALL, STEP, VALUE, TIME) if name in heading}
     rows = []
     for cells in reader:
@@ -57,11 +57,11 @@ def read_rows(path: Path) -> list[CsvRow]:
             numbers = {name: float(cells[place]) for name, place in places.items()}
             step = int(numbers[STEP])
         except (ValueError, IndexError, OverflowError):
-            raise RowsError(f"{path}, line {reader.line_num}: {','.join(cells)!r} should hold numbers") from None
+            raise UnusableRunError(f"{path}, line {reader.line_num}: {','.join(cells)!r} should hold numbers") from None
         for name in (WALL, STEP, TIME):
             if not 0 <= numbers.get(name, 0.0) <= MOST:
-                raise RowsError(f"{path}, line {reader.line_num}: {name} should be a number from 0 to {MOST:g}")
+                raise UnusableRunError(f"{path}, line {reader.line_num}: {name} should be a number from 0 to {MOST:g}")
         rows.append(CsvRow(numbers[WALL], step, numbers[VALUE], numbers.get(TIME)))
     if not rows:
-        raise RowsError(f"{path}: no row in it")
+        raise UnusableRunError(f"{path}: no row in it")
     return rows

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from ...runtime.files import EARLIER_PREFIX
 from ..discovery import CURVES, RUN_FILE
-from .rows import CsvRow, RowsError, read_rows
+from .rows import CsvRow, UnusableRunError, read_rows
 from .settings import EXPERIMENTS, NOT_COMPARABLE, SETUPS, Setting, corrected, published_setting
 
 _NAME = re.compile(r"Job name:\s*(?P<name>[^,\n]*),\s*SGD:\s*(?P<kind>BSP|ASP)")
@@ -144,41 +144,34 @@ def find_runs(base: Path) -> Findings:
     for folder in folders:
         try:
             findings.runs.append(_read(folder, segments, findings.remarks))
-        except (RowsError, _LeftOutError) as reason:
+        except UnusableRunError as reason:
             findings.skipped[str(folder)] = str(reason)
     return findings
-
-
-class _LeftOutError(Exception):
-    """Raised when a run is left out; the message says why."""
 
 
 def _read(folder: Path, segments: Sequence[LoggedSegment], remarks: list[str]) -> SyncSwitchRun:
     if not (folder / ACCURACY).is_file() or not (folder / LOSS).is_file():
         present = ", ".join(sorted(path.name for path in folder.glob("*.csv"))[:3])
-        raise _LeftOutError(f"no {ACCURACY} and {LOSS} in it, but {present}")
+        raise UnusableRunError(f"no {ACCURACY} and {LOSS} in it, but {present}")
     if (folder / RUN_FILE).is_file():
         return _own(folder, remarks)
     group, name = folder.resolve().parent.name, folder.name
     if reason := NOT_COMPARABLE.get((group, name)) or EXPERIMENTS.get(group):
-        raise _LeftOutError(reason)
+        raise UnusableRunError(reason)
     setting = published_setting(group, name)
     if setting is None:
-        raise _LeftOutError(f"no {RUN_FILE} in it, and its name is not that of a published run")
+        raise UnusableRunError(f"no {RUN_FILE} in it, and its name is not that of a published run")
     accuracies, losses = read_rows(folder / ACCURACY), read_rows(folder / LOSS)
     parts = segments_between(segments, losses[0].wall, losses[-1].wall)
     last = max(losses[-1].step, accuracies[-1].step, parts[-1].steps if parts else 0)
-    try:
-        setting, remark = corrected(setting, SETUPS[group], last)
-    except ValueError as reason:
-        raise _LeftOutError(str(reason)) from None
+    setting, remark = corrected(setting, SETUPS[group], last)
     if remark:
         remarks.append(f"{folder}: {remark}")
     gap = sum(later.started - earlier.ended for earlier, later in pairwise(parts)) if parts else None
     span = losses[-1].wall - losses[0].wall
     time, removed = _processed_time(folder, losses)
     if time is None:
-        time = _time(losses, parts)
+        time = _seconds_of_training(parts[-1].ended if parts else losses[-1].wall, losses, parts)
         source = "the job log" if parts else "loss.csv alone, with the gap of any switch in it"
         remarks.append(f"{folder}: no {LOSS_PROCESSED}; its time is from {source}")
     elif len(setting.order) > 1 and removed is not None and removed < 1:
@@ -201,7 +194,7 @@ def _own(folder: Path, remarks: list[str]) -> SyncSwitchRun:
         done = None if facts.get("bsp_share_done") is None else _share(facts["bsp_share_done"])
         title = f"{facts['dataset']}, {facts['network']}, {int(facts['workers'])} workers"
     except (KeyError, TypeError, ValueError, OverflowError):
-        raise _LeftOutError(f"its {RUN_FILE} is not that of a run with --mode sync-switch") from None
+        raise UnusableRunError(f"its {RUN_FILE} is not that of a run with --mode sync-switch") from None
     if done is not None and abs(done - share) > SHARE_TOLERANCE:
         remarks.append(f"{folder}: {share:.2%} of the samples were planned as BSP, {done:.2%} were trained so")
     scenario = facts.get("stragglers") or ""
@@ -246,7 +239,7 @@ def _run(
 ) -> SyncSwitchRun:
     for row in accuracies:
         if math.isfinite(row.value) and not 0 <= row.value <= 1:
-            raise _LeftOutError(f"an accuracy of {row.value:g} in its {ACCURACY}, expected 0 to 1")
+            raise UnusableRunError(f"an accuracy of {row.value:g} in its {ACCURACY}, expected 0 to 1")
     diverged = not all(math.isfinite(row.value) for row in (*losses, *accuracies))
     last = 0.0 if diverged else accuracies[-1].value
     best = max((row.value for row in accuracies if math.isfinite(row.value)), default=0.0)
@@ -281,16 +274,11 @@ def _processed_curve(folder: Path, losses: list[CsvRow]) -> list[tuple[float, fl
     return [(begin + row.time, row.value) for row in rows if row.time is not None]
 
 
-def _time(losses: list[CsvRow], parts: Sequence[LoggedSegment]) -> float:
-    """Return the seconds of training up to the last segment's end, without gaps.
+def _seconds_of_training(wall: float, losses: list[CsvRow], parts: Sequence[LoggedSegment]) -> float:
+    """Return the seconds of training up to a wall time, without the gaps before it.
 
     They are computed in the same way as by the authors' own tool.
     """
-    return _seconds_of_training(parts[-1].ended if parts else losses[-1].wall, losses, parts)
-
-
-def _seconds_of_training(wall: float, losses: list[CsvRow], parts: Sequence[LoggedSegment]) -> float:
-    """Return the seconds of training up to a wall time, without the gaps before it."""
     time = wall - losses[0].wall
     for earlier, later in pairwise(parts):
         resumed = next((row.wall for row in losses if row.wall >= later.started), later.started)

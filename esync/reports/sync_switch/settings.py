@@ -3,6 +3,8 @@
 import re
 from dataclasses import dataclass, replace
 
+from .rows import UnusableRunError
+
 BSP, ASP = "BSP", "ASP"
 
 
@@ -138,18 +140,18 @@ def corrected(setting: Setting, setup: Setup, last: int) -> tuple[Setting, str]:
     """Return the setting according to the last step, and a remark if the name differs from it.
 
     Raises:
-        ValueError: no run of this setup can have that last step.
+        UnusableRunError: no run of this setup can have that last step.
     """
     if len(setting.order) != 2:
         whole = setup.steps if setting.order == "0" else setup.steps // setup.workers
         if abs(last - whole) > max(setup.overshoot, 0.05 * whole):
-            raise ValueError(f"it ended at step {last}, where {setting.label} ends at {whole}")
+            raise UnusableRunError(f"it ended at step {last}, where {setting.label} ends at {whole}")
         return setting, ""
     if setting.policy:  # these ran 5 %; their names tell no share
         return setting, ""
     share = setup.share(setting.order, last)
     if not -ROUNDED < share < 1 + ROUNDED:
-        raise ValueError(f"it ended at step {last}, which fits no share of BSP")
+        raise UnusableRunError(f"it ended at step {last}, which fits no share of BSP")
     exact = replace(setting, share=round(share, 4))
     if abs(share - setting.share) <= ROUNDED:
         return exact, ""
