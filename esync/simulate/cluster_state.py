@@ -1,27 +1,17 @@
 """State that all workers of a modelled cluster share: servers, network, and who is there."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Protocol
 
 from .. import config
-from ..exchange import Specification
 from ..exchange.host_group import HostGroup
-from ..exchange.protocol.client import ParameterServerExchange
-from ..exchange.protocol.store import Store
 from .engine import SimulationEngine
 from .host_group import VirtualHost, VirtualHostGroup
 from .network import Network
 from .servers import ServerNode, message_bytes
-
-#: Makes a worker's exchange from its specification, its store and its host group.
-MakeExchange = Callable[[Specification, Store, HostGroup | None], ParameterServerExchange]
-
-
-def _exchange(specification: Specification, store: Store, host_group: HostGroup | None) -> ParameterServerExchange:
-    return ParameterServerExchange(specification, store, host_group=host_group)
 
 
 class Waiting(Protocol):
@@ -51,7 +41,6 @@ class ClusterState:
         model: sizes of the vectors whose bytes are modelled, where no values go over the wire; None
             where values do.
         bucket_elements: largest number of values in one message.
-        exchange: makes a worker's exchange from its specification, its store and its host group.
         memory_bandwidth: see `ClusterModel`.
 
     Attributes:
@@ -72,7 +61,6 @@ class ClusterState:
     here: set[int] = field(default_factory=set)
     shared: set[int] = field(default_factory=set)
     nonces: int = 0
-    exchange: MakeExchange = _exchange
     memory_bandwidth: float = math.inf
 
     def __post_init__(self) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 from .. import config
 from ..coordination import Coordination
 from ..exchange import Exchange, Specification
+from ..exchange.protocol.client import ParameterServerExchange
 from ..runtime.device import Device
 from ..runtime.phase_timer import PhaseTimer
 from .cluster_state import ClusterState
@@ -119,7 +120,7 @@ class SimulatedWorld:
             return line
         store = VirtualStore(self._side, self._worker.host, self._worker.rank, self, straggler)
         self.connections.append(store)
-        return self._side.exchange(specification, store, self._side.host_group(store.rank, store.nonce))
+        return ParameterServerExchange(specification, store, host_group=self._side.host_group(store.rank, store.nonce))
 
     @property
     def per_host(self) -> int:

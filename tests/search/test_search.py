@@ -244,7 +244,7 @@ def test_rule_that_takes_each_step_twice_is_found(mode: str, rule: str, monkeypa
         return lambda weights, value, *rest: step(weights, 2 * value, *rest)
 
     monkeypatch.setattr(rules, "RULES", {**rules.RULES, rule: twice})
-    errors = [failure(draw(MODE + mode, seed)).error for seed in range(SCHEDULES)]
+    errors = (failure(draw(MODE + mode, seed)).error for seed in range(SCHEDULES))
     assert any("does not hold what was used" in error for error in errors)
 
 

@@ -49,7 +49,7 @@ def test_local_steps_are_scaled_from_the_second_round_on(mode: str) -> None:
     assert not np.array_equal(weights("--lr-scaling=linear", rounds=2), weights(rounds=2))
 
 
-@pytest.mark.parametrize("mode", ["esync", "local-sgd", "fedprox", "diloco"])
+@pytest.mark.parametrize("mode", ["esync", "fedprox"])
 def test_local_momentum_moves_the_weights_further(mode: str) -> None:
     def weights(momentum: float) -> Any:
         words = [f"--mode={mode}", "--local-iterations=6", "--local-lr=0.0001", f"--momentum={momentum}"]

@@ -23,10 +23,10 @@ from esync.simulate.servers import ServerModel
 from esync.simulate.simulation import Simulation, TimingNumerics
 from esync.simulate.world import WorkerModel
 
-from .modelling import cluster, options, simulate
+from .modelling import cluster, options
 
 #: Tests, which run side by side, and clusters in each.
-CHUNKS, CHUNK = 6, 20
+CHUNKS, CHUNK = 4, 20
 
 
 def random_device(draw, kinds):
@@ -128,7 +128,7 @@ def with_shared_hosts(draw, modelled):
     return replace(modelled, workers=tuple(workers), per_host=True, memory_bandwidth=draw.choice([1e7, 1e9, 1e10]))
 
 
-@pytest.mark.parametrize("chunk", range(3))
+@pytest.mark.parametrize("chunk", range(2))
 def test_roundwise_per_host_equals_event_by_event(chunk):
     compared = 0
     for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
@@ -226,14 +226,6 @@ def test_roundwise_does_not_cover_crashes_stragglers_and_shared_hosts():
     )
 
 
-@pytest.mark.parametrize("mode", ["esync", "local-sgd", "diloco"])
-@pytest.mark.parametrize(
-    "word", ["--local-iterations=3", "--global-lr=0.5", "--outer-momentum=0.5", "--weighting=samples"]
-)
-def test_roundwise_covers_options_of_averaging(mode, word):
-    assert covers(cluster(0.1, 0.2), options(f"--mode={mode}", word))
-
-
 def test_roundwise_counts_the_bytes_of_further_vectors():
     """SCAFFOLD sends a second vector as long as the weights."""
     modelled = cluster(0.1, 0.25, link=Link(1e6, 1e-3), servers=2)
@@ -252,7 +244,17 @@ def test_roundwise_counts_the_bytes_of_further_vectors():
     assert 1.9 * sent[1] < sent[0] < 2.1 * sent[1]
 
 
-@pytest.mark.parametrize("words", [["--epsilon=0.3"], ["--slowest-iterations=2"], ["--mode=sync"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--epsilon=0.3"],
+        ["--slowest-iterations=2"],
+        ["--mode=sync"],
+        ["--mode=esync", "--local-iterations=3"],
+        ["--mode=diloco", "--global-lr=0.5", "--outer-momentum=0.5"],
+        ["--mode=local-sgd", "--weighting=samples"],
+    ],
+)
 def test_roundwise_covers_these_flags(words):
     assert covers(cluster(0.1, 0.2), options(*words))
 
@@ -263,12 +265,8 @@ def test_roundwise_names_flags_that_exist():
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_roundwise_names_algorithm_options_that_exist(algorithm):
+def test_roundwise_covers_algorithms_with_options_that_exist_but_no_subclass(algorithm):
     assert set(algorithm.Options.model_fields) >= ALGORITHMS[algorithm]
-
-
-@pytest.mark.parametrize("algorithm", ALGORITHMS)
-def test_roundwise_does_not_cover_a_subclass(algorithm):
     words = options(f"--mode={algorithm.name}")
     assert covers(cluster(0.1, 0.2), words)
     words.algorithm = type("Own", (algorithm,), {})
@@ -295,10 +293,3 @@ train: {{mode: sync, network: lenet, rounds: 5, log_dir: {tmp_path / "logs"}}}
     assert logged.result == unlogged.result
     assert logged.logs is not None
     assert (unlogged.real["events"] < logged.real["events"]) == (not overlapping)
-
-
-def test_roundwise_with_the_same_seed_gives_the_same_result():
-    jittery = cluster(0.1, 0.5, 1.0, jitter=0.2)
-    first, again, other = (result(roundwise(jittery, options(f"--seed={seed}")), "") for seed in (1, 1, 2))
-    assert first == again != other
-    assert first == result(simulate(jittery, "--seed=1"), "")

@@ -98,14 +98,10 @@ def test_simulate_without_gradients_needs_no_mxnet(described):
     ("words", "code", "message"),
     [
         (["--target-accuracy=0.8", "--numerics=none"], 2, "--target-accuracy: with --numerics none nothing"),
-        (["--checkpoint-dir=kept"], 2, "--checkpoint-dir: a simulation writes and reads no checkpoints"),
         (["--mode=sync", "--local-lr=0.1"], 2, "--local-lr makes no sense with --mode sync"),
         (["--sweep=network.bandwidth"], 2, "expected KEY=A,B,C"),
-        (["--sweep=workers.9.step_time=1,2", "--numerics=none"], 2, "workers.9.step_time: there is no such place"),
         (["--sweep=workers.9.step_time=1,2", "--numerics=none"], 2, "workers has the entries 0 to 1, not '9'"),
-        (["--sweep=network.bandwith=1Mbit,1Gbit"], 2, "network has no key 'bandwith'; it has bandwidth, latency"),
         (["--sweep=network.bandwith=1Mbit,1Gbit"], 2, "(did you mean bandwidth?)"),
-        (["--sweep=epsilom=1,2"], 2, "--sweep epsilom: it is neither a flag of the worker nor a place"),
         (["--sweep=epsilom=1,2"], 2, "(did you mean epsilon?)"),
         (["--sweep=network.bandwidth.x=1,2"], 2, "network.bandwidth is a single value"),
         (["--sweep=network.hosts.fare.latency=1ms,2ms"], 2, "nothing runs on a host of that name (did you mean far?)"),
@@ -115,7 +111,6 @@ def test_simulate_without_gradients_needs_no_mxnet(described):
         (["--sweep=workers.0.threads=1,2"], 2, "its values make no difference to this simulation"),
         (["--sweep=network.bandwidth=1Mbit,1Gbit", "--free-network"], 2, "its values make no difference"),
         (["--sweep=workers.0.simulate.speed=[[2"], 2, "not valid YAML"),
-        (["--sweep=network.bandwidth=0Mbit,0Gbit"], 2, "'0Mbit': expected more than 0, for instance 1Gbit"),
         (["--data-dir=/nowhere"], 1, "/nowhere"),
     ],
 )
@@ -135,13 +130,7 @@ def test_simulate_with_mistake_names_it(described, capsys, words, code, message)
         ("lasting: 0.5", "lasting: 5", "never ends"),
         ("[[2, 0.5]]", "[[2, 0]]", "speed"),
         ("bandwidth: 1Gbit", "bandwidth: 0Mbit", "network.bandwidth: '0Mbit': expected more than 0"),
-        ("bandwidth: 100Mbit", "bandwidth: 0.0 Gbit", "network.hosts.far.bandwidth: '0.0 Gbit': expected more than 0"),
         ("bandwidth: 100Mbit", f"bandwidth: {'9' * 310}bit", "the number is too large"),
-        (
-            "servers: [{host: near}]",
-            "servers: [{host: near, simulate: {throughput: 0GB}}]",
-            "servers[0].simulate.throughput: '0GB': expected more than 0",
-        ),
         ("evaluation_time: 0.5", "messages_of: resnet", "simulate.messages_of: 'resnet' is no network with a name"),
         ("hosts: {far:", "hosts: {edge: {latency: 1ms}, far:", "network.hosts.edge: nothing runs on a host of that"),
         ("latency: 5ms", "latency: 50us", "network.hosts.far.latency: 0.05 ms are less than half of network.latency"),
@@ -212,7 +201,7 @@ def test_simulate_with_trace_of_a_simulation_gives_the_same_result(described, mo
         assert after["computing"] == pytest.approx(before["computing"], rel=1e-4)
 
 
-@pytest.mark.parametrize("content", ["{}", "[]", "1", '{"time": {"0": {"forward and backward": NaN}}}', '{"time": {}}'])
+@pytest.mark.parametrize("content", ["[]", '{"time": {"0": {"forward and backward": NaN}}}', '{"time": {}}'])
 def test_simulate_with_malformed_trace_is_refused(described, capsys, content):
     (described.parent / "iter-1.txt").write_text(content)
     described.write_text(DESCRIPTION.replace("jitter: 0.1", "trace: iter-1.txt"))
@@ -334,13 +323,11 @@ def test_simulate_model_bytes_count_instead_of_those_of_the_network(described):
         (PROGRAM.replace("10MB", "10"), ["--numerics=none"], "units B, kB, MB, GB, for instance 44.7MB"),
         (PROGRAM.replace("10MB", "10MB, messages_of: lenet"), [], "messages_of says how large the messages are, too"),
         (DESCRIPTION.replace("simulate: {eval", "simulate: {batch_size: 4, eval"), [], "train.batch_size"),
-        (DESCRIPTION.replace("mode: esync", "mode: esync, elastic: true"), [], "--elastic is not modelled"),
         (
             DESCRIPTION.replace("mode: esync", "mode: esync, elastic: true, redistribute: true"),
             ["--numerics=none"],
             "--elastic is not modelled",
         ),
-        (DESCRIPTION, ["--elastic", "--redistribute"], "--elastic is not modelled"),
         ("per_host: true" + DESCRIPTION, ["--mode=async"], "per_host: mode async uses what each worker sends at once"),
         ("per_host: true" + DESCRIPTION, ["--mode=sync", "--collective=ring"], "per_host: with the collective ring"),
         (DESCRIPTION.replace("simulate: {eval", "simulate: {memory_bandwidth: 10, eval"), [], "for instance 10GB"),

@@ -387,9 +387,9 @@ class RoundState:
         told of the end of this round yet, so all workers learn both at the same time. Of commits
         that are used at once, every member's may ask for the way back to rounds.
         """
-        leader = int(np.argmax(self.counted))
         messages = [self.pending[rank].message for rank in ranks]
         self._compared = together = self.together(messages[0])
+        leader = int(np.argmax(self.counted)) if together else None
         self.version += len(ranks)
         self.contributed.update(ranks)
         samples = sum(int(message["samples"]) for message in messages)
@@ -406,11 +406,13 @@ class RoundState:
         self.round = self.rounds_together + self._at_once // self.slots
         self.scalars.note(messages)
         self._round, self._combined = tuple(ranks) if together else None, None
-        self.aside[[rank for rank, each in zip(ranks, messages, strict=True) if each["use"] == wire.BACK]] = False
+        for rank, message in zip(ranks, messages, strict=True):
+            if message["use"] == wire.BACK:
+                self.aside[rank] = False
         parts = {rank: int(message["part"]) for rank, message in zip(ranks, messages, strict=True)}
         self._checkpoint.used(parts, self.round, together)
         for message in messages:
-            if message["rank"] == leader or (not together and self.member[int(message["rank"])]):
+            if (message["rank"] == leader) if together else self.member[int(message["rank"])]:
                 self._take_wishes(message)
         if self.staleness < math.inf and not together:
             self._held.update(ranks)

@@ -1,7 +1,6 @@
 """Simulate a job round by round, as `simulate.simulation` does event by event."""
 
 import argparse
-import gc
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -19,6 +18,7 @@ from ...exchange.protocol.round_state import RoundState
 from ...launch import flags
 from ...training.worker_setup import make_limits
 from ..cluster import ClusterModel
+from ..engine import rare_collections
 from ..servers import Sizes, modelled
 from .exchange import Arrival, Exchanges
 from .host_group import RoundwiseHostGroup
@@ -175,11 +175,8 @@ class RoundwiseSimulation:
         Raises:
             OverlappingRoundsError: its rounds cannot be computed one after the other.
         """
-        gc.freeze()  # existing objects stay: to look for garbage among them again and again takes long
-        try:
+        with rare_collections():
             self._run()
-        finally:
-            gc.unfreeze()
 
     def _run(self) -> None:
         round_state, exchanges = self._round_state, self._exchanges
