@@ -52,14 +52,6 @@ def test_published_statistics_of_frozen_layers_stay_bit_for_bit(synchronous, wei
         assert cluster.statistics()[-1] == pytest.approx(sequence)
 
 
-def test_latest_values_mean_of_equal_values_is_exact():
-    value = floats(5, 100)
-    latest = LatestValues(value, np.ones(3, bool), "samples")
-    for rank, samples in enumerate((60, 61, 113)):
-        latest.put(rank, value, samples)
-    assert latest.mean().tobytes() == value.tobytes()
-
-
 def test_latest_values_drop_gone_workers_and_count_replacements_from_first_commit():
     cluster = at_once(3)
     own = [floats(rank, 2) for rank in range(3)]

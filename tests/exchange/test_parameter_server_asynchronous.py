@@ -103,20 +103,6 @@ def test_dcasgd_compensates_against_what_each_worker_was_sent_last(adaptive, dra
             np.testing.assert_allclose(cluster.weights(channel=other + 1), last[other], rtol=1e-4, atol=1e-5)
 
 
-def test_dcasgd_equals_the_steps_by_hand():
-    """One weight of 1, λ = 0.5, rate 0.1; worker 1 sends 2, worker 0 sends 3, worker 1 sends 1."""
-    rule = DelayCompensatedSGDRule(strength=0.5, adaptive=False)
-    cluster = MemoryServers(2, [1.0], rule=rule, synchronous=False, private=True)
-    cluster.send(1, 1, np.float32([2]), learning_rate=0.1)  # no delay: 1 − 0.1·2
-    assert cluster.weights()[0] == pytest.approx(0.8)
-    cluster.send(0, 1, np.float32([3]), learning_rate=0.1)  # 0.8 − 0.1·(3 + 0.5·9·(0.8 − 1)) = 0.8 − 0.1·2.1
-    assert cluster.weights()[0] == pytest.approx(0.59)
-    cluster.send(1, 2, np.float32([1]), learning_rate=0.1)  # 0.59 − 0.1·(1 + 0.5·1·(0.59 − 0.8)) = 0.59 − 0.1·0.895
-    assert cluster.weights()[0] == pytest.approx(0.5005)
-    assert cluster.weights(channel=1)[0] == pytest.approx(0.59)
-    assert cluster.weights(channel=2)[0] == pytest.approx(0.5005)
-
-
 def test_dcasgd_replacement_begins_with_the_model_it_pulled():
     """It pulls the common model and writes it to its own channel.
 

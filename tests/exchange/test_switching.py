@@ -60,7 +60,7 @@ class Worker:
 
 
 @pytest.mark.parametrize("anybody", [False, True])
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(2))
 def test_switching_a_hundred_times_loses_and_repeats_no_commit(seed, anybody):
     """With `anybody`, every worker may request the switch back to rounds."""
     random = np.random.default_rng(seed)
@@ -146,7 +146,8 @@ def test_switching_counts_rounds_and_steps_of_both_kinds():
     for sequence in (2, 3, 4):
         cluster.send(0, sequence, np.ones(2), samples=1, use=wire.AT_ONCE)
     status = cluster.status()
-    assert (status["round"], status["step"], status["version"], status["samples"]) == (2, 4, 5, 7)
+    assert (status["round"], status["step"], status["version"]) == (2, 4, 5)
+    assert (status["samples"], status["samples_together"]) == (7, 4)
     assert status["stop_at"] == -1
     cluster.send(1, 2, np.ones(2), samples=2, use=wire.AT_ONCE)
     assert cluster.status()["stop_at"] == cluster.status()["round"] == 3
@@ -154,8 +155,9 @@ def test_switching_counts_rounds_and_steps_of_both_kinds():
 
 def test_switching_state_survives_resume():
     round_state = RoundState(2, True)
-    round_state.resume(RunProgress(round=5, version=11, samples=100, elapsed=1.0, step=9, synchronous=False), 10.0)
+    round_state.resume(RunProgress(5, 11, 100, 1.0, step=9, synchronous=False, samples_together=60), 10.0)
     assert (round_state.round, round_state.step, round_state.synchronous) == (5, 9, False)
+    assert (round_state.samples, round_state.samples_together) == (100, 60)
     round_state.join(1, 7, 10.0)
     assert round_state.commit(wire.message(wire.COMMIT, rank=1, sequence=1), 11.0) == [1]
     round_state.applied([1], 11.0)
@@ -234,14 +236,3 @@ def test_encoded_ranks_decode_to_the_same_set(ranks):
     )["text"]
     read = wire.decode_ranks(bytes(text))
     assert read is None if ranks is None else read <= set(ranks) and len(read) >= min(len(ranks), 100)
-
-
-def test_samples_used_synchronously_are_counted_and_survive_resume():
-    cluster = MemoryServers(2, np.zeros(2))
-    for rank in (0, 1):
-        cluster.send(rank, 1, np.ones(2), samples=3, use=wire.TOGETHER, switch=wire.AT_ONCE * (rank == 0))
-    cluster.send(1, 2, np.ones(2), samples=3, use=wire.AT_ONCE)
-    assert (cluster.status()["samples"], cluster.status()["samples_together"]) == (9, 6)
-    round_state = RoundState(2, True)
-    round_state.resume(RunProgress(2, 3, 9, 1.0, 2, synchronous=False, samples_together=6), 10.0)
-    assert (round_state.samples, round_state.samples_together) == (9, 6)
