@@ -5,7 +5,7 @@ The servers publish the mean of the latest ones.
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esync.exchange.protocol import wire
@@ -28,6 +28,7 @@ def mean(*statistics: np.ndarray) -> list[float]:
 
 @pytest.mark.parametrize("private", [False, True])
 @given(st.integers(1, 3), st.lists(st.integers(0, 2), min_size=1, max_size=8), st.integers(0, 99))
+@settings(max_examples=25)
 def test_published_statistics_are_the_mean_of_each_workers_latest(private, servers, order, seed):
     cluster = at_once(3, servers=servers, bucket_elements=2, private=private)
     latest = dict.fromkeys(range(3), BEGUN)
@@ -39,13 +40,13 @@ def test_published_statistics_are_the_mean_of_each_workers_latest(private, serve
     assert all(memory.staged_bytes == 0 for memory in cluster.memories)
 
 
-@pytest.mark.parametrize("weighting", ["uniform", "samples", "normalized"])
+@pytest.mark.parametrize("weighting", ["samples", "normalized"])
 @pytest.mark.parametrize("synchronous", [False, True])
 def test_published_statistics_of_frozen_layers_stay_bit_for_bit(synchronous, weighting):
     """A weighting by samples would round them; other statistics change beside them."""
     frozen = np.float32([*floats(3, 50), -np.inf, 0.0])
     cluster = MemoryServers(3, NOTHING, [*frozen, 1.0], synchronous=synchronous, weighting=weighting)
-    for sequence in range(1, 40):
+    for sequence in range(1, 12):
         for rank, samples in enumerate((60, 61, 113)):
             cluster.send(rank, sequence, NOTHING, np.float32([*frozen, sequence]), samples=samples)
         assert cluster.statistics()[:-1].tobytes() == frozen.tobytes()

@@ -5,7 +5,7 @@ Nonces are 1000 + rank unless a test gives others.
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esync.exchange.protocol import wire
@@ -39,6 +39,7 @@ def rounds_of_payloads(draw):
 
 
 @given(rounds_of_payloads())
+@settings(max_examples=40)
 def test_round_mean_is_in_rank_order_whatever_the_order_of_arrival(drawn):
     cluster, rounds = drawn
     expected = cluster.weights()
@@ -55,6 +56,7 @@ def test_round_mean_is_in_rank_order_whatever_the_order_of_arrival(drawn):
 
 
 @given(rounds_of_payloads())
+@settings(max_examples=40)
 def test_round_changes_nothing_before_the_last_commit(drawn):
     cluster, rounds = drawn
     before = {WEIGHTS: cluster.weights(), STATISTICS: cluster.statistics()}

@@ -5,7 +5,7 @@ Nonces are 1000 + rank unless a test gives others.
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esync.exchange import WEIGHTS
@@ -21,6 +21,7 @@ def orders_of_commits(draw):
 
 
 @given(orders_of_commits())
+@settings(max_examples=25)
 def test_asynchronous_payloads_are_applied_in_the_order_of_their_commits(drawn):
     servers, order, seed = drawn
     cluster = MemoryServers(3, floats(seed, 7), servers=servers, bucket_elements=2, synchronous=False)
@@ -86,6 +87,7 @@ class ReferenceDCASGD:
 
 @pytest.mark.parametrize("adaptive", [False, True])
 @given(orders_of_commits())
+@settings(max_examples=25)
 def test_dcasgd_compensates_against_what_each_worker_was_sent_last(adaptive, drawn):
     servers, order, seed = drawn
     rng = np.random.default_rng(seed)

@@ -61,25 +61,25 @@ class Worker:
 
 @pytest.mark.parametrize("anybody", [False, True])
 @pytest.mark.parametrize("seed", range(2))
-def test_switching_a_hundred_times_loses_and_repeats_no_commit(seed, anybody):
+def test_switching_many_times_loses_and_repeats_no_commit(seed, anybody):
     """With `anybody`, every worker may request the switch back to rounds."""
     random = np.random.default_rng(seed)
     cluster = MemoryServers(WORKERS, np.zeros(10), servers=2, bucket_elements=3)
     workers = [Worker(rank, cluster, random) for rank in range(WORKERS)]
     turns = 0
-    while workers[0].requests < 100:
+    while workers[0].requests < 40:
         worker = workers[random.integers(WORKERS)]
         may = worker.rank == 0 or (anybody and not worker.together)
         worker.turn(more=True, request_switch=may and bool(random.random() < 0.5))
         turns += 1
-        assert turns < 200_000, "they wait for one another"
+        assert turns < 80_000, "they wait for one another"
     for worker in workers:
         while worker.queue:
             worker.turn(more=False, request_switch=False)
     for worker in workers:
         worker.turn(more=False, request_switch=False)
     commits = sum(sum(worker.used) for worker in workers)
-    assert min(sum(worker.used[mode] for worker in workers) for mode in (0, 1)) > 100
+    assert min(sum(worker.used[mode] for worker in workers) for mode in (0, 1)) > 40
     for shard in range(2):
         assert cluster.status(shard)["version"] == commits
     assert (cluster.weights() == -commits).all()
