@@ -63,7 +63,7 @@ def test_latest_values_drop_gone_workers_and_count_replacements_from_first_commi
     cluster.send(0, 2, NOTHING, own[0])
     assert cluster.statistics().tolist() == mean(own[0], own[2])
     new = floats(9, 2)
-    cluster.deliver(*cluster.buckets(1, 2, NOTHING, new, nonce=7), *cluster.commits(1, 2, nonce=7))
+    cluster.send(1, 2, NOTHING, new, nonce=7)
     assert cluster.statistics().tolist() == mean(own[0], new, own[2])
     cluster.say(wire.LEAVE, 2)
     cluster.send(0, 3, NOTHING, own[0])

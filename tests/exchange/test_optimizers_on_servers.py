@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from esync.exchange import WEIGHTS
 from esync.exchange.collectives.worker_exchange import CollectiveExchange
 from esync.exchange.protocol.round_state import Limits
 from esync.rules import AdamRule, AdamWRule, CenteredRMSPropRule, Rule, SGDRule, Step
@@ -58,8 +57,7 @@ def test_server_optimizer_takes_one_step_per_round_although_a_worker_dies(rule: 
                 node.server.drop(2)
         for rank in members:
             nonce = 5002 if dead and rank == 2 else None
-            cluster.deliver(*cluster.buckets(rank, number, gradient(rank, number), nonce=nonce))
-            cluster.deliver(*cluster.commits(rank, number, vectors=[WEIGHTS], nonce=nonce, **TERMS))
+            cluster.send(rank, number, gradient(rank, number), nonce=nonce, **TERMS)
         means.append(mean_in_rank_order([gradient(rank, number) for rank in members]))
     assert cluster.weights().tobytes() == by_hand(rule, means, noise(7)).tobytes()
 

@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from esync.exchange import WEIGHTS
 from esync.exchange.protocol import wire
 from esync.rules import DelayCompensatedSGDRule
 
@@ -115,6 +114,5 @@ def test_dcasgd_replacement_begins_with_the_model_it_pulled():
     cluster.send(1, 1, np.float32([2]), learning_rate=0.1)
     cluster.join(0, nonce=7)
     cluster.deliver(*cluster.buckets(0, 0, cluster.weights(), kind=wire.NOTHING, nonce=7, channel=1))
-    cluster.deliver(*cluster.buckets(0, 1, np.float32([3]), nonce=7))
-    cluster.deliver(*cluster.commits(0, 1, learning_rate=0.1, nonce=7, vectors=[WEIGHTS]))
+    cluster.send(0, 1, [3], nonce=7, learning_rate=0.1)
     assert cluster.weights()[0] == pytest.approx(0.8 - 0.1 * 3)

@@ -4,85 +4,11 @@ import numpy as np
 import pytest
 
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.layout import WEIGHTS
 from esync.exchange.protocol.resume_negotiation import RunProgress
 from esync.exchange.protocol.round_state import Limits, RoundState
 from esync.rules import RESET_MOMENTUM, Step, momentum_sgd
 
-from .memory_servers import MemoryServers, Push
-
-WORKERS = 4
-USES = {True: wire.TOGETHER, False: wire.AT_ONCE}
-
-
-class Worker:
-    """Sends one commit after the other, as the servers' status demands, its pushes in any order."""
-
-    def __init__(self, rank: int, cluster: MemoryServers, random: np.random.Generator) -> None:
-        self.rank, self.cluster, self.random = rank, cluster, random
-        self.sequence = 0
-        self.together = True
-        self.queue: list[Push] = []
-        self.used = [0, 0]  # commits at once, together
-        self.requests = 0
-        self.waiting = False
-
-    def send(self, request_switch: bool) -> None:
-        """Make the next commit; rank 0 may request the switch."""
-        self.sequence += 1
-        self.waiting = True
-        switch = wire.AS_AGREED
-        if request_switch:
-            self.requests += 1
-            switch = USES[not self.together]
-        # The mean of the workers' gradients times the number of workers is their sum, as in the
-        # configuration policy.
-        rate = float(WORKERS if self.together else 1)
-        values = np.full(self.cluster.layout.sizes[WEIGHTS], 1.0, np.float32)
-        pushes = self.cluster.payload(
-            self.rank, self.sequence, values, learning_rate=rate, use=USES[self.together], switch=switch
-        )
-        self.random.shuffle(pushes)  # type: ignore[arg-type]
-        self.queue = pushes
-
-    def turn(self, more: bool, request_switch: bool) -> None:
-        """Deliver a push, or take the answer where there is one and go on."""
-        if self.queue:
-            self.cluster.deliver(self.queue.pop())
-            return
-        status = [self.cluster.status(shard) for shard in range(2)]
-        if self.waiting and all(each["acknowledged"][self.rank] == self.sequence for each in status):
-            assert all(each["used"][self.rank] for each in status)
-            self.used[self.together] += 1
-            self.together, self.waiting = bool(status[0]["synchronous"]), False
-        if more and not self.waiting:
-            self.send(request_switch)
-
-
-@pytest.mark.parametrize("anybody", [False, True])
-@pytest.mark.parametrize("seed", range(2))
-def test_switching_many_times_loses_and_repeats_no_commit(seed, anybody):
-    """With `anybody`, every worker may request the switch back to rounds."""
-    random = np.random.default_rng(seed)
-    cluster = MemoryServers(WORKERS, np.zeros(10), servers=2, bucket_elements=3)
-    workers = [Worker(rank, cluster, random) for rank in range(WORKERS)]
-    turns = 0
-    while workers[0].requests < 40:
-        worker = workers[random.integers(WORKERS)]
-        may = worker.rank == 0 or (anybody and not worker.together)
-        worker.turn(more=True, request_switch=may and bool(random.random() < 0.5))
-        turns += 1
-        assert turns < 80_000, "they wait for one another"
-    for worker in workers:
-        while worker.queue:
-            worker.turn(more=False, request_switch=False)
-    for worker in workers:
-        worker.turn(more=False, request_switch=False)
-    commits = sum(sum(worker.used) for worker in workers)
-    assert min(sum(worker.used[mode] for worker in workers) for mode in (0, 1)) > 40
-    for shard in range(2):
-        assert cluster.status(shard)["version"] == commits
-    assert (cluster.weights() == -commits).all()
+from .memory_servers import MemoryServers
 
 
 def test_switching_keeps_weights_and_momentum():
