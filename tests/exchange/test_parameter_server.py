@@ -104,24 +104,17 @@ def test_round_scales_weight_decay_by_the_mean_batch_size():
     assert cluster.weights().tolist() == [1 - 0.5 * (6 + 6 * 0.25)]
 
 
-def test_wait_is_measured_by_the_servers_clock():
-    cluster = MemoryServers(3, [0.0])
-    for rank, now in ((1, 10.0), (2, 12.0), (0, 17.0)):
-        cluster.clock.now = now
-        cluster.send(rank, 1, np.float32([1]))
-    assert cluster.status()["wait"].tolist() == [0.0, 7.0, 5.0]
-
-
-def test_wait_begins_when_the_whole_payload_is_there():
-    cluster = MemoryServers(2, np.zeros(8))
+def test_wait_is_measured_by_the_servers_clock_from_when_the_whole_payload_is_there():
+    cluster = MemoryServers(3, np.zeros(8))
     first, second, commit = cluster.payload(0, 1, np.ones(8, np.float32))
     cluster.clock.now = 10.0
     cluster.deliver(commit, second)
     cluster.clock.now = 15.0
     cluster.deliver(first)
-    cluster.clock.now = 16.0
-    cluster.send(1, 1, np.ones(8, np.float32))
-    assert cluster.status()["wait"].tolist() == [1.0, 0.0]
+    for rank, now in ((2, 16.0), (1, 22.0)):
+        cluster.clock.now = now
+        cluster.send(rank, 1, np.ones(8))
+    assert cluster.status()["wait"].tolist() == [7.0, 0.0, 6.0]
 
 
 def test_duplicate_commit_is_ignored():

@@ -50,19 +50,13 @@ def test_switch_that_resets_momentum_forgets_what_was_gathered():
     assert cluster.weights().tolist() == [-3.5 - 1.5, -7.0 - 3]  # and from now on it gathers again
 
 
-def test_switch_request_takes_effect_at_the_end_of_the_round():
-    cluster = MemoryServers(2, np.zeros(2))
-    cluster.send(0, 1, np.ones(2), use=wire.TOGETHER, switch=wire.AT_ONCE)
-    assert cluster.status()["synchronous"]
-    cluster.send(1, 1, np.ones(2), use=wire.TOGETHER)
-    assert not cluster.status()["synchronous"]
-
-
-def test_switch_request_is_accepted_from_rank_0_only():
+@pytest.mark.parametrize("asking", [0, 1])
+def test_switch_request_of_the_leader_alone_takes_effect_at_the_end_of_the_round(asking):
     cluster = MemoryServers(2, np.zeros(2))
     for rank in (0, 1):
-        cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, switch=wire.AT_ONCE * rank)
-    assert cluster.status()["synchronous"]
+        assert cluster.status()["synchronous"]
+        cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, switch=wire.AT_ONCE * (rank == asking))
+    assert bool(cluster.status()["synchronous"]) == (asking == 1)
 
 
 def test_switching_counts_rounds_and_steps_of_both_kinds():
