@@ -172,35 +172,16 @@ class MemoryServers:
         self,
         rank: int,
         sequence: int,
-        learning_rate: float = 1.0,
-        momentum: float = 0.0,
-        weight_decay: float = 0.0,
-        gradient_scale: float = 1.0,
-        samples: int = 1,
         vectors: Collection[str] = (WEIGHTS, STATISTICS),
         nonce: int | None = None,
-        use: int = wire.AS_AGREED,
-        switch: int = wire.AS_AGREED,
-        text: bytes = b"",
-        **scalars: float,
+        **fields: Any,
     ) -> list[Push]:
         """The commit, for every server."""
+        fields = {"learning_rate": 1.0, "samples": 1, "sequence": sequence, **fields}
         pushes = []
         for shard in range(self.layout.servers):
-            mine = [b for b in self.layout.buckets if b.shard == shard and b.vector in vectors]
-            fields = {
-                "learning_rate": learning_rate,
-                "momentum": momentum,
-                "weight_decay": weight_decay,
-                "gradient_scale": gradient_scale,
-                "samples": samples,
-                "buckets": len(mine),
-                "use": use,
-                "switch": switch,
-                "text": text,
-                **scalars,
-            }
-            pushes.append(self.message(shard, wire.COMMIT, rank, nonce, sequence=sequence, **fields))
+            buckets = sum(bucket.shard == shard and bucket.vector in vectors for bucket in self.layout.buckets)
+            pushes.append(self.message(shard, wire.COMMIT, rank, nonce, buckets=buckets, **fields))
         return pushes
 
     def message(self, shard: int, kind: int, rank: int, nonce: int | None = None, **fields: object) -> Push:
@@ -214,20 +195,24 @@ class MemoryServers:
             self.deliver(self.message(shard, kind, rank, **fields))
 
     def payload(
-        self, rank: int, sequence: int, values: np.ndarray, statistics: np.ndarray | None = None, **fields: Any
+        self,
+        rank: int,
+        sequence: int,
+        values: Sequence[float] | np.ndarray,
+        statistics: Sequence[float] | np.ndarray | None = None,
+        nonce: int | None = None,
+        **fields: Any,
     ) -> list[Push]:
         """Buckets and commit."""
         sent = (WEIGHTS,) if statistics is None else (WEIGHTS, STATISTICS)
         return [
-            *self.buckets(rank, sequence, values, statistics),
-            *self.commits(rank, sequence, vectors=sent, **fields),
+            *self.buckets(rank, sequence, values, statistics, nonce=nonce),
+            *self.commits(rank, sequence, vectors=sent, nonce=nonce, **fields),
         ]
 
-    def send(
-        self, rank: int, sequence: int, values: np.ndarray, statistics: np.ndarray | None = None, **fields: Any
-    ) -> None:
+    def send(self, *payload: Any, **fields: Any) -> None:
         """A whole payload, in the usual order."""
-        self.deliver(*self.payload(rank, sequence, values, statistics, **fields))
+        self.deliver(*self.payload(*payload, **fields))
 
     def deliver(self, *pushes: Push) -> None:
         """Let them arrive in this order."""

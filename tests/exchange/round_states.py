@@ -14,9 +14,12 @@ def make(slots: int = 2, synchronous: bool = True, staleness: float = math.inf, 
     return round_state
 
 
-def commit(round_state: RoundState, rank: int, now: float, sequence: int = 1, samples: int = 1) -> list[int]:
+def commit(
+    round_state: RoundState, rank: int, now: float = 1.0, sequence: int = 1, samples: int = 1, **fields: object
+) -> list[int]:
     """A commit, applied at once where it is due."""
-    due = round_state.commit(wire.message(wire.COMMIT, rank=rank, sequence=sequence, samples=samples), now)
+    message = wire.message(wire.COMMIT, rank=rank, sequence=sequence, samples=samples, **fields)
+    due = round_state.commit(message, now)
     if due:
         round_state.applied(due, now)
     return due

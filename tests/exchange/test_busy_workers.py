@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+import pytest
 
 from esync.exchange import Payload, SlotLostError, Specification
 from esync.exchange.protocol.client import ParameterServerExchange
@@ -18,20 +19,32 @@ from .vectors import SIZES, Held, sources, values
 LEASE, LONG = 1.0, 10.0  # seconds
 
 
-def members_in_the_end(stops: bool = False, patience: float = math.inf) -> tuple[int, ...]:
-    """Two workers and two rounds, between which worker 1 computes for long, or stands still."""
+class Slow(MemoryStore):
+    """On worker 1's link the model takes longer than the lease, each of its arrays less."""
+
+    def fetch(self, server: int, places: Sequence[Place]) -> Iterator[np.ndarray]:
+        for array in super().fetch(server, places):
+            self.sleep(0.9 * LEASE * self.rank)
+            yield array
+
+
+def members_in_the_end(
+    stops: bool = False, patience: float = math.inf, pause: float = LONG, store_type: type[MemoryStore] = MemoryStore
+) -> tuple[int, ...]:
+    """Two workers and three rounds; after the first, worker 1 computes for long or stands still."""
     cluster = MemoryCluster(2, random.Random(1).randrange, 2, bucket_elements=4, lease=LEASE, patience=patience)
     found: list[tuple[int, ...]] = []
 
     def work(store: MemoryStore) -> None:
+        store.__class__ = store_type
         exchange, model = ParameterServerExchange(Specification("sgd", True), store), Held()
-        exchange.join(SIZES, Limits(rounds=2), {})
+        exchange.join(SIZES, Limits(rounds=3), {})
         result = exchange.begin(sources(values(0)), model)
         while not result.finished:
             result = exchange.start(Payload(sources(values(store.rank)), 1, 0.1), model).wait()
             if store.rank == 1 and result.round == 1:
                 cluster.suspended |= {store.nonce} if stops else set()
-                store.sleep(LONG)
+                store.sleep(pause)
         if store.rank == 0:
             found.append(result.members)
         exchange.close()
@@ -43,16 +56,18 @@ def members_in_the_end(stops: bool = False, patience: float = math.inf) -> tuple
     return found[0] if found else ()
 
 
-def test_worker_whose_process_stands_still_for_the_lease_is_dropped() -> None:
-    assert members_in_the_end(stops=True) == (0,)
-
-
-def test_worker_that_computes_for_longer_than_the_lease_is_waited_for() -> None:
-    assert members_in_the_end() == (0, 1)
-
-
-def test_worker_without_progress_for_half_the_patience_is_dropped() -> None:
-    assert members_in_the_end(patience=LONG - 2 * LEASE) == (0,)
+@pytest.mark.parametrize(
+    ("conditions", "members"),
+    [
+        ({}, (0, 1)),
+        ({"stops": True}, (0,)),
+        ({"patience": LONG - 2 * LEASE}, (0,)),  # no progress for half of it
+        ({"pause": 0.0, "store_type": Slow}, (0, 1)),  # it is heard after each array
+    ],
+    ids=["computes", "stands still", "hangs", "receives"],
+)
+def test_worker_that_is_not_heard_for_the_lease_is_dropped_and_a_busy_one_is_not(conditions, members) -> None:
+    assert members_in_the_end(**conditions) == members
 
 
 def test_worker_without_a_lease_sends_no_heartbeats() -> None:
@@ -69,30 +84,3 @@ def test_worker_without_a_lease_sends_no_heartbeats() -> None:
     cluster.start(0, work)
     cluster.run()
     assert not sent
-
-
-def test_worker_that_receives_a_large_model_is_heard_after_each_array() -> None:
-    """On worker 1's slow link the model takes longer than the lease, each of its arrays less."""
-    cluster = MemoryCluster(2, random.Random(1).randrange, 2, bucket_elements=4, lease=LEASE)
-    members: list[tuple[int, ...]] = []
-
-    class Slow(MemoryStore):
-        def fetch(self, server: int, places: Sequence[Place]) -> Iterator[np.ndarray]:
-            for array in super().fetch(server, places):
-                self.sleep(0.9 * LEASE * self.rank)
-                yield array
-
-    def work(store: MemoryStore) -> None:
-        store.__class__ = Slow
-        exchange, model = ParameterServerExchange(Specification("sgd", True), store), Held()
-        exchange.join(SIZES, Limits(rounds=3), {})
-        result = exchange.begin(sources(values(0)), model)
-        while not result.finished:
-            result = exchange.start(Payload(sources(values(store.rank)), 1, 0.1), model).wait()
-            members.append(result.members)
-        exchange.close()
-
-    for rank in range(2):
-        cluster.start(rank, work)
-    cluster.run()
-    assert members == [(0, 1)] * 6

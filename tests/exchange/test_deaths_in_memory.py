@@ -58,7 +58,7 @@ class Run(MemoryRun):
 
 @pytest.mark.parametrize("kind", SPECIFICATIONS)
 def test_worker_killed_at_any_moment_is_replaced_and_every_commit_counts_once(kind: str) -> None:
-    for seed in range(20):
+    for seed in range(8):
         run = Run(kind, seed)
         rank = run.chance.randrange(WORKERS)
         run.cluster.at(run.chance.randrange(LENGTH), partial(run.replace, rank))
@@ -70,7 +70,7 @@ def test_worker_killed_at_any_moment_is_replaced_and_every_commit_counts_once(ki
 def test_worker_of_a_host_killed_at_any_step_is_replaced_and_every_commit_counts_once(
     kind: str, hosts: list[tuple[int, ...]]
 ) -> None:
-    for step in range(0, LENGTH, 75):
+    for step in range(0, LENGTH, 100):
         run = Run(kind, step, hosts=hosts)
         run.cluster.at(step, partial(run.replace, step % WORKERS))
         run.finish()
@@ -88,7 +88,7 @@ def test_worker_of_a_host_killed_at_each_step_is_replaced_and_every_commit_count
 
 def test_workers_start_only_after_servers_hold_the_shared_model() -> None:
     """They once began when the keys existed; a private or sparse payload then found no weights."""
-    for seed in range(30):
+    for seed in range(15):
         cluster = MemoryCluster(WORKERS, random.Random(seed).randrange, SERVERS, bucket_elements=BUCKET)
 
         def work(store: MemoryStore, cluster: MemoryCluster = cluster) -> None:

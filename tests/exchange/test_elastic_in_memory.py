@@ -74,21 +74,14 @@ class Run(MemoryRun):
 
 
 @pytest.mark.parametrize("kind", [kind for kind, asked in SPECIFICATIONS.items() if asked.synchronous])
-@pytest.mark.parametrize("many", [1, WORKERS])
-def test_elastic_workers_that_die_at_any_moment_are_dropped_and_replaced(kind: str, many: int) -> None:
-    for seed in range(20):
-        run = Run(kind, seed)
+@pytest.mark.parametrize(("hosts", "many"), [([], 1), ([], WORKERS), ([(0, 1, 2)], 1), ([(0, 1, 2)], 2)])
+def test_elastic_workers_that_die_at_any_moment_are_dropped_and_replaced(
+    kind: str, hosts: Sequence[Sequence[int]], many: int
+) -> None:
+    for seed in range(8):
+        run = Run(kind, seed, hosts=hosts)
         first = run.chance.randrange(150, LENGTH)  # nobody may be left out before all have begun
         run.die(run.chance.sample(range(WORKERS), many), first)
-        run.finish()
-
-
-@pytest.mark.parametrize("kind", ["sgd", "fp16", "2bit", "overlap"])
-@pytest.mark.parametrize("many", [1, 2])
-def test_elastic_workers_of_a_host_that_die_at_any_moment_are_dropped_and_replaced(kind: str, many: int) -> None:
-    for seed in range(20):
-        run = Run(kind, seed, hosts=[(0, 1, 2)])
-        run.die(run.chance.sample(range(WORKERS), many), run.chance.randrange(150, LENGTH))
         run.finish()
 
 

@@ -41,32 +41,17 @@ def test_handshake_decoded_equals_the_encoded_one(handshake):
     assert Handshake.decode(handshake.encode().encode()) == handshake
 
 
-def test_handshake_without_limits_decodes_without_limits(handshake):
-    unlimited = replace(handshake, limits=Limits())
-    assert Handshake.decode(unlimited.encode()).limits == Limits()
-
-
-def test_handshake_layout_is_that_of_its_model(handshake):
-    layout = handshake.layout()
-    assert (layout.sizes, layout.servers, layout.bucket_elements) == ({WEIGHTS: 100, STATISTICS: 10}, 2, 16)
-
-
-def test_handshake_differences_ignore_rank_and_nonce(handshake):
-    assert handshake.differences(replace(handshake, rank=2, nonce=5)) == []
+def test_handshake_differences_ignore_what_belongs_to_the_process(handshake):
+    assert handshake.differences(replace(handshake, rank=2, nonce=5, address="b:1", offers=Offers())) == []
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
         ({"sizes": {WEIGHTS: 101, STATISTICS: 10}}, ["weights 101 instead of 100"]),
-        ({"sizes": {WEIGHTS: 100, STATISTICS: 0}}, ["statistics 0 instead of 10"]),
         ({"rule": "sgd", "options": {}}, ["options {} instead of", "rule sgd instead of delay_compensated_sgd"]),
-        ({"synchronous": True}, ["synchronous True instead of False"]),
-        ({"private": False}, ["private False instead of True"]),
-        ({"weighting": "samples"}, ["weighting samples instead of uniform"]),
         ({"statistics_weighting": "samples"}, ["statistics weighting samples instead of as-updates"]),
         ({"staleness": 3}, ["staleness 3 instead of inf"]),
-        ({"scalars": {"loss": "mean"}}, ["scalars {'loss': 'mean'} instead of {}"]),
         ({"vectors": {STATISTICS: "sgd"}}, ["rule of statistics sgd instead of mean"]),
         (
             {"sizes": {WEIGHTS: 100, STATISTICS: 10, "control": 100}, "vectors": {"control": "add_mean_update"}},
@@ -76,7 +61,6 @@ def test_handshake_differences_ignore_rank_and_nonce(handshake):
         ({"protocol": wire.PROTOCOL + 1}, [f"protocol {wire.PROTOCOL + 1} instead of {wire.PROTOCOL}"]),
         ({"limits": Limits(rounds=8)}, ["limits"]),
         ({"agreement": {"network": "alexnet", "seed": 0}}, ["network alexnet instead of lenet"]),
-        ({"agreement": {"network": "lenet"}}, ["seed nothing instead of 0"]),
         ({"agreement": {"network": "lenet", "seed": 0, "size": 5}}, ["size 5 instead of nothing"]),
     ],
 )
@@ -97,26 +81,16 @@ def test_handshake_has_no_differences_from_its_decoded_self(handshake):
 @pytest.mark.parametrize(
     "text",
     [
-        "",
         "hello",
         "[]",
-        "5",
-        "null",
         "{}",
-        b"\xff\xfe",
         b"\x80\x04\x95",  # the beginning of a pickle
         '{"limits": 5}',
-        '{"limits": {"rounds": 1, "years": 2}}',
     ],
 )
 def test_handshake_decode_of_garbage_is_refused(text):
     with pytest.raises(ValueError, match="not a handshake of a worker of this version"):
         Handshake.decode(text)
-
-
-def test_handshake_decode_of_truncated_text_is_refused(handshake):
-    with pytest.raises(ValueError, match="not a handshake"):
-        Handshake.decode(handshake.encode()[:-5])
 
 
 @pytest.mark.parametrize("surplus", [True, False])
@@ -135,10 +109,6 @@ def test_resumed_message_decoded_equals_the_encoded_one(handshake, progress):
     resumed = Resumed(1, 2**62 + 1, 3, progress)
     assert decode(resumed.encode()) == resumed
     assert decode(handshake.encode()) == handshake
-
-
-def test_handshake_differences_ignore_checkpoint_offers(handshake):
-    assert handshake.differences(replace(handshake, offers=Offers())) == []
 
 
 def notice(first, handshakes):

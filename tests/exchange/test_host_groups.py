@@ -28,6 +28,8 @@ WORKERS, ROUNDS, RATE = 6, 3, 0.25
 HOSTS = ((0, 2, 5), (1, 4), (3,))
 FLAT = tuple((rank,) for rank in range(WORKERS))
 SPECIFICATION = Specification("add_mean_update", True)
+#: A further vector, which some specifications have.
+CONTROL, CONTROL_SIZE = "control", 23
 CODECS: dict[str, dict[str, Any]] = {
     "none": {},
     "fp16": {"compression": "fp16", "tensors": TENSORS},
@@ -45,7 +47,7 @@ def update(number: int, rank: int) -> dict[str, np.ndarray]:
 
 
 class Run:
-    """A training; `models` and `nodes` are as they are at its end.
+    """A training; `models`, the combined `scalars` and `nodes` are as they are at its end.
 
     Args:
         asked: what the servers are asked for.
@@ -54,7 +56,7 @@ class Run:
     """
 
     def __init__(self, asked: Specification, hosts: Sequence[Sequence[int]], seed: int = 0) -> None:
-        self.asked, self.models = asked, dict[int, Held]()
+        self.asked, self.models, self.scalars = asked, dict[int, Held](), dict[int, dict[str, float]]()
         self.pushed = dict.fromkeys(range(WORKERS), 0)  # bytes of payloads, by the worker that has sent them
         self.cluster = MemoryCluster(
             WORKERS, random.Random(seed).randrange, SERVERS, bucket_elements=BUCKET, hosts=hosts
@@ -74,14 +76,24 @@ class Run:
 
         store._push = count  # type: ignore[method-assign]
         group = self.cluster.host_group(store)
-        exchange, model = ParameterServerExchange(self.asked, store, host_group=group), Held()
-        exchange.join(SIZES, Limits(rounds=ROUNDS), {})
+        sizes = {name: SIZES.get(name, CONTROL_SIZE) for name in self.asked.vectors}
+        exchange, model, rank = ParameterServerExchange(self.asked, store, host_group=group), Held(sizes), store.rank
+        exchange.join(sizes, Limits(rounds=ROUNDS), {})
         self.layout = exchange.layout
-        result = exchange.begin(sources(values(0)), model)
+        begun = {**values(0), CONTROL: np.zeros(CONTROL_SIZE, np.float32)}
+        result = exchange.begin(sources({name: begun[name] for name in sizes}), model)
         while not result.finished:
-            sent = sources(update(exchange.sequence + 1, exchange.rank))
-            result = exchange.start(Payload(sent, samples_of(exchange.rank), RATE), model).wait()
-        self.models[store.rank] = model
+            number = exchange.sequence + 1
+            own = np.random.default_rng((number, rank)).standard_normal(CONTROL_SIZE).astype(np.float32)
+            sent, scalars = {**update(number, rank), CONTROL: own}, {"loss": float(rank + number), "norm": 1.5 * rank}
+            payload = Payload(
+                sources({name: sent[name] for name in sizes}),
+                samples_of(rank),
+                RATE,
+                scalars={name: scalars[name] for name in self.asked.scalars},
+            )
+            result = exchange.start(payload, model).wait()
+        self.models[rank], self.scalars[rank] = model, dict(result.scalars)
         exchange.close()
 
     def held(self, name: str) -> np.ndarray:
@@ -154,10 +166,15 @@ class Reference:
         return found
 
 
-@pytest.mark.parametrize("overlap", [False, True])
-@pytest.mark.parametrize("weighting", WEIGHTINGS)
-@pytest.mark.parametrize("codec", CODECS)
-@pytest.mark.parametrize("hosts", [HOSTS, FLAT], ids=["hosts", "flat"])
+@pytest.mark.parametrize(
+    ("hosts", "codec", "weighting", "overlap"),
+    [
+        *((HOSTS, codec, weighting, False) for codec in CODECS for weighting in WEIGHTINGS if weighting != "uniform"),
+        (HOSTS, "none", "uniform", True),
+        (HOSTS, "2bit", "samples", True),
+        (FLAT, "fp16", "samples", False),
+    ],
+)
 def test_hosts_sum_of_a_round_is_added_by_rank_and_then_by_first_ranks(
     hosts: Sequence[Sequence[int]], codec: str, weighting: str, overlap: bool
 ) -> None:
@@ -180,21 +197,13 @@ def test_hosts_of_one_worker_exchange_bit_for_bit_as_without_hosts() -> None:
     assert (alone.pushed, alone.cluster.history) == (without.pushed, without.cluster.history)
 
 
-@pytest.mark.parametrize(("codec", "tolerance"), [("none", 1e-6), ("fp16", 1e-2)])
-def test_hosts_weights_differ_from_those_of_single_workers_by_rounding(codec: str, tolerance: float) -> None:
-    asked = replace(SPECIFICATION, **CODECS[codec])
-    np.testing.assert_allclose(
-        Run(asked, HOSTS).held(WEIGHTS), Run(asked, ()).held(WEIGHTS), rtol=tolerance, atol=tolerance
-    )
-
-
 def test_hosts_send_one_payload_each() -> None:
     once = Run(SPECIFICATION, ()).pushed[0]
     together = Run(SPECIFICATION, HOSTS)
     assert [sum(together.pushed[rank] for rank in ranks) for ranks in HOSTS] == [once] * len(HOSTS)
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(4))
 def test_hosts_round_does_not_depend_on_the_order_of_events(seed: int) -> None:
     assert Run(SPECIFICATION, HOSTS, seed).everything() == Run(SPECIFICATION, HOSTS, 99).everything()
 
@@ -252,9 +261,14 @@ def test_server_counts_a_group_as_all_its_workers() -> None:
     assert servers.weights().tolist() == [-2.0, -2.0]
 
 
-@pytest.mark.parametrize("changed", [{"nonce": 7}, {"sequence": 0}, {"round": 2}, {"rank": 1, "nonce": 1001}])
-def test_server_with_a_group_that_does_not_fit_counts_nobody(changed: dict[str, Any]) -> None:
+@pytest.mark.parametrize(
+    ("changed", "dropped"),
+    [({"nonce": 7}, ()), ({"sequence": 0}, ()), ({"round": 2}, ()), ({"rank": 1, "nonce": 1001}, ()), ({}, (0,))],
+)
+def test_server_with_a_group_that_does_not_fit_counts_nobody(changed: dict[str, Any], dropped: tuple[int, ...]) -> None:
     servers = crowd()
+    for rank in dropped:
+        servers.nodes[0].server.drop(rank)
     servers.deliver(*servers.buckets(1, 1, [3.0, 6.0]), group_commit(servers, [1, 0], **changed))
     assert not servers.status()["committed"].any()
     assert servers.memories[0].staged_bytes == 0
@@ -278,13 +292,6 @@ def test_server_with_a_worker_counted_in_its_group_ignores_its_own_commit() -> N
     assert servers.weights().tolist() == [-3.0, 0.0]
 
 
-def test_server_without_a_dropped_worker_refuses_its_group() -> None:
-    servers = crowd()
-    servers.nodes[0].server.drop(0)
-    servers.deliver(*servers.buckets(1, 1, [3.0, 6.0]), group_commit(servers, [1, 0]))
-    assert not servers.status()["committed"].any()
-
-
 def test_server_does_not_mix_the_arrays_of_two_attempts() -> None:
     servers = MemoryServers(1, [0.0] * 8)  # two buckets
     first, second = servers.buckets(0, 1, [9.0] * 8), servers.buckets(0, 1, [1.0] * 8)
@@ -302,40 +309,13 @@ def test_server_does_not_mix_the_arrays_of_two_attempts() -> None:
 
 
 def test_hosts_further_vectors_and_scalars_are_as_those_of_single_workers() -> None:
-    control, size = "control", 23
     asked = replace(
-        SPECIFICATION, vectors={control: "add_mean_update"}, scalars={"loss": "mean", "norm": "sum"}, overlap=False
+        SPECIFICATION, vectors={CONTROL: "add_mean_update"}, scalars={"loss": "mean", "norm": "sum"}, overlap=False
     )
-
-    def trained(hosts: Sequence[Sequence[int]]) -> tuple[np.ndarray, dict[str, float]]:
-        cluster = MemoryCluster(WORKERS, random.Random(5).randrange, SERVERS, bucket_elements=BUCKET, hosts=hosts)
-        models, combined = dict[int, Held](), dict[int, dict[str, float]]()
-
-        def train(store: MemoryStore) -> None:
-            sizes = {**SIZES, control: size}
-            exchange = ParameterServerExchange(asked, store, host_group=cluster.host_group(store))
-            models[store.rank] = model = Held(sizes)
-            exchange.join(sizes, Limits(rounds=ROUNDS), {})
-            result = exchange.begin(sources({**values(0), control: np.zeros(size, np.float32)}), model)
-            while not result.finished:
-                number = exchange.sequence + 1
-                own = np.random.default_rng((number, store.rank)).standard_normal(size).astype(np.float32)
-                scalars = {"loss": float(store.rank + number), "norm": 1.5 * store.rank}
-                vectors = sources({**update(number, store.rank), control: own})
-                payload = Payload(vectors, samples_of(store.rank), RATE, scalars=scalars)
-                result = exchange.start(payload, model).wait()
-            combined[store.rank] = dict(result.scalars)
-            exchange.close()
-
-        for rank in range(WORKERS):
-            cluster.start(rank, train)
-        cluster.run()
-        assert len({model.vectors[control].tobytes() for model in models.values()}) == 1
-        assert all(each == combined[0] for each in combined.values())
-        return models[0].vectors[control], combined[0]
-
-    (vector, scalars), (expected, expected_scalars) = trained(HOSTS), trained(())
-    assert np.any(expected)
-    np.testing.assert_allclose(vector, expected, rtol=1e-5, atol=1e-6)
-    assert scalars == pytest.approx(expected_scalars)
-    assert scalars["norm"] == pytest.approx(1.5 * sum(range(WORKERS)))
+    together, alone = Run(asked, HOSTS), Run(asked, ())
+    assert np.any(alone.models[0].vectors[CONTROL])
+    for rank in range(WORKERS):
+        vector, expected = together.models[rank].vectors[CONTROL], alone.models[0].vectors[CONTROL]
+        np.testing.assert_allclose(vector, expected, rtol=1e-5, atol=1e-6)
+        assert together.scalars[rank] == together.scalars[0] == pytest.approx(alone.scalars[0])
+    assert together.scalars[0]["norm"] == pytest.approx(1.5 * sum(range(WORKERS)))

@@ -29,6 +29,7 @@ def mean(*statistics: np.ndarray) -> list[float]:
 @pytest.mark.parametrize("private", [False, True])
 @settings(max_examples=30)
 @given(st.integers(1, 3), st.lists(st.integers(0, 2), min_size=1, max_size=8), st.integers(0, 99))
+@settings(max_examples=25)
 def test_published_statistics_are_the_mean_of_each_workers_latest(private, servers, order, seed):
     cluster = at_once(3, servers=servers, bucket_elements=2, private=private)
     latest = dict.fromkeys(range(3), BEGUN)
@@ -40,7 +41,7 @@ def test_published_statistics_are_the_mean_of_each_workers_latest(private, serve
     assert all(memory.staged_bytes == 0 for memory in cluster.memories)
 
 
-@pytest.mark.parametrize("weighting", ["uniform", "samples", "normalized"])
+@pytest.mark.parametrize("weighting", ["samples", "normalized"])
 @pytest.mark.parametrize("synchronous", [False, True])
 def test_published_statistics_of_frozen_layers_stay_bit_for_bit(synchronous, weighting):
     """A weighting by samples would round them; other statistics change beside them."""
@@ -63,7 +64,7 @@ def test_latest_values_drop_gone_workers_and_count_replacements_from_first_commi
     cluster.send(0, 2, NOTHING, own[0])
     assert cluster.statistics().tolist() == mean(own[0], own[2])
     new = floats(9, 2)
-    cluster.deliver(*cluster.buckets(1, 2, NOTHING, new, nonce=7), *cluster.commits(1, 2, nonce=7))
+    cluster.send(1, 2, NOTHING, new, nonce=7)
     assert cluster.statistics().tolist() == mean(own[0], new, own[2])
     cluster.say(wire.LEAVE, 2)
     cluster.send(0, 3, NOTHING, own[0])

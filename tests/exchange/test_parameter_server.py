@@ -5,13 +5,12 @@ Nonces are 1000 + rank unless a test gives others.
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.layout import STATISTICS, WEIGHTS
 from esync.exchange.protocol.round_state import Limits
-from esync.rules import add_mean_update
 
 from .memory_servers import MemoryServers, floats, interleaved, mean_in_rank_order
 
@@ -40,6 +39,7 @@ def rounds_of_payloads(draw):
 
 
 @given(rounds_of_payloads())
+@settings(max_examples=40)
 def test_round_mean_is_in_rank_order_whatever_the_order_of_arrival(drawn):
     cluster, rounds = drawn
     expected = cluster.weights()
@@ -51,9 +51,12 @@ def test_round_mean_is_in_rank_order_whatever_the_order_of_arrival(drawn):
         for shard, memory in enumerate(cluster.memories):
             assert cluster.status(shard)["round"] == number
             assert memory.staged_bytes == 0
+            mine = sum(bucket.stop - bucket.start for bucket in cluster.layout.buckets if bucket.shard == shard)
+            assert memory.peak_bytes <= cluster.workers * 4 * mine  # one model for each worker
 
 
 @given(rounds_of_payloads())
+@settings(max_examples=40)
 def test_round_changes_nothing_before_the_last_commit(drawn):
     cluster, rounds = drawn
     before = {WEIGHTS: cluster.weights(), STATISTICS: cluster.statistics()}
@@ -69,17 +72,6 @@ def test_round_changes_nothing_before_the_last_commit(drawn):
     assert cluster.status(last.shard)["acknowledged"].tolist() == [0] * cluster.workers
 
 
-@given(rounds_of_payloads())
-def test_round_stages_at_most_one_model_per_worker(drawn):
-    cluster, rounds = drawn
-    for _, _, pushes in rounds:
-        cluster.deliver(*pushes)
-    for shard, memory in enumerate(cluster.memories):
-        mine = sum(bucket.stop - bucket.start for bucket in cluster.layout.buckets if bucket.shard == shard)
-        assert memory.peak_bytes <= cluster.workers * 4 * mine
-        assert memory.staged_bytes == 0
-
-
 def test_round_of_sgd_equals_the_one_by_hand():
     cluster = MemoryServers(2, [1.0, 2.0, 3.0], [10.0])
     cluster.send(1, 1, np.float32([2, 2, 2]), np.float32([30]), learning_rate=0.5, samples=64)
@@ -89,14 +81,6 @@ def test_round_of_sgd_equals_the_one_by_hand():
     assert cluster.statistics().tolist() == [25.0]  # the mean as it is, whatever the learning rate
     status = cluster.status()
     assert [int(status[name]) for name in ("round", "version", "samples")] == [1, 2, 96]
-
-
-def test_round_of_esync_equals_the_one_by_hand():
-    cluster = MemoryServers(2, [1.0, 2.0], [10.0], rule=add_mean_update)
-    cluster.send(0, 1, np.float32([1, 2]), np.float32([0]), learning_rate=0.5)
-    cluster.send(1, 1, np.float32([3, -2]), np.float32([1]), learning_rate=0.5)
-    assert cluster.weights().tolist() == [1.0 + 0.5 * 2, 2.0]
-    assert cluster.statistics().tolist() == [0.5]
 
 
 def test_round_uses_momentum_and_weight_decay_of_the_commits():
@@ -120,24 +104,17 @@ def test_round_scales_weight_decay_by_the_mean_batch_size():
     assert cluster.weights().tolist() == [1 - 0.5 * (6 + 6 * 0.25)]
 
 
-def test_wait_is_measured_by_the_servers_clock():
-    cluster = MemoryServers(3, [0.0])
-    for rank, now in ((1, 10.0), (2, 12.0), (0, 17.0)):
-        cluster.clock.now = now
-        cluster.send(rank, 1, np.float32([1]))
-    assert cluster.status()["wait"].tolist() == [0.0, 7.0, 5.0]
-
-
-def test_wait_begins_when_the_whole_payload_is_there():
-    cluster = MemoryServers(2, np.zeros(8))
+def test_wait_is_measured_by_the_servers_clock_from_when_the_whole_payload_is_there():
+    cluster = MemoryServers(3, np.zeros(8))
     first, second, commit = cluster.payload(0, 1, np.ones(8, np.float32))
     cluster.clock.now = 10.0
     cluster.deliver(commit, second)
     cluster.clock.now = 15.0
     cluster.deliver(first)
-    cluster.clock.now = 16.0
-    cluster.send(1, 1, np.ones(8, np.float32))
-    assert cluster.status()["wait"].tolist() == [1.0, 0.0]
+    for rank, now in ((2, 16.0), (1, 22.0)):
+        cluster.clock.now = now
+        cluster.send(rank, 1, np.ones(8))
+    assert cluster.status()["wait"].tolist() == [7.0, 0.0, 6.0]
 
 
 def test_duplicate_commit_is_ignored():

@@ -6,26 +6,24 @@ Nonces are 1000 + rank unless a test gives others.
 import numpy as np
 import pytest
 
-from esync.exchange import WEIGHTS
 from esync.exchange.protocol import wire
 
 from .memory_servers import MemoryServers, floats, mean_in_rank_order
 
 
-@pytest.mark.parametrize("sent", [1, 2, 3])
-def test_worker_that_dies_before_its_commit_contributes_nothing(sent):
+def test_worker_that_dies_before_its_commit_contributes_nothing():
     """Its replacement's payload takes the place of the pieces that have arrived."""
     cluster = MemoryServers(2, np.zeros(9), [5.0], bucket_elements=3)
     right, wrong = floats(1, 9), floats(2, 9)
     cluster.send(0, 1, right, np.float32([1]))
-    cluster.deliver(*cluster.buckets(1, 1, wrong, np.float32([99]))[:sent])
+    cluster.deliver(*cluster.buckets(1, 1, wrong, np.float32([99]))[:3])
     assert np.array_equal(cluster.weights(), np.zeros(9))
 
     cluster.join(1, nonce=7)
     status = cluster.status()
     assert status["arrivals"].tolist() == [1, 2]
     assert status["acknowledged"].tolist() == [0, 0]
-    cluster.deliver(*cluster.buckets(1, 1, right, np.float32([3]), nonce=7), *cluster.commits(1, 1, nonce=7))
+    cluster.send(1, 1, right, [3], nonce=7)
     assert np.array_equal(cluster.weights(), -mean_in_rank_order([right, right]))
     assert cluster.statistics().tolist() == [2.0]
     assert cluster.memories[0].staged_bytes == 0
@@ -40,7 +38,7 @@ def test_worker_that_dies_between_commit_and_buckets_contributes_nothing():
     cluster.deliver(second)  # was still on its way: the commit is not complete, for its worker is dead
     cluster.send(1, 1, alive)
     assert cluster.status()["round"] == 0
-    cluster.deliver(*cluster.buckets(0, 1, alive, nonce=7), *cluster.commits(0, 1, nonce=7, vectors=[WEIGHTS]))
+    cluster.send(0, 1, alive, nonce=7)
     assert np.array_equal(cluster.weights(), -mean_in_rank_order([alive, alive]))
 
 
@@ -53,10 +51,7 @@ def test_worker_that_dies_after_its_commit_contributes_once(dead, early):
     values = [floats(1, 8), floats(2, 8)]
     cluster.send(dead, 1, values[dead], samples=10)
     cluster.join(dead, nonce=7)
-    surplus = [
-        *cluster.buckets(dead, 1, floats(3, 8), nonce=7),
-        *cluster.commits(dead, 1, nonce=7, samples=10, vectors=[WEIGHTS]),
-    ]
+    surplus = cluster.payload(dead, 1, floats(3, 8), nonce=7, samples=10)
     if early:
         cluster.deliver(*surplus)
     assert cluster.status()["round"] == 0
@@ -69,8 +64,7 @@ def test_worker_that_dies_after_its_commit_contributes_once(dead, early):
     assert np.array_equal(cluster.weights(), -mean_in_rank_order(values))
 
     before = cluster.weights()
-    cluster.deliver(*cluster.buckets(dead, 2, values[0], nonce=7))
-    cluster.deliver(*cluster.commits(dead, 2, nonce=7, vectors=[WEIGHTS]))
+    cluster.send(dead, 2, values[0], nonce=7)
     cluster.send(alive, 2, values[0])
     assert cluster.status()["round"] == 2
     assert np.array_equal(cluster.weights(), before - mean_in_rank_order([values[0], values[0]]))
@@ -93,8 +87,8 @@ def test_late_buckets_of_dead_worker_leave_those_of_its_replacement_alone():
     right, wrong = floats(1, 8), floats(2, 8)
     late = cluster.buckets(0, 1, wrong, nonce=1000)
     cluster.join(0, nonce=7)
-    first, second = cluster.buckets(0, 1, right, nonce=7)
-    cluster.deliver(first, *late, second, *cluster.commits(0, 1, nonce=7, vectors=[WEIGHTS]))
+    first, *rest = cluster.payload(0, 1, right, nonce=7)
+    cluster.deliver(first, *late, *rest)
     assert np.array_equal(cluster.weights(), -right)
 
 
@@ -120,18 +114,8 @@ def test_worker_that_leaves_in_the_middle_of_a_push_contributes_nothing():
     assert np.array_equal(cluster.weights(), -values)
 
 
-def test_server_can_exit_when_the_last_worker_has_left():
-    cluster = MemoryServers(2, [0.0])
-    round_state = cluster.nodes[0].server.round_state
-    cluster.say(wire.LEAVE, 0)
-    assert not round_state.can_exit
-    cluster.say(wire.LEAVE, 1)
-    assert round_state.can_exit
-
-
-@pytest.mark.parametrize("synchronous", [True, False])
-def test_abort_is_seen_by_all_and_the_first_reason_stays(synchronous):
-    cluster = MemoryServers(2, [0.0], servers=2, synchronous=synchronous)
+def test_abort_is_seen_by_all_and_the_first_reason_stays():
+    cluster = MemoryServers(2, [0.0], servers=2)
     cluster.say(wire.ABORT, 1, text="worker 1: the loss is NaN")
     cluster.say(wire.ABORT, 0, text="worker 0: gave up")
     for rank in (0, 1):

@@ -4,21 +4,11 @@ import numpy as np
 import pytest
 
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.round_state import RoundState
 
 from .memory_servers import MemoryServers
-from .round_states import make
+from .round_states import commit, make
 
 RATES = {"learning_rate": 0.001, "momentum": 0.0, "weight_decay": 0.0}
-
-
-def commit(round_state: RoundState, rank: int, sequence: int, **fields: object) -> list[int]:
-    """A commit, applied where it is due."""
-    message = wire.message(wire.COMMIT, rank=rank, sequence=sequence, samples=1, **{**RATES, **fields})
-    due = round_state.commit(message, now=float(sequence))
-    if due:
-        round_state.applied(due, now=float(sequence))
-    return due
 
 
 @pytest.mark.parametrize(
@@ -45,32 +35,32 @@ def test_round_with_different_rates_ends_the_run_and_leaves_weights_alone(theirs
 
 def test_round_with_different_rates_names_all_of_them_in_one_message():
     round_state = make(2)
-    commit(round_state, 1, 1)
-    commit(round_state, 0, 1, learning_rate=0.1 + 0.2, momentum=0.123456789012345, weight_decay=1e-17 / 3 + 0.1)
-    assert "learning rate 0.30000000000000004, but worker 1 0.001; momentum" in round_state.failure
+    commit(round_state, 1)
+    commit(round_state, 0, learning_rate=0.1 + 0.2, momentum=0.123456789012345, weight_decay=1e-17 / 3 + 0.1)
+    assert "learning rate 0.30000000000000004, but worker 1 0.0; momentum" in round_state.failure
     assert "weight decay" in round_state.failure
     assert len(round_state.failure.encode()) <= wire.TEXT_BYTES
 
 
 def test_round_with_rates_equal_up_to_rounding_is_accepted():
     round_state = make(2)
-    commit(round_state, 0, 1, learning_rate=0.1)
-    assert commit(round_state, 1, 1, learning_rate=0.1 * (1 + 1e-15)) == [0, 1]
-    commit(round_state, 0, 2, learning_rate=1e-18)  # the end of a cosine
-    assert commit(round_state, 1, 2, learning_rate=0.0) == [0, 1]
+    commit(round_state, 0, learning_rate=0.1)
+    assert commit(round_state, 1, learning_rate=0.1 * (1 + 1e-15)) == [0, 1]
+    commit(round_state, 0, sequence=2, learning_rate=1e-18)  # the end of a cosine
+    assert commit(round_state, 1, sequence=2, learning_rate=0.0) == [0, 1]
 
 
 def test_rates_of_asynchronous_commits_may_differ():
     round_state = make(2, synchronous=False)
-    assert commit(round_state, 0, 1) == [0]
-    assert commit(round_state, 1, 1, learning_rate=0.5, momentum=0.9) == [1]
+    assert commit(round_state, 0) == [0]
+    assert commit(round_state, 1, learning_rate=0.5, momentum=0.9) == [1]
     assert not round_state.failure
 
 
 def test_rates_of_excluded_workers_may_differ():
     round_state = make(3)
-    commit(round_state, 0, 1)
-    commit(round_state, 1, 1, learning_rate=0.5, use=wire.DISCARD)
+    commit(round_state, 0)
+    commit(round_state, 1, learning_rate=0.5, use=wire.DISCARD)
     assert not round_state.failure
     assert round_state.acknowledged.tolist() == [0, 1, 0]
 
@@ -80,12 +70,12 @@ def test_rates_are_compared_from_the_second_round_after_a_switch():
     step.
     """
     round_state = make(2, synchronous=False)
-    commit(round_state, 0, 1, use=wire.AT_ONCE, switch=wire.TOGETHER)
-    commit(round_state, 1, 1, use=wire.AT_ONCE)
-    commit(round_state, 0, 2, use=wire.TOGETHER, learning_rate=0.1)
-    assert commit(round_state, 1, 2, use=wire.TOGETHER, learning_rate=0.01) == [0, 1]
-    commit(round_state, 0, 3, use=wire.TOGETHER, learning_rate=0.01)
-    assert commit(round_state, 1, 3, use=wire.TOGETHER, learning_rate=0.1) == []
+    commit(round_state, 0, use=wire.AT_ONCE, switch=wire.TOGETHER)
+    commit(round_state, 1, use=wire.AT_ONCE)
+    commit(round_state, 0, sequence=2, use=wire.TOGETHER, learning_rate=0.1)
+    assert commit(round_state, 1, sequence=2, use=wire.TOGETHER, learning_rate=0.01) == [0, 1]
+    commit(round_state, 0, sequence=3, use=wire.TOGETHER, learning_rate=0.01)
+    assert commit(round_state, 1, sequence=3, use=wire.TOGETHER, learning_rate=0.1) == []
     assert "to round 3" in round_state.failure
 
 

@@ -18,10 +18,6 @@ def test_resume_without_resume_flag_begins_anew():
     assert choose({0: Offers(), 1: Offers()}) == -1
 
 
-def test_resume_without_any_checkpoint_begins_anew():
-    assert choose({0: held(), 1: held()}) == -1
-
-
 def test_resume_chooses_the_newest_round_that_all_have():
     offers = {0: held(model(30), model(20), model(10)), 1: held(Offer(20, JOB), Offer(10, JOB))}
     assert choose(offers) == 20

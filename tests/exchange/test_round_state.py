@@ -10,30 +10,6 @@ from esync.exchange.protocol.round_state import RoundState
 from .round_states import commit, make
 
 
-def test_round_waits_for_every_member():
-    round_state = make(3)
-    assert commit(round_state, 2, now=1.0) == []
-    assert commit(round_state, 0, now=2.5) == []
-    assert (round_state.round, round_state.version, round_state.samples) == (0, 0, 0)
-    assert commit(round_state, 1, now=4.0) == [0, 1, 2]
-    assert (round_state.round, round_state.version, round_state.samples) == (1, 3, 3)
-
-
-def test_round_waits_run_from_each_commit_to_the_last():
-    round_state = make(3)
-    for rank, now in ((2, 1.0), (0, 2.5), (1, 4.0)):
-        commit(round_state, rank, now)
-    assert round_state.status()["wait"].tolist() == [1.5, 0.0, 3.0]
-
-
-def test_asynchronous_commit_counts_at_once():
-    round_state = make(3, synchronous=False)
-    for sequence, (rank, version, round_) in enumerate([(2, 1, 0), (2, 2, 0), (0, 3, 1), (1, 4, 1)], start=1):
-        assert commit(round_state, rank, now=1.0, sequence=sequence) == [rank]
-        assert (round_state.version, round_state.round) == (version, round_)
-    assert round_state.status()["wait"].tolist() == [0.0, 0.0, 0.0]
-
-
 def test_commit_is_acknowledged_by_its_sequence_number():
     round_state = make()
     commit(round_state, 0, 1.0, sequence=7)
@@ -46,15 +22,6 @@ def test_commit_is_acknowledged_by_its_sequence_number():
     assert status["committed"].tolist() == [0, 0]
 
 
-def test_member_that_leaves_is_not_waited_for():
-    round_state = make(3)
-    commit(round_state, 0, 1.0)
-    commit(round_state, 2, 1.5)
-    round_state.leave(1)
-    assert round_state.due() == [0, 2]
-    assert round_state.status()["member"].tolist() == [1, 0, 1]
-
-
 def test_member_that_leaves_after_its_commit_contributes():
     round_state = make(3)
     commit(round_state, 1, 1.0)
@@ -63,23 +30,38 @@ def test_member_that_leaves_after_its_commit_contributes():
     assert commit(round_state, 2, 3.0) == [0, 1, 2]
 
 
-def test_round_state_can_exit_when_all_who_joined_have_left():
+@pytest.mark.parametrize(
+    ("steps", "exits"),
+    [
+        ("", False),
+        ("join 0, join 2, leave 0", False),
+        ("join 0, join 2, leave 0, leave 2", True),  # all who have joined
+        ("join 0, leave 0, join 0", False),
+        ("join 0, join 1, drop 0, drop 1, leave 0", False),  # it is not known whether it has done its work
+        ("join 0, join 1, drop 0, drop 1, leave 0, join 1, leave 1", True),
+        ("join 0, join 1, leave 0, drop 1", False),
+        ("join 0, join 1, drop 1, await 1, leave 0", False),
+        ("join 0, join 1, drop 1, await 1, leave 0, join 1, leave 1", True),
+        ("join 0, join 1, done 0", False),
+        ("join 0, join 1, done 0, drop 1", True),
+        ("join 0, stop 0, drop 0", True),
+        ("join 0, abort 0, drop 0", True),
+    ],
+)
+def test_round_state_can_exit_when_the_run_is_over_and_nobody_is_expected(steps, exits):
     round_state = RoundState(3, True)
-    assert not round_state.can_exit
-    round_state.join(0, 1, 0.0)
-    round_state.join(2, 1, 0.0)
-    round_state.leave(0)
-    assert not round_state.can_exit
-    round_state.leave(2)
-    assert round_state.can_exit
-
-
-def test_round_state_can_no_longer_exit_after_a_join():
-    round_state = make(1)
-    round_state.leave(0)
-    round_state.join(0, 99, 1.0)
-    assert not round_state.can_exit
-    assert round_state.status()["member"].tolist() == [1]
+    for step, rank in (each.split() for each in steps.split(", ") if each):
+        slot = int(rank)
+        {
+            "join": lambda slot: round_state.join(slot, 10 + slot, 0.0),
+            "leave": round_state.leave,
+            "done": lambda slot: round_state.leave(slot, done=True),
+            "drop": round_state.drop,
+            "await": round_state.awaited.add,
+            "stop": lambda slot: (round_state.stop(), commit(round_state, slot)),
+            "abort": lambda slot: round_state.abort("the loss is NaN"),
+        }[step](slot)
+    assert round_state.can_exit is exits
 
 
 def test_arrivals_count_processes_not_joins():
@@ -91,21 +73,14 @@ def test_arrivals_count_processes_not_joins():
     assert status["nonce"].tolist() == [0, 6]
 
 
-def test_replacement_commits_for_the_dead_worker():
-    round_state = make(2)
-    commit(round_state, 0, 1.0)
-    round_state.join(1, 99, now=5.0)
-    assert commit(round_state, 1, 6.0) == [0, 1]
-    assert round_state.status()["wait"].tolist() == [5.0, 0.0]
-
-
 def test_count_of_local_iterations_advances_round_and_samples():
     round_state = make(1, samples=50)
     round_state.count(20, 1.0)
     round_state.count(20, 2.0)
     assert (round_state.round, round_state.samples, round_state.finished) == (2, 40, False)
-    round_state.count(20, 3.0)
-    assert (round_state.round, round_state.samples, round_state.finished) == (3, 60, True)
+    for now in (3.0, 4.0):  # after the end it changes nothing
+        round_state.count(20, now)
+        assert (round_state.round, round_state.samples, round_state.finished) == (3, 60, True)
 
 
 def test_dropped_member_is_not_waited_for_until_a_replacement_joins():
@@ -125,57 +100,6 @@ def test_dropped_member_is_not_waited_for_until_a_replacement_joins():
     commit(round_state, 0, now=7.0, sequence=3)
     assert commit(round_state, 2, now=7.0, sequence=3) == []
     assert commit(round_state, 1, now=8.0) == [0, 1, 2]
-
-
-def test_dropped_member_is_waited_for_at_the_end_only_if_awaited():
-    round_state = make(2)
-    round_state.drop(1)
-    round_state.awaited.add(1)
-    assert not round_state.can_exit
-    round_state.leave(0)
-    assert round_state.over
-    assert not round_state.can_exit
-    round_state.awaited.discard(1)
-    assert round_state.can_exit
-
-
-def test_dropped_member_that_leaves_does_not_end_the_run():
-    round_state = make(2)
-    for rank in range(2):
-        round_state.drop(rank)
-    round_state.leave(0)
-    assert not round_state.can_exit
-    round_state.join(1, 99, now=1.0)
-    round_state.leave(1)
-    assert round_state.can_exit
-
-
-def test_member_dropped_after_the_others_left_is_waited_for():
-    round_state = make(2)
-    round_state.leave(0)
-    round_state.drop(1)
-    assert not round_state.can_exit
-
-
-def test_dropped_member_is_not_waited_for_after_the_end():
-    round_state = make(2, rounds=1)
-    for rank in range(2):
-        commit(round_state, rank, now=1.0)
-    round_state.leave(0)
-    round_state.drop(1)
-    assert round_state.can_exit
-    failed = make(1)
-    failed.abort("the loss is NaN")
-    failed.drop(0)
-    assert failed.can_exit
-
-
-def test_leave_with_done_ends_the_run():
-    round_state = make(2)
-    round_state.leave(0, done=True)
-    assert round_state.over
-    assert not round_state.finished
-    assert not round_state.can_exit
 
 
 # --- stale synchronous parallel -------------------------------------------------------------------
@@ -233,8 +157,7 @@ def test_fastest_is_the_pace_of_the_fastest_member_that_reported():
     round_state = make(3, synchronous=False)
     assert round_state.fastest == 0
     for rank, pace in enumerate((0.5, 0.2, math.nan)):
-        message = wire.message(wire.COMMIT, rank=rank, sequence=1, pace=pace)
-        round_state.applied(round_state.commit(message, 1.0), 1.0)
+        commit(round_state, rank, pace=pace)
     assert round_state.fastest == 0.2 == round_state.status()["fastest"]
     round_state.leave(1)
     assert round_state.fastest == 0.5

@@ -1,44 +1,11 @@
 """A server's round state: limits, and how a run ends."""
 
-import math
-
 import pytest
 
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.round_state import Limits, RoundState
 
 from .round_states import commit, make
-
-
-@pytest.mark.parametrize("synchronous", [True, False])
-def test_rounds_limit_ends_the_run(synchronous):
-    round_state = make(2, synchronous, rounds=2)
-    assert round_state.status()["stop_at"] == 2
-    for sequence in (1, 2):
-        assert not round_state.finished
-        commit(round_state, 0, 1.0, sequence)
-        assert not round_state.finished
-        commit(round_state, 1, 1.0, sequence)
-    assert round_state.finished
-    assert (round_state.round, round_state.version) == (2, 4)
-
-
-def test_samples_limit_ends_the_run_when_the_round_is_done():
-    round_state = make(2, samples=100)
-    for sequence in (1, 2):
-        commit(round_state, 0, 1.0, sequence, samples=30)
-        commit(round_state, 1, 1.0, sequence, samples=20)
-        assert round_state.finished == (sequence == 2)
-    assert round_state.samples == 100
-    assert round_state.status()["stop_at"] == 2
-
-
-def test_samples_limit_in_asynchronous_mode_ends_the_run_at_once():
-    round_state = make(3, synchronous=False, samples=25)
-    commit(round_state, 0, 1.0, 1, samples=24)
-    assert not round_state.finished
-    commit(round_state, 0, 1.0, 2, samples=1)
-    assert round_state.finished
 
 
 def test_seconds_limit_counts_from_when_all_have_joined():
@@ -60,23 +27,6 @@ def test_seconds_limit_is_not_reset_by_a_replacement():
     assert round_state.finished
 
 
-def test_stop_ends_the_run_after_the_current_round():
-    round_state = make(2)
-    commit(round_state, 0, 1.0)
-    round_state.stop()
-    assert not round_state.finished
-    commit(round_state, 1, 1.0)
-    assert round_state.finished
-    assert round_state.round == 1
-
-
-def test_stop_in_asynchronous_mode_ends_the_run_at_once():
-    round_state = make(2, synchronous=False)
-    commit(round_state, 0, 1.0)
-    round_state.stop()
-    assert round_state.finished
-
-
 def test_stop_is_never_later_than_the_limit_or_an_earlier_stop():
     round_state = make(1, rounds=1)
     round_state.stop()
@@ -85,24 +35,6 @@ def test_stop_is_never_later_than_the_limit_or_an_earlier_stop():
     round_state.stop()
     round_state.stop()
     assert round_state.stop_at == 1
-
-
-@pytest.mark.parametrize("synchronous", [True, False])
-def test_finished_run_stays_finished(synchronous):
-    round_state = make(1, synchronous, rounds=1)
-    commit(round_state, 0, 1.0)
-    round_state.stop()
-    assert round_state.finished
-
-
-@pytest.mark.parametrize("synchronous", [True, False])
-def test_commit_after_the_end_is_acknowledged_but_not_used(synchronous):
-    round_state = make(1, synchronous, rounds=1)
-    commit(round_state, 0, 1.0, sequence=1)
-    assert commit(round_state, 0, 2.0, sequence=2) == []
-    status = round_state.status()
-    assert (int(status["acknowledged"][0]), int(status["used"][0])) == (2, 0)
-    assert (round_state.round, round_state.version, round_state.samples) == (1, 1, 1)
 
 
 @pytest.mark.parametrize("limits", [Limits(rounds=1), Limits(samples=2)])
@@ -121,16 +53,10 @@ def test_server_that_does_not_decide_uses_commits_the_deciding_one_may_use(limit
 
 def test_synchronous_round_pending_at_the_end_is_not_used():
     round_state = make(2, synchronous=False, samples=2)
-
-    def say(rank, sequence, **terms):
-        message = wire.message(wire.COMMIT, rank=rank, sequence=sequence, samples=1, **terms)
-        if due := round_state.commit(message, 1.0):
-            round_state.applied(due, 1.0)
-
-    say(0, 1, use=wire.AT_ONCE, switch=wire.TOGETHER)
-    say(0, 2, use=wire.TOGETHER)
+    commit(round_state, 0, use=wire.AT_ONCE, switch=wire.TOGETHER)
+    commit(round_state, 0, sequence=2, use=wire.TOGETHER)
     assert not round_state.finished
-    say(1, 1, use=wire.AT_ONCE)  # it had not heard of the switch yet
+    commit(round_state, 1, use=wire.AT_ONCE)  # it had not heard of the switch yet
     assert round_state.finished
     status = round_state.status()
     assert (status["acknowledged"].tolist(), status["used"].tolist()) == ([2, 1], [0, wire.AT_ONCE])
@@ -139,35 +65,9 @@ def test_synchronous_round_pending_at_the_end_is_not_used():
     assert (round_state.version, round_state.samples) == (2, 2)
 
 
-def test_abort_ends_the_run_and_the_first_reason_stays():
-    round_state = make()
-    assert round_state.status()["aborted"] == 0
-    round_state.abort("worker 1: loss is NaN")
-    round_state.abort("worker 0: something else")
-    assert round_state.finished
-    assert round_state.status()["aborted"] == 1
-    assert round_state.status()["text"].item().decode() == "worker 1: loss is NaN"
-
-
 def test_abort_without_reason_ends_the_run():
     round_state = make()
     round_state.abort("")
     assert round_state.finished
     assert round_state.status()["aborted"] == 1
     assert round_state.status()["text"].item()
-
-
-def test_run_without_limits_never_finishes():
-    round_state = make(1)
-    assert Limits() == Limits(math.inf, math.inf, math.inf)
-    for sequence in range(1, 50):
-        commit(round_state, 0, 1e9 * sequence, sequence, samples=10**9)
-    assert not round_state.finished
-    assert round_state.status()["stop_at"] == -1
-
-
-def test_count_after_the_end_changes_nothing():
-    round_state = make(1, rounds=1)
-    round_state.count(20, 1.0)
-    round_state.count(20, 2.0)
-    assert (round_state.round, round_state.version, round_state.samples) == (1, 1, 20)

@@ -151,32 +151,34 @@ def names_in_use(token: str) -> int:
     return Path("/proc/net/unix").read_text().count(token)
 
 
-def test_shared_host_group_of_three_processes_is_one_memory(token, start):
-    one, two, three = (start(joined, token, rank) for rank in RANKS)
-    for process, rank in zip((one, two, three), RANKS, strict=True):
-        process.call(fill, rank, float(rank))
-    assert [one.call(all_of, rank) for rank in RANKS] == [{1.0}, {3.0}, {4.0}]
-    assert three.call(all_of, 1) == {1.0}
-    assert all(process.call(alive, rank) for process in (one, two, three) for rank in RANKS)
-
-
-def test_shared_host_group_processes_that_begin_at_once_find_each_other(token, start):
+def test_shared_host_group_processes_that_begin_at_once_share_one_memory(token, start):
     processes = [start(not_joined, token, rank) for rank in RANKS]
     for process in processes:
         process.begin(join)
     assert all(process.end() for process in processes)
-    for process in processes:
+    for process, rank in zip(processes, RANKS, strict=True):
         process.call(add, 10)
-    assert [process.call(counted) for process in processes] == [30] * 3
+        process.call(fill, rank, float(rank))
+    for process in processes:
+        assert process.call(counted) == 30
+        assert [process.call(all_of, rank) for rank in RANKS] == [{1.0}, {3.0}, {4.0}]
+        assert all(process.call(alive, rank) for rank in RANKS)
 
 
-def test_shared_host_group_lock_excludes_threads_and_processes(token, start):
+def test_shared_host_group_lock_excludes_others_and_who_is_killed_under_it_has_changed_nothing(token, start):
     processes = [start(joined, token, rank) for rank in RANKS]
     for process in processes:
         process.begin(add_in_threads, 3, 40)
     for process in processes:
         process.end()
-    assert processes[0].call(counted) == 3 * 3 * 40
+    one, two, three = processes
+    assert one.call(counted) == 3 * 3 * 40
+    two.begin(die_inside)
+    assert three.call(counted) == 3 * 3 * 40
+    one.call(add, 1)
+    assert three.call(counted) == 3 * 3 * 40 + 1
+    until(lambda: not one.call(alive, 3))
+    assert one.call(alive, 4)
 
 
 def test_shared_host_group_error_under_the_lock_changes_nothing(token):
@@ -188,35 +190,18 @@ def test_shared_host_group_error_under_the_lock_changes_nothing(token):
     group.leave()
 
 
-def test_shared_host_group_killed_under_the_lock_has_changed_nothing(token, start):
-    one, two, three = (start(joined, token, rank) for rank in RANKS)
-    one.call(add, 2)
-    two.begin(die_inside)
-    assert three.call(counted) == 2
-    one.call(add, 1)
-    assert three.call(counted) == 3
-    until(lambda: not one.call(alive, 3))
-    assert one.call(alive, 4)
-
-
-def test_shared_host_group_killed_member_is_gone_at_once_and_its_replacement_there(token, start):
-    one, two = start(joined, token, 1), start(joined, token, 3)
-    two.call(fill, 3, 8.0)
-    two.kill()
-    assert not one.call(alive, 3)
-    again = start(joined, token, 3)
-    assert one.call(alive, 3)
-    assert again.call(all_of, 3) == {8.0}
-
-
-def test_shared_host_group_maker_killed_others_share_it_with_newcomers(token, start):
+def test_shared_host_group_maker_killed_is_gone_at_once_and_others_share_with_its_replacement(token, start):
     one, two, three = (start(joined, token, rank) for rank in RANKS)
     two.call(add, 5)
+    one.call(fill, 1, 8.0)
     one.kill()
+    assert not two.call(alive, 1)
     again = start(not_joined, token, 1)
     until(lambda: names_in_use(token))  # one of the others shares it now
     assert again.call(join)
     assert again.call(counted) == 5
+    assert again.call(all_of, 1) == {8.0}
+    assert three.call(alive, 1)
     two.kill()
     three.kill()
     until(lambda: names_in_use(token))

@@ -4,85 +4,11 @@ import numpy as np
 import pytest
 
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.layout import WEIGHTS
 from esync.exchange.protocol.resume_negotiation import RunProgress
 from esync.exchange.protocol.round_state import Limits, RoundState
 from esync.rules import RESET_MOMENTUM, Step, momentum_sgd
 
-from .memory_servers import MemoryServers, Push
-
-WORKERS = 4
-USES = {True: wire.TOGETHER, False: wire.AT_ONCE}
-
-
-class Worker:
-    """Sends one commit after the other, as the servers' status demands, its pushes in any order."""
-
-    def __init__(self, rank: int, cluster: MemoryServers, random: np.random.Generator) -> None:
-        self.rank, self.cluster, self.random = rank, cluster, random
-        self.sequence = 0
-        self.together = True
-        self.queue: list[Push] = []
-        self.used = [0, 0]  # commits at once, together
-        self.requests = 0
-        self.waiting = False
-
-    def send(self, request_switch: bool) -> None:
-        """Make the next commit; rank 0 may request the switch."""
-        self.sequence += 1
-        self.waiting = True
-        switch = wire.AS_AGREED
-        if request_switch:
-            self.requests += 1
-            switch = USES[not self.together]
-        # The mean of the workers' gradients times the number of workers is their sum, as in the
-        # configuration policy.
-        rate = float(WORKERS if self.together else 1)
-        values = np.full(self.cluster.layout.sizes[WEIGHTS], 1.0, np.float32)
-        pushes = self.cluster.payload(
-            self.rank, self.sequence, values, learning_rate=rate, use=USES[self.together], switch=switch
-        )
-        self.random.shuffle(pushes)  # type: ignore[arg-type]
-        self.queue = pushes
-
-    def turn(self, more: bool, request_switch: bool) -> None:
-        """Deliver a push, or take the answer where there is one and go on."""
-        if self.queue:
-            self.cluster.deliver(self.queue.pop())
-            return
-        status = [self.cluster.status(shard) for shard in range(2)]
-        if self.waiting and all(each["acknowledged"][self.rank] == self.sequence for each in status):
-            assert all(each["used"][self.rank] for each in status)
-            self.used[self.together] += 1
-            self.together, self.waiting = bool(status[0]["synchronous"]), False
-        if more and not self.waiting:
-            self.send(request_switch)
-
-
-@pytest.mark.parametrize("anybody", [False, True])
-@pytest.mark.parametrize("seed", range(5))
-def test_switching_a_hundred_times_loses_and_repeats_no_commit(seed, anybody):
-    """With `anybody`, every worker may request the switch back to rounds."""
-    random = np.random.default_rng(seed)
-    cluster = MemoryServers(WORKERS, np.zeros(10), servers=2, bucket_elements=3)
-    workers = [Worker(rank, cluster, random) for rank in range(WORKERS)]
-    turns = 0
-    while workers[0].requests < 100:
-        worker = workers[random.integers(WORKERS)]
-        may = worker.rank == 0 or (anybody and not worker.together)
-        worker.turn(more=True, request_switch=may and bool(random.random() < 0.5))
-        turns += 1
-        assert turns < 200_000, "they wait for one another"
-    for worker in workers:
-        while worker.queue:
-            worker.turn(more=False, request_switch=False)
-    for worker in workers:
-        worker.turn(more=False, request_switch=False)
-    commits = sum(sum(worker.used) for worker in workers)
-    assert min(sum(worker.used[mode] for worker in workers) for mode in (0, 1)) > 100
-    for shard in range(2):
-        assert cluster.status(shard)["version"] == commits
-    assert (cluster.weights() == -commits).all()
+from .memory_servers import MemoryServers
 
 
 def test_switching_keeps_weights_and_momentum():
@@ -124,19 +50,13 @@ def test_switch_that_resets_momentum_forgets_what_was_gathered():
     assert cluster.weights().tolist() == [-3.5 - 1.5, -7.0 - 3]  # and from now on it gathers again
 
 
-def test_switch_request_takes_effect_at_the_end_of_the_round():
-    cluster = MemoryServers(2, np.zeros(2))
-    cluster.send(0, 1, np.ones(2), use=wire.TOGETHER, switch=wire.AT_ONCE)
-    assert cluster.status()["synchronous"]
-    cluster.send(1, 1, np.ones(2), use=wire.TOGETHER)
-    assert not cluster.status()["synchronous"]
-
-
-def test_switch_request_is_accepted_from_rank_0_only():
+@pytest.mark.parametrize("asking", [0, 1])
+def test_switch_request_of_the_leader_alone_takes_effect_at_the_end_of_the_round(asking):
     cluster = MemoryServers(2, np.zeros(2))
     for rank in (0, 1):
-        cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, switch=wire.AT_ONCE * rank)
-    assert cluster.status()["synchronous"]
+        assert cluster.status()["synchronous"]
+        cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, switch=wire.AT_ONCE * (rank == asking))
+    assert bool(cluster.status()["synchronous"]) == (asking == 1)
 
 
 def test_switching_counts_rounds_and_steps_of_both_kinds():
@@ -146,7 +66,8 @@ def test_switching_counts_rounds_and_steps_of_both_kinds():
     for sequence in (2, 3, 4):
         cluster.send(0, sequence, np.ones(2), samples=1, use=wire.AT_ONCE)
     status = cluster.status()
-    assert (status["round"], status["step"], status["version"], status["samples"]) == (2, 4, 5, 7)
+    assert (status["round"], status["step"], status["version"]) == (2, 4, 5)
+    assert (status["samples"], status["samples_together"]) == (7, 4)
     assert status["stop_at"] == -1
     cluster.send(1, 2, np.ones(2), samples=2, use=wire.AT_ONCE)
     assert cluster.status()["stop_at"] == cluster.status()["round"] == 3
@@ -154,8 +75,9 @@ def test_switching_counts_rounds_and_steps_of_both_kinds():
 
 def test_switching_state_survives_resume():
     round_state = RoundState(2, True)
-    round_state.resume(RunProgress(round=5, version=11, samples=100, elapsed=1.0, step=9, synchronous=False), 10.0)
+    round_state.resume(RunProgress(5, 11, 100, 1.0, step=9, synchronous=False, samples_together=60), 10.0)
     assert (round_state.round, round_state.step, round_state.synchronous) == (5, 9, False)
+    assert (round_state.samples, round_state.samples_together) == (100, 60)
     round_state.join(1, 7, 10.0)
     assert round_state.commit(wire.message(wire.COMMIT, rank=1, sequence=1), 11.0) == [1]
     round_state.applied([1], 11.0)
@@ -234,14 +156,3 @@ def test_encoded_ranks_decode_to_the_same_set(ranks):
     )["text"]
     read = wire.decode_ranks(bytes(text))
     assert read is None if ranks is None else read <= set(ranks) and len(read) >= min(len(ranks), 100)
-
-
-def test_samples_used_synchronously_are_counted_and_survive_resume():
-    cluster = MemoryServers(2, np.zeros(2))
-    for rank in (0, 1):
-        cluster.send(rank, 1, np.ones(2), samples=3, use=wire.TOGETHER, switch=wire.AT_ONCE * (rank == 0))
-    cluster.send(1, 2, np.ones(2), samples=3, use=wire.AT_ONCE)
-    assert (cluster.status()["samples"], cluster.status()["samples_together"]) == (9, 6)
-    round_state = RoundState(2, True)
-    round_state.resume(RunProgress(2, 3, 9, 1.0, 2, synchronous=False, samples_together=6), 10.0)
-    assert (round_state.samples, round_state.samples_together) == (9, 6)

@@ -65,18 +65,17 @@ def slow_rounds(run: Run) -> list[int]:
 @pytest.mark.parametrize("hosts", [(), (range(WORKERS),)])
 def test_unawaited_commits_are_used_in_the_same_round_by_all_servers(returns: bool, hosts: Any) -> None:
     taken_in = 0
-    for seed in range(15):
+    for seed in range(6):
         run = Run(seed, returns, hosts=[tuple(each) for each in hosts])
         run.finish()
         for used in run.used.values():
             assert len(set(map(tuple, used.values()))) == 1
         taken_in += len(slow_rounds(run))
         assert len({tuple(np.unique(model.weights)) for model in run.models.values()}) == 1
-    assert taken_in > 15  # more than one in each run
+    assert taken_in > 6  # more than one in each run
 
 
-@pytest.mark.parametrize("dying", range(WORKERS))
-@pytest.mark.parametrize("slow", [0, SLOW])
+@pytest.mark.parametrize(("dying", "slow"), [(0, 0), (1, 0), (0, SLOW), (SLOW, SLOW)])
 @pytest.mark.parametrize("returns", [False, True])
 def test_unawaited_run_goes_on_when_a_worker_is_replaced_at_any_moment(dying: int, slow: int, returns: bool) -> None:
     for seed in range(6):

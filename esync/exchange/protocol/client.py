@@ -564,7 +564,7 @@ class ParameterServerExchange(Exchange):
         store, under_way = self.store, []
         for server, length in enumerate(lengths):
             if server in servers:
-                places = [_with_headers(codec.decoder.wanted(server, length)) for codec in codecs.values()]
+                places = [wire.with_headers(codec.decoder.wanted(server, length)) for codec in codecs.values()]
                 arrays = store.fetch(server, list(chain.from_iterable(places)))
                 under_way.append((server, places, self._beating(arrays)))
         for server, places, arrays in under_way:
@@ -660,11 +660,7 @@ def _counted(status: Status) -> set[int]:
     return set(status.members).difference(status.excluded, status.aside)
 
 
-def _with_headers(arrays: Iterable[Place]) -> list[Place]:
-    return [(key, wire.HEADER_ELEMENTS + elements) for key, elements in arrays]
-
-
 def _sizes_of(codecs: Iterable[WorkerCodec], server: int, answers: bool) -> list[Place]:
     """Return the places of the arrays that these codecs send to a server, or get from it."""
     sizes = (codec.decoder.answer_sizes(server) if answers else codec.encoder.sizes(server) for codec in codecs)
-    return _with_headers((NO_KEY, elements) for part in sizes for elements in part)
+    return wire.with_headers((NO_KEY, elements) for part in sizes for elements in part)

@@ -113,6 +113,29 @@ class Contribution:
     begun: float = math.inf
 
 
+@dataclass(frozen=True)
+class Answer:
+    """The servers' answers to one exchange, by server.
+
+    Attributes:
+        round: number of the round.
+        codecs: of the vectors that are wanted.
+        model: takes them.
+        lengths: bytes of each server's answer, where its codec has to know.
+        places: of each server's arrays, by codec; one part for all where only sizes travel.
+    """
+
+    round: int
+    codecs: Mapping[str, WorkerCodec]
+    model: ModelSink
+    lengths: Sequence[int]
+    places: Sequence[Sequence[Sequence[Place]]]
+
+    def elements(self, server: int) -> int:
+        """Return the values of a server's arrays, their headers included."""
+        return sum(elements for part in self.places[server] for _, elements in part)
+
+
 class HostExchange:
     """One worker's exchanges with its host.
 
@@ -292,11 +315,12 @@ class HostExchange:
         places: list[list[Sequence[Place]]]
         if self._store.carries_values:
             places = [
-                [_with_headers(codec.decoder.wanted(server, length)) for codec in codecs.values()]
+                [wire.with_headers(codec.decoder.wanted(server, length)) for codec in codecs.values()]
                 for server, length in enumerate(lengths)
             ]
         else:
             places = [[part] for part in self._sizes(tuple(codecs), True)]
+        answer = Answer(mine.round, codecs, model, lengths, places)
         own: set[int] = set()
         done: set[int] = set()
         known = 0
@@ -308,11 +332,11 @@ class HostExchange:
                     return everywhere - done
                 if fetches:
                     rest = [server for server in everywhere if state[server] == ABSENT]
-                    self._copy(rest, places, codecs, model, lengths, mine.round)
+                    self._copy(rest, answer)
                     done.update(rest)
                 for server in sorted(everywhere - done - own):
                     if state[server] == COMPLETE:
-                        self._read(server, places[server], codecs, model, lengths[server], mine.round)
+                        self._read(server, answer)
                         done.add(server)
                     elif state[server] == NO_ROOM:
                         own.add(server)
@@ -461,18 +485,17 @@ class HostExchange:
         mine, group, store = self._contribution, self._group, self._store
         assert mine is not None
         encoder = self._encoder if store.carries_values and WEIGHTS in mine.vectors else None
-        if encoder is None:
-            attempt, sent = self._send_arrays(mine, self._sums(mine, members), range(store.servers))
-            begun = self._begin_commit(mine, members)
-        else:
+        generation = 0
+        if encoder is not None:
             # In this worker's own memory: others may take its place while it is at work.
             with group.locked() as table:
                 generation = int(table["residual"])
             np.copyto(encoder.rest, group.residual(generation % 2))
-            try:
-                attempt, sent = self._send_arrays(mine, self._sums(mine, members), range(store.servers))
-                begun = self._begin_commit(mine, members, encoder.rest, generation)
-            finally:
+        try:
+            attempt, sent = self._send_arrays(mine, self._sums(mine, members), range(store.servers))
+            begun = self._begin_commit(mine, members, None if encoder is None else encoder.rest, generation)
+        finally:
+            if encoder is not None:
                 encoder.rest[:] = 0
         if not begun:
             return
@@ -483,7 +506,7 @@ class HostExchange:
             store.send(server, (), {**mine.fields, "buckets": sent[server], "place": attempt}, others)
 
     def _begin_commit(
-        self, mine: Contribution, members: Sequence[Any], rest: np.ndarray | None = None, generation: int = 0
+        self, mine: Contribution, members: Sequence[Any], rest: np.ndarray | None, generation: int
     ) -> bool:
         """Note that a group's commit begins, unless the others have gone on without this carrier.
 
@@ -544,17 +567,14 @@ class HostExchange:
     def _send_alone(self, server: int, mine: Contribution) -> None:
         """Send this worker's own payload and its commit to one server."""
         mine.alone.add(server)
-        encoder, lossy = self._encoder, bool(self._encoder) and self._store.carries_values
-        if lossy:
-            assert encoder is not None
-            before = encoder.rest.copy()
+        encoder = self._encoder if self._store.carries_values else None
+        before = None if encoder is None else encoder.rest.copy()
         vectors = {
             name: WeightedSum([self._group.contribution(self._group.rank, name)], [1.0])
             for name in (mine.vectors if self._store.carries_values else ())
         }
         attempt, sent = self._send_arrays(mine, vectors, [server])
-        if lossy:
-            assert encoder is not None
+        if encoder is not None and before is not None:
             self._owes = True
             for bucket in self._layout.of(WEIGHTS):
                 if bucket.shard != server:
@@ -630,32 +650,17 @@ class HostExchange:
             table["fetcher"], table["fetcher_nonce"] = self._group.rank, self._store.nonce
             return state, True
 
-    def _copy(
-        self,
-        servers: Sequence[int],
-        places: Sequence[Sequence[Sequence[Place]]],
-        codecs: Mapping[str, WorkerCodec],
-        model: ModelSink,
-        lengths: Sequence[int],
-        round_: int,
-    ) -> None:
+    def _copy(self, servers: Sequence[int], answer: Answer) -> None:
         """Fetch the answers of these servers for all workers of the host."""
         store = self._store
-        under_way = [store.fetch(server, list(chain.from_iterable(places[server]))) for server in servers]
+        under_way = [store.fetch(server, list(chain.from_iterable(answer.places[server]))) for server in servers]
         for server, arrays in zip(servers, under_way, strict=True):
-            shared, elements = self._group.answer(server), _elements_of(places[server])
+            shared, elements = self._group.answer(server), answer.elements(server)
             room = not store.carries_values or elements <= shared.size
-            self._decode(
-                server,
-                self._shared(arrays, shared if room and store.carries_values else None),
-                places[server],
-                codecs,
-                model,
-                lengths[server],
-            )
+            self._decode(server, self._shared(arrays, shared if room and store.carries_values else None), answer)
             self._group.moved(2 * elements)
             with self._group.locked() as table:
-                if table["round"] == round_ and self._is_fetcher(table):
+                if table["round"] == answer.round and self._is_fetcher(table):
                     table["complete"][server] = COMPLETE if room else NO_ROOM
 
     def _another_fetches(self, table: Any) -> bool:
@@ -676,58 +681,34 @@ class HostExchange:
                 at += array.size
             yield array
 
-    def _read(
-        self,
-        server: int,
-        places: Sequence[Sequence[Place]],
-        codecs: Mapping[str, WorkerCodec],
-        model: ModelSink,
-        length: int,
-        round_: int,
-    ) -> None:
+    def _read(self, server: int, answer: Answer) -> None:
         """Read a server's answer from the shared memory."""
         shared = self._group.answer(server)
 
         def arrays() -> Iterator[np.ndarray]:
             at = 0
-            for _, elements in chain.from_iterable(places):
+            for _, elements in chain.from_iterable(answer.places[server]):
                 yield shared[at : at + elements]
                 at += elements
 
-        self._decode(server, arrays() if self._store.carries_values else (), places, codecs, model, length)
-        self._group.moved(_elements_of(places))
+        self._decode(server, arrays() if self._store.carries_values else (), answer)
+        self._group.moved(answer.elements(server))
         with self._group.locked() as table:
-            if table["round"] != round_:
+            if table["round"] != answer.round:
                 raise SlotLostError(
                     f"the other workers of its host have gone on without worker {self._group.rank}, which read the "
                     "model too slowly; start it again to take the slot back"
                 )
 
-    def _decode(
-        self,
-        server: int,
-        arrays: Iterable[np.ndarray],
-        places: Sequence[Sequence[Place]],
-        codecs: Mapping[str, WorkerCodec],
-        model: ModelSink,
-        length: int,
-    ) -> None:
+    def _decode(self, server: int, arrays: Iterable[np.ndarray], answer: Answer) -> None:
         arrays = iter(arrays)
         if not self._store.carries_values:
             for _ in arrays:
                 pass
             return
-        for codec, part in zip(codecs.values(), places, strict=True):
-            codec.decoder.read(server, islice(arrays, len(part)), length, model)
-
-
-def _with_headers(arrays: Iterable[Place]) -> list[Place]:
-    return [(key, wire.HEADER_ELEMENTS + elements) for key, elements in arrays]
+        for codec, part in zip(answer.codecs.values(), answer.places[server], strict=True):
+            codec.decoder.read(server, islice(arrays, len(part)), answer.lengths[server], answer.model)
 
 
 def _listed(ranks: Iterable[int]) -> str:
     return ", ".join(map(str, ranks))
-
-
-def _elements_of(places: Iterable[Iterable[Place]]) -> int:
-    return sum(elements for part in places for _, elements in part)

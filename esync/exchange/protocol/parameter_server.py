@@ -257,6 +257,7 @@ class ParameterServer:
         self._staging.put(rank, int(header["nonce"]), sequence, place, values, attempt)
         if rank in self._arriving:
             self._on_commit(self._arriving[rank])
+            self._publish_status()
 
     def _keep(self, channel: int, bucket: Bucket, stored: np.ndarray) -> None:
         """Remember where a key's values are; they come with every push and never move."""
@@ -381,7 +382,6 @@ class ParameterServer:
             with self._refusing():
                 self._add(commit)
         self._apply(due)
-        self._publish_status()
 
     def _on_group(self, commit: Commit) -> None:
         """Count the workers of a host, whose payloads are one, all of them or none.
@@ -405,7 +405,6 @@ class ParameterServer:
         else:  # all of them are too late, or their commits do not fit
             self._staging.discard(owner)
         self._apply(due)
-        self._publish_status()
 
     def _may_commit(self, message: Any) -> bool:
         """Return whether a worker takes part, and has not committed in this exchange yet."""

@@ -46,7 +46,7 @@ class PendingExchange:
         return self._statuses is not None
 
     def result(self) -> Result:
-        """Fetch the model, and return the result."""
+        """Return the result, which has the model written where it belongs."""
         if self._result is None and not self.done():
             raise NotDoneError("the servers have not used this payload yet")
         return self.wait()
@@ -92,12 +92,6 @@ class OverlappedExchange(PendingExchange):
     def done(self) -> bool:
         """Return whether the model has been received, without waiting."""
         return self._task.done()
-
-    def result(self) -> Result:
-        """Deliver the model, or raise the error with which the exchange has failed."""
-        if not self._task.done():
-            raise NotDoneError("the model is not there yet")
-        return self.wait()
 
     def wait(self) -> Result:
         """Wait for the model, deliver it, and return the result."""

@@ -18,6 +18,12 @@ from .scalars import Scalars
 #: Uses of commits (`wire.MESSAGE`) of workers that rounds do not wait for.
 UNAWAITED = frozenset({wire.UNAWAITED, wire.BACK})
 _IN_ROUNDS = UNAWAITED | {wire.TOGETHER}
+#: Fields of the status that are attributes of the round state, of the run and of each slot.
+OF_RUN = (
+    "round", "version", "step", "samples", "samples_together", "rounds_together", "fastest", "elapsed", "exchanged_at",
+    "job", "resume_at", "whole", "synchronous",
+)  # fmt: skip
+RECORDED = (*OF_RUN, "acknowledged", "used", "wait", "answer", "nonce", "arrivals", "member")
 
 
 @dataclass(frozen=True)
@@ -65,6 +71,7 @@ class RoundState:
         stop_at: the run is over when `round` reaches it; None while that is not known.
         failure: why the run was aborted; "" while it was not.
         notice: a warning to all workers at the start, for which nothing ends.
+        elapsed: seconds from the last worker's handshake to the last commit.
         exchanged_at: `elapsed` when the weights last changed. Unlike `elapsed`, which goes on when
             a replacement comes, it stays as it is from the end of one round to that of the next.
         staleness: commits that a worker may be ahead of the slowest member (stale synchronous
@@ -128,7 +135,7 @@ class RoundState:
         self._now = 0.0
         self._at_once = 0  # commits that were applied one by one
         self._started: float | None = None
-        self._elapsed = 0.0
+        self.elapsed = 0.0
         self.contributed: set[int] = set()
         self.left: set[int] = set()
         self.awaited: set[int] = set()
@@ -142,11 +149,6 @@ class RoundState:
     def started(self) -> bool:
         """Whether all workers have been there."""
         return self._started is not None
-
-    @property
-    def elapsed(self) -> float:
-        """Seconds from the last worker's handshake to the last commit."""
-        return self._elapsed
 
     @property
     def finished(self) -> bool:
@@ -248,7 +250,7 @@ class RoundState:
         if self._started is None and self.member.all():
             self._started = now
         elif self._started is not None:
-            self._elapsed = now - self._started  # for a replacement's clock
+            self.elapsed = now - self._started  # for a replacement's clock
 
     def resume_slot(self, rank: int, exchanges: int) -> None:
         """Let a worker go on from a checkpoint.
@@ -270,7 +272,7 @@ class RoundState:
         if progress.synchronous is not None:
             self.synchronous = progress.synchronous
         self.samples_together = progress.samples_together
-        self._elapsed = self.exchanged_at = progress.elapsed
+        self.elapsed = self.exchanged_at = progress.elapsed
         self._started = now - progress.elapsed
         self._check_limits()
 
@@ -419,7 +421,7 @@ class RoundState:
             self._update_elapsed(now)
         else:
             self._acknowledge(ranks, now, wire.TOGETHER if together else wire.AT_ONCE)
-        self.exchanged_at = self._elapsed
+        self.exchanged_at = self.elapsed
         if self.decides or not together:
             self._check_limits()
         self._release(now)
@@ -445,19 +447,11 @@ class RoundState:
     def status(self) -> np.ndarray:
         """Return the record that the workers pull (wire.status_type)."""
         record = np.zeros((), wire.status_type(self.slots, self.added))
-        record["round"], record["version"], record["samples"] = self.round, self.version, self.samples
-        record["samples_together"], record["rounds_together"] = self.samples_together, self.rounds_together
-        record["step"], record["elapsed"], record["fastest"] = self.step, self._elapsed, self.fastest
-        record["exchanged_at"] = self.exchanged_at
-        record["job"], record["resume_at"] = self.job, self.resume_at
-        record["whole"] = self.whole
+        for name in RECORDED:
+            record[name] = getattr(self, name)
         record["stop_at"] = -1 if self.stop_at is None else self.stop_at
         record["aborted"] = bool(self.failure)
-        record["synchronous"] = self.synchronous
         record["text"] = wire.encode_text(self.failure or self.notice)
-        record["acknowledged"], record["used"], record["wait"] = self.acknowledged, self.used, self.wait
-        record["answer"] = self.answer
-        record["nonce"], record["arrivals"], record["member"] = self.nonce, self.arrivals, self.member
         record["excluded"] = self.member & self.excluded
         record["aside"] = (self.member & self.aside) + 2 * self.resting
         record["needed"][list(self.needed)] = 1
@@ -507,7 +501,7 @@ class RoundState:
 
     def _update_elapsed(self, now: float) -> None:
         if self._started is not None:
-            self._elapsed = now - self._started
+            self.elapsed = now - self._started
 
     def _release(self, now: float) -> None:
         """Acknowledge the held commits of workers that are not too far ahead of the slowest member.
@@ -533,7 +527,7 @@ class RoundState:
         self.released += waited > 0
 
     def _check_limits(self) -> None:
-        if self.samples >= self.limits.samples or self._elapsed >= self.limits.seconds:
+        if self.samples >= self.limits.samples or self.elapsed >= self.limits.seconds:
             self._stop_by(self.round)
 
     def _stop_by(self, round_: int) -> None:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import wire
-from .round_state import RoundState
+from .round_state import OF_RUN, RoundState
 
 
 class Slot(NamedTuple):
@@ -105,30 +105,16 @@ class Status:
         text = bytes(record["text"]).decode()
         aborted = bool(record["aborted"])
         stop_at = int(record["stop_at"])
+        of_run = {name: record[name].item() for name in OF_RUN}
+        of_run["synchronous"] = bool(of_run["synchronous"])
         return cls(
-            round=int(record["round"]),
-            version=int(record["version"]),
-            step=int(record["step"]),
-            samples=int(record["samples"]),
-            samples_together=int(record["samples_together"]),
-            rounds_together=int(record["rounds_together"]),
-            fastest=float(record["fastest"]),
+            **of_run,
             scalars=wire.scalars_of(record),
-            elapsed=float(record["elapsed"]),
-            exchanged_at=float(record["exchanged_at"]),
-            job=int(record["job"]),
-            resume_at=int(record["resume_at"]),
-            whole=int(record["whole"]),
-            finished=0 <= stop_at <= int(record["round"]),
-            synchronous=bool(record["synchronous"]),
+            finished=0 <= stop_at <= of_run["round"],
             failure=text if aborted else "",
             notice="" if aborted else text,
-            acknowledged=int(record["acknowledged"][rank]),
+            **{name: record[name][rank].item() for name in ("acknowledged", "wait", "answer", "nonce", "arrivals")},
             use=int(record["used"][rank]),
-            wait=float(record["wait"][rank]),
-            answer=int(record["answer"][rank]),
-            nonce=int(record["nonce"][rank]),
-            arrivals=int(record["arrivals"][rank]),
             committed=bool(committed[rank]),
             members=_ranks(member),
             excluded=_ranks(excluded),

@@ -206,6 +206,11 @@ def unpack_message(packed: np.ndarray, dtype: np.dtype) -> tuple[np.ndarray, lis
     return first, members
 
 
+def with_headers(arrays: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return keys and sizes of arrays with their headers, given those without them."""
+    return [(key, HEADER_ELEMENTS + elements) for key, elements in arrays]
+
+
 def header_of(bucket: np.ndarray) -> np.ndarray:
     """Return the header at the front of a bucket (float32), as a record that writes through."""
     return bucket[:HEADER_ELEMENTS].view(HEADER)[0]

@@ -220,17 +220,10 @@ def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise BadMessageError(f"not a message of ps-lite: a field of type {key & 7}")
 
 
-def _as_int(value: int | bytes) -> int:
-    if isinstance(value, bytes):
-        raise BadMessageError("not a message of ps-lite: text instead of a number")
-    return value
-
-
 def _within(value: int | bytes, least: int, most: int, what: str) -> int:
-    number = _as_int(value)
-    if not least <= number <= most:
-        raise BadMessageError(f"not a message of ps-lite: the {what} is {number}")
-    return number
+    if isinstance(value, bytes) or not least <= value <= most:
+        raise BadMessageError(f"not a message of ps-lite: the {what} is {value!r}")
+    return value
 
 
 def _as_bytes(value: int | bytes) -> bytes:

@@ -35,11 +35,7 @@ def test_message_decode_of_garbage_is_refused(content):
     [
         ({"host": ""}, "no host can be called ''"),
         ({"host": "a\0b"}, r"no host can be called 'a\\x00b'"),
-        ({"host": "a b"}, "no host can be called 'a b'"),
-        ({"host": "ü"}, "no host can be called 'ü'"),
-        ({"host": "*"}, r"no host can be called '\*'"),
         ({"host": "a" * 300}, "no host can be called 'aaa"),
-        ({"port": 0}, "the port is 0"),
         ({"port": 65536}, "the port is 65536"),
         ({"role": 5}, "the role is 5"),
         ({"id": 2**31}, "the id is 2147483648"),
@@ -57,7 +53,3 @@ def test_message_decode_with_number_out_of_range_is_refused():
     for change in ({"app": 2**31}, {"customer": 2**63}):
         with pytest.raises(BadMessageError):
             Message.decode(Message(messages.BARRIER, group=7, **change).encode(timestamp=1))
-
-
-def test_message_decode_of_nothing_is_command_0():
-    assert Message.decode(b"").command == 0

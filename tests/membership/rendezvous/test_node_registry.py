@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from esync.membership.rendezvous import messages
@@ -13,6 +15,24 @@ from esync.membership.rendezvous.node_registry import (
 )
 
 
+def at(port: int) -> tuple[str, int]:
+    """Return the address of the process with this port."""
+    return "127.0.0.1", port
+
+
+def worker(port: int, number: int = messages.EMPTY) -> Node:
+    return Node(WORKER, *at(port), number)
+
+
+def server(port: int, number: int = messages.EMPTY) -> Node:
+    return Node(SERVER, *at(port), number)
+
+
+def fresh(servers: int, workers: int, *more: Any, **options: Any) -> NodeRegistry:
+    """Return a registry that nobody has come to."""
+    return NodeRegistry(scheduler_node(*at(9091)), servers, workers, *more, **options)
+
+
 def register(registry: NodeRegistry, role: int, port: int) -> list[OutgoingMessage]:
     return registry.take(Message(messages.ADD_NODE, (Node(role, "127.0.0.1", port),)))
 
@@ -22,12 +42,19 @@ def started(servers: int = 2, workers: int = 3) -> tuple[NodeRegistry, list[Outg
 
     Servers have ports 80 …, workers 90 …
     """
-    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), servers, workers)
+    registry = fresh(servers, workers)
     for rank in reversed(range(workers)):
         assert register(registry, WORKER, 90 + rank) == []
     sendings = [register(registry, SERVER, 80 + rank) for rank in range(servers)]
     assert not any(sendings[:-1])
     return registry, sendings[-1]
+
+
+def running() -> NodeRegistry:
+    """Return a complete cluster whose run has begun."""
+    registry, _ = started()
+    registry.take(Message(messages.BEGUN, (worker(90, 9),)))
+    return registry
 
 
 def ids(sendings: list[OutgoingMessage]) -> dict[int, int]:
@@ -73,12 +100,11 @@ def test_barrier_of_no_group_is_ignored():
 
 
 def test_replacement_passes_all_barriers():
-    registry, _ = started()
-    registry.begun = True
+    registry = running()
     for sender in (8, 10, 9, 13):
         assert registry.take(barrier(7), sender) == []
     register(registry, WORKER, 99)  # for 11, which has died before it came to the barrier
-    opened = registry.admit(gone=[("127.0.0.1", 91)])
+    opened = registry.admit(gone=[at(91)])
     assert sum(sending.message.command == messages.BARRIER for sending in opened) == 5
     for sender in (8, 9, 10):
         assert registry.take(barrier(7), sender) == []
@@ -86,12 +112,11 @@ def test_replacement_passes_all_barriers():
 
 
 def test_replacement_takes_the_slot_of_a_dead_worker():
-    registry, _ = started()
-    registry.begun = True
+    registry = running()
     assert register(registry, WORKER, 99) == []
     assert registry.admit(gone=[]) == []
     assert [node.port for node in registry.waiting()] == [99]
-    sendings = registry.admit(gone=[("127.0.0.1", 91)])
+    sendings = registry.admit(gone=[at(91)])
     replacement = worker_id(1 + 3)
     assert ids(sendings) == {80: server_id(0), 81: server_id(1), 99: replacement}
     for sending in sendings[:-1]:  # the servers hear of the replacement only
@@ -101,77 +126,68 @@ def test_replacement_takes_the_slot_of_a_dead_worker():
 
 
 def test_replacement_can_be_replaced():
-    registry, _ = started()
-    registry.begun = True
+    registry = running()
     for generation in (1, 2, 3):
         register(registry, WORKER, 100 + generation)
-        gone = [("127.0.0.1", port) for port in (91, *range(101, 100 + generation))]
+        gone = [at(port) for port in (91, *range(101, 100 + generation))]
         assert registry.admit(gone)[-1].to.id == worker_id(1 + 3 * generation)
 
 
 def test_replacement_takes_the_slot_empty_for_the_longest_time():
-    registry, _ = started()
-    registry.begun = True
-    register(registry, WORKER, 98)
-    register(registry, WORKER, 99)
-    sendings = registry.admit(gone=[("127.0.0.1", 92), ("127.0.0.1", 90)])
+    registry = running()
+    for port in (97, 98, 99):
+        register(registry, WORKER, port)
+    sendings = registry.admit(gone=[at(97), at(92), at(90)])  # 97 is gone itself
     assert {port: number for port, number in ids(sendings).items() if port > 92} == {98: worker_id(5), 99: worker_id(3)}
 
 
 def test_replacement_never_takes_the_slot_of_a_worker_that_left_the_finished_run():
-    registry, _ = started()
-    registry.begun = True
-    registry.take(Message(messages.DONE, (Node(WORKER, "127.0.0.1", 92, 13),)))
+    registry = running()
+    registry.take(Message(messages.DONE, (worker(92, 13),)))
     register(registry, WORKER, 98)
     register(registry, WORKER, 99)
-    gone = [("127.0.0.1", 92), ("127.0.0.1", 90)]
+    gone = [at(92), at(90)]
     assert [sending.to.id for sending in registry.admit(gone) if sending.to.port > 92] == [worker_id(3)]
     assert [node.port for node in registry.waiting()] == [99]
 
 
-def test_replacement_that_is_gone_is_forgotten():
-    registry, _ = started()
-    register(registry, WORKER, 99)
-    assert registry.admit(gone=[("127.0.0.1", 99), ("127.0.0.1", 91)]) == []
-
-
 def test_replacement_at_the_address_of_a_dead_worker_is_refused():
     said: list[str] = []
-    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 1, said.append)
+    registry = fresh(1, 1, said.append)
     register(registry, WORKER, 90)
     register(registry, SERVER, 80)
     register(registry, WORKER, 90)
-    assert registry.admit(gone=[("127.0.0.1", 90)]) == []
+    assert registry.admit(gone=[at(90)]) == []
     assert said == ["a replacement at 127.0.0.1:90, where a dead one listened, is refused; leave PORT unset"]
 
 
 def test_node_that_dies_before_the_start_is_not_waited_for():
-    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 1)
+    registry = fresh(1, 1)
     register(registry, WORKER, 90)
-    registry.admit(gone=[("127.0.0.1", 90)])
+    registry.admit(gone=[at(90)])
     assert register(registry, SERVER, 80) == []
     assert ids(register(registry, WORKER, 91)) == {80: 8, 91: 9}
 
 
 def test_surplus_worker_replaces_one_that_dies_before_the_start():
-    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 1)
+    registry = fresh(1, 1)
     for port in (90, 91, 92):
         register(registry, WORKER, port)
     assert [node.port for node in registry.waiting()] == [91, 92]
-    assert registry.admit(gone=[("127.0.0.1", 90)]) == []
+    assert registry.admit(gone=[at(90)]) == []
     assert [node.port for node in registry.waiting()] == [92]
     assert ids(register(registry, SERVER, 80)) == {80: 8, 91: 9}
 
 
 def test_node_lost_before_the_run_begins_is_reported_as_lost():
     registry, _ = started()
-    registry.give_up({("127.0.0.1", 91)})
+    registry.give_up({at(91)})
     assert registry.run_status().command == messages.RUNNING  # nobody waits for it
-    gone = {("127.0.0.1", 91), ("127.0.0.1", 80)}
+    gone = {at(91), at(80)}
     for sender in (9, 13):
         registry.take(barrier(4), sender)
     registry.give_up(gone)
-    lost = Node(SERVER, "127.0.0.1", 80, 8), Node(WORKER, "127.0.0.1", 91, 11)
+    lost = server(80, 8), worker(91, 11)
     assert registry.run_status() == Message(messages.LOST, lost)
 
 
@@ -182,27 +198,25 @@ def test_awaited_lists_nodes_that_have_not_left():
         registry.take(barrier(4), sender)
     assert [node.port for node in registry.awaited(gone=[])] == [91]
     registry.take(barrier(4), 11)
-    assert registry.awaited(gone=[("127.0.0.1", 92)]) == []  # the run goes on
+    assert registry.awaited(gone=[at(92)]) == []  # the run goes on
     left = [node.address for node in registry.everyone() if node.port != 92]
     assert [node.port for node in registry.awaited(left)] == [92]  # all servers have left
-    assert registry.awaited([*left, ("127.0.0.1", 92)]) == []
+    assert registry.awaited([*left, at(92)]) == []
 
 
 def test_node_lost_after_the_run_began_is_not_reported():
-    registry, _ = started()
-    registry.take(Message(messages.BEGUN, (Node(WORKER, "127.0.0.1", 90, 9),)))
+    registry = running()
     registry.take(barrier(7), 9)
-    registry.give_up({("127.0.0.1", 91)})
+    registry.give_up({at(91)})
     assert registry.run_status().command == messages.RUNNING
-    registry.give_up({("127.0.0.1", 91), ("127.0.0.1", 80)})  # nothing goes on without a server
-    assert registry.run_status() == Message(messages.LOST, (Node(SERVER, "127.0.0.1", 80, 8),))
+    registry.give_up({at(91), at(80)})  # nothing goes on without a server
+    assert registry.run_status() == Message(messages.LOST, (server(80, 8),))
 
 
 def test_server_that_leaves_after_all_workers_is_not_lost():
-    registry, _ = started()
-    registry.take(Message(messages.BEGUN, (Node(WORKER, "127.0.0.1", 90, 9),)))
-    workers = {("127.0.0.1", 90), ("127.0.0.1", 91), ("127.0.0.1", 92)}
-    registry.give_up({*workers, ("127.0.0.1", 80)})  # the other server is still there
+    registry = running()
+    workers = {at(90), at(91), at(92)}
+    registry.give_up({*workers, at(80)})  # the other server is still there
     assert registry.run_status() == Message(messages.RUNNING)
 
 
@@ -211,32 +225,32 @@ def test_replacement_before_the_run_has_begun_is_not_admitted(rank):
     """It would ask servers for the model before worker 0 has set it, and such a server exits."""
     registry, _ = started()
     register(registry, WORKER, 99)
-    gone = [("127.0.0.1", 90 + rank)]
+    gone = [at(90 + rank)]
     assert registry.admit(gone) == []
     registry.take(barrier(7), 13)
     registry.give_up(gone)
     assert [node.port for node in registry.lost] == [90 + rank]
     registry, _ = started()
     register(registry, WORKER, 99)
-    registry.take(Message(messages.BEGUN, (Node(WORKER, "127.0.0.1", 92, 13),)))
+    registry.take(Message(messages.BEGUN, (worker(92, 13),)))
     assert ids(registry.admit(gone))[99] == worker_id(3 + rank)
 
 
 def test_replacement_is_told_that_the_run_is_finished():
     registry, _ = started()
     assert registry.run_status().command == messages.RUNNING
-    for wrong in (Node(SERVER, "127.0.0.1", 80), Node(SERVER, "127.0.0.1", 79, 8), Node(WORKER, "127.0.0.1", 90, 9)):
+    for wrong in (server(80), server(79, 8), worker(90, 9)):
         registry.take(Message(messages.OVER, (wrong,)))
         assert registry.run_status().command == messages.RUNNING
-    registry.take(Message(messages.OVER, (Node(SERVER, "127.0.0.1", 80, 8),)))
+    registry.take(Message(messages.OVER, (server(80, 8),)))
     assert registry.run_status().command == messages.OVER
     register(registry, WORKER, 99)
-    assert registry.admit(gone=[("127.0.0.1", 91)]) == []
+    assert registry.admit(gone=[at(91)]) == []
 
 
 def test_heartbeat_is_answered():
     registry, _ = started()
-    (answer,) = registry.take(Message(messages.HEARTBEAT, (Node(WORKER, "127.0.0.1", 91, 11),)), 11)
+    (answer,) = registry.take(Message(messages.HEARTBEAT, (worker(91, 11),)), 11)
     assert (answer.to.port, answer.message.command) == (91, messages.HEARTBEAT)
 
 
@@ -248,8 +262,8 @@ def test_message_for_nobody_is_ignored():
 
 def test_registration_of_other_roles_is_refused():
     said: list[str] = []
-    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 1, said.append)
-    for node in (Node(messages.SCHEDULER, "127.0.0.1", 90), Node(5, "127.0.0.1", 90), Node(WORKER, "127.0.0.1", 9091)):
+    registry = fresh(1, 1, said.append)
+    for node in (Node(messages.SCHEDULER, "127.0.0.1", 90), Node(5, "127.0.0.1", 90), worker(9091)):
         assert not registry.may_join(node)
         assert registry.take(Message(messages.ADD_NODE, (node,))) == []
     assert registry.everyone() == []
@@ -263,23 +277,15 @@ def test_surplus_workers_are_limited():
     assert len(registry.waiting()) == 5 + SURPLUS_MOST
 
 
-def test_members_message_names_all_nodes_and_the_scheduler():
-    registry, _ = started(servers=1, workers=1)
-    told = registry.members()
-    assert told.command == messages.WHO
-    assert [(node.role, node.port, node.id) for node in told.nodes] == [
-        (SERVER, 80, 8), (WORKER, 90, 9), (messages.SCHEDULER, 9091, 1)
-    ]  # fmt: skip
-
-
 def want(registry: NodeRegistry, rank: int, port: int) -> None:
-    node = Node(WORKER, "127.0.0.1", port, worker_id(rank))
+    node = worker(port, worker_id(rank))
     assert registry.take(Message(messages.WANTED, (node,), request=True)) == []
 
 
 def test_registry_gives_requested_ranks_and_the_rest_to_others():
-    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 4)
-    want(registry, 2, 90)
+    registry = fresh(1, 4)
+    for rank in (1, 2):  # the latest counts
+        want(registry, rank, 90)
     want(registry, 0, 93)
     want(registry, 0, 99)  # never comes
     want(registry, 7, 91)  # there is no such rank
@@ -288,30 +294,21 @@ def test_registry_gives_requested_ranks_and_the_rest_to_others():
     assert ids(register(registry, WORKER, 92)) == {80: 8, 93: 9, 91: 11, 90: 13, 92: 15}
 
 
-def test_registry_gives_the_latest_rank_that_a_worker_requested():
-    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 2)
-    for rank in (0, 1):
-        want(registry, rank, 90)
-    register(registry, SERVER, 80)
-    register(registry, WORKER, 90)
-    assert ids(register(registry, WORKER, 91)) == {80: 8, 91: 9, 90: 11}
-
-
 def test_registry_with_two_requests_for_one_rank_ends_the_run():
-    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 2)
+    registry = fresh(1, 2)
     for port in (90, 91):
         want(registry, 1, port)
         register(registry, WORKER, port)
     assert registry.failure is None
     assert register(registry, SERVER, 80) == []
-    both = (Node(WORKER, "127.0.0.1", 90, 11), Node(WORKER, "127.0.0.1", 91, 11))
+    both = (worker(90, 11), worker(91, 11))
     assert registry.run_status() == registry.failure == Message(messages.CLASH, both)
     assert registry.admit([]) == []
     assert not registry.complete
 
 
 def test_registry_limits_requested_ranks_of_absent_workers():
-    registry = NodeRegistry(scheduler_node("127.0.0.1", 9091), 1, 2)
+    registry = fresh(1, 2)
     for port in range(100, 400):
         want(registry, 1, port)
     assert len(registry._wanted) == 3 + SURPLUS_MOST
@@ -327,7 +324,7 @@ def test_attendance_names_who_is_missing_and_where_it_is_started() -> None:
     assert "DMLC_PS_ROOT_URI=10.1.1.34 DMLC_PS_ROOT_PORT=9091 DMLC_NUM_SERVER=1 DMLC_NUM_WORKER=3" in advice
     assert "the worker at 127.0.0.1:90" in advice
     places = Places(["a/cpu", "b/gpu0"], [["127.0.0.1", "a"], ["10.0.0.2", "b"]])
-    launched = NodeRegistry(scheduler_node("127.0.0.1", 9091), 2, 2, places=places)
+    launched = fresh(2, 2, places=places)
     want(launched, 1, 91)
     register(launched, WORKER, 91)
     register(launched, SERVER, 80)
@@ -342,8 +339,8 @@ def test_attendance_follows_a_member_from_the_start_barrier_to_its_replacement()
         registry.take(barrier(4), sender)
     assert registry.attendance(()).missing == "worker 1 at 127.0.0.1:91 to be ready"
     registry.take(barrier(4), 11)
-    registry.take(Message(messages.BEGUN, (Node(WORKER, "127.0.0.1", 90, 9),)))
-    gone = [("127.0.0.1", 92)]
+    registry.take(Message(messages.BEGUN, (worker(90, 9),)))
+    gone = [at(92)]
     assert registry.attendance(gone).missing == "1 of 3 workers: worker 2, gone from 127.0.0.1:92"
     register(registry, WORKER, 99)
     registry.admit(gone)
