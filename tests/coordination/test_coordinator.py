@@ -117,7 +117,7 @@ def test_slowest_iterations_lets_the_slowest_do_several():
 
 
 def test_capability_is_smoothed_over_iterations_and_the_trial_does_not_count():
-    job = begun([0.1, 30.0], smoothing=0.3)  # a cold start took 30 s
+    job = begun([0.1, 30.0])  # a cold start took 30 s
     job.apply(1, 1, 1.0, now=1.0)
     assert record(job, 1)[2] == 1.0
     job.apply(1, 2, 3.0, now=4.0)

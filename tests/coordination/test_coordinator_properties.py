@@ -120,7 +120,7 @@ class Yielding(int):
 def test_coordinator_counts_queries_of_concurrent_threads_once():
     """Each query comes twice, from two threads at once, and must be counted once."""
     workers, rounds, questions = 3, 3, 30
-    job, in_turn = (Coordinator(workers, 0.0, smoothing=0.5) for _ in range(2))
+    job, in_turn = (Coordinator(workers, 0.0) for _ in range(2))
     gate = threading.Barrier(2 * workers, timeout=60)
     failures = []
 

@@ -58,8 +58,6 @@ def test_refused_message_changes_nothing(kind, arguments):
         {"epsilon": math.nan},
         {"epsilon": math.inf},
         {"slowest_iterations": 0},
-        {"smoothing": 0.0},
-        {"smoothing": 1.5},
     ],
 )
 def test_coordinator_with_invalid_arguments_is_refused(arguments):
