@@ -36,7 +36,8 @@ class TierSettings:
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "TierSettings":
         """Return the settings from the fields that `flat` has returned."""
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()})
+        known: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in fields.items()}
+        return cls(**known)
 
     @property
     def divides(self) -> bool:
