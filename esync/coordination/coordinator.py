@@ -42,8 +42,6 @@ class Coordinator:
             (and the round trip of a question, where it says how long that takes) + epsilon. None:
             chosen for each worker by the fluctuations of its iterations and round trips.
         slowest_iterations: local iterations of the slowest worker per round; 1 in the paper.
-        smoothing: weight of the newest iteration in the exponentially weighted mean of seconds per
-            iteration.
         tiering: how the workers are divided into tiers; None: all are of the first one.
 
     Raises:
@@ -55,19 +53,15 @@ class Coordinator:
         num_workers: int,
         epsilon: float | None,
         slowest_iterations: int = config.SLOWEST_ITERATIONS,
-        smoothing: float = config.CAPABILITY_SMOOTHING,
         tiering: TierSettings | None = None,
     ) -> None:
         if not 1 <= num_workers <= config.MAX_WORKERS:
             raise InvalidError(f"num_workers must lie between 1 and {config.MAX_WORKERS}, not {num_workers}")
         if slowest_iterations < 1:
             raise InvalidError(f"slowest_iterations must be 1 or more, not {slowest_iterations}")
-        if not 0 < smoothing <= 1:
-            raise InvalidError(f"smoothing must be above 0 and at most 1, not {smoothing}")
         self.num_workers = num_workers
         self.epsilon = None if epsilon is None else seconds("epsilon", epsilon)
         self.slowest_iterations = slowest_iterations
-        self._smoothing = smoothing
         self._round = 1
         self._division = None if tiering is None else _division(tiering, num_workers)
         self._records = [Record(rank) for rank in range(num_workers)]
@@ -137,7 +131,7 @@ class Coordinator:
             self._check_question(record, iteration, capability, round)
             if iteration > record.asked:
                 before = record.capability
-                record.heard(iteration, capability, now, self._smoothing)
+                record.heard(iteration, capability, now)
                 record.te = te
                 self._news(record, now, before)
             return self._answer(record, iteration, now).ready
@@ -172,9 +166,9 @@ class Coordinator:
                 if iterations < 1:
                     iterations = 1
                 if round_trip is not None:
-                    record.delayed(iteration, capability, now, self._smoothing, iterations, round_trip)
+                    record.delayed(iteration, capability, now, iterations, round_trip)
                 before, measured = record.capability, record.measured
-                record.heard(iteration, capability, now, self._smoothing, iterations)
+                record.heard(iteration, capability, now, iterations)
                 self._news(record, now, before)
                 if self._division is not None and (rank in self._division.aside or not measured):
                     self._division.update(self._records, self._absent)
@@ -231,7 +225,7 @@ class Coordinator:
             elif round == record.round and not aside:
                 return  # a repeated message
             if exchange is not None:
-                weight = self._smoothing if record.exchange else 1.0
+                weight = config.CAPABILITY_SMOOTHING if record.exchange else 1.0
                 record.exchange += weight * (exchange - record.exchange)
             if division is not None and aside != (rank in division.aside):
                 (division.aside.add if aside else division.aside.discard)(rank)

@@ -35,7 +35,7 @@ class Record:
         """The capability, with "unknown" counted as slower than everything."""
         return self.capability or math.inf
 
-    def heard(self, iteration: int, capability: float, now: float, smoothing: float, iterations: int = 1) -> None:
+    def heard(self, iteration: int, capability: float, now: float, iterations: int = 1) -> None:
         """Take a question that is news.
 
         Args:
@@ -43,9 +43,9 @@ class Record:
             capability: mean seconds of the iterations that have ended since the last question; 0
                 for unknown.
             now: the coordinator's time, seconds.
-            smoothing: weight of the newest iteration.
             iterations: number of those iterations.
         """
+        smoothing = config.CAPABILITY_SMOOTHING
         self.asked = iteration
         self.finished = now
         if capability == 0:
@@ -68,13 +68,12 @@ class Record:
             self.shortest = config.LEASE_SHORTEST * capability
             self.measured = True
 
-    def delayed(
-        self, iteration: int, capability: float, now: float, smoothing: float, iterations: int, round_trip: float
-    ) -> None:
+    def delayed(self, iteration: int, capability: float, now: float, iterations: int, round_trip: float) -> None:
         """Take what the network costs this worker; called before `heard`, with the same arguments.
 
         `round_trip` is the seconds that its newest answered question took.
         """
+        smoothing = config.CAPABILITY_SMOOTHING
         if self.round_trip:
             self.round_trip_jitter += smoothing * (abs(round_trip - self.round_trip) - self.round_trip_jitter)
             self.round_trip += smoothing * (round_trip - self.round_trip)

@@ -7,7 +7,7 @@ docs/internals/coordination.md explains the rules.
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from .. import config
@@ -36,12 +36,8 @@ class TierSettings:
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "TierSettings":
         """Return the settings from the fields that `flat` has returned."""
-        tiers, leave_out = fields["tiers"], fields["leave_out"]
-        return cls(
-            None if tiers is None else tuple(tiers),
-            None if leave_out is None else tuple(leave_out),
-            fields["exchange_share"],
-        )
+        known: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in fields.items()}
+        return cls(**known)
 
     @property
     def divides(self) -> bool:
@@ -51,30 +47,19 @@ class TierSettings:
     @property
     def flat(self) -> dict[str, Any]:
         """The settings as JSON can hold them."""
-        return {
-            "tiers": None if self.tiers is None else list(self.tiers),
-            "leave_out": None if self.leave_out is None else list(self.leave_out),
-            "exchange_share": self.exchange_share,
-        }
+        return asdict(self)
 
 
-def divide(
-    paces: Mapping[int, float],
-    before: Mapping[int, int],
-    ratio: float = config.TIER_RATIO,
-    hysteresis: float = config.TIER_HYSTERESIS,
-) -> dict[int, int]:
+def divide(paces: Mapping[int, float], before: Mapping[int, int]) -> dict[int, int]:
     """Divide workers into tiers by their speeds.
 
     A tier begins with the fastest worker that is in none yet. Those belong to it whose iterations
-    last up to `ratio` times as long as its own. A worker changes its tier only where it is beyond
-    that limit by the share `hysteresis`, so that it does not go to and fro.
+    last up to config.TIER_RATIO times as long as its own. A worker changes its tier only where it is
+    beyond that limit by the share config.TIER_HYSTERESIS, so that it does not go to and fro.
 
     Args:
         paces: rank → seconds of an iteration, above 0.
         before: rank → its tier until now, of those that have had one.
-        ratio: above 1.
-        hysteresis: from 0, less than 1 − 1 ÷ ratio.
 
     Returns:
         Rank → tier, from 0.
@@ -83,15 +68,15 @@ def divide(
     rest = sorted(paces, key=lambda rank: (paces[rank], rank))
     tier = 0
     while rest:
-        limit = ratio * paces[rest[0]]
+        limit = config.TIER_RATIO * paces[rest[0]]
         others: list[int] = []
         for rank in rest:
             if rank not in before:
                 reached = limit
             elif before[rank] <= tier:
-                reached = limit * (1 + hysteresis)
+                reached = limit * (1 + config.TIER_HYSTERESIS)
             else:
-                reached = limit * (1 - hysteresis)
+                reached = limit * (1 - config.TIER_HYSTERESIS)
             if paces[rank] <= reached:
                 tiers[rank] = tier
             else:
@@ -106,51 +91,38 @@ def shares(paces: Mapping[int, float]) -> dict[int, float]:
     return {rank: 1 / pace / total for rank, pace in paces.items()}
 
 
-def left_out(
-    paces: Mapping[int, float],
-    before: Collection[int],
-    share: float = config.LEAVE_OUT_SHARE,
-    hysteresis: float = config.LEAVE_OUT_HYSTERESIS,
-) -> set[int]:
-    """Return the workers whose share of the summed speed is below `share`.
+def left_out(paces: Mapping[int, float], before: Collection[int]) -> set[int]:
+    """Return the workers whose share of the summed speed is below config.LEAVE_OUT_SHARE.
 
-    One that is left out comes back when its share is above that by the share `hysteresis`.
+    One that is left out comes back when its share is above that by config.LEAVE_OUT_HYSTERESIS.
 
     Args:
         paces: rank → seconds of an iteration, above 0.
         before: those that are left out until now.
-        share: least share of the speed with which a worker takes part.
-        hysteresis: 0 or more.
     """
-    needed = {rank: share * (1 + hysteresis if rank in before else 1) for rank in paces}
-    return {rank for rank, own in shares(paces).items() if own < needed[rank]}
+    returns = config.LEAVE_OUT_SHARE * (1 + config.LEAVE_OUT_HYSTERESIS)
+    return {
+        rank for rank, own in shares(paces).items() if own < (returns if rank in before else config.LEAVE_OUT_SHARE)
+    }
 
 
-def iterations_for(
-    exchange: float,
-    pace: float,
-    share: float,
-    before: int,
-    most: int = config.SLOWEST_ITERATIONS_MOST,
-    spare: float = config.SLOWEST_ITERATIONS_SPARE,
-) -> int:
+def iterations_for(exchange: float, pace: float, share: float, before: int) -> int:
     """Return how many iterations the slowest worker does in a round.
 
     They are as many as it takes for an exchange to last no longer than a share of the round:
     E ≤ s · (E + H · c), the least whole number H. With s = ½ the iterations last as long as the
-    exchange. A number that is larger than needed is kept as long as it is so by the share `spare`
-    at most.
+    exchange. A number that is larger than needed is kept as long as it is so by the share
+    config.SLOWEST_ITERATIONS_SPARE at most.
 
     Args:
         exchange: seconds of an exchange, without the wait for others (E).
         pace: seconds of an iteration of the slowest worker, above 0 (c).
         share: s, between 0 and 1.
         before: the number until now.
-        most: the largest number.
-        spare: see above.
     """
-    needed = min(exchange * (1 - share) / (share * pace), most)
-    return before if before * (1 - spare) <= needed <= before else max(1, math.ceil(needed))
+    needed = min(exchange * (1 - share) / (share * pace), config.SLOWEST_ITERATIONS_MOST)
+    least = before * (1 - config.SLOWEST_ITERATIONS_SPARE)
+    return before if least <= needed <= before else max(1, math.ceil(needed))
 
 
 def decide_unawaited(

@@ -106,7 +106,7 @@ api = API(
 @api.exception_handler(NinjaValidationError)
 def _invalid(request: HttpRequest, error: NinjaValidationError) -> HttpResponse:
     problems = [{**problem, "loc": _place(problem["loc"])} for problem in error.errors]
-    raise InvalidError(_words(problems)) from None
+    raise InvalidError(responses.words(problems)) from None
 
 
 @api.exception_handler(HttpError)
@@ -122,15 +122,6 @@ def _check_type(request: HttpRequest) -> None:
 def _place(place: tuple[Any, ...]) -> tuple[Any, ...]:
     """Return the place of a problem as the caller knows it: without Ninja's names of a body."""
     return place[2:] if place[0] == "body" else place[1:]
-
-
-def _words(problems: list[Any]) -> str:
-    return "; ".join(_problem(problem) for problem in problems[:3])
-
-
-def _problem(problem: Any) -> str:
-    place = ".".join(str(part) for part in problem["loc"])[:80]
-    return f"{place}: {problem['msg']}" if place else str(problem["msg"])
 
 
 def _responses(answer: Any, *refusals: int) -> dict[int, Any]:
@@ -195,7 +186,7 @@ def jobs(request: HttpRequest) -> HttpResponse:
     with service.lock:
         copies = [snapshots.JobSnapshot(job) for job in service.jobs.all()]
     summaries = [snapshots.summary(job) for job in copies]
-    return responses.model(schema.JobList(jobs=summaries, history=service.history.ready.is_set()))
+    return responses.data({"jobs": summaries, "history": service.history.ready.is_set()})
 
 
 @api.get("/jobs/{job}", response=_responses(schema.JobView, 404))
@@ -204,7 +195,7 @@ def job(request: HttpRequest, job: JobName) -> HttpResponse:
     """Show one job with its workers."""
     with service.lock:
         copy = snapshots.JobSnapshot(_existing(job))
-    return responses.model(snapshots.view(copy, service.history.dropped))
+    return responses.data(snapshots.view(copy, service.history.dropped))
 
 
 @api.post("/jobs/{job}", response=_responses(schema.JobSummary, 409, 413, 503))
@@ -215,7 +206,7 @@ def begin(request: HttpRequest, job: JobName, message: schema.Begin) -> HttpResp
     tiering = None if message.tiering is None else TierSettings.of(message.tiering.model_dump())
     with service.lock:
         copy = snapshots.JobSnapshot(service.jobs.begin(job, *terms, message.run, watching, tiering))
-    return responses.model(snapshots.summary(copy))
+    return responses.data(snapshots.summary(copy))
 
 
 @require_POST
@@ -230,7 +221,7 @@ def query(request: HttpRequest, job: str) -> HttpResponse:
     try:
         message = schema.Query.model_validate_json(request.body)
     except ValidationError as error:
-        raise InvalidError(_words(error.errors())) from None
+        raise InvalidError(responses.words(error.errors())) from None
     return _decide(job, message, arrived)
 
 
@@ -323,7 +314,7 @@ def cluster(request: HttpRequest) -> HttpResponse:
         known = Cluster.from_environment(dict(os.environ))
         attendance = directory.attendance((known.address, known.port))
     missing, advice = ("", "") if attendance is None else (attendance.missing, attendance.advice)
-    return responses.model(schema.Cluster(missing=missing, advice=advice))
+    return responses.data({"missing": missing, "advice": advice})
 
 
 @api.get("/jobs/{job}/rounds", response=_responses(schema.Rounds, 404, 503))

@@ -5,15 +5,10 @@ from typing import Any
 from django.db.models import F, Max, Min, QuerySet, Sum
 
 from .models import Event, Round, Run
+from .schema import EventRow, RoundRow
 
-_ROUND = (
-    "id", "rank", "round", "finished", "device", "host", "local_iterations", "samples", "seconds", "compute", "wait",
-    "exchange", "bytes_sent", "bytes_received", "accuracy", "accuracy_round",
-)  # fmt: skip
-_RUN = (
-    "job", "run", "started", "ended", "reason", "num_workers", "epsilon", "slowest_iterations", "metric", "goal",
-)  # fmt: skip
-_EVENT = ("id", "at", "kind", "rank", "round", "text")
+_ROUND = [name for name in RoundRow.model_fields if name not in ("metric", "goal")]  # those are the run's
+_RUN = [field.name for field in Run._meta.fields if field.name not in ("id", "key")]
 _SUMS = ("samples", "bytes_sent", "bytes_received", "compute", "wait", "exchange")
 
 
@@ -45,7 +40,7 @@ def _rounds(run: int) -> QuerySet[Round, dict[str, Any]]:
 
 def events(run: int, after: int, limit: int) -> list[dict[str, Any]]:
     """Return the events after the one whose id is `after`, in the order of their arrival."""
-    return list(Event.objects.filter(run=run, pk__gt=after).order_by("pk").values(*_EVENT)[:limit])
+    return list(Event.objects.filter(run=run, pk__gt=after).order_by("pk").values(*EventRow.model_fields)[:limit])
 
 
 def runs(job: str, limit: int) -> list[dict[str, Any]]:

@@ -26,10 +26,6 @@ from .responses import NotFoundError
 
 __all__ = ["content_security_policy", "page"]
 
-_ROUND = (
-    "rank", "round", "finished", "device", "host", "local_iterations", "samples", "compute", "wait",
-    "exchange", "bytes_sent", "bytes_received",
-)  # fmt: skip
 _EVENTS = 200
 
 
@@ -86,7 +82,7 @@ def _logged(row: Any, label: str) -> LoggedRun:
     """Return a run as if it had been loaded from its logs."""
     metric = Metric(row.metric, row.goal)
     workers: dict[int, list[dict[str, Any]]] = {}
-    for each in Round.objects.filter(run=row.pk).order_by("rank", "round").values(*_ROUND):
+    for each in Round.objects.filter(run=row.pk).order_by("rank", "round").values():
         workers.setdefault(each["rank"], []).append(each)
     if not workers:
         raise NotFoundError(f"nothing has been reported in the run {row.key!r} yet")

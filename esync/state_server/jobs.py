@@ -11,7 +11,6 @@ import uuid
 from pathlib import Path
 from typing import Any
 
-from .. import config
 from ..coordination.coordinator import ConflictError, Coordinator, InvalidError, RefusedError
 from ..coordination.decision import ExchangeDecision
 from ..coordination.straggler_policies import OnlinePolicy, PolicyDirective
@@ -360,15 +359,3 @@ class Job:
         self._events[kind] += 1
         if self._history is not None:
             self._history.event(self.info, time.time(), kind, rank, round, text)
-
-
-def must_exist(job: Job | None, name: str) -> Job:
-    """Return the job if it exists.
-
-    Raises:
-        ConflictError: it has not begun yet, since a worker may come before rank 0.
-    """
-    if job is None:
-        first = "call /init/ first" if name == config.JOB else "begin it"
-        raise ConflictError(f"no training has been begun as job {name!r}: rank 0 has to {first}", retry_after=1.0)
-    return job

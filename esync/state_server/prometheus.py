@@ -14,6 +14,14 @@ __all__ = ["CONTENT_TYPE", "JobCollector", "exposition", "observe_request"]
 
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _WORKER = ("job", "rank")
+#: Counters of a worker: the field of `WorkerCounters`, the name of the metric, what it counts.
+_SUMS = (
+    ("rounds", "rounds", "Highest round that a worker has finished."),
+    ("local_iterations", "local_iterations", "Local iterations."),
+    ("samples", "samples", "Samples trained on."),
+    ("bytes_sent", "sent_bytes", "Bytes sent in exchanges."),
+    ("bytes_received", "received_bytes", "Bytes received in exchanges."),
+)
 
 disable_created_metrics()  # a second time series for each one, which nothing needs
 _server = CollectorRegistry()
@@ -63,14 +71,10 @@ class JobCollector(Collector):
         workers = GaugeMetricFamily("esync_job_workers", "Number of workers.", labels=("job",))
         events = CounterMetricFamily("esync_job_events", "Events by kind.", labels=("job", "kind"))
         worker_info = InfoMetricFamily("esync_worker", "Where a worker computes.", labels=_WORKER)
-        rounds = CounterMetricFamily("esync_worker_rounds", "Highest round that a worker has finished.", labels=_WORKER)
         seconds = CounterMetricFamily(
             "esync_worker_seconds", "Time of rounds, by what it was spent on.", labels=(*_WORKER, "phase")
         )
-        iterations = CounterMetricFamily("esync_worker_local_iterations", "Local iterations.", labels=_WORKER)
-        samples = CounterMetricFamily("esync_worker_samples", "Samples trained on.", labels=_WORKER)
-        sent = CounterMetricFamily("esync_worker_sent_bytes", "Bytes sent in exchanges.", labels=_WORKER)
-        received = CounterMetricFamily("esync_worker_received_bytes", "Bytes received in exchanges.", labels=_WORKER)
+        sums = {field: CounterMetricFamily(f"esync_worker_{name}", help, labels=_WORKER) for field, name, help in _SUMS}
         evaluation = GaugeMetricFamily(
             "esync_evaluation", "Newest value of the metric; accuracy is 0 to 1.", labels=(*_WORKER, "metric")
         )
@@ -80,17 +84,12 @@ class JobCollector(Collector):
             for kind, number in counters.events.items():
                 events.add_metric((job.job, kind), number)
             for rank in sorted(counters.reports):
-                worker, sums = (job.job, str(rank)), counters.workers[rank]
-                rounds.add_metric(worker, sums.rounds)
-                for phase, spent in (("compute", sums.compute), ("wait", sums.wait), ("exchange", sums.exchange)):
-                    seconds.add_metric((*worker, phase), spent)
-                iterations.add_metric(worker, sums.local_iterations)
-                samples.add_metric(worker, sums.samples)
-                sent.add_metric(worker, sums.bytes_sent)
-                received.add_metric(worker, sums.bytes_received)
-            for rank, report in counters.reports.items():
-                worker_info.add_metric((job.job, str(rank)), {"device": report.device, "host": report.host})
+                worker, counted, report = (job.job, str(rank)), counters.workers[rank], counters.reports[rank]
+                for phase in ("compute", "wait", "exchange"):
+                    seconds.add_metric((*worker, phase), getattr(counted, phase))
+                for field, family in sums.items():
+                    family.add_metric(worker, getattr(counted, field))
+                worker_info.add_metric(worker, {"device": report.device, "host": report.host})
                 if report.accuracy is not None:
-                    evaluation.add_metric((job.job, str(rank), report.metric), report.accuracy)
-        yield from (job_info, workers, events, worker_info, rounds, seconds, iterations, samples, sent, received)
-        yield evaluation
+                    evaluation.add_metric((*worker, report.metric), report.accuracy)
+        yield from (job_info, workers, events, worker_info, seconds, *sums.values(), evaluation)

@@ -5,12 +5,13 @@ fields are optional: `slowest_iterations` and `run` in /init/, the round `t` in 
 and `members` in /reset/.
 """
 
-import re
 import time
+from typing import Annotated, TypeVar
 from urllib.parse import parse_qsl
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET, require_POST
+from pydantic import BaseModel, Field, ValidationError
 
 from .. import config
 from ..coordination.coordinator import InvalidError
@@ -18,67 +19,67 @@ from . import responses, views
 from .service import service
 
 FORM = "application/x-www-form-urlencoded"
-_WHOLE = re.compile(r"[0-9]{1,9}")
-_TEXT = re.compile(r"[ -~]*")
-_MEMBERS = re.compile(r"[0-9]{1,5}(,[0-9]{1,5})*")
+Whole = Annotated[int, Field(ge=0, lt=10**9)]
 
 
-class FormFields:
-    """The fields of a form-encoded POST.
+class Form(BaseModel):
+    """The fields of a call; others are ignored. The coordinator checks whether the values make sense."""
 
-    Each method raises `InvalidError`, which names the field, if the field is malformed, or missing
-    and without a default. The coordinator checks whether the values make sense.
+
+class Init(Form):
+    """Begins a training."""
+
+    num_workers: Whole
+    epsilon: float = config.EPSILON_PUBLISHED
+    slowest_iterations: Whole = config.SLOWEST_ITERATIONS
+    run: str = Field("", max_length=64, pattern=r"^[ -~]*$")
+
+
+class Apply(Form):
+    """A worker asks whether it shall exchange."""
+
+    r: Whole
+    k: Whole
+    c: float
+    te: float
+    t: Whole | None = None
+
+
+class Reset(Form):
+    """A worker has begun a round."""
+
+    r: Whole
+    t: Whole
+    te: float
+    rejoin: Whole = 0
+    members: str = Field("", pattern=r"^([0-9]{1,5}(,[0-9]{1,5})*)?$")  # ranks separated by commas
+
+
+Fields = TypeVar("Fields", bound=Form)
+
+
+def _read(form: type[Fields], request: HttpRequest) -> Fields:
+    """Return the fields of a form-encoded POST.
+
+    Raises:
+        InvalidError: it cannot be read, or a field, which is named, is missing or malformed.
     """
-
-    def __init__(self, request: HttpRequest) -> None:
-        if request.content_type != FORM:
-            raise InvalidError(
-                f"send the fields form-encoded (Content-Type: {FORM}), not {(request.content_type or '')[:80]!r}"
-            )
-        if len(request.body) < int(request.META.get("CONTENT_LENGTH") or 0):
-            raise InvalidError("the form is shorter than its Content-Length says")  # its sender has gone
-        try:
-            pairs = parse_qsl(request.body.decode(), keep_blank_values=True, max_num_fields=50)
-        except ValueError as error:
-            raise InvalidError(f"the form cannot be read: {error}") from None
-        self._values = dict(pairs)
-        if len(self._values) < len(pairs):
+    if request.content_type != FORM:
+        raise InvalidError(
+            f"send the fields form-encoded (Content-Type: {FORM}), not {(request.content_type or '')[:80]!r}"
+        )
+    if len(request.body) < int(request.META.get("CONTENT_LENGTH") or 0):
+        raise InvalidError("the form is shorter than its Content-Length says")  # its sender has gone
+    try:
+        pairs = parse_qsl(request.body.decode(), keep_blank_values=True, max_num_fields=50)
+        values = dict(pairs)
+        if len(values) < len(pairs):
             raise InvalidError("a field was given twice")
-
-    def whole(self, name: str, default: int | None = None) -> int:
-        """Return an integer, 0 or more, of at most nine digits."""
-        if name not in self._values and default is not None:
-            return default
-        text = self._given(name)
-        if not _WHOLE.fullmatch(text):
-            raise InvalidError(f"{name} must be a whole number, 0 or more, not {text[:40]!r}")
-        return int(text)
-
-    def whole_if_given(self, name: str) -> int | None:
-        """Return an integer, or None if the field is missing."""
-        return self.whole(name) if name in self._values else None
-
-    def number(self, name: str, default: float | None = None) -> float:
-        """Return a number, which may be NaN or infinite."""
-        if name not in self._values and default is not None:
-            return default
-        text = self._given(name)
-        try:
-            return float(text)
-        except ValueError:
-            raise InvalidError(f"{name} must be a number, not {text[:40]!r}") from None
-
-    def text(self, name: str, default: str, most: int = 64) -> str:
-        """Return a text of at most `most` printable ASCII characters."""
-        text = self._values.get(name, default)
-        if len(text) > most or not _TEXT.fullmatch(text):
-            raise InvalidError(f"{name} must be at most {most} printable ASCII characters, not {text[:80]!r}")
-        return text
-
-    def _given(self, name: str) -> str:
-        if name not in self._values:
-            raise InvalidError(f"the field {name} is missing")
-        return self._values[name]
+        return form.model_validate(values)
+    except ValidationError as error:
+        raise InvalidError(responses.words(error.errors())) from None
+    except ValueError as error:
+        raise InvalidError(f"the form cannot be read: {error}") from None
 
 
 @require_GET
@@ -96,15 +97,9 @@ def home(request: HttpRequest) -> HttpResponse:
 @require_POST
 def init(request: HttpRequest) -> HttpResponse:
     """Begin a new training."""
-    fields = FormFields(request)
+    fields = _read(Init, request)
     with service.lock:
-        service.jobs.begin(
-            config.JOB,
-            num_workers=fields.whole("num_workers"),
-            epsilon=fields.number("epsilon", config.EPSILON_PUBLISHED),
-            slowest_iterations=fields.whole("slowest_iterations", config.SLOWEST_ITERATIONS),
-            run=fields.text("run", ""),
-        )
+        service.jobs.begin(config.JOB, **fields.model_dump())
     return responses.response()
 
 
@@ -112,17 +107,10 @@ def init(request: HttpRequest) -> HttpResponse:
 def apply(request: HttpRequest) -> HttpResponse:
     """Answer whether the worker shall exchange (1) or train on (0)."""
     arrived = time.monotonic()
-    fields = FormFields(request)
+    fields = _read(Apply, request)
     with service.lock:
         job = service.jobs.get(config.JOB)
-        ready = job.apply(
-            rank=fields.whole("r"),
-            iteration=fields.whole("k"),
-            capability=fields.number("c"),
-            now=job.clock.at(arrived),
-            te=fields.number("te"),
-            round=fields.whole_if_given("t"),
-        )
+        ready = job.apply(fields.r, fields.k, fields.c, job.clock.at(arrived), fields.te, fields.t)
     return responses.data({"ready": int(ready)})
 
 
@@ -130,23 +118,9 @@ def apply(request: HttpRequest) -> HttpResponse:
 def reset(request: HttpRequest) -> HttpResponse:
     """Take the report that a worker has begun a round."""
     arrived = time.monotonic()
-    fields = FormFields(request)
+    fields = _read(Reset, request)
+    members = [int(rank) for rank in fields.members.split(",")] if fields.members else None
     with service.lock:
         job = service.jobs.get(config.JOB)
-        job.reset(
-            rank=fields.whole("r"),
-            round=fields.whole("t"),
-            now=job.clock.at(arrived),
-            te=fields.number("te"),
-            rejoin=bool(fields.whole("rejoin", 0)),
-            members=_members(fields.text("members", "", config.STATE_SERVER_MAX_BODY)),
-        )
+        job.reset(fields.r, fields.t, job.clock.at(arrived), fields.te, bool(fields.rejoin), members)
     return responses.response()
-
-
-def _members(text: str) -> list[int] | None:
-    if not text:
-        return None
-    if not _MEMBERS.fullmatch(text):
-        raise InvalidError(f"members must be ranks separated by commas, as in 0,1,3, not {text[:40]!r}")
-    return [int(rank) for rank in text.split(",")]

@@ -11,7 +11,7 @@ from ..coordination.straggler_policies import OnlinePolicy, OnlinePolicySettings
 from ..coordination.tiers import TierSettings
 from ..runtime.output import printable
 from .history import History
-from .jobs import Job, must_exist
+from .jobs import Job
 from .responses import UnavailableError
 
 logger = logging.getLogger("esync.state_server")
@@ -140,7 +140,11 @@ class JobRegistry:
         Raises:
             ConflictError: it has not begun yet; the error says when to try again.
         """
-        return self._jobs.get(name) or must_exist(self.find(name), name)
+        job = self._jobs.get(name) or self.find(name)
+        if job is None:  # a worker may come before rank 0
+            first = "call /init/ first" if name == config.JOB else "begin it"
+            raise ConflictError(f"no training has been begun as job {name!r}: rank 0 has to {first}", retry_after=1.0)
+        return job
 
     def all(self) -> list[Job]:
         """Return the jobs, the newest first."""

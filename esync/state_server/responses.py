@@ -6,7 +6,6 @@ import math
 from typing import Any
 
 from django.http import HttpResponse
-from pydantic import BaseModel
 from pydantic_core import to_json
 
 from .. import config
@@ -22,6 +21,8 @@ class NotFoundError(RefusedError):
 
 class UnavailableError(RefusedError):
     """Raised when a call cannot be answered now: the database is away, or the disk is full."""
+
+    retry_after = 1.0
 
 
 class AtMost(logging.Filter):
@@ -47,6 +48,16 @@ logger = logging.getLogger("esync.state_server.answers")
 logger.addFilter(AtMost(lines=20, seconds=config.ANNOUNCE_AFTER))
 
 
+def words(problems: list[Any]) -> str:
+    """Return what Pydantic finds wrong with a request, each with its place."""
+    return "; ".join(_problem(problem) for problem in problems[:3])
+
+
+def _problem(problem: Any) -> str:
+    place = ".".join(str(part) for part in problem["loc"])[:80]
+    return f"{place}: {problem['msg']}" if place else str(problem["msg"])
+
+
 def response(body: bytes = b"", status: int = 200, **headers: str) -> HttpResponse:
     """Return an answer whose body is JSON: browsers must neither cache it nor show it as a page."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -57,11 +68,6 @@ def response(body: bytes = b"", status: int = 200, **headers: str) -> HttpRespon
 def data(content: dict[str, Any]) -> HttpResponse:
     """Return an answer with this content as JSON."""
     return response(to_json(content))
-
-
-def model(content: BaseModel) -> HttpResponse:
-    """Return an answer with this model as JSON."""
-    return response(content.model_dump_json().encode())
 
 
 def error(status: int, message: str, **headers: str) -> HttpResponse:
@@ -76,12 +82,7 @@ def refused(reason: RefusedError) -> HttpResponse:
     Its status is 400, unless the error's class has another one: 409 if the request did not fit the
     job's state, 404 or 503. It has Retry-After where trying again helps.
     """
-    if isinstance(reason, NotFoundError):
-        return error(404, str(reason))
-    if isinstance(reason, UnavailableError):
-        return error(503, str(reason), Retry_After="1")
-    if not isinstance(reason, ConflictError):
-        return error(400, str(reason))
-    if reason.retry_after is None:
-        return error(409, str(reason))
-    return error(409, str(reason), Retry_After=str(max(1, math.ceil(reason.retry_after))))
+    status = {NotFoundError: 404, UnavailableError: 503, ConflictError: 409}.get(type(reason), 400)
+    if (seconds := getattr(reason, "retry_after", None)) is None:
+        return error(status, str(reason))
+    return error(status, str(reason), Retry_After=str(max(1, math.ceil(seconds))))

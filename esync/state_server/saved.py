@@ -4,48 +4,29 @@ Its checksum shows that it is intact, not who wrote it: that may have been anoth
 program, or somebody with an editor.
 """
 
+import json
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from .. import config
+from ..coordination.records import Record
 from .journal import DamagedJournalError
 from .schema import Rank, Report, Workers
-
-Moment = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class Saved(BaseModel):
     """A saved part of a job; fields that other versions have added are ignored."""
 
-    model_config = ConfigDict(strict=True, extra="ignore")
+    model_config = ConfigDict(strict=True, extra="ignore", allow_inf_nan=False)
 
 
 class Mark(Saved):
     """State of a clock; see `lifecycle.PersistentClock.mark`."""
 
     boot: str
-    time: Moment
-    wall: Moment
-    offset: Moment
-
-
-class SavedRecord(Saved):
-    """Record of a worker; see `records.Record`."""
-
-    rank: Rank
-    round: int = 1
-    asked: int = -1
-    ready: bool = False
-    capability: Moment = 0.0
-    measured: bool = False
-    finished: Moment = 0.0
-    te: Moment = 0.0
-    shortest: Moment = 0.0
-    jitter: Moment = 0.0
-    round_trip: Moment = 0.0
-    round_trip_jitter: Moment = 0.0
-    held_up: Moment = 0.0
+    time: float
+    wall: float
+    offset: float
 
 
 class SavedCoordinator(Saved):
@@ -54,11 +35,10 @@ class SavedCoordinator(Saved):
     num_workers: Workers
     epsilon: float | None
     slowest_iterations: Annotated[int, Field(ge=1)]
-    smoothing: Annotated[float, Field(gt=0, le=1, alias="_smoothing")] = config.CAPABILITY_SMOOTHING
     round: Annotated[int, Field(ge=1, alias="_round")]
-    last_progress: Annotated[Moment | None, Field(alias="_last_progress")] = None
+    last_progress: Annotated[float | None, Field(alias="_last_progress")] = None
     absent: Annotated[list[Rank], Field(alias="_absent")] = []
-    records: Annotated[list[SavedRecord], Field(alias="_records")]
+    records: Annotated[list[Record], Field(alias="_records")]
 
 
 class Head(Saved):
@@ -67,12 +47,12 @@ class Head(Saved):
     job: str
     run: str
     key: Annotated[str, Field(pattern="^[0-9a-f]{32}$")]
-    started: Moment
+    started: float
     clock: Mark
     coordinator: SavedCoordinator
-    heard: list[Moment | None]
+    heard: list[float | None]
     reports: list[Report]
-    ended: Moment | None
+    ended: float | None
     reason: str
     slowest: Rank | None
     round: Annotated[int, Field(ge=1)]
@@ -89,7 +69,7 @@ def check_head(head: dict[str, Any], name: str) -> dict[str, Any]:
         DamagedJournalError: it is not a job's, or another job's; the message says what is wrong.
     """
     try:
-        known = Head.model_validate(head)
+        known = Head.model_validate_json(json.dumps(head))
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])

@@ -8,7 +8,7 @@ from .. import config
 from . import metrics
 from .jobs import Job
 from .metrics import WorkerSpeed
-from .schema import JobSummary, JobView, State, WorkerState, WorkerView
+from .schema import State, WorkerState
 
 #: A worker counts as silent after this many iterations of the slowest worker without news.
 _PATIENCE = 3
@@ -34,12 +34,8 @@ class JobSnapshot:
         return {rank: metrics.pace(capability, self.reports.get(rank)) for rank, _, capability, _, _, _ in records}
 
 
-def summary(job: JobSnapshot) -> JobSummary:
-    """Return the summary of a job."""
-    return JobSummary(**_summary(job))
-
-
-def _summary(job: JobSnapshot) -> dict[str, Any]:
+def summary(job: JobSnapshot) -> dict[str, Any]:
+    """Return the summary of a job, `schema.JobSummary`."""
     reported = max((report.round for report in job.reports.values()), default=0)
     return {
         "name": job.info.job,
@@ -58,22 +54,22 @@ def _summary(job: JobSnapshot) -> dict[str, Any]:
     }
 
 
-def view(job: JobSnapshot, dropped: int) -> JobView:
-    """Return the job with its workers.
+def view(job: JobSnapshot, dropped: int) -> dict[str, Any]:
+    """Return the job with its workers, `schema.JobView`.
 
     `dropped` is the number of entries that the history has lost.
     """
-    return JobView(
-        **_summary(job),
-        now=time.time(),
-        workers=workers(job),
-        totals=metrics.totals(job.paces, job.reports.values()),
-        history_dropped=dropped,
-    )
+    return {
+        **summary(job),
+        "now": time.time(),
+        "workers": workers(job),
+        "totals": metrics.totals(job.paces, job.reports.values()),
+        "history_dropped": dropped,
+    }
 
 
-def workers(job: JobSnapshot) -> list[WorkerView]:
-    """Return the workers in the order of their ranks."""
+def workers(job: JobSnapshot) -> list[dict[str, Any]]:
+    """Return the workers, `schema.WorkerView`, in the order of their ranks."""
     now, paces = job.clock.now(), job.paces
     records = job.coordinator["records"]
     all_ready = all(record[4] for record in records if record[0] not in job.absent)
@@ -95,19 +91,19 @@ def workers(job: JobSnapshot) -> list[WorkerView]:
         else:
             state = "waiting" if ready else "computing"
         views.append(
-            WorkerView(
-                rank=rank,
-                state=state,
-                round=round,
-                local_iterations=done,
-                ready=ready,
-                capability=capability,
-                epsilon=job.coordinator["epsilons"][rank],
-                heard=_moment(job, heard),
-                seconds_per_iteration=paces[rank].seconds,
-                speed=paces[rank].speed,
-                last_report=job.reports.get(rank),
-            )
+            {
+                "rank": rank,
+                "state": state,
+                "round": round,
+                "local_iterations": done,
+                "ready": ready,
+                "capability": capability,
+                "epsilon": job.coordinator["epsilons"][rank],
+                "heard": _moment(job, heard),
+                "seconds_per_iteration": paces[rank].seconds,
+                "speed": paces[rank].speed,
+                "last_report": job.reports.get(rank),
+            }
         )
     return views
 

@@ -3,7 +3,7 @@
 import pytest
 
 from esync import config
-from esync.coordination.coordinator import ConflictError, Coordinator, InvalidError
+from esync.coordination.coordinator import ConflictError, Coordinator
 
 NOT_READY, READY = False, True
 
@@ -34,14 +34,6 @@ def test_replacement_may_open_the_next_round():
         job.reset(1, 4, now=2.0, rejoin=True)
 
 
-def test_repeated_reset_keeps_the_iterations_of_the_round():
-    job = begun([0.3, 1.0])
-    job.reset(1, 2, now=2.0)
-    job.apply(1, 1, 1.0, now=3.0)
-    job.reset(1, 2, now=3.1)
-    assert job.snapshot()["records"][1][1] == 1
-
-
 @pytest.mark.parametrize("dies", ["in its iteration", "after READY", "before its RESET"])
 def test_dead_slowest_device_lets_the_others_exchange_after_a_while(dies):
     """Then the servers notice the death and drop it, and the next RESET names the members."""
@@ -69,27 +61,16 @@ def test_dead_slowest_device_lets_the_others_exchange_after_a_while(dies):
     assert job.apply(1, 1, 0.4, now=20.4) is READY
 
 
-def test_excluded_worker_counts_again_after_it_rejoins():
+@pytest.mark.parametrize("again", ["rejoins", "is a member"])
+def test_excluded_worker_counts_again_after_it_rejoins(again):
     job = begun([0.3, 1.0])
     job.reset(0, 2, now=2.0, members=[0])
     assert job.apply(0, 1, 0.3, now=2.3) is READY
     job.reset(0, 3, now=2.4)
     assert job.apply(0, 1, 0.3, now=2.7) is READY  # nothing has changed
     job.reset(0, 4, now=2.8)
-    job.reset(1, 4, now=2.8, rejoin=True)
+    if again == "rejoins":
+        job.reset(1, 4, now=2.8, rejoin=True)
+    else:
+        job.reset(1, 4, now=2.8, members=[0, 1])
     assert job.apply(0, 1, 0.3, now=3.1) is NOT_READY
-
-
-def test_reset_with_all_members_includes_everybody_again():
-    job = begun([0.3, 1.0])
-    job.reset(0, 2, now=2.0, members=[0])
-    job.reset(0, 3, now=2.5, members=[0, 1])
-    job.reset(1, 3, now=2.5)
-    assert job.apply(0, 1, 0.3, now=2.8) is NOT_READY
-
-
-def test_reset_with_unknown_member_is_refused_and_changes_nothing():
-    job = begun([0.3, 1.0])
-    with pytest.raises(InvalidError):
-        job.reset(0, 2, now=2.0, members=[0, 7])
-    assert job.snapshot()["t"] == 1

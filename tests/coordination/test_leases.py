@@ -167,7 +167,7 @@ def test_leases_without_jitter_change_only_the_number_of_queries(speeds, epsilon
 
 
 @pytest.mark.parametrize("leases", [True, False])
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=100)
 @given(
     others=st.lists(st.floats(0.02, 1.0), min_size=1, max_size=5),
     ratio=st.floats(1.6, 20.0),
@@ -193,13 +193,12 @@ def test_leases_with_jitter_keep_waits_within_the_bound(leases, others, ratio, e
             assert wait <= (1.05 if leases else 1.0) * bound + ROUNDING
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_leases_with_jitter_cost_almost_no_efficiency(seed):
+def test_leases_with_jitter_cost_almost_no_efficiency():
     """A long run with leases is almost as efficient as one without, with far fewer queries."""
     speeds, epsilon = [0.03, 0.3, 1.0], 0.02
     figures = {}
     for leases in (True, False):
-        draw = random.Random(seed)
+        draw = random.Random(0)
         cluster = VirtualCluster(
             Coordinator(3, epsilon),
             speeds,

@@ -28,13 +28,13 @@ def steps(detector, random, count, slower=None, jitter=0.1, excluded=()):
     return named
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("seed", range(3))
 def test_detector_raises_no_false_alarm_in_1000_undisturbed_steps(seed):
     assert not steps(Detector(WORKERS, Detection()), np.random.default_rng(seed), 1000)
 
 
-@pytest.mark.parametrize("seed", range(10))
-@pytest.mark.parametrize("delay", [0.04, 0.09, 0.5])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("delay", [0.04, 0.5])
 def test_detector_names_stragglers_within_two_windows_and_clears_them(seed, delay):
     random, detection = np.random.default_rng(seed), Detection()
     detector = Detector(WORKERS, detection)

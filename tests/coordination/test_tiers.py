@@ -4,36 +4,36 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from esync import config
 from esync.coordination.coordinator import ConflictError, Coordinator, InvalidError
 from esync.coordination.tiers import Division, TierSettings, divide, iterations_for, left_out, shares
 
 PACES = st.dictionaries(st.integers(0, 30), st.floats(0.001, 1000), min_size=1, max_size=12)
-RATIO, HYSTERESIS = 4.0, 0.2
 
 
 @given(PACES)
 def test_divide_begins_each_tier_with_the_fastest_left_and_keeps_to_the_ratio(paces):
-    tiers = divide(paces, {}, RATIO, HYSTERESIS)
+    tiers = divide(paces, {})
     assert tiers.keys() == paces.keys()
     for tier in range(max(tiers.values()) + 1):
         inside = [paces[rank] for rank in tiers if tiers[rank] == tier]
-        assert max(inside) <= RATIO * min(inside)
-        assert all(paces[rank] > RATIO * min(inside) for rank in tiers if tiers[rank] > tier)
+        assert max(inside) <= config.TIER_RATIO * min(inside)
+        assert all(paces[rank] > config.TIER_RATIO * min(inside) for rank in tiers if tiers[rank] > tier)
 
 
 @given(PACES, st.dictionaries(st.integers(0, 30), st.integers(0, 3)))
 def test_divide_of_unchanged_speeds_changes_nothing(paces, before):
-    once = divide(paces, before, RATIO, HYSTERESIS)
-    assert divide(paces, once, RATIO, HYSTERESIS) == once
+    once = divide(paces, before)
+    assert divide(paces, once) == once
 
 
 @given(PACES, st.dictionaries(st.integers(0, 30), st.floats(0.96, 1.04)))
 def test_divide_keeps_the_first_tier_while_speeds_fluctuate_by_less_than_the_hysteresis(paces, factors):
     """A worker that a fluctuation has moved once does not come back with the next one."""
-    tiers, moves = divide(paces, {}, RATIO, HYSTERESIS), dict.fromkeys(paces, 0)
+    tiers, moves = divide(paces, {}), dict.fromkeys(paces, 0)
     for _ in range(4):
         for changed in ({rank: pace * factors.get(rank, 1) for rank, pace in paces.items()}, paces):
-            new = divide(changed, tiers, RATIO, HYSTERESIS)
+            new = divide(changed, tiers)
             for rank in paces:
                 moves[rank] += (new[rank] == 0) != (tiers[rank] == 0)
             tiers = new
@@ -47,16 +47,16 @@ def test_divide_of_the_papers_cluster_puts_the_gpus_first():
 @given(PACES)
 def test_shares_add_up_to_one_and_no_majority_is_left_out(paces):
     assert sum(shares(paces).values()) == pytest.approx(1)
-    out = left_out(paces, set(), 0.01, 0.5)
+    out = left_out(paces, set())
     assert sum(shares(paces)[rank] for rank in out) < 0.01 * len(paces)
     assert min(paces, key=paces.__getitem__) not in out
 
 
 def test_left_out_worker_comes_back_above_the_threshold_only():
     paces = {0: 1.0, 1: 80.0}  # a share of 1/81: more than 1 %, less than 1.5 %
-    assert left_out(paces, set(), 0.01, 0.5) == set()
-    assert left_out(paces, {1}, 0.01, 0.5) == {1}
-    assert left_out({0: 1.0, 1: 50.0}, {1}, 0.01, 0.5) == set()
+    assert left_out(paces, set()) == set()
+    assert left_out(paces, {1}) == {1}
+    assert left_out({0: 1.0, 1: 50.0}, {1}) == set()
 
 
 @pytest.mark.parametrize(
@@ -149,10 +149,10 @@ def test_division_survives_a_restart_of_the_state_server(paces):
 
 @given(st.floats(0, 100), st.floats(0.001, 100), st.sampled_from([0.1, 0.5]), st.integers(1, 128))
 def test_iterations_for_keeps_the_exchange_to_its_share_of_the_round(exchange, pace, share, before):
-    number = iterations_for(exchange, pace, share, before, most=128)
+    number = iterations_for(exchange, pace, share, before)
     assert 1 <= number <= 128
     assert number == 128 or exchange <= share * (exchange + number * pace) * (1 + 1e-9)
-    assert iterations_for(exchange, pace, share, number, most=128) == number
+    assert iterations_for(exchange, pace, share, number) == number
 
 
 def test_coordinator_chooses_iterations_by_the_exchanges_that_it_is_told_of():

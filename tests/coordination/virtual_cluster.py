@@ -25,9 +25,8 @@ class Round:
 class VirtualCluster:
     """Devices that iterate, ask, exchange and reset.
 
-    `step` gives the seconds of one iteration from (rank, speed); `lateness` how much later than the
-    end of the exchange each rank begins the next round; `clock_skew` what each rank's wall clock is
-    off. With `leases` they ask as new workers do, else as published ones; every question then takes
+    `step` gives the seconds of one iteration from (rank, speed); `clock_skew` what each rank's wall
+    clock is off. With `leases` they ask as new workers do, else as published ones; every question then takes
     `round_trip` seconds of waiting.
     """
 
@@ -35,7 +34,6 @@ class VirtualCluster:
     speeds: list[float]
     exchange: float = 0.05
     step: Callable[[int, float], float] = lambda rank, speed: speed
-    lateness: Callable[[int, int], float] = lambda round, rank: 0.0
     clock_skew: list[float] = field(default_factory=list)
     leases: bool = False
     round_trip: Callable[[], float] = lambda: 0.0
@@ -51,7 +49,7 @@ class VirtualCluster:
         slowest = self.speeds.index(max(self.speeds))
         predicted = ended = 0.0
         # (time, rank, iterations done, seconds of the newest one): the ends of iterations to come
-        events = [(self.now + self.lateness(number, rank), rank, -1, self.speeds[rank]) for rank in ranks]
+        events = [(self.now, rank, -1, self.speeds[rank]) for rank in ranks]
         heapq.heapify(events)
         while events:
             now, rank, k, took = heapq.heappop(events)

@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+import socket
 import subprocess
 import sys
 import threading
@@ -41,13 +42,31 @@ def get(url: str, path: str, **headers: str) -> tuple[int, bytes, dict[str, str]
     return answer.status, body, {name.lower(): value for name, value in answer.getheaders()}
 
 
-def until(condition, limit: float = 10):
-    """Wait for the history to be written."""
+def until(condition, limit: float = 30):
+    """Wait for a condition; return its value."""
     end = time.monotonic() + limit
     while not (result := condition()):
-        assert time.monotonic() < end, "nothing in the history"
-        time.sleep(0.05)
+        assert time.monotonic() < end
+        time.sleep(0.02)
     return result
+
+
+def port_of(url: str) -> int:
+    return int(url.rsplit(":", 1)[1])
+
+
+def free_port() -> int:
+    """A port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return taken.getsockname()[1]
+
+
+def certificate(folder: Path) -> tuple[Path, Path]:
+    """Make a certificate for 127.0.0.1 and its key."""
+    cert, key = folder / "cert.pem", folder / "key.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=me -days 1 -addext subjectAltName=IP:127.0.0.1"
+    subprocess.run([*command.split(), "-keyout", key, "-out", cert], check=True, capture_output=True)
+    return cert, key
 
 
 def post(url: str, content: object, **headers: str):
@@ -101,7 +120,7 @@ class ServerProcess:
 
     @property
     def port(self) -> int:
-        return int(self.url.rsplit(":", 1)[1])
+        return port_of(self.url)
 
     @property
     def worker(self) -> int:

@@ -104,6 +104,7 @@ def test_api_report_is_shown(mine):
 
 QUERY = {"rank": 0, "round": 1, "iteration": 1, "capability": 0.1}
 BEGIN = {"num_workers": 2, "epsilon": 0.1}
+STEPS = {"rank": 0, "since": 0, "steps": 1, "seconds": 0.1}
 MALFORMED = [  # call, body, what the answer must name
     *(("/query", {**QUERY, name: value}, name) for name in QUERY for value in (-1, "1", None, [], True, 1e400)),
     *(("/query", {key: QUERY[key] for key in QUERY if key != name}, name) for name in QUERY),
@@ -115,7 +116,11 @@ MALFORMED = [  # call, body, what the answer must name
     ("/reset", {"rank": 0, "round": 2, "members": [-1]}, "members"),
     ("/reset", {"rank": 0, "round": 2, "members": [0, 5]}, "unknown rank 5"),
     ("/report", report(rank=5), "unknown rank 5"),
-    ("/report", report(accuracy=1.5), "accuracy"),
+    ("/report", report(accuracy=1.5), "accuracy is 1.5, expected 0 to 1"),
+    ("/report", report(accuracy=1.5, metric="wait"), "another value of that name"),
+    ("/report", report(metric=""), "at least 1 character"),
+    ("/report", report(metric="loss", goal="low"), "'max' or 'min'"),
+    ("/report", report(metric="loss", accuracy=1e200), "loss is 1e+200, expected a finite number"),
     ("/report", report(host="a\x00b"), "host"),
     ("/report", report(device="x" * 300), "device"),
     ("/report", report(bytes_sent=2**60), "bytes_sent"),
@@ -124,6 +129,11 @@ MALFORMED = [  # call, body, what the answer must name
     ("", {**BEGIN, "num_workers": 10**6}, "num_workers"),
     ("", {**BEGIN, "epsilon": -1}, "epsilon"),
     ("", {**BEGIN, "run": "x" * 65}, "run"),
+    ("", {**BEGIN, "watching": {"policy": "magic"}}, "watching.policy"),
+    ("", {**BEGIN, "watching": {"policy": "elastic", "floor": 0.0}}, "watching.floor"),
+    ("", {**BEGIN, "watching": {"window": 3}}, "watching.policy"),
+    *(("/steps", {**STEPS, name: value}, name) for name, value in {"steps": 0, "seconds": -1.0, "since": None}.items()),
+    ("/steps", {**STEPS, "color": "red"}, "color"),
     ("", [], "should be a valid dictionary"),
 ]
 
@@ -145,12 +155,16 @@ def test_api_body_that_is_no_json_is_refused(mine, body):
     assert answer["error"]
 
 
-def test_api_body_of_other_type_or_size_is_refused(mine):
+def test_api_call_with_other_type_size_or_parameters_is_refused(mine):
     status, answer, _ = send(f"{mine}/query", b"{}", **{"Content-Type": "text/plain"})
     assert (status, "as JSON" in answer["error"]) == (400, True)
-    for path in (f"{mine}/query", f"{mine}/rounds", mine.rpartition("/api")[0] + "/nowhere"):
+    for path in (f"{mine}/query", mine.rpartition("/api")[0] + "/nowhere"):
         status, answer, _ = send(path, b" " * (config.STATE_SERVER_MAX_BODY + 1), **JSON)
         assert (status, str(config.STATE_SERVER_MAX_BODY) in answer["error"]) == (413, True)
+    status, answer, _ = send(f"{mine}/rounds?{'a=1&' * 1500}")
+    assert (status, answer["error"].partition(": ")[0]) == (400, "the request cannot be read")
+    status, answer, _ = post(f"{mine}/steps", STEPS)
+    assert (status, "without a search for stragglers" in answer["error"]) == (409, True)
 
 
 def test_api_unknown_or_invalid_job_is_refused(url):
@@ -167,28 +181,18 @@ def test_api_unknown_or_invalid_job_is_refused(url):
         assert send(f"{url}/api/v1/jobs/-{path}")[0] == 400
 
 
-def test_api_too_many_parameters_are_refused(url):
-    status, answer, _ = send(f"{url}/api/v1/runs?{'a=1&' * 1500}")
-    assert status == 400
-    assert answer["error"].startswith("the request cannot be read: ")
-
-
 def test_api_other_methods_and_paths_are_refused(mine):
     assert send(f"{mine}/query")[0] == 405
     assert send(f"{mine}/query", method="DELETE")[2]["Allow"] == "POST"
     assert set(send(mine, method="PUT")[2]["Allow"].split(", ")) == {"GET", "HEAD", "POST"}
     assert send(f"{mine}/rounds", b"", method="POST")[0] == 405
+    for path in (mine, f"{mine}/nothing"):
+        headers = send(path)[2]
+        assert headers["Content-Type"] == "application/json"
+        assert (headers["X-Content-Type-Options"], headers["Cache-Control"]) == ("nosniff", "no-store")
     assert send(f"{mine}/nothing")[0] == 404
     assert send(mine, method="HEAD")[:2] == (200, None)
     assert send(f"{mine}/rounds", method="HEAD")[0] in (200, 404)
-
-
-def test_api_answers_have_security_headers(mine):
-    for path in (mine, f"{mine}/rounds", f"{mine}/nothing"):
-        headers = send(path)[2]
-        assert headers["Content-Type"] == "application/json"
-        assert headers["X-Content-Type-Options"] == "nosniff"
-        assert headers["Cache-Control"] == "no-store"
 
 
 def test_api_openapi_description_is_served(url):

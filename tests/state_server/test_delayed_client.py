@@ -1,12 +1,12 @@
 """The client that queries in the background, with slow and faulty servers."""
 
 import logging
-import signal
 import threading
 import time
 
 import pytest
-from faulty_server import OK, FaultyServer, answer, refusal
+from calling import port_of
+from faulty_server import OK, FaultyServer, refusal
 
 from esync.coordination import Coordination, ExchangeDecision
 from esync.coordination.client import StateServerClient, StateServerError
@@ -19,10 +19,6 @@ DELAY = 0.4
 
 def delayed(port: int, rank: int = 0, **options) -> DelayedClient:
     return DelayedClient(StateServerClient("127.0.0.1", port, rank=rank, **{"patience": 30.0, **options}))
-
-
-def port_of(url: str) -> int:
-    return int(url.rsplit(":", 1)[1])
 
 
 def test_delayed_client_does_not_wait_for_answers(url):
@@ -58,20 +54,6 @@ def test_delayed_client_calls_arrive_in_order(url):
         worker.close()
 
 
-def test_delayed_client_query_survives_a_restart_of_the_server(start_process, tmp_path):
-    serve = ("-m", "esync.state_server", "--state-dir", str(tmp_path), "--port")
-    server = start_process(*serve, "0")
-    worker = delayed(server.port)
-    worker.init(1, 0.02)
-    server.end(signal.SIGKILL)
-    question = worker.ask(1, 0.5)
-    time.sleep(0.2)
-    assert not question.done()  # and the worker trains on
-    start_process(*serve, str(server.port))
-    assert question.wait() == ExchangeDecision(True)
-    worker.close()
-
-
 def test_delayed_client_raises_a_refused_reset_at_the_next_query():
     with FaultyServer(refusal(409, "the job is in round 1")) as server:
         worker = delayed(server.port)
@@ -82,14 +64,6 @@ def test_delayed_client_raises_a_refused_reset_at_the_next_query():
                 question.wait()
             assert question.done()
         assert len(server.requests) == 1
-        worker.close()
-
-
-def test_delayed_client_init_waits_for_the_server():
-    with FaultyServer(refusal(503, "busy"), answer("{}")) as server:
-        worker = delayed(server.port)
-        worker.init(4, None)
-        assert len(server.requests) == 2
         worker.close()
 
 

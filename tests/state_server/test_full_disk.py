@@ -4,12 +4,11 @@ import contextlib
 import resource
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from calling import ServerProcess, post, send
+from calling import ServerProcess, post, send, until
 
 SERVE = ("-m", "esync.state_server", "--port", "0", "--state-dir")
 
@@ -58,13 +57,6 @@ def disk(request, tmp_path) -> Iterator[Disk]:
 def query(job: str, rank: int, iteration: int) -> tuple[int, dict]:
     asked = {"rank": rank, "round": 1, "iteration": iteration, "capability": 0.01}
     return post(f"{job}/query", asked)[:2]
-
-
-def until(condition: Callable[[], bool]) -> None:
-    end = time.monotonic() + 60
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.05)
 
 
 def test_server_on_full_disk_does_not_restore_a_replaced_job(start_process, disk):

@@ -1,9 +1,8 @@
-"""Fuzzed API requests from the server's own OpenAPI description, and fuzzed forms.
+"""Fuzzed API requests from the server's own OpenAPI description.
 
 `pytest -m long` makes more than 10,000 of them.
 """
 
-import math
 import warnings
 from collections import Counter
 
@@ -12,11 +11,8 @@ import schemathesis
 from calling import begin, post, send
 from django.conf import settings as django_settings
 from hypothesis import HealthCheck, Phase, given, settings
-from hypothesis import strategies as st
 from schemathesis.generation import GenerationMode
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
-
-from esync import config
 
 LONG = pytest.mark.long
 TOKEN = "correct-horse"
@@ -69,39 +65,6 @@ def fuzz(url: str, examples: int) -> Counter[int]:
     return statuses
 
 
-TEXT = st.text(max_size=12) | st.integers().map(str) | st.floats().map(str) | st.integers(0, 3).map(str)
-NAMES = ["r", "k", "c", "te", "t", "num_workers", "epsilon", "run", "members", "rejoin", "x"]
-
-
-def fuzz_forms(url: str, examples: int) -> Counter[int]:
-    """Call the published calls with all kinds of fields; the records must make sense after each."""
-    statuses: Counter[int] = Counter()
-
-    @settings(max_examples=examples, deadline=None, database=None, phases=PHASES)
-    @given(
-        call=st.sampled_from(["apply", "reset", "init"]),
-        fields=st.dictionaries(st.sampled_from(NAMES), TEXT) | st.binary(max_size=60),
-    )
-    def call(call: str, fields: dict | bytes) -> None:
-        status, answer, _ = send(f"{url}/{call}/", fields)
-        statuses[status] += 1
-        assert status in (200, 400, 409)
-        assert status == 200 or answer["error"]
-        shown = send(f"{url}/")[1]
-        statuses[200] += 1
-        assert shown["num_workers"] == 3
-        for rank, (r, k, c, te, ready, round) in enumerate(shown["records"]):
-            assert r == rank
-            assert k >= 0
-            assert 0 < c < math.inf
-            assert 0 <= te < math.inf
-            assert ready in (True, False)
-            assert 1 <= round <= shown["t"]
-
-    call()
-    return statuses
-
-
 def unharmed(job: str, **headers: str) -> None:
     """Play a round on a job with these speeds that nobody has touched since it was begun."""
     for rank, ready in enumerate([False, False, True]):
@@ -122,13 +85,3 @@ def test_fuzzed_api_requests_break_nothing(url, running, monkeypatch, examples):
     assert sum(statuses.values()) > 10 * examples
     assert {200, 400} <= set(statuses)
     unharmed(job, **AUTHORIZED)
-
-
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize("examples", [100, pytest.param(3000, marks=LONG)])
-def test_fuzzed_forms_break_nothing(begun, examples, monkeypatch):
-    monkeypatch.setattr(config, "JOB_ALIVE", 1e6)  # however slow this machine is, no /init/ may replace the job
-    job = begin(begun, "protected-from-all-this", SPEEDS)
-    statuses = fuzz_forms(begun, examples)
-    print(f"{sum(statuses.values())} requests with forms, answers by status: {dict(statuses)}")
-    unharmed(job)

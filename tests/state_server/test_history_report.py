@@ -5,7 +5,6 @@ import re
 
 import pytest
 from calling import get, post, report, send, until
-from django.conf import settings
 
 from esync import config
 from esync.reports.report_page.page import content_security_policy
@@ -101,10 +100,3 @@ def test_report_of_too_many_rounds_is_refused_with_another_way(url, monkeypatch)
     assert status == 400
     assert "these runs have 6 rounds" in json.loads(body)["error"]
     assert "esync report" in json.loads(body)["error"]
-
-
-def test_report_needs_the_token(url, running, monkeypatch):
-    run = finish(url, "report-token")
-    monkeypatch.setattr(settings, "TOKEN", "a-secret-token")
-    assert get(url, f"/api/v1/report?runs={run}")[0] == 401
-    assert get(url, f"/api/v1/report?runs={run}", Authorization="Bearer a-secret-token")[0] == 200

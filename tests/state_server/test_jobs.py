@@ -47,13 +47,6 @@ def started(clock: type[Frozen], run: str = "") -> tuple[JobRegistry, Job]:
     return jobs, job
 
 
-def test_job_registry_is_empty_before_the_first_begin():
-    with pytest.raises(ConflictError, match="rank 0 has to") as refusal:
-        JobRegistry().get("default")
-    assert refusal.value.retry_after == 1.0
-    assert JobRegistry().find("default") is None
-
-
 def test_job_that_is_running_is_not_replaced(clock):
     jobs, job = started(clock)
     clock.time = 104.0
@@ -113,31 +106,6 @@ def reported(job: Job, rank: int, round: int, now: float, seconds: float = 1.0) 
     job.report(Report(**report(rank, round, seconds=seconds)), now)
 
 
-def test_job_is_kept_alive_by_reports_alone(clock):
-    """Workers of mode sync never query."""
-    jobs = JobRegistry()
-    job = begin(jobs)
-    for round in range(1, 20):
-        reported(job, round % 3, round, now=4.0 * round)
-        clock.time = 4.0 * round + 3.9
-        with pytest.raises(ConflictError):
-            begin(jobs)
-    clock.time += ALIVE
-    assert begin(jobs) is not job
-
-
-def test_job_is_kept_alive_by_steps_alone(clock):
-    jobs = JobRegistry()
-    job = jobs.begin("default", 3, None, 1, watching=OnlinePolicySettings())
-    for told in range(20):
-        job.tell(1, told, 1, 1.0, now=4.0 * told)
-        clock.time = 4.0 * told + 3.9
-        with pytest.raises(ConflictError):
-            begin(jobs)
-    clock.time += ALIVE
-    assert begin(jobs) is not job
-
-
 def test_job_begun_by_a_worker_is_kept_until_its_first_message(clock):
     jobs = JobRegistry()
     job = begin(jobs, run="a")
@@ -146,6 +114,23 @@ def test_job_begun_by_a_worker_is_kept_until_its_first_message(clock):
     assert begin(jobs, run="a") is job
     clock.time = ALIVE
     assert begin(jobs, run="b") is not job
+
+
+@pytest.mark.parametrize("told", ["reports", "steps"])
+def test_job_is_kept_alive_by_reports_or_steps_alone(clock, told):
+    """Workers of modes other than esync never query."""
+    jobs = JobRegistry()
+    job = jobs.begin("default", 3, None, 1, watching=OnlinePolicySettings())
+    for number in range(10):
+        if told == "reports":
+            reported(job, number % 3, number + 1, now=4.0 * number)
+        else:
+            job.tell(1, number, 1, 1.0, now=4.0 * number)
+        clock.time = 4.0 * number + 3.9
+        with pytest.raises(ConflictError):
+            begin(jobs)
+    clock.time += ALIVE
+    assert begin(jobs) is not job
 
 
 @pytest.mark.parametrize("told", ["question", "round", "rounds added up", "steps"])

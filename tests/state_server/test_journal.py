@@ -37,7 +37,7 @@ def same(job: Job, other: Job) -> bool:
 
 
 @pytest.mark.parametrize("limit", [2_000, 10**9])
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_journal_of_interrupted_job_restores_the_same_decisions(tmp_path, monkeypatch, seed, limit):
     monkeypatch.setattr(journal.Journal.__init__, "__defaults__", (limit,))
     draw = random.Random(seed)
@@ -215,15 +215,6 @@ def test_journal_restores_reports_and_the_end_of_a_job(tmp_path):
     assert reopened(jobs).begin("a", 2, 0.02, 1, "mine").key == job.key  # the same run, told again
 
 
-def test_journal_of_the_next_run_begins_empty(tmp_path):
-    jobs = JobRegistry(tmp_path)
-    jobs.begin("a", 2, 0.02, 1).end("done", now=1.0)
-    old = (tmp_path / "a.journal").read_bytes()
-    new = jobs.begin("a", 3, 0.02, 1)
-    assert len((tmp_path / "a.journal").read_bytes()) < 2 * len(old)
-    assert same(reopened(jobs).get("a"), new)
-
-
 def test_journal_on_full_disk_is_completed_afterwards(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(config, "JOURNAL_RETRY", 0.0)
     jobs = JobRegistry(tmp_path)
@@ -271,25 +262,14 @@ def test_journal_that_cannot_be_created_leaves_the_present_job(tmp_path, monkeyp
     assert same(reopened(jobs).get("a"), old)
 
 
-def test_persistent_clock_continues_in_another_process():
-    before = PersistentClock(offset=12.5)
-    assert PersistentClock.resumed(json.loads(json.dumps(before.mark()))).offset == 12.5
-
-
-def test_persistent_clock_after_reboot_uses_the_wall_clock(monkeypatch):
-    mark = PersistentClock().mark()
-    monkeypatch.setattr(lifecycle, "_boot", lambda: "another")
+def test_persistent_clock_after_reboot_uses_the_wall_clock(monkeypatch, tmp_path):
+    mark = PersistentClock(offset=12.5).mark()
+    assert PersistentClock.resumed(json.loads(json.dumps(mark))).offset == 12.5
+    monkeypatch.setattr(lifecycle, "_BOOT_ID", tmp_path / "missing")  # unknown: never that of another start
+    assert lifecycle._boot() == ""
     mark["wall"] -= 60.0
     assert PersistentClock.resumed(mark).now() == pytest.approx(mark["time"] + 60.0, abs=5.0)
     mark["wall"] += 10_000.0  # and where that was set back, time stands still rather than going back
     assert PersistentClock.resumed(mark).now() == pytest.approx(mark["time"], abs=5.0)
-    assert PersistentClock.resumed(mark, latest=mark["time"] + 99.0).now() == pytest.approx(
-        mark["time"] + 99.0, abs=5.0
-    )
-
-
-def test_persistent_clock_without_boot_id_uses_the_wall_clock(monkeypatch, tmp_path):
-    monkeypatch.setattr(lifecycle, "_BOOT_ID", tmp_path / "missing")
-    mark = PersistentClock().mark()
-    mark["wall"] -= 60.0
-    assert PersistentClock.resumed(mark).now() == pytest.approx(mark["time"] + 60.0, abs=5.0)
+    ahead = mark["time"] + 99.0
+    assert PersistentClock.resumed(mark, latest=ahead).now() == pytest.approx(ahead, abs=5.0)

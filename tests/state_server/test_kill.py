@@ -1,23 +1,21 @@
 """A state server killed at random moments of a job, over real HTTP."""
 
+import contextlib
 import http.client
-import json
 import random
 import signal
-import socket
 import threading
 import time
 from pathlib import Path
-from urllib.parse import urlencode
 
 import pytest
+from calling import free_port, send, until
 
+from esync.coordination.client import StateServerClient
 from esync.coordination.coordinator import Coordinator
 from esync.state_server import journal
 
 SPEEDS = [0.004, 0.01, 0.03, 0.1]  # seconds of an iteration, by rank
-FORM = {"Content-Type": "application/x-www-form-urlencoded"}
-JSON = {"Content-Type": "application/json"}
 
 
 class Job:
@@ -37,7 +35,7 @@ class Job:
         self.threads = [threading.Thread(target=self._guarded, args=(rank,)) for rank in range(len(SPEEDS))]
 
     def begin(self) -> None:
-        self._call("/init/", urlencode({"num_workers": len(SPEEDS), "epsilon": 0.005, "run": "r"}), FORM, [None])
+        self._call("/init/", {"num_workers": len(SPEEDS), "epsilon": 0.005, "run": "r"})
         for thread in self.threads:
             thread.start()
 
@@ -54,56 +52,47 @@ class Job:
             self._together.abort()
 
     def _work(self, rank: int) -> None:
-        connection = [None]  # kept open until it breaks
-        self._ask(rank, 0, connection)
+        client = StateServerClient("127.0.0.1", self.port, rank=rank, patience=60.0)
+        self._ask(client, 0)
         while not self._done:
             k, ready = 0, False
             while not ready:
                 time.sleep(SPEEDS[rank])
                 k += 1
-                ready = self._ask(rank, k, connection)
+                ready = self._ask(client, k)
             self._together.wait(60)  # the exchange
             if self._done:
                 return
-            if rank % 2:
-                told = urlencode({"r": rank, "t": self.round, "te": time.time()})
-                self._call("/reset/", told, FORM, connection)
+            if rank < 2:
+                client.reset(self.round)
             else:
-                told = json.dumps({"rank": rank, "round": self.round})
-                self._call("/api/v1/jobs/default/reset", told, JSON, connection)
+                self._call("/reset/", {"r": rank, "t": self.round, "te": time.time()})
 
     def _next_round(self) -> None:
         self.round += 1
         self._done = self.stop.is_set()
 
-    def _ask(self, rank: int, k: int, connection: list) -> bool:
-        c = SPEEDS[rank] * random.uniform(0.8, 1.2)
+    def _ask(self, client: StateServerClient, k: int) -> bool:
+        rank, c = client.rank, SPEEDS[client.rank] * random.uniform(0.8, 1.2)
         if rank < 2:
-            asked = {"rank": rank, "round": self.round, "iteration": k, "capability": c, "round_trip": 0.001}
-            answer = self._call("/api/v1/jobs/default/query", json.dumps(asked), JSON, connection)
-            self.answers[rank, self.round, k] = answer["ready"], answer["lease"]
-        else:
-            fields = urlencode({"r": rank, "k": k, "c": c, "te": time.time(), "t": self.round})
-            answer = self._call("/apply/", fields, FORM, connection)
-            self.answers[rank, self.round, k] = bool(answer["ready"]), None
-        return bool(answer["ready"])
+            answer = client.ask(k, c).result()
+            self.answers[rank, self.round, k] = answer.ready, answer.lease
+            return answer.ready
+        ready = bool(self._call("/apply/", {"r": rank, "k": k, "c": c, "te": time.time(), "t": self.round})["ready"])
+        self.answers[rank, self.round, k] = ready, None
+        return ready
 
-    def _call(self, path: str, body: str, headers: dict, connection: list) -> dict | None:
-        """Ask until there is an answer, as the worker's client does."""
-        limit = time.monotonic() + 60
-        while True:
-            try:
-                connection[0] = connection[0] or http.client.HTTPConnection("127.0.0.1", self.port, timeout=20)
-                connection[0].request("POST", path, body, headers)
-                response = connection[0].getresponse()
-                text = response.read()
-                assert response.status == 200, (path, body, text)
-                return json.loads(text) if text else None
-            except (OSError, http.client.HTTPException):
-                connection[0] = None
-                if time.monotonic() > limit:
-                    raise
-                time.sleep(0.02)
+    def _call(self, path: str, fields: dict) -> dict | None:
+        """Make a published call until there is an answer."""
+
+        def answered() -> list:
+            with contextlib.suppress(OSError, http.client.HTTPException):
+                status, content, _ = send(f"http://127.0.0.1:{self.port}{path}", fields)
+                assert status == 200, (path, fields, content)
+                return [content]
+            return []
+
+        return until(answered, 60)[0]
 
 
 def undisturbed(entries: list) -> tuple[Coordinator, dict[tuple[int, int, int], tuple]]:
@@ -124,8 +113,7 @@ def undisturbed(entries: list) -> tuple[Coordinator, dict[tuple[int, int, int], 
 
 @pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.long)])
 def test_killed_server_decides_as_one_that_was_not_killed(start_process, tmp_path, kills):
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+    port = free_port()
     serve = ("-m", "esync.state_server", "--port", str(port), "--state-dir", str(tmp_path / "state"))
     draw = random.Random(kills)
     server, job = start_process(*serve), Job(port)
@@ -135,10 +123,7 @@ def test_killed_server_decides_as_one_that_was_not_killed(start_process, tmp_pat
         assert server.end(signal.SIGKILL) == -signal.SIGKILL
         server = start_process(*serve)
         assert server.url, server.output
-    end = time.monotonic() + 60
-    while job.round <= 2 * kills and not job.failures:
-        assert time.monotonic() < end
-        time.sleep(0.05)
+    until(lambda: job.round > 2 * kills or job.failures, 60)
     job.end()
     assert not job.failures
     contents = journal.read(Path(tmp_path / "state" / "jobs" / "default.journal"))
@@ -147,8 +132,6 @@ def test_killed_server_decides_as_one_that_was_not_killed(start_process, tmp_pat
     assert job.answers == expected
     assert {ready for ready, _ in expected.values()} == {True, False}
     assert any(lease for _, lease in expected.values())
-    with_server = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
-    with_server.request("GET", "/")
-    assert json.loads(with_server.getresponse().read()) == restored.snapshot()
+    assert send(server.url)[1] == restored.snapshot()
     assert server.end(signal.SIGTERM) == 0
     assert "Traceback" not in server.output

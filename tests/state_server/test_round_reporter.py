@@ -5,7 +5,7 @@ import socket
 import time
 
 import pytest
-from calling import post, send
+from calling import free_port, port_of, post, send, until
 from django.conf import settings
 
 from esync.coordination.round_reporter import RoundReporter, shares
@@ -16,13 +16,6 @@ def entry(samples: int = 64, wait: float = 0.25) -> dict:
     """A round of one second, as the log file has it."""
     phases = {"0": {"get_batch": 0.1, "forward and backward": 0.4, "check ready": 0.05, "global update": 0.4}}
     return {"num_samples": samples, "time": phases, "wait": wait, "bytes_sent": 10, "bytes_received": 20}
-
-
-def until(condition, limit: float = 15) -> None:
-    end = time.monotonic() + limit
-    while not condition():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def newest(job: str, rank: int = 0) -> dict:
@@ -37,7 +30,7 @@ def reports(url):
     made = []
 
     def make(rank: int = 0, port: int | None = None, **options) -> RoundReporter:
-        made.append(RoundReporter("127.0.0.1", port or int(url.rsplit(":", 1)[1]), "mine", rank, "gpu0", **options))
+        made.append(RoundReporter("127.0.0.1", port or port_of(url), "mine", rank, "gpu0", **options))
         return made[-1]
 
     yield make
@@ -53,7 +46,7 @@ def test_shares_divide_a_round_into_compute_wait_and_exchange():
 
 
 def test_reports_send_rounds_and_later_accuracies(mine, reports):
-    worker = reports(rank=1)
+    worker = reports(rank=1, metric=Metric("loss", "min"))
     worker.round(1, entry(), local_iterations=5, seconds=1.0)
     until(lambda: newest(mine, 1))
     told = newest(mine, 1)
@@ -66,23 +59,12 @@ def test_reports_send_rounds_and_later_accuracies(mine, reports):
     )
     worker.accuracy(1, 0.75)
     until(lambda: newest(mine, 1)["accuracy"] == 0.75)
+    assert (newest(mine, 1)["metric"], newest(mine, 1)["goal"]) == ("loss", "min")
+    worker.accuracy(2, float("nan"))  # of weights that have diverged
     assert (newest(mine, 1)["accuracy_round"], newest(mine, 1)["samples"]) == (1, 64)
     worker.round(2, entry(), local_iterations=5, seconds=1.0)
     until(lambda: newest(mine, 1)["round"] == 2)
     assert (newest(mine, 1)["accuracy"], newest(mine, 1)["samples"]) == (0.75, 64)
-
-
-def test_reports_of_another_metric_name_it(mine, reports):
-    worker = reports(metric=Metric("loss", "min"))
-    worker.round(1, entry(), local_iterations=5, seconds=1.0)
-    until(lambda: newest(mine))
-    assert (newest(mine)["accuracy"], newest(mine)["metric"], newest(mine)["goal"]) == (None, "loss", "min")
-    worker.accuracy(1, 12.5)
-    until(lambda: newest(mine)["accuracy"] == 12.5)
-    worker.accuracy(2, float("nan"))  # of weights that have diverged
-    worker.round(2, entry(), local_iterations=5, seconds=1.0)
-    until(lambda: newest(mine)["round"] == 2)
-    assert (newest(mine)["accuracy"], newest(mine)["accuracy_round"]) == (12.5, 1)
 
 
 def test_reports_of_fast_rounds_are_added_up(mine, reports):
@@ -97,9 +79,9 @@ def test_reports_of_fast_rounds_are_added_up(mine, reports):
     assert got[-1]["round"] == 100
 
 
-def test_reports_to_an_absent_server_block_nobody_and_arrive_later(url, jobs, reports, free_port_of_nobody, caplog):
+def test_reports_to_an_absent_server_block_nobody_and_arrive_later(url, jobs, reports, caplog):
     caplog.set_level(logging.INFO)
-    lost = reports(port=free_port_of_nobody)
+    lost = reports(port=free_port())
     begun = time.monotonic()
     for number in range(1, 2001):
         lost.round(number, entry(), local_iterations=1, seconds=1.0)
@@ -169,13 +151,6 @@ def test_reports_send_the_token_and_warn_once_of_a_wrong_one(mine, reports, runn
     monkeypatch.setattr(settings, "TOKEN", "")
     assert newest(mine, 0)["round"] == 3
     assert newest(mine, 1) == {}
-
-
-@pytest.fixture
-def free_port_of_nobody() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 def _history(job: str, newest_round: int) -> list[dict]:

@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 
 import pytest
-from calling import ROOT, send, until
+from calling import ROOT, free_port, send, until
 
+from esync.state_server.__main__ import parse_arguments
 from tests.support import child
 
 SERVE = ("-m", "esync.state_server", "--port", "0")
@@ -29,8 +30,9 @@ def play(url: str, **headers: str) -> None:
     assert send(f"{url}/", **headers)[1]["t"] == 2
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-@pytest.mark.parametrize("command", [SERVE, RUNSERVER])
+@pytest.mark.parametrize(
+    ("command", "number"), [(SERVE, signal.SIGINT), (SERVE, signal.SIGHUP), (RUNSERVER, signal.SIGTERM)]
+)
 def test_server_process_serves_until_a_signal(start_process, command, number):
     server = start_process(*command)
     play(server.url)
@@ -53,8 +55,8 @@ def test_server_process_with_port_in_use_prints_one_sentence(start_process):
     assert third.output.splitlines() == [f"CommandError: {sentence}"]
 
 
-@pytest.mark.parametrize("host", ["no-such-name.invalid", "203.0.113.7"])
-def test_server_process_with_address_of_another_machine_prints_one_sentence(start_process, host):
+def test_server_process_with_address_of_another_machine_prints_one_sentence(start_process):
+    host = "203.0.113.7"
     server = start_process(*SERVE, "--host", host, "--insecure")
     assert server.wait(30) == 1
     assert server.output.startswith(f"the state server cannot listen on {host}:0: ")
@@ -62,30 +64,18 @@ def test_server_process_with_address_of_another_machine_prints_one_sentence(star
 
 
 @pytest.mark.parametrize("port", ["-1", "65536", "http"])
-def test_server_process_with_bad_usage_exits_with_2(port):
-    done = subprocess.run([sys.executable, "-m", "esync.state_server", f"--port={port}"], cwd=ROOT, capture_output=True)
-    assert done.returncode == 2
-    assert b"is not a port number" in done.stderr
+def test_server_process_with_bad_usage_exits_with_2(port, capsys):
+    with pytest.raises(SystemExit) as end:
+        parse_arguments([f"--port={port}"])
+    assert end.value.code == 2
+    assert "is not a port number" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("flags", [(), ("--noreload",)])
-def test_server_process_runs_from_a_checkout_with_runserver(start_process, flags):
-    server = start_process("manage.py", "runserver", "127.0.0.1:0", *flags, cwd=ROOT / "SimpleStateServer")
+def test_server_process_runs_from_a_checkout_with_runserver(start_process):
+    server = start_process("manage.py", "runserver", "127.0.0.1:0", cwd=ROOT / "SimpleStateServer")
     play(server.url)
     until(lambda: send(f"{server.url}/api/v1/jobs/default/events?limit=1")[0] == 200)
     assert server.end(signal.SIGTERM) == 0
-
-
-@pytest.mark.parametrize("server", [SERVE, RUNSERVER])
-def test_server_processes_of_both_commands_answer_alike(start_process, server):
-    """Both have the same limits and error texts."""
-    url = start_process(*server).url
-    assert send(f"{url}/init/", b"x" * 20_000)[0] == 413
-    status, answer, _ = send(f"{url}/nowhere/", {"a": 1})
-    assert status == 404
-    assert answer["error"].startswith("no such path: '/nowhere/'; there are /, /init/, /apply/, /reset/, /dashb")
-    status, answer, headers = send(f"{url}/init/")
-    assert (status, answer["error"], headers["Allow"]) == (405, "/init/ takes POST only", "POST")
 
 
 def test_server_process_needs_no_mxnet():
@@ -94,8 +84,7 @@ def test_server_process_needs_no_mxnet():
         "import esync.state_server, esync.coordination.client, esync.state_server.serving\n"
         "print('fine')"
     )
-    environment = {name: value for name, value in os.environ.items() if name != "DMLC_ROLE"}
-    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True)
+    done = child.run("-c", program)
     assert done.stdout == "fine\n", done.stderr
 
 
@@ -135,27 +124,19 @@ def test_server_process_with_unusable_state_folder_is_refused(start_process, tmp
     assert refused.stderr.startswith(f"another state server uses the state folder {tmp_path / 'state'}")
 
 
-def test_manage_py_with_unusable_state_folder_prints_one_sentence(tmp_path):
-    (tmp_path / "file").write_text("")
-    refused = child.run(*RUNSERVER, ESYNC_STATE_DIR=str(tmp_path / "file"))
-    assert refused.returncode == 1
-    assert "cannot be written" in refused.stderr
-    assert "Traceback" not in refused.stderr
-
-
 def test_killed_worker_process_is_started_again_and_continues_its_jobs(start_process):
     server = start_process(*SERVE)
     play(server.url)
     killed = server.worker
     os.kill(killed, signal.SIGKILL)
     until(lambda: not child.alive(killed))
-    end = time.monotonic() + 30
-    while True:
+
+    def answered() -> bool:
         with contextlib.suppress(OSError):
-            assert send(f"{server.url}/")[1]["t"] == 2
-            break
-        assert time.monotonic() < end, server.output
-        time.sleep(0.05)
+            return send(f"{server.url}/")[1]["t"] == 2
+        return False
+
+    until(answered)
     assert server.end(signal.SIGTERM) == 0
 
 
@@ -242,8 +223,7 @@ def started_together(*commands: tuple[str, ...]) -> list[subprocess.CompletedPro
 
 
 def test_of_two_server_processes_that_start_together_one_gets_the_port(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as found:
-        port = str(found.getsockname()[1])
+    port = str(free_port())
     commands = [(*SERVE[:-1], port, "--state-dir", str(tmp_path / name)) for name in ("a", "b")]
     done = sorted(started_together(*commands), key=lambda server: server.returncode)
     assert [server.returncode for server in done] == [0, 1]
@@ -258,10 +238,6 @@ def test_server_process_that_cannot_start_does_not_say_that_it_listens(tmp_path)
     assert "cannot be read" in done.stderr
 
 
-def test_server_process_ends_on_hangup(start_process):
-    assert start_process(*SERVE).end(signal.SIGHUP) == 0
-
-
 def test_server_process_under_nohup_stays(start_process):
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)  # which the process inherits
     try:
@@ -271,7 +247,7 @@ def test_server_process_under_nohup_stays(start_process):
     answering = server.worker
     server.process.send_signal(signal.SIGHUP)
     with pytest.raises(subprocess.TimeoutExpired):
-        server.process.wait(5)
+        server.process.wait(2)
     play(server.url)
     assert server.worker == answering
     assert server.end(signal.SIGTERM) == 0
