@@ -4,6 +4,7 @@ import pytest
 
 from esync import config
 from esync.arguments import choose_algorithm, read
+from esync.arguments.environment import environment_of
 from esync.arguments.presets import PRESETS
 from esync.launch.flags import merge, understood
 
@@ -431,3 +432,47 @@ def test_preset_of_a_description_ranks_behind_all_others_and_a_typed_one_before(
     options = understood(merge({"network": "resnet18-v1", **described}, typed))
     found = (options.mode, options.compression, options.network, options.preset)
     assert found == ("tiered", compression, network, "skewed-data")
+
+
+#: Variables, what is typed beside them → what the options are then.
+FROM_ENVIRONMENT = [
+    ({}, "", {"elastic": False, "lease": config.LEASE, "straggle": (), "cpu": config.USE_CPU, "gpu": None}),
+    ({"ESYNC_DEVICE": "cpu"}, "", {"cpu": 1, "gpu": None}),
+    ({"ESYNC_DEVICE": "gpu2"}, "", {"cpu": 0, "gpu": 2}),
+    ({"ESYNC_DEVICE": "cpu"}, "-g 1", {"cpu": 0, "gpu": 1}),
+    ({"ESYNC_DEVICE": "gpu2"}, "-c 1", {"cpu": 1, "gpu": None}),
+    ({"ESYNC_LEASE": "7"}, "", {"elastic": True, "lease": 7.0}),
+    ({"ESYNC_STEP_TIME": "0.5", "ESYNC_SEED": "4"}, "--step-time 0.25", {"step_time": 0.25, "seed": 4}),
+    ({"ESYNC_LOG_DIR": "there", "ESYNC_OVERWRITE": "1"}, "", {"log_dir": "there", "overwrite": True}),
+    ({"ESYNC_ALGORITHM": "ssp"}, "", {"mode": config.MODE}),
+]
+
+
+@pytest.mark.parametrize(("environment", "typed", "expected"), FROM_ENVIRONMENT)
+def test_variables_are_the_defaults_of_flags(environment, typed, expected):
+    options = vars(read("worker", "", typed.split(), environment=environment))
+    assert {name: options[name] for name in expected} == expected
+
+
+def test_flags_reach_the_built_in_programs_unchanged_by_variables():
+    words = (
+        "--elastic --lease 5 --job a --start-timeout 3 --round-timeout 4 --step-time 0.1 --log-dir l --tensorboard t"
+    )
+    words += " --wait-for-replacement 2 --checkpoint-dir k --checkpoint-every 9 --keep-checkpoints 2 --resume"
+    typed = options(*words.split())
+    told = vars(read("worker", "", [], environment=environment_of(typed).variables()))
+    assert told == {**vars(typed), "given": frozenset()}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("ESYNC_STEP_TIME", "0", "ESYNC_STEP_TIME is '0', but should be a number of seconds above 0"),
+        ("ESYNC_COLLECTIVE", "rings", "ESYNC_COLLECTIVE is 'rings', but should be one of ps, ring"),
+        ("ESYNC_JOB", "-", "argument --job: '-' should be a name of letters"),
+    ],
+)
+def test_wrong_variable_is_refused_as_a_flag_is(capsys, name, value, message):
+    with pytest.raises(SystemExit):
+        read("worker", "", [], environment={name: value})
+    assert message in capsys.readouterr().err

@@ -31,25 +31,9 @@ def cluster(data_dir: Path, workers: int = 4, hosts: list[str] | None = None, **
     return {**description([0.05] * workers, hosts, **common, **train), "per_host": True}
 
 
-def workers(job: Launch) -> dict[int, dict[str, str]]:
-    """Id of each worker that runs → its ESYNC_* variables."""
-    found = {}
-    for number, command in job.processes().items():
-        if " -m esync.worker " in command and "process_shim" not in command:
-            pairs = Path(f"/proc/{number}/environ").read_text().split("\0")
-            found[number] = dict(each.split("=", 1) for each in pairs if each.startswith("ESYNC_"))
-    return found
-
-
-def kill(job: Launch, rank: int) -> None:
-    """Kill the worker of this rank."""
-    (victim,) = [number for number, told in workers(job).items() if told["ESYNC_SLOT"] == str(rank)]
-    os.kill(victim, signal.SIGKILL)
-
-
 def tokens(job: Launch) -> set[str]:
     """The names by which workers of a host find each other."""
-    return {told["ESYNC_HOST_GROUP"].partition(":")[0] for told in workers(job).values() if "ESYNC_HOST_GROUP" in told}
+    return {told["ESYNC_HOST_GROUP"].partition(":")[0] for told in job.workers().values() if "ESYNC_HOST_GROUP" in told}
 
 
 def check_nothing_is_left(job: Launch, names: set[str]) -> None:
@@ -102,7 +86,7 @@ def test_job_per_host_with_killed_worker_replaces_it_or_continues_without_it(tmp
         job = jobs[name]
         job.until(lambda name=name: (tmp_path / name / "lenet/sync/right/cpu/iter-3.txt").exists(), LIMIT)
         names[name] = tokens(job)
-        kill(job, rank)
+        os.kill(job.worker(rank), signal.SIGKILL)
     for name, rank, number in (("replaced", 2, 40), ("lost", 0, 60)):
         job = jobs[name]
         assert job.wait(LIMIT) == 0, job.output

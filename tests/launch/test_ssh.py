@@ -75,8 +75,7 @@ def test_launch_over_ssh_runs_a_whole_job_and_gathers_the_logs(tmp_path, data_di
     job = launch(write(tmp_path / "cluster.yaml", content), "--json", "job.json", "--follow", ESYNC_TOKEN=TOKEN)
 
     job.until(trained(machines), LONG)
-    seen = job.processes()
-    workers = [number for number, command in seen.items() if "-m esync.worker" in command]
+    workers = job.workers()
     assert len(workers) == 3
     assert TOKEN not in " ".join(_command_lines())
     environments = [Path(f"/proc/{number}/environ").read_text().split("\0") for number in workers]
@@ -189,9 +188,7 @@ def test_launch_over_ssh_with_broken_connection_replaces_the_worker(tmp_path, da
     content["scheduler"], content["servers"] = {"host": "mine"}, [{"host": "mine"}]
     job = launch(write(tmp_path / "cluster.yaml", content), "--rounds", "60", "--json", "job.json")
     job.until(trained(machines), LONG)
-    seen = job.processes().items()
-    (worker,) = (number for number, command in seen if "-m esync.worker" in command and "sync/right" in command)
-    os.kill(parent(parent(worker)), signal.SIGKILL)  # sshd ← esync.launch.process_shim ← the worker
+    os.kill(parent(parent(job.worker(1))), signal.SIGKILL)  # sshd ← esync.launch.process_shim ← the worker
     assert job.wait(LONG) == 0, job.output
     assert job.gone_within(10) == {}
     (replacement,) = json.loads((tmp_path / "job.json").read_text())["replacements"]

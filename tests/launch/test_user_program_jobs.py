@@ -39,16 +39,6 @@ def program(folder: Path) -> Path:
     return Path(shutil.copy(SOURCE, folder / "train.py"))
 
 
-def workers(job: Launch) -> dict[int, int]:
-    """Rank → process id of the workers that run, shims left out."""
-    found = {}
-    for number, command in job.processes().items():
-        if " train.py " in command and "process_shim" not in command:
-            environment = Path(f"/proc/{number}/environ").read_bytes().split(b"\0")
-            found |= {int(each[11:]): number for each in environment if each.startswith(b"ESYNC_SLOT=")}
-    return found
-
-
 def said(folder: Path, worker: int) -> str:
     """What a worker has printed."""
     return (folder / "processes" / f"worker-{worker}.log").read_text()
@@ -60,7 +50,7 @@ def test_own_program_trains_is_replaced_and_leaves_logs_and_figures(tmp_path, da
     job = launch(write(tmp_path / "cluster.yaml", cluster()), *words)
     folder = tmp_path / "logs" / "train" / "esync"
     job.until(lambda: (folder / "right" / "cpu" / "iter-3.txt").exists(), LONG)
-    os.kill(workers(job)[1], signal.SIGKILL)
+    os.kill(job.worker(1, " train.py "), signal.SIGKILL)
     assert job.wait(LONG) == 0, job.output
     assert job.gone_within(10) == {}
     assert "worker-1 (right/cpu) was ended by SIGKILL" in job.output
@@ -91,7 +81,7 @@ def test_elastic_job_of_own_program_goes_on_without_a_worker_that_is_killed(tmp_
     job = launch(write(tmp_path / "cluster.yaml", content), "--elastic", "--lease", "60", "--no-restart")
     folder = tmp_path / "logs" / "train" / "sync"
     job.until(lambda: (folder / "left" / "cpu-1" / "iter-2.txt").exists(), LONG)
-    os.kill(workers(job)[2], signal.SIGKILL)
+    os.kill(job.worker(2, " train.py "), signal.SIGKILL)
     assert job.wait(LONG) == 0, job.output
     assert "the others go on without it" in job.output
     assert rounds(folder / "left" / "cpu")[-1] == 40
