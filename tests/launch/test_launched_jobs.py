@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from launching import Launch, description, write
 
+from esync.launch.command import main
 from tests.support.disks import fill
 from tests.support.variants import variants
 
@@ -225,15 +226,6 @@ def test_launch_with_disk_full_of_checkpoints_ends_and_names_the_directory(
     assert rounds(tmp_path / "logs" / "lenet" / "sync" / "left" / "cpu") == list(range(1, 31))
 
 
-def test_launch_with_unwritable_stdout_exits_with_1(tmp_path, data_dir, launch: Start):
-    content = description([0.05], rounds=2, local_lr=0.01, data_dir=str(data_dir), log_dir="logs")
-    job = launch(write(tmp_path / "cluster.yaml", content), output=Path("/dev/full"))
-    assert job.wait() == 1
-    assert "the job is done, but " in job.errors
-    assert "bytes of standard output could not be written: No space left on device" in job.errors
-    assert rounds(tmp_path / "logs" / "lenet" / "esync" / "left" / "cpu") == [1, 2]
-
-
 def test_launch_that_ends_or_is_killed_leaves_no_process(tmp_path, data_dir, launch: Start):
     """It is terminated, interrupted during its start, and killed."""
     content = description([0.1, 0.1], max_time=300, data_dir=str(data_dir), local_lr=0.001)
@@ -279,13 +271,17 @@ def run(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
-def test_launch_with_tilde_in_log_dir_uses_the_home_directory(tmp_path, data_dir, launch: Start):
-    """Also where no shell has expanded it; launcher and processes must agree on the folder."""
+def test_launch_with_tilde_uses_the_home_directory_and_with_unwritable_stdout_exits_with_1(
+    tmp_path, data_dir, launch: Start
+):
+    """No shell has expanded the tilde; launcher and processes must agree on the folder."""
     train = {"mode": "sync", "rounds": 2, "data_dir": str(data_dir), "log_dir": "~/logs", "checkpoint_dir": "~/kept"}
     file = write(tmp_path / "cluster.yaml", description([0.05, 0.05], learning_rate=0.001, **train))
     home = tmp_path / "home"
-    job = launch(file, "--json=~/job.json", HOME=str(home))
-    assert job.wait() == 0, job.output
+    job = launch(file, "--json=~/job.json", HOME=str(home), output=Path("/dev/full"))
+    assert job.wait() == 1, job.errors
+    assert "the job is done, but " in job.errors
+    assert "bytes of standard output could not be written: No space left on device" in job.errors
     assert not (tmp_path / "~").exists()
     folder = home / "logs" / "lenet" / "sync"
     assert rounds(folder / "left" / "cpu") == rounds(folder / "right" / "cpu") == [1, 2]
@@ -296,44 +292,52 @@ def test_launch_with_tilde_in_log_dir_uses_the_home_directory(tmp_path, data_dir
     assert report["logs"] == str(folder)
 
 
-def test_launch_dry_run_prints_every_command_and_starts_nothing(tmp_path):
+def test_launch_dry_run_prints_every_command_and_starts_nothing(tmp_path, capsys, data_dir, monkeypatch):
+    """The command of a worker that trains alone can be run as it is."""
+    monkeypatch.chdir(tmp_path)
     file = write(tmp_path / "cluster.yaml", {**description([0.1, 0.2]), "spare_hosts": ["127.0.0.1"]})
-    done = run(tmp_path, str(file), "--dry-run", "--rounds", "3")
-    assert done.returncode == 0
-    assert "# Nothing on 127.0.0.1 at first: it is a spare host, for the workers of one that is lost" in done.stdout
-    commands = [line for line in done.stdout.splitlines() if " -m esync." in line]
+    assert main([str(file), "--dry-run", "--rounds", "3"]) == 0
+    printed = capsys.readouterr().out
+    assert "# Nothing on 127.0.0.1 at first: it is a spare host, for the workers of one that is lost" in printed
+    commands = [line for line in printed.splitlines() if " -m esync." in line]
     assert [re.search(r"-m esync\.(\w+)", line)[1] for line in commands] == [
         "scheduler", "server", "state_server", "worker", "worker",
     ]  # fmt: skip
     assert all(line.endswith(" --rounds 3") for line in commands[3:])
     assert os.listdir(tmp_path) == ["cluster.yaml"]
 
+    flags = ("--mode", "local", "--rounds", "2", "--data-dir", str(data_dir), "--no-evaluation", "--log-dir", "my logs")
+    assert main([str(file), "--dry-run", *flags]) == 0
+    command = capsys.readouterr().out.splitlines()[1]
+    subprocess.run(command, shell=True, check=True, capture_output=True, timeout=100)
+    device = tmp_path / "my logs/lenet/local/left/cpu"
+    assert rounds(device) == [1, 2]
+    assert json.loads((device / "run.json").read_text())["step_time"] == 0.1
+
 
 @pytest.mark.parametrize(
-    ("words", "code", "message"),
+    ("words", "message"),
     [
-        (["none.yaml"], 2, "launch: error: none.yaml: No such file or directory\n"),
+        (["none.yaml"], "launch: error: none.yaml: No such file or directory\n"),
         (
             ["bad.yaml"],
-            2,
             "launch: error: bad.yaml:1: workers[0].devise: unknown key; known: host, device, count, step_time",
         ),
-        (["good.yaml", "--local-lr", "1", "--mode", "sync"], 2, "launch: error: good.yaml: train: --local-lr makes no"),
-        (["good.yaml", "--rounds", "0"], 2, "'0' should be a whole number of 1 or more"),
+        (["good.yaml", "--local-lr", "1", "--mode", "sync"], "launch: error: good.yaml: train: --local-lr makes no"),
+        (["good.yaml", "--rounds", "0"], "'0' should be a whole number of 1 or more"),
         (
             ["good.yaml", "--dry-run", "--json", "x"],
-            2,
             "--json describes how a job went, and with --dry-run",
         ),
-        ([], 2, "the following arguments are required: FILE"),
+        ([], "the following arguments are required: FILE"),
         (
             ["far.yaml"],
-            2,
             "launch: error: far.yaml: hosts.left.address: localhost (127.0.0.1) is reached from the machine",
         ),
     ],
 )
-def test_launch_with_mistake_names_it(tmp_path, words, code, message):
+def test_launch_with_mistake_names_it(tmp_path, monkeypatch, capsys, words, message):
+    monkeypatch.chdir(tmp_path)
     good = description([0.1])
     write(tmp_path / "good.yaml", good)
     text = "{workers: [{devise: cpu, host: a}], scheduler: {host: a}, servers: [{host: a}]}\n"
@@ -341,8 +345,10 @@ def test_launch_with_mistake_names_it(tmp_path, words, code, message):
     far = {"hosts": {"far": {"address": "203.0.113.7"}}, "workers": [{"host": "far", "device": "cpu"}]}
     write(tmp_path / "far.yaml", {**good, **far, "hosts": {**good["hosts"], **far["hosts"]}, "train": {"mode": "sync"}})
     files = sorted(os.listdir(tmp_path))
-    done = run(tmp_path, *words)
-    assert done.returncode == code
-    assert message in done.stderr
-    assert "Traceback" not in done.stderr
+    try:
+        code: object = main(words)
+    except SystemExit as error:
+        code = error.code
+    assert code == 2
+    assert message in capsys.readouterr().err
     assert sorted(os.listdir(tmp_path)) == files

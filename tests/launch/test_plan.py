@@ -41,7 +41,8 @@ def options_of(spec: ProcessSpec) -> Any:
 
 
 def test_plan_with_collective_has_a_process_manager_instead_of_servers():
-    job = make(launching.description([0.1, 0.2], rounds=7, collective="ring", local_iterations=2))
+    content = launching.description([0.1, 0.2], rounds=7, collective="ring", local_iterations=2)
+    job = make({**content, "spare_hosts": ["127.0.0.1"]})
     manager, *workers = job.processes
     assert manager.name == "process-manager"
     assert manager.command[1:5] == ("-m", "esync.exchange.collectives.process_manager", "--ranks", "2")
@@ -51,7 +52,11 @@ def test_plan_with_collective_has_a_process_manager_instead_of_servers():
         assert worker.environment["DMLC_NUM_WORKER"] == "2"
         assert "DMLC_ROLE" not in worker.environment
         assert options_of(worker).collective == "ring"
-    assert job.remarks == ("no parameter servers: the workers exchange by ring",)
+    assert job.spares == {}
+    assert job.remarks == (
+        "no parameter servers: the workers exchange by ring",
+        "spare hosts are not used: without parameter servers nobody can take a worker's place",
+    )
 
 
 def test_plan_of_esync_job_contains_every_process_with_its_settings():
@@ -95,14 +100,10 @@ def test_plan_log_directories_are_where_the_log_tools_look():
     ("settings", "folder"),
     [
         ({"mode": "esync"}, "esync"),
-        ({"mode": "sync", "partition": "contiguous"}, "sync"),
-        ({"mode": "async"}, "async"),
         ({"mode": "async", "use_dcasgd": 1}, "dcasgd"),
         ({"mode": "local", "partition": "class"}, "local"),
         ({"mode": "esync", "partition": "class"}, "esync-niid"),
-        ({"mode": "sync", "split_by_class": 1}, "sync-niid"),
         ({"mode": "async", "partition": "dirichlet:0.3"}, "async-niid"),
-        ({"mode": "esync", "partition": "class:3,1"}, "esync-niid"),
         ({"mode": "async", "use_dcasgd": 1, "split_by_class": 1}, "dcasgd-niid"),
     ],
 )
@@ -351,13 +352,6 @@ def test_plan_with_spare_hosts_prepares_the_workers_of_one_host_each():
     assert "spare hosts, for the workers of hosts that do not answer: spare" in job.remarks
 
 
-def test_plan_with_collective_uses_no_spare_hosts():
-    content = {**several_machines(), "spare_hosts": ["spare"]}
-    job = make(content, collective="ring", local_iterations=2)
-    assert job.spares == {}
-    assert job.remarks[-1] == "spare hosts are not used: without parameter servers nobody can take a worker's place"
-
-
 def per_host(hosts: list[str], **train: Any) -> dict[str, Any]:
     return {**launching.description([0.1] * 4, hosts, **train), "per_host": True}
 
@@ -371,12 +365,6 @@ def test_plan_per_host_tells_workers_who_shares_their_host():
     assert groups_of(job.workers) == [("3", "job-0:0,2,3"), ("3", None), ("3", "job-0:0,2,3"), ("3", "job-0:0,2,3")]
     assert "the workers of a host exchange as one: 2 instead of 4 in a round" in job.remarks
     assert groups_of(make({**per_host(["left"]), "per_host": False}).workers) == [(None, None)] * 4
-
-
-def test_plan_per_host_tells_a_users_program_the_same():
-    content = {**per_host(["left", "right"]), "program": "python train.py", "train": {}}
-    job = make(content)
-    assert groups_of(job.workers) == [("2", "job-0:0,2"), ("2", "job-1:1,3")] * 2
 
 
 def test_plan_per_host_with_one_worker_on_each_changes_nothing():
@@ -398,10 +386,7 @@ def test_plan_per_host_workers_on_spare_hosts_exchange_by_themselves():
     ("train", "message"),
     [
         ({"mode": "async"}, "mode async uses what each worker sends at once, .* mode with rounds: .*esync"),
-        ({"mode": "ssp"}, "mode ssp uses"),
-        ({"mode": "dylu"}, "mode dylu uses"),
         ({"mode": "async", "use_dcasgd": 1}, "mode dcasgd uses"),
-        ({"mode": "dgs"}, "mode dgs uses"),
         ({"mode": "local"}, "mode local exchanges nothing; leave per_host out"),
         ({"mode": "sync", "collective": "ring"}, "with the collective ring every worker .*; choose ps, or leave"),
     ],
@@ -477,12 +462,6 @@ def test_a_run_with_a_name_has_a_folder_of_its_own():
         f"{job.mode_folder}/{n}" for n in ("left", "right")
     ]
     assert all(options_of(worker).name is None for worker in job.workers)  # the folder has it: not twice
-
-
-@pytest.mark.parametrize("name", ["a/b", ".hidden", "x" * 61, "a@b", "-a"])
-def test_names_that_cannot_be_a_folders_are_refused(name):
-    with pytest.raises(ValueError, match="cannot name a run"):
-        make(launching.description([0.1], name=name))
 
 
 def test_event_files_are_below_their_folder_as_the_logs_are():

@@ -1,6 +1,6 @@
 """Whole jobs over ssh, with a real sshd and two hosts with folders of their own.
 
---long adds home directories, an interrupted launcher and a failing worker.
+--long adds home directories.
 """
 
 import contextlib
@@ -152,33 +152,6 @@ def test_launch_over_ssh_that_is_killed_leaves_no_process(tmp_path, data_dir, ss
         assert f"host {name}: another job writes its logs to logs/lenet/sync/{name}; wait for its end" in busy.stderr
     job.process.kill()
     assert job.gone_within(20) == {}
-
-
-@pytest.mark.long
-def test_launch_over_ssh_that_is_interrupted_leaves_no_process(tmp_path, data_dir, sshd, machines, launch: Start):
-    """The logs have been gathered, too."""
-    job = launch(write(tmp_path / "cluster.yaml", endless(sshd, data_dir)))
-    job.until(trained(machines), LONG)
-    job.process.send_signal(signal.SIGINT)
-    assert job.wait(20) == 1
-    assert job.gone_within(10) == {}
-    assert job.output.endswith("launch: error: ended by SIGINT; all processes of the job have been ended\n")
-    for name in ADDRESSES:
-        assert 1 in rounds(tmp_path / "logs" / "lenet" / "sync" / name / "cpu")
-
-
-@pytest.mark.long
-def test_launch_over_ssh_with_failing_worker_reports_its_error(tmp_path, data_dir, sshd, machines, launch: Start):
-    content = description(sshd, [0.1, 0.1], mode="sync", learning_rate=1e9, max_time=300, data_dir=str(data_dir))
-    job = launch(write(tmp_path / "cluster.yaml", content))
-    assert job.wait(LONG) == 1
-    assert job.gone_within(10) == {}
-    found = re.search(
-        r"worker-(\d) \((left|right)/cpu\) ended with exit code 1; the end of logs/lenet/sync/", job.output
-    )
-    assert found, job.output
-    assert "the training has diverged; try a smaller learning rate" in job.output
-    assert "Traceback" not in job.output
 
 
 def test_launch_over_ssh_with_broken_connection_replaces_the_worker(tmp_path, data_dir, sshd, machines, launch: Start):
