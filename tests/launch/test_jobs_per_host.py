@@ -1,11 +1,10 @@
 """Whole jobs whose workers exchange as one on each host (`per_host`), with real processes.
 
---long adds compression with --overlap and a resume, a program of the user's, and real hosts.
+--long adds compression with --overlap and a resume.
 """
 
 import json
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 from launching import Launch, description, write
 from test_launched_jobs import rounds
-from test_user_program_jobs import SOURCE
 
 from tests.support.variants import variants
 
@@ -120,15 +118,3 @@ def test_job_per_host_resumes_after_its_server_was_killed(tmp_path, data_dir, la
     devices = ["left/cpu", "left/cpu-1", "right/cpu", "right/cpu-1"]
     folder = tmp_path / "logs" / "lenet" / RESUMED[combined]["mode"]
     assert [rounds(folder / device) for device in devices] == [list(range(1, 15))] * 4
-
-
-@pytest.mark.long
-def test_job_per_host_of_a_users_program_is_refused_only_without_rounds(tmp_path, data_dir, launch: Start):
-    shutil.copy(SOURCE, tmp_path / "train.py")
-    content = {**cluster(data_dir), "train": {}, "program": f"python train.py {data_dir} 20"}
-    file = write(tmp_path / "cluster.yaml", content)
-    job = launch(file, "-m", "sync")
-    assert job.wait(LIMIT) == 0, job.output
-    refused = launch(file, "-m", "async")
-    assert refused.wait(LIMIT) == 2
-    assert "per_host: mode async uses what each worker sends at once" in refused.output

@@ -1,7 +1,4 @@
-"""Whole jobs of a user's own program: real schedulers, servers, state servers, and a real sshd.
-
---long adds a resume, which the built-in worker's tests show, too.
-"""
+"""Whole jobs of a user's own program: real schedulers, servers, state servers, and a real sshd."""
 
 import json
 import os
@@ -84,24 +81,6 @@ def test_own_program_with_the_same_error_again_ends_the_job_at_its_first_replace
     reason = "by the same error at the same place as the process that it replaced: it would happen again"
     assert f"worker-1 (right/cpu) ended with exit code 1, {reason}; the end of " in job.output
     assert "ValueError: no such picture" in job.output
-
-
-@pytest.mark.long
-def test_own_program_goes_on_from_its_checkpoint_after_the_server_was_killed(tmp_path, data_dir, launch: Start):
-    program(tmp_path)
-    words = ("-m", "sync", "--checkpoint-dir", "kept", "--checkpoint-every", "3")
-    file, run = write(tmp_path / "cluster.yaml", cluster(STEPS[:2])), ("--", "python", "train.py", str(data_dir))
-    first = launch(file, *words, *run, "4000")
-    first.until(lambda: (tmp_path / "kept" / "round-6" / "worker-0.json").exists(), LONG)
-    (server,) = (number for number, command in first.processes().items() if "esync.server" in command)
-    os.kill(server, signal.SIGKILL)
-    assert first.wait(LONG) == 1
-
-    second = launch(file, *words, "--resume", *run, "12")
-    assert second.wait(LONG) == 0, second.output
-    folder = tmp_path / "logs" / "train" / "sync"
-    assert "going on from the checkpoint of round " in said(folder, 0)
-    assert [rounds(folder / f"{name}/cpu")[-1] for name in ("left", "right")] == [12, 12]
 
 
 def test_job_of_own_program_that_fails_after_the_run_fails_without_replacement(tmp_path, data_dir, launch: Start):
