@@ -23,7 +23,7 @@ from ..runtime.files import expanded
 from ..runtime.progress import VARIABLE as PROGRESS_VARIABLE
 from ..runtime.worker_environment import HostGroupName, WorkerEnvironment
 from ..training.run_folder import mode_folder, run_folder, same_below
-from . import flags, user_program
+from . import flags, ssh, user_program
 from .batch_shares import divided, partition_of
 from .description import Description, DescriptionError, SchedulerEntry, StateServerEntry, WorkerEntry
 from .folders import PROCESSES
@@ -48,8 +48,6 @@ NOT_ALONE = frozenset(
         *("target_accuracy", "reestimate_statistics"),
     }
 )
-#: Interpreter on a remote host whose entry names none.
-PYTHON_THERE = "python3"
 
 
 def plan(
@@ -490,7 +488,7 @@ def _port(resources: JobResources, service: SchedulerEntry | StateServerEntry, d
 def _python(host: Host) -> str:
     """Return the Python of a host."""
     if not host.here:
-        return host.entry.python or PYTHON_THERE
+        return ssh.python_of(host)
     return str(expanded(host.entry.python)) if host.entry.python else sys.executable
 
 
