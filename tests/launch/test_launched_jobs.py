@@ -80,6 +80,7 @@ def test_launch_of_two_jobs_at_once_keeps_them_apart(tmp_path, data_dir, launch:
     assert (tmp_path / "base" / "lenet" / "esync" / "ESync.json").exists()
 
 
+@pytest.mark.timeout(400)
 def test_launch_resume_after_killed_server_continues_from_the_checkpoint(tmp_path, data_dir, launch: Start):
     content = description([0.1, 0.25], local_lr=0.01, data_dir=str(data_dir), checkpoint_dir="kept", checkpoint_every=3)
     file = write(tmp_path / "cluster.yaml", content)
@@ -101,7 +102,7 @@ def test_launch_resume_after_killed_server_continues_from_the_checkpoint(tmp_pat
     assert (said.read_text(), sorted(folder.rglob("*"))) == (words, before)  # nothing has been moved aside
 
     second = launch(file, "--resume", "--rounds", "12")
-    assert second.wait() == 0, second.output
+    assert second.wait(180) == 0, second.output  # its evaluations stand back behind everybody
     assert re.search(r"going on from the checkpoint of round \d+ in \S+/kept", said.read_text())
     assert [rounds(folder / device) for device in devices] == [list(range(1, 13))] * 2
     assert [(folder / device / "iter-5.txt").read_bytes() for device in devices] == earlier
