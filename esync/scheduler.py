@@ -23,7 +23,9 @@ log = logging.getLogger(__name__)
 
 def main(arguments: list[str] | None = None) -> int:
     """Run until all processes have left; return the exit code."""
-    options = read(program.name("python -m esync.scheduler"), "The scheduler of a cluster.", arguments)
+    options = read(
+        program.name("python -m esync.scheduler"), "The scheduler of a cluster.", arguments, environment=os.environ
+    )
     return program.run("scheduler", lambda watchdog: _schedule(options, watchdog))
 
 

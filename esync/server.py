@@ -5,6 +5,7 @@ It accepts the worker's flags. With -g N it adds up payloads on that GPU, otherw
 
 import argparse
 import logging
+import os
 from typing import Any
 
 from . import config
@@ -21,7 +22,7 @@ log = logging.getLogger(__name__)
 
 def main(arguments: list[str] | None = None) -> int:
     """Serve until all workers have left; return the exit code."""
-    options = read(program.name("python -m esync.server"), "A parameter server.", arguments)
+    options = read(program.name("python -m esync.server"), "A parameter server.", arguments, environment=os.environ)
     return program.run("server", lambda watchdog: _serve(options, watchdog), grace=0)
 
 

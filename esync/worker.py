@@ -18,7 +18,7 @@ from .arguments import choose_algorithm, expand_paths, given_state_server, read
 from .runtime import output, processes, program, progress, tensorboard
 from .runtime.environment import ROLES, Cluster, state_server_address
 from .runtime.watchdog import Watchdog
-from .runtime.worker_environment import HOST_GROUP_VARIABLE, PER_HOST_VARIABLE, WorkerEnvironment
+from .runtime.worker_environment import WorkerEnvironment
 from .training.run_folder import mode_folder, same_below
 from .training.worker_setup import choose_checkpoints, choose_device, flag_facts, make_trainer
 
@@ -39,7 +39,9 @@ def main(arguments: list[str] | None = None) -> int:
         from . import scheduler
 
         return scheduler.main(arguments)
-    options = read(program.name("python -m esync.worker"), "Train a network on this device.", arguments)
+    options = read(
+        program.name("python -m esync.worker"), "Train a network on this device.", arguments, environment=os.environ
+    )
     processes.set_niceness(processes.niceness_of_emulated(options.step_time))
     return program.run("worker", lambda watchdog: _work(options, watchdog))
 
@@ -85,7 +87,7 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     estimated = options.reestimate_statistics
     if estimated is not None:
         layers_with_statistics(net)  # a user's network without any is told before it trains
-    told = WorkerEnvironment.read({name: os.environ.get(name, "") for name in (PER_HOST_VARIABLE, HOST_GROUP_VARIABLE)})
+    told = WorkerEnvironment.read()
     world = RealWorld(
         options.step_time,
         watchdog,

@@ -9,14 +9,17 @@ import `algorithms`, `config`, `data`, `exchange` and `models` (names only), `ru
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from ..algorithms import Algorithm
 from ..algorithms.registry import names, options_of
+from ..runtime.errors import ExpectedError
 from ..runtime.files import expanded
+from ..runtime.worker_environment import WorkerEnvironment
 from ..version import __version__
 from . import mode, presets
 from .cluster import CLUSTER, COLLECTIVE, STATE_SERVER
+from .environment import defaults_of
 from .flag_types import count
 from .mode import algorithm_of, choose_algorithm, effective, given_state_server, modes_with
 from .outputs import CHECKPOINTS, LOGS
@@ -150,13 +153,20 @@ def read(
     description: str,
     words: Sequence[str] | None = None,
     kind: type[argparse.ArgumentParser] = argparse.ArgumentParser,
+    environment: Mapping[str, str] | None = None,
 ) -> argparse.Namespace:
     """Parse and check a command line, by default that of the process.
 
-    See `build_parser` and `parse`.
+    See `build_parser` and `parse`. The ESYNC_* variables of `environment` are the defaults of the
+    flags that mean the same.
     """
     typed = presets.expanded(sys.argv[1:] if words is None else words, kind, program)
-    return parse(build_parser(program, description, typed, kind), typed)
+    parser = build_parser(program, description, typed, kind)
+    try:
+        parser.set_defaults(**defaults_of(WorkerEnvironment.read(environment or {})))
+    except ExpectedError as error:
+        parser.error(str(error))
+    return parse(parser, typed)
 
 
 def expand_paths(options: argparse.Namespace) -> None:

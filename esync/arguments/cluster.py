@@ -61,6 +61,8 @@ def _add_collectives(parser: argparse.ArgumentParser) -> None:
 
 def _check_collectives(options: argparse.Namespace, typed: Set[str]) -> None:
     """Refuse flags that need a server if there is none."""
+    if options.collective not in COLLECTIVES:  # a default is not checked by the parser
+        raise ValueError(f"ESYNC_COLLECTIVE is {options.collective!r}, but should be one of {', '.join(COLLECTIVES)}")
     if options.collective == "ps":
         return
     if not options.algorithm.serverless:

@@ -208,7 +208,14 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
 
 
 def _check_device(options: argparse.Namespace, typed: Set[str]) -> None:
-    """Refuse a GPU beside the CPU, and delays of messages to servers where there are none."""
+    """Refuse a GPU beside the CPU, and delays of messages to servers where there are none.
+
+    A typed device takes the place of the one that is the default.
+    """
+    if "gpu" in typed and "cpu" not in typed:
+        options.cpu = 0
+    elif options.cpu and "gpu" not in typed:
+        options.gpu = None
     if options.cpu and options.gpu is not None:
         raise ValueError(f"--cpu 1 and --gpu {options.gpu} contradict each other")
     if options.collective != "ps" and any(event.kind == NETWORK for event in options.straggle):

@@ -11,13 +11,13 @@ from pydantic_core import PydanticCustomError
 from ..runtime.environment import PLACES_VARIABLE
 from ..runtime.errors import suggestion
 from ..runtime.progress import VARIABLE as PROGRESS_VARIABLE
+from ..runtime.worker_environment import DEVICE as DEVICE
 from ..runtime.worker_environment import FOLDER_VARIABLE, HOST_GROUP_VARIABLE, PER_HOST_VARIABLE
 from .folders import PROCESSES
 from .yaml_text import shown
 
 #: A host's name, which is also the name of its folder in the log tree.
 HOST_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-DEVICE = re.compile(r"cpu|gpu(0|[1-9][0-9]*)")
 QUANTITY = re.compile(r"((?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?) *([A-Za-z]+)")
 VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 #: Variables that a host's section `env` may not set.

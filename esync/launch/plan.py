@@ -5,7 +5,6 @@ This is a pure function, whose result can be printed or run.
 
 import argparse
 import json
-import math
 import sys
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,14 +15,15 @@ from typing import Any
 from .. import config
 from ..algorithms.registry import names
 from ..arguments import choose_algorithm
+from ..arguments.environment import environment_of
 from ..exchange.collectives import per_host_refusal
 from ..exchange.collectives.process_manager import READY
-from ..runtime.environment import PLACES_VARIABLE, SLOT_VARIABLE
+from ..runtime.environment import PLACES_VARIABLE
 from ..runtime.files import expanded
 from ..runtime.progress import VARIABLE as PROGRESS_VARIABLE
-from ..runtime.worker_environment import FOLDER_VARIABLE, HostGroupName, WorkerEnvironment
+from ..runtime.worker_environment import HostGroupName, WorkerEnvironment
 from ..training.run_folder import mode_folder, run_folder, same_below
-from . import flags, user_program
+from . import flags, ssh, user_program
 from .batch_shares import divided, partition_of
 from .description import Description, DescriptionError, SchedulerEntry, StateServerEntry, WorkerEntry
 from .folders import PROCESSES
@@ -48,8 +48,6 @@ NOT_ALONE = frozenset(
         *("target_accuracy", "reestimate_statistics"),
     }
 )
-#: Interpreter on a remote host whose entry names none.
-PYTHON_THERE = "python3"
 
 
 def plan(
@@ -79,39 +77,30 @@ def plan(
     Raises:
         DescriptionError: the description and the flags do not make a job; the message says why.
     """
-    words, described, left_out = program or description.program, description.train, list[str]()
-    own = UserProgram.of(words) if words else None
-    try:
-        if own is not None:
-            user_program.refuse_training_flags(typed)
-            if not description.program:
-                described, left_out = user_program.cluster_settings(described)
-        settings = flags.merge(described, typed)
-        options = flags.understood(settings)
-    except flags.FlagError as error:
-        raise DescriptionError(f"train: {error}") from None
-    workers: Sequence[WorkerEntry] = description.workers
+    own, settings, left_out = _program_and_settings(description, typed, program)
+    options = _understood(settings, () if own else description.workers)
     remarks, services, cluster = [], [], {}
     if left_out:
         remarks.append(f"of train, {', '.join(left_out)} are the built-in worker's: the program decides on them")
+    workers: Sequence[WorkerEntry] = description.workers
     free = own is not None and "mode" not in settings  # the program chooses the mode
     exchanges = len(workers) > 1 if free else options.algorithm.sends != "nothing"
     if not exchanges:
         if len(workers) > 1:
             remarks.append(f"mode {options.mode} trains on one device: the first worker of the description")
         workers = workers[:1]
-    if own is None:
-        partition = partition_of(options.partition, workers)
-        if partition != options.partition:
-            settings["partition"] = options.partition = partition
-    sizes = _batch_sizes(description, workers, options, own)
+    partition = partition_of(options.partition, workers)
+    if partition != options.partition:
+        settings["partition"] = options.partition = partition
+    sizes = divided(workers, options) if description.batch_by_speed else []
     if sizes:
-        remarks.append(f"batches by speed: {', '.join(map(str, sizes.values()))} samples")
+        remarks.append(f"batches by speed: {', '.join(map(str, sizes))} samples")
+        workers = [_with_batch(worker, size / options.batch_size) for worker, size in zip(workers, sizes, strict=True)]
     resources = JobResources(hosts, here, there or {}, [worker.host for worker in workers])
     if exchanges:
         if options.collective == "ps":
             cluster = _cluster(description, resources)
-            services = _services(description, resources, cluster, settings)
+            services = _services(description, resources, cluster, options)
         else:
             cluster = _ranks(description, resources)
             services = [_process_manager(description, resources, cluster)]
@@ -119,31 +108,33 @@ def plan(
                 remarks.append(f"no parameter servers: the workers exchange by {options.collective}")
     if own is None:
         folder = mode_folder(options)
-        asked = exchanges and _asks_state_server(options, description)
     else:
         mode = user_program.ANY_MODE if free else options.algorithm.name
         folder = run_folder(options.log_dir, own.name, mode, options.name)
-        needed = exchanges and not free and _asks_state_server(options, description)
-        asked = needed or description.state_server is not None  # for the dashboard, in any mode
-    if asked:
-        address = _state_server_address(description, resources, options)
-        services.append(_state_server(description, resources, cluster, address, folder))
-        remarks.append("dashboard: http://{state_server_ip}:{state_server_port}/dashboard/".format(**address))
-        settings |= address
-    elif own is None and exchanges and description.state_server is None and options.algorithm.without_state_server:
+    needed = exchanges and not free and _asks_state_server(options, description)
+    address = None
+    if needed or (own and description.state_server):  # for the dashboard of a program, in any mode
+        services.append(_state_server(description, resources, cluster, options, folder))
+        address = f"{resources.address(services[-1].host.name)}:{services[-1].port}"
+        remarks.append(f"dashboard: http://{address}/dashboard/")
+    elif exchanges and not free and description.state_server is None and options.algorithm.without_state_server:
         remarks.append(f"no state_server in the description: {options.algorithm.without_state_server}")
-    folders: flags.Settings = {"log_dir": folder}
-    if options.tensorboard is not None:
-        folders["tensorboard"] = same_below(options.tensorboard, folder, options.log_dir)
     groups = _host_groups(workers, token) if _exchange_per_host(description, options, exchanges, free) else {}
-    per_host = max((len(group.ranks) for group in groups.values()), default=1)
     if groups:
         remarks.append(
             f"the workers of a host exchange as one: {len(_by_host(workers))} instead of {len(workers)} in a round"
         )
     elif description.per_host:
         remarks.append("per_host changes nothing: no host has two workers")
-    job = _WorkerJob(cluster, {**settings, **folders}, own, _told(options, settings, seed), per_host, groups, sizes)
+    job = _WorkerJob(cluster, _told(options, folder), own, settings, groups, sizes)
+    told = replace(
+        job.told,
+        algorithm=settings.get("mode") if own else None,  # the built-in worker has it on its command line
+        seed=seed,
+        state_server=address,
+        per_host=max((len(group.ranks) for group in groups.values()), default=1),
+    )
+    job = replace(job, told=told)
     specs = _workers(dict(enumerate(workers)), resources, job)
     spares: dict[str, dict[str, ProcessSpec]] = {}
     if description.spare_hosts and exchanges and options.collective == "ps":
@@ -176,31 +167,43 @@ def plan_measurement(
     Raises:
         DescriptionError: the description and the flags do not make a job; the message says why.
     """
-    words = program or description.program
-    own = UserProgram.of(words) if words else None
-    try:
-        if own is not None:
-            user_program.refuse_training_flags(typed)
-            described, _ = user_program.cluster_settings(description.train)
-        else:
-            described = description.train
-        chosen = flags.merge(described, typed)
-        flags.understood(chosen)  # what would not train as it is described is refused, not measured
-        chosen = {name: value for name, value in chosen.items() if name not in NOT_ALONE}
-        settings = flags.merge(chosen, {"mode": "local", "no_evaluation": True, "no_export": True, "quiet": True})
-        options = flags.understood(settings)
-    except flags.FlagError as error:
-        raise DescriptionError(f"train: {error}") from None
+    own, chosen, _ = _program_and_settings(description, typed, program)
+    _understood(chosen)  # what would not train as it is described is refused, not measured
+    kept = {name: value for name, value in chosen.items() if name not in NOT_ALONE}
+    settings = flags.merge(kept, {"mode": "local", "no_evaluation": True, "no_export": True, "quiet": True})
+    options = _understood(settings)
     folder = Path(options.log_dir)
     resources = JobResources(hosts, here, there or {}, [worker.host for worker in description.workers])
-    job = _WorkerJob({}, {**settings, "log_dir": folder}, own, _told(options, {}, None))
-    measured = WorkerEnvironment(measure=True).variables()
+    job = _WorkerJob({}, replace(_told(options, folder), measure=True), own, settings)
     devices = [worker.model_copy(update={"straggle": []}) for worker in description.workers]
-    workers = [
-        replace(spec, environment={**spec.environment, **measured})
-        for spec in _workers(dict(enumerate(devices)), resources, job)
-    ]
-    return LaunchPlan(tuple(workers), options, folder, program=own)
+    return LaunchPlan(tuple(_workers(dict(enumerate(devices)), resources, job)), options, folder, program=own)
+
+
+def _program_and_settings(
+    description: Description, typed: Mapping[str, Any], words: Sequence[str]
+) -> tuple[UserProgram | None, flags.Settings, list[str]]:
+    """Return the user's program, if there is one, the flags of the job, and those that it leaves out."""
+    described, left_out = description.train, list[str]()
+    words = words or description.program
+    try:
+        if words:
+            user_program.refuse_training_flags(typed)
+            if description.batch_by_speed:
+                raise DescriptionError("batch_by_speed: a program makes its own batches; leave it out")
+            if not description.program:
+                described, left_out = user_program.cluster_settings(described)
+        return UserProgram.of(words) if words else None, flags.merge(described, typed), left_out
+    except flags.FlagError as error:
+        raise DescriptionError(f"train: {error}") from None
+
+
+def _understood(settings: flags.Settings, workers: Iterable[WorkerEntry] = ()) -> argparse.Namespace:
+    """Return the options that settings make, also beside what the description says of the workers."""
+    events = [event for worker in workers for event in worker.straggler_events]
+    try:
+        return flags.understood({**settings, "straggle": events})
+    except flags.FlagError as error:
+        raise DescriptionError(f"train: {error}") from None
 
 
 def measuring_process(name: str, role: str, host: Host, module: str, words: Iterable[str] = ()) -> ProcessSpec:
@@ -244,30 +247,35 @@ def _process_manager(description: Description, resources: JobResources, cluster:
 
 
 def _services(
-    description: Description, resources: JobResources, cluster: Mapping[str, str], settings: flags.Settings
+    description: Description, resources: JobResources, cluster: Mapping[str, str], options: argparse.Namespace
 ) -> list[ProcessSpec]:
     """Return the scheduler and the parameter servers."""
-    words = flags.to_arguments({"start_timeout": settings.get("start_timeout")})
-    limits = flags.to_arguments({"round_timeout": settings.get("round_timeout")})
+    told = WorkerEnvironment(start_timeout=options.start_timeout)
     host = description.scheduler.host
     workers = zip(description.workers, device_folders(description.workers), strict=True)
     places = {
         "workers": [f"{worker.host}/{device}" for worker, device in workers],
         "servers": [(resources.address(server.host), server.host) for server in description.servers],
     }
-    chosen = {"DMLC_ROLE": "scheduler", **cluster, **resources.interface(host)}
+    chosen = {"DMLC_ROLE": "scheduler", **cluster, **resources.interface(host), **told.variables()}
     chosen |= {PLACES_VARIABLE: json.dumps(places), PROGRESS_VARIABLE: "json"}
-    environment = _environment(resources, host, chosen)
-    command = _module(resources, host, "esync.scheduler", words)
     port = int(cluster["DMLC_PS_ROOT_PORT"])
-    specs = [ProcessSpec("scheduler", "scheduler", resources.hosts[host], command, environment, port=port)]
+    specs = [
+        ProcessSpec(
+            "scheduler",
+            "scheduler",
+            resources.hosts[host],
+            _module(resources, host, "esync.scheduler"),
+            _environment(resources, host, chosen),
+            port=port,
+        )
+    ]
     for index, server in enumerate(description.servers):
+        told = replace(told, round_timeout=options.round_timeout, device=server.device)
         place = {**resources.interface(server.host), **resources.port_variable(server.host)}
-        chosen = {"DMLC_ROLE": "server", **cluster, **place, **resources.threads(server.host)}
-        chosen[PROGRESS_VARIABLE] = "json"
-        environment = _environment(resources, server.host, chosen)
-        on = flags.to_arguments({"gpu": _gpu(server.device)})
-        command = _module(resources, server.host, "esync.server", [*on, *words, *limits])
+        chosen = {"DMLC_ROLE": "server", **cluster, **place, **resources.threads(server.host), **told.variables()}
+        environment = _environment(resources, server.host, {**chosen, PROGRESS_VARIABLE: "json"})
+        command = _module(resources, server.host, "esync.server")
         where = resources.hosts[server.host]
         port = int(environment.get("PORT", 0))
         specs.append(ProcessSpec(f"server-{index}", "server", where, command, environment, port=port))
@@ -280,10 +288,18 @@ def _asks_state_server(options: argparse.Namespace, description: Description) ->
     return choose_algorithm(argparse.Namespace(**{**vars(options), "state_server_ip": known})).asks_state_server
 
 
-def _state_server_address(
-    description: Description, resources: JobResources, options: argparse.Namespace
-) -> flags.Settings:
-    """Return the workers' flags that give the state server's address."""
+def _state_server(
+    description: Description,
+    resources: JobResources,
+    cluster: Mapping[str, str],
+    options: argparse.Namespace,
+    folder: Path,
+) -> ProcessSpec:
+    """Return the state server.
+
+    Raises:
+        DescriptionError: the description has none.
+    """
     section = description.state_server
     if section is None:
         other = options.algorithm.instead_of_state_server or "choose another mode"
@@ -292,31 +308,18 @@ def _state_server_address(
             f"{other}"
         )
     port = _port(resources, section, int(config.STATE_SERVER_PORT))
-    return {"state_server_ip": resources.address(section.host), "state_server_port": port}
-
-
-def _state_server(
-    description: Description,
-    resources: JobResources,
-    cluster: Mapping[str, str],
-    address: flags.Settings,
-    folder: Path,
-) -> ProcessSpec:
-    assert description.state_server is not None
-    host = description.state_server.host
     words = ["--state-dir", str(folder / PROCESSES / STATE_FOLDER)]
-    words += ["--host", resources.listen_address, "--port", str(address["state_server_port"])]
-    command = _module(resources, host, "esync.state_server", words)
+    words += ["--host", resources.listen_address, "--port", str(port)]
     return ProcessSpec(
         "state-server",
         "state server",
-        resources.hosts[host],
-        command,
-        _environment(resources, host, cluster),  # it asks the scheduler who is missing
+        resources.hosts[section.host],
+        _module(resources, section.host, "esync.state_server", words),
+        _environment(resources, section.host, cluster),  # it asks the scheduler who is missing
         ready=STATE_SERVER_READY,
         endless=True,
-        port=address["state_server_port"],
-        resumable="--state-dir" in words,
+        port=port,
+        resumable=True,
     )
 
 
@@ -326,112 +329,82 @@ class _WorkerJob:
 
     Attributes:
         cluster: variables that say where the other processes are; empty in mode local.
-        settings: flags of the built-in worker; `log_dir` is the mode's folder, `tensorboard` the one
-            that corresponds to it.
+        told: what the environment says on all devices; its folders are the mode's.
         program: the user's, in the place of the built-in worker.
-        told: what the environment of that program says on all devices.
-        per_host: the most workers of one host that exchange as one.
-        groups: number of a worker that does so → the workers of its host.
-        batch_sizes: number of a worker → samples of its batches, where they differ.
+        settings: flags of the job; the built-in worker has those on its command line that its
+            environment does not say.
+        groups: number of a worker that exchanges as one with others of its host → these.
+        batch_sizes: samples of each worker's batches, where they differ.
     """
 
     cluster: Mapping[str, str]
-    settings: flags.Settings
-    program: UserProgram | None
     told: WorkerEnvironment
-    per_host: int = 1
+    program: UserProgram | None
+    settings: flags.Settings
     groups: Mapping[int, HostGroupName] = field(default_factory=dict)
-    batch_sizes: Mapping[int, int] = field(default_factory=dict)
+    batch_sizes: Sequence[int] = ()
+
+    def command(self, number: int, python: str) -> tuple[str, ...]:
+        """Return what the worker of this number runs on a host with this Python."""
+        if self.program is not None:
+            return self.program.command(python)
+        sizes = {"batch_size": self.batch_sizes[number]} if self.batch_sizes else {}
+        said = user_program.CLUSTER_FLAGS - {"mode"}
+        own = {name: value for name, value in {**self.settings, **sizes}.items() if name not in said}
+        return (python, "-m", "esync.worker", *flags.to_arguments(own))
 
 
-def _told(options: argparse.Namespace, settings: flags.Settings, seed: int | None = None) -> WorkerEnvironment:
-    """Return what a user's program is told, whatever its device."""
-    address = None
-    if "state_server_ip" in settings:
-        address = "{state_server_ip}:{state_server_port}".format(**settings)
-    return WorkerEnvironment(
-        algorithm=settings.get("mode"),
-        seed=seed,
-        step_time=options.step_time,
-        state_server=address,
-        job=options.job,
-        collective=options.collective,
-        start_timeout=options.start_timeout,
-        round_timeout=options.round_timeout,
-        lease=options.lease if options.elastic else math.inf,
-        wait_for_replacement=options.wait_for_replacement,
-        checkpoint_dir=options.checkpoint_dir,
-        checkpoint_every=options.checkpoint_every,
-        keep_checkpoints=options.keep_checkpoints,
-        resume=options.resume,
-        overwrite=options.overwrite,
-    )
+def _told(options: argparse.Namespace, folder: Path) -> WorkerEnvironment:
+    """Return what the environment says on all devices of a job whose logs are in a folder."""
+    events = options.tensorboard
+    if events is not None:
+        events = str(same_below(events, folder, options.log_dir))
+    return replace(environment_of(options), log_dir=str(folder), tensorboard=events)
 
 
 def _workers(workers: Mapping[int, WorkerEntry], resources: JobResources, job: _WorkerJob) -> list[ProcessSpec]:
     """Return workers, given by their numbers in the description."""
     specs = []
     for (number, worker), device in zip(workers.items(), device_folders(workers.values()), strict=True):
-        chosen: dict[str, str] = {}
+        chosen, slot = dict(job.cluster), None
         if "PMI_PORT" in job.cluster:
-            chosen |= {**job.cluster, "PMI_ID": str(number)}
+            chosen["PMI_ID"] = str(number)
         elif job.cluster:
-            own = {**resources.interface(worker.host), **resources.port_variable(worker.host)}
-            chosen |= {"DMLC_ROLE": "worker", **job.cluster, **own, SLOT_VARIABLE: str(number)}
-        chosen |= {**resources.threads(worker.host, worker.threads), PROGRESS_VARIABLE: "json", FOLDER_VARIABLE: device}
-        chosen |= WorkerEnvironment(per_host=job.per_host, host_group=job.groups.get(number)).variables()
-        if job.program is None:
-            own_settings = _worker_settings(worker, job.settings, job.batch_sizes.get(number))
-            command = _built_in(worker.host, number, resources, own_settings)
-        else:
-            told = replace(
-                job.told,
-                device=worker.device,
-                step_time=worker.step_time or job.told.step_time,
-                straggler_events=worker.straggler_events,
-                log_dir=str(job.settings["log_dir"] / worker.host),
-                tensorboard=str(events / worker.host) if (events := job.settings.get("tensorboard")) else None,
-                device_folder=device,
-            )
-            chosen |= told.variables()
-            command = job.program.command(_python(resources.hosts[worker.host]))
+            chosen |= {"DMLC_ROLE": "worker", **resources.interface(worker.host)}
+            chosen |= resources.port_variable(worker.host)
+            slot = number
+        told = replace(
+            job.told,
+            rank=slot,
+            device=worker.device,
+            step_time=worker.step_time or job.told.step_time,
+            straggler_events=worker.straggler_events,
+            log_dir=str(Path(job.told.log_dir or "") / worker.host),
+            tensorboard=job.told.tensorboard and str(Path(job.told.tensorboard) / worker.host),
+            device_folder=device,
+            host_group=job.groups.get(number),
+        )
+        chosen |= {**resources.threads(worker.host, worker.threads), PROGRESS_VARIABLE: "json", **told.variables()}
         environment = _environment(resources, worker.host, chosen)
         host = resources.hosts[worker.host]
-        port = int(environment.get("PORT", 0))
         specs.append(
             ProcessSpec(
                 f"worker-{number}",
                 "worker",
                 host,
-                command,
+                job.command(number, _python(host)),
                 environment,
                 device=device,
-                port=port,
+                port=int(environment.get("PORT", 0)),
                 own_program=job.program is not None,
             )
         )
     return specs
 
 
-def _built_in(host: str, number: int, resources: JobResources, settings: flags.Settings) -> tuple[str, ...]:
-    """Return the command of a built-in worker."""
-    words = flags.to_arguments(settings)
-    try:
-        flags.parse(words)
-    except flags.FlagError as error:
-        raise DescriptionError(f"workers[{number}] with the flags of train: {error}") from None
-    return _module(resources, host, "esync.worker", words)
-
-
-def _batch_sizes(
-    description: Description, workers: Sequence[WorkerEntry], options: argparse.Namespace, program: UserProgram | None
-) -> dict[int, int]:
-    """Return number of a worker → samples of its batches, where the description has them differ."""
-    if not description.batch_by_speed:
-        return {}
-    if program is not None:
-        raise DescriptionError("batch_by_speed: a program makes its own batches; leave it out")
-    return dict(enumerate(divided(workers, options)))
+def _with_batch(worker: WorkerEntry, share: float) -> WorkerEntry:
+    """Return a worker with a share of the usual batch; one that stands for a slower device is faster by that."""
+    return worker.model_copy(update={"step_time": worker.step_time and worker.step_time * share})
 
 
 def _by_host(workers: Sequence[WorkerEntry]) -> dict[str, dict[int, WorkerEntry]]:
@@ -507,24 +480,6 @@ def device_folders(workers: Iterable[WorkerEntry]) -> list[str]:
     return folders
 
 
-def _worker_settings(worker: WorkerEntry, settings: flags.Settings, batch_size: int | None) -> flags.Settings:
-    """Return the flags of a worker; one that stands for a slower device is slow in proportion to its batch."""
-    own: flags.Settings = {"log_dir": settings["log_dir"] / worker.host, "cpu": int(worker.device == "cpu")}
-    own |= {"gpu": _gpu(worker.device), "name": None}  # the folder has the name
-    if settings.get("tensorboard"):
-        own["tensorboard"] = settings["tensorboard"] / worker.host
-    if worker.step_time is not None:
-        own["step_time"] = worker.step_time
-    if batch_size is not None:
-        ordinary = settings.get("batch_size", config.BATCH_SIZE)
-        own["batch_size"] = batch_size
-        if worker.step_time is not None:
-            own["step_time"] = worker.step_time * batch_size / ordinary
-    if worker.straggler_events:
-        own["straggle"] = worker.straggler_events
-    return {**settings, **own}
-
-
 def _port(resources: JobResources, service: SchedulerEntry | StateServerEntry, default: int) -> int:
     """Return the port that the description gives, otherwise a free one, otherwise the default."""
     return service.port or resources.free_port(service.host) or default
@@ -533,11 +488,11 @@ def _port(resources: JobResources, service: SchedulerEntry | StateServerEntry, d
 def _python(host: Host) -> str:
     """Return the Python of a host."""
     if not host.here:
-        return host.entry.python or PYTHON_THERE
+        return ssh.python_of(host)
     return str(expanded(host.entry.python)) if host.entry.python else sys.executable
 
 
-def _module(resources: JobResources, host: str, module: str, words: Iterable[str]) -> tuple[str, ...]:
+def _module(resources: JobResources, host: str, module: str, words: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the command that runs a module of this package on a host."""
     return (_python(resources.hosts[host]), "-m", module, *words)
 
@@ -545,7 +500,3 @@ def _module(resources: JobResources, host: str, module: str, words: Iterable[str
 def _environment(resources: JobResources, host: str, chosen: Mapping[str, str]) -> dict[str, str]:
     """Return the variables that launch sets, overridden by those of the description."""
     return {**chosen, **COMMON, **resources.hosts[host].entry.env}
-
-
-def _gpu(device: str) -> int | None:
-    return None if device == "cpu" else int(device.removeprefix("gpu"))

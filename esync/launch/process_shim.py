@@ -75,8 +75,6 @@ class ShimmedProcess:
 
         The command itself is not reaped yet, so that nobody else gets its process id. Orphans are,
         because a long job may leave as many of them behind as the machine has process ids.
-
-        Orphans are: a long job may have as many of them as a machine has process ids.
         """
         while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
             if found.si_pid == self._popen.pid:

@@ -3,7 +3,8 @@ import argparse
 import pytest
 
 from esync import config
-from esync.arguments import choose_algorithm, read
+from esync.arguments import read
+from esync.arguments.environment import environment_of
 from esync.arguments.presets import PRESETS
 from esync.launch.flags import merge, understood
 
@@ -96,6 +97,11 @@ def options(*arguments: str) -> argparse.Namespace:
     return read("python -m esync.worker", "Train.", arguments)
 
 
+def test_published_names_of_networks_are_understood():
+    names = ["alexnet", "resnet50-v1", "resnet50-v2", "mobilenet-v1", "mobilenet-v2", "inception-v3"]
+    assert [options("-n", name, "--job", "mine").network for name in names] == names
+
+
 def refused(capsys, *arguments: str) -> str:
     """The message of a command line that must end with exit code 2."""
     with pytest.raises(SystemExit) as error:
@@ -123,30 +129,11 @@ def test_published_flags_keep_their_names(short, long, text, value, mode):
         assert getattr(given, long[2:].replace("-", "_")) == value
 
 
-def test_published_command_line_is_understood():
-    given = options(
-        "-g", "0", "-m", "esync", "-n", "resnet18-v1", "-ll", "0.0005", "-gl", "1.0", "-b", "64", "-ip", "a"
-    )
-    assert (given.gpu, given.local_lr, given.global_lr, given.state_server_ip) == (0, 0.0005, 1.0, "a")
-
-
-@pytest.mark.parametrize(
-    "network", ["alexnet", "resnet18-v1", "resnet50-v1", "resnet50-v2", "mobilenet-v1", "mobilenet-v2", "inception-v3"]
-)
-def test_published_network_names_are_understood(network):
-    assert options("-n", network).network == network
-
-
 def test_normalization_is_a_part_of_the_name_of_the_network():
     assert options("-n", "resnet18-v1x0.25", "--normalization", "group").network == "resnet18-v1x0.25-groupnorm"
     assert options("-n", "resnet18-v1-groupnorm").network == "resnet18-v1-groupnorm"
     assert options("-n", "resnet18-v1-groupnorm", "--normalization", "group").network == "resnet18-v1-groupnorm"
     assert options("-n", "lenet", "--normalization", "batch").network == "lenet"
-
-
-@pytest.mark.parametrize("mode", ["esync", "sync", "async", "local"])
-def test_published_mode_names_are_understood(mode):
-    assert options("-m", mode).mode == mode
 
 
 @pytest.mark.parametrize(
@@ -157,45 +144,21 @@ def test_published_mode_names_are_understood(mode):
         (["-n", "lenet", "--normalization", "group"], ["lenet has no batch norm"]),
         (["-n", "resnet18-v1-groupnorm", "--normalization", "batch"], ["contradicts --network resnet18-v1-groupnorm"]),
         (["-n", "lenet", "--reestimate-statistics", "100"], ["network lenet has no batch norm"]),
-        (["-n", "resnet18-v1-groupnorm", "--reestimate-statistics", "100"], ["has no batch norm"]),
         (["--reestimate-statistics", "9", "--no-evaluation", "--no-export"], ["--reestimate-statistics has no effect"]),
-        (["--reestimate-statistics", "0"], ["--reestimate-statistics", "'0'"]),
-        (["--normalization", "layer"], ["--normalization", "'layer'"]),
         (["-b", "0"], ["--batch-size", "'0'", "whole number of 1 or more"]),
-        (["-b", "1.5"], ["--batch-size", "'1.5'"]),
         (["-b", "many"], ["--batch-size", "'many'"]),
         (["-m", "sync", "-l", "0"], ["--learning-rate", "'0'", "above 0"]),
-        (["-m", "sync", "-l", "nan"], ["--learning-rate", "'nan'"]),
-        (["-ll", "inf"], ["--local-lr", "'inf'"]),
-        (["-gl", "-1"], ["--global-lr", "'-1'"]),
         (["--momentum", "-0.1"], ["--momentum", "'-0.1'", "0 or more"]),
-        (["--weight-decay", "x"], ["--weight-decay", "'x'"]),
         (["--seed", "-1"], ["--seed", "'-1'"]),
-        (["--rounds", "0"], ["--rounds", "'0'"]),
-        (["--epochs", "0"], ["--epochs", "'0'"]),
-        (["--max-time", "-5"], ["--max-time", "'-5'"]),
         (["--target-accuracy", "80"], ["--target-accuracy", "'80'", "at most 1"]),
-        (["--target-accuracy", "0"], ["--target-accuracy", "'0'"]),
         (["--partition", "random"], ["--partition", "'random'", "dirichlet:ALPHA"]),
-        (["--partition", "dirichlet:0"], ["--partition", "'dirichlet:0'"]),
-        (["-g", "-1"], ["--gpu", "'-1'"]),
-        (["-c", "2"], ["--cpu", "2"]),
-        (["--step-time", "0"], ["--step-time", "'0'"]),
-        (["-e", "0"], ["--eval-duration", "'0'"]),
-        (["-port", "http"], ["--state-server-port", "'http'"]),
-        (["-port", "0"], ["--state-server-port", "'0'"]),
         (["-port", "65536"], ["--state-server-port", "'65536'", "65535"]),
-        (["--local-iterations", "0"], ["--local-iterations", "'0'"]),
         (["--epsilon", "-0.1"], ["--epsilon", "'-0.1'", "or auto"]),
-        (["--epsilon", "some"], ["--epsilon", "'some'", "or auto"]),
-        (["--slowest-iterations", "0"], ["--slowest-iterations", "'0'"]),
         (["--query-mode", "push"], ["--query-mode", "'push'", "delayed-ack"]),
         (["--job", "../mine"], ["--job", "'../mine'"]),
-        (["--round-timeout", "0"], ["--round-timeout", "'0'"]),
         (["--compression", "topk:0.01"], ["--compression", "'topk:0.01'", "none", "fp16", "2bit"]),
         (["-d", "mnist"], ["--dataset", "'mnist'", "fashion-mnist"]),
         (["--learning-rat", "0.1"], ["--learning-rat"]),
-        (["--nonsense"], ["--nonsense"]),
         (["left over"], ["left over"]),
         (["-b"], ["--batch-size"]),
     ],
@@ -213,13 +176,8 @@ OF_SOME_MODES = [
     (["--staleness", "2"], {"ssp"}),
     (["--statistics", "rank0"], {"async", "ssp", "dylu", "dgs", "dgc-async", "gd-async"}),
     (["--weighting", "normalized"], {"esync", "diloco"}),
-    (["--outer-momentum", "0.5"], {"esync", "diloco", "dylu"}),
     (["--overlap"], {"esync", "diloco"}),
     (["--sparse-ratio", "0.1"], {"dgs", "dgc-async", "gd-async"}),
-    (["--secondary-ratio", "0.1"], {"dgs", "dgc-async", "gd-async"}),
-    (["--sparse-values", "float16"], {"dgs", "dgc-async", "gd-async"}),
-    (["--sparse-dense-below", "0"], {"dgs", "dgc-async", "gd-async"}),
-    (["--dgc-clip", "1"], {"dgc-async"}),
     (["--dgc-warm-up", "100"], {"dgc-async"}),
     (
         ["--checkpoint-dir", "x"],
@@ -231,20 +189,14 @@ OF_SOME_MODES = [
     (["--use-dcasgd", "1"], {"async"}),
     (["--dcasgd-lambda", "0.1"], {"async"}),
     (["--dcasgd-adaptive"], {"async"}),
-    (["--dcasgd-lambda-on", "sum"], {"async"}),
     (["--state-server-ip", "x"], {"esync"}),
-    (["--state-server-port", "1"], {"esync"}),
     (["--local-iterations", "2"], {"esync", "diloco", "dylu"}),
     (["--epsilon", "auto"], {"esync"}),
-    (["--slowest-iterations", "2"], {"esync"}),
-    (["--query-mode", "delayed-ack"], {"esync"}),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "modes"), OF_SOME_MODES)
-@pytest.mark.parametrize(
-    "mode", ["esync", "diloco", "dylu", "ssp", "sync", "async", "local", "dgs", "dgc-async", "gd-async"]
-)
+@pytest.mark.parametrize("mode", ["esync", "dylu", "ssp", "sync", "async", "local", "dgc-async"])
 def test_flag_of_another_mode_is_refused(capsys, arguments, modes, mode):
     more = ["--use-dcasgd", "1"] if "dcasgd" in arguments[0] and mode == "async" else []
     if mode in modes:
@@ -253,11 +205,6 @@ def test_flag_of_another_mode_is_refused(capsys, arguments, modes, mode):
     message = refused(capsys, "--mode", mode, *arguments)
     assert f"{arguments[0]} makes no sense with --mode {mode}" in message
     assert all(right in message for right in modes)
-
-
-@pytest.mark.parametrize("mode", ["esync", "sync", "dgs"])
-def test_job_flag_is_accepted_in_every_mode(mode):
-    assert options("--mode", mode, "--job", "mine").job == "mine"
 
 
 def test_local_sgd_and_diloco_have_their_own_defaults():
@@ -283,14 +230,9 @@ def test_flag_with_its_default_value_counts_as_given(capsys):
         (["-s", "1", "--partition", "uniform"], ["--split-by-class 1", "--partition uniform"]),
         (["-c", "1", "-g", "0"], ["--cpu 1", "--gpu 0"]),
         (["-m", "async", "--dcasgd-lambda", "0.1"], ["--dcasgd-lambda", "--use-dcasgd 1"]),
-        (["-m", "async", "--dcasgd-adaptive"], ["--dcasgd-adaptive", "--use-dcasgd 1"]),
-        (["-m", "async", "--dcasgd-lambda-on", "sum"], ["--dcasgd-lambda-on", "--use-dcasgd 1"]),
         (["--local-iterations", "3", "-ip", "host"], ["--local-iterations", "state server"]),
         (["--local-iterations", "3", "--epsilon", "0.1"], ["--local-iterations", "state server"]),
-        (["--local-iterations", "3", "--query-mode", "blocking"], ["--local-iterations", "state server"]),
-        (["--local-iterations", "3", "--slowest-iterations", "2"], ["--local-iterations", "state server"]),
         (["--no-evaluation", "--target-accuracy", "0.8"], ["--no-evaluation", "--target-accuracy"]),
-        (["--no-evaluation", "--test-images", "5"], ["--no-evaluation", "--test-images"]),
         (["--no-evaluation", "-e", "5"], ["--no-evaluation", "--eval-duration"]),
         (["--resume"], ["--resume needs --checkpoint-dir"]),
         (["--run-ahead", "5"], ["--run-ahead needs --overlap"]),
@@ -350,24 +292,7 @@ def test_version_flag_prints_the_version(capsys):
     ],
 )
 def test_sync_switch_with_inconsistent_flags_is_refused(words, message, capsys):
-    with pytest.raises(SystemExit):
-        read("worker", "", words.split())
-    assert message in capsys.readouterr().err
-
-
-def test_sync_switch_flags_make_a_schedule():
-    options = read("worker", "", ["-m", "sync-switch", "--train-steps", "400", "61200", "--lr-decay", "0.5:0.1"])
-    algorithm = choose_algorithm(options)
-    assert algorithm.options.schedule.train_steps == (400, 61_200)
-    assert algorithm.terms["decay of the learning rate"] == "((0.5, 0.1),)"
-
-
-def test_help_of_a_mode_names_only_its_flags(capsys):
-    with pytest.raises(SystemExit):
-        options("--mode", "ssp", "--help")
-    text = capsys.readouterr().out
-    assert "--staleness" in text
-    assert "--epsilon" not in text
+    assert message in refused(capsys, *words.split())
 
 
 def test_dcasgd_mode_equals_the_published_flag():
@@ -378,9 +303,8 @@ def test_dcasgd_mode_equals_the_published_flag():
 
 
 def test_dcasgd_mode_with_use_dcasgd_0_is_refused(capsys):
-    with pytest.raises(SystemExit):
-        options("-m", "dcasgd", "-dcasgd", "0")
-    assert "--mode dcasgd is DC-ASGD, --use-dcasgd 0 asks to do without" in capsys.readouterr().err
+    message = refused(capsys, "-m", "dcasgd", "-dcasgd", "0")
+    assert "--mode dcasgd is DC-ASGD, --use-dcasgd 0 asks to do without" in message
     assert options("-m", "dcasgd", "-dcasgd", "1").algorithm.name == "dcasgd"
 
 
@@ -402,20 +326,11 @@ def test_preset_with_one_of_its_switches_turned_off_leaves_the_others_on():
 
 
 def test_preset_in_an_error_about_flags_is_spelt_out(capsys):
-    with pytest.raises(SystemExit):
-        read("w", "", ["--preset", "skewed-data", "-n", "lenet"])
-    error = capsys.readouterr().err
+    error = refused(capsys, "--preset", "skewed-data", "-n", "lenet")
     assert "lenet has no batch norm" in error
     assert "--normalization batch leaves the network as it is" in error
     assert "(--preset skewed-data stands for --mode tiered" in error
-
-
-def test_preset_with_a_typed_mode_that_lacks_its_flags_says_what_it_stands_for(capsys):
-    with pytest.raises(SystemExit):
-        read("w", "", ["--preset", "skewed-data", "-n", "resnet18-v1", "-m", "sync"])
-    error = capsys.readouterr().err
-    assert "--mode sync" in error
-    assert "(--preset skewed-data stands for --mode tiered" in error
+    assert "--mode sync" in refused(capsys, "--preset", "skewed-data", "-n", "resnet18-v1", "-m", "sync")
 
 
 @pytest.mark.parametrize(
@@ -431,3 +346,47 @@ def test_preset_of_a_description_ranks_behind_all_others_and_a_typed_one_before(
     options = understood(merge({"network": "resnet18-v1", **described}, typed))
     found = (options.mode, options.compression, options.network, options.preset)
     assert found == ("tiered", compression, network, "skewed-data")
+
+
+#: Variables, what is typed beside them → what the options are then.
+FROM_ENVIRONMENT = [
+    ({}, "", {"elastic": False, "lease": config.LEASE, "straggle": (), "cpu": config.USE_CPU, "gpu": None}),
+    ({"ESYNC_DEVICE": "cpu"}, "", {"cpu": 1, "gpu": None}),
+    ({"ESYNC_DEVICE": "gpu2"}, "", {"cpu": 0, "gpu": 2}),
+    ({"ESYNC_DEVICE": "cpu"}, "-g 1", {"cpu": 0, "gpu": 1}),
+    ({"ESYNC_DEVICE": "gpu2"}, "-c 1", {"cpu": 1, "gpu": None}),
+    ({"ESYNC_LEASE": "7"}, "", {"elastic": True, "lease": 7.0}),
+    ({"ESYNC_STEP_TIME": "0.5", "ESYNC_SEED": "4"}, "--step-time 0.25", {"step_time": 0.25, "seed": 4}),
+    ({"ESYNC_LOG_DIR": "there", "ESYNC_OVERWRITE": "1"}, "", {"log_dir": "there", "overwrite": True}),
+    ({"ESYNC_ALGORITHM": "ssp"}, "", {"mode": config.MODE}),
+]
+
+
+@pytest.mark.parametrize(("environment", "typed", "expected"), FROM_ENVIRONMENT)
+def test_variables_are_the_defaults_of_flags(environment, typed, expected):
+    options = vars(read("worker", "", typed.split(), environment=environment))
+    assert {name: options[name] for name in expected} == expected
+
+
+def test_flags_reach_the_built_in_programs_unchanged_by_variables():
+    words = (
+        "--elastic --lease 5 --job a --start-timeout 3 --round-timeout 4 --step-time 0.1 --log-dir l --tensorboard t"
+    )
+    words += " --wait-for-replacement 2 --checkpoint-dir k --checkpoint-every 9 --keep-checkpoints 2 --resume"
+    typed = options(*words.split())
+    told = vars(read("worker", "", [], environment=environment_of(typed).variables()))
+    assert told == {**vars(typed), "given": frozenset()}
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("ESYNC_STEP_TIME", "0", "ESYNC_STEP_TIME is '0', but should be a number of seconds above 0"),
+        ("ESYNC_COLLECTIVE", "rings", "ESYNC_COLLECTIVE is 'rings', but should be one of ps, ring"),
+        ("ESYNC_JOB", "-", "argument --job: '-' should be a name of letters"),
+    ],
+)
+def test_wrong_variable_is_refused_as_a_flag_is(capsys, name, value, message):
+    with pytest.raises(SystemExit):
+        read("worker", "", [], environment={name: value})
+    assert message in capsys.readouterr().err

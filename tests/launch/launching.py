@@ -110,6 +110,19 @@ class Launch:
                 continue  # it has ended meanwhile, or is another user's
         return found
 
+    def workers(self, program: str = "-m esync.worker") -> dict[int, dict[str, str]]:
+        """Return the ESYNC_* variables of the workers that run, which a program is found by, by their ids."""
+        found = {}
+        for number, command in sorted(self.processes().items()):
+            if program in command and "process_shim" not in command:
+                pairs = Path(f"/proc/{number}/environ").read_text().split("\0")
+                found[number] = dict(pair.split("=", 1) for pair in pairs if pair.startswith("ESYNC_"))
+        return found
+
+    def worker(self, rank: int, program: str = "-m esync.worker") -> int:
+        """Return the id of the worker of this rank; a fork of it has a larger one."""
+        return next(number for number, told in self.workers(program).items() if told["ESYNC_SLOT"] == str(rank))
+
     def gone_within(self, limit: float) -> dict[int, str]:
         """Wait until nothing of the job is left; what is left after that time."""
         end = time.monotonic() + limit

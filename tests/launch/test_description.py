@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-import launching
 import pytest
 
 from esync.launch import yaml_text
@@ -83,27 +82,18 @@ def test_fastest_device_of_the_demonstration_is_described_as_in_the_demonstratio
         ),
         ("    device: cpu\n", "", ["cluster.yaml:6: workers[1].device: it is missing"]),
         ("step_time: 3.5", "step_time: -1", ["cluster.yaml:8: workers[1].step_time: Input should be greater than 0"]),
-        ("step_time: 3.5", "step_time: soon", ["cluster.yaml:8: workers[1].step_time: Input should be a valid number"]),
         ("threads: 2", "threads: 2.5", ["cluster.yaml:9: workers[1].threads: Input should be a valid integer"]),
-        ("port: 9091", "port: 99999", ["cluster.yaml:1: scheduler.port: Input should be less than or equal to 65535"]),
         ("port: 9091", "port: '9091'", ["cluster.yaml:1: scheduler.port: Input should be a valid integer"]),
         ("scheduler: {host: cloud2, port: 9091}\n", "", ["cluster.yaml:1: scheduler: it is missing"]),
-        ("servers: [{host: cloud2}]", "servers: []", ["cluster.yaml:2: servers: List should have at least 1 item"]),
         ("host: cloud1\n", "host: ../up\n", ["cluster.yaml:6: workers[1].host: '../up' is not a host name"]),
         ("address:", "adress:", ["cluster.yaml:11: hosts.cloud1.adress: unknown key; known: address"]),
         ("localhost", "-v", ["cluster.yaml:11: hosts.cloud1.address: '-v' cannot be passed to ssh"]),
-        ("localhost", "a, port: 0", ["cluster.yaml:11: hosts.cloud1.port: Input should be greater than or equal to 1"]),
         (
             "localhost",
             "a, env: {A B: 1}",
             ["cluster.yaml:11: hosts.cloud1.env.A B: it is not a name of an"],
         ),
         ("localhost", "a, env: {PORT: 1}", ["cluster.yaml:11: hosts.cloud1.env.PORT: launch sets it by itself"]),
-        (
-            "localhost",
-            "a, env: {A: yes}",
-            ["cluster.yaml:11: hosts.cloud1.env.A: True: expected a text of one line"],
-        ),
         ("localhost", 'a, env: {A: "b\\n"}', ["cluster.yaml:11: hosts.cloud1.env.A: "]),
         ("1Gbit", "1GB", ["cluster.yaml:12: network.bandwidth: '1GB': expected a number with one of the units bit,"]),
         ("0.2ms", "5", ["cluster.yaml:12: network.latency: 5: expected a number with one of the units us, ms, s"]),
@@ -123,7 +113,6 @@ def test_fastest_device_of_the_demonstration_is_described_as_in_the_demonstratio
             ["cluster.yaml:13: train.per_host: it belongs to the top level of the description, beside train"],
         ),
         ("train:", "per_host: 'on'\ntrain:", ["cluster.yaml:13: per_host: expected true or false"]),
-        ("train:", "trains:", ["cluster.yaml:13: trains: unknown key; known: scheduler, servers, state_server,"]),
         (
             "train:",
             "spare_hosts: [cloud3, cloud1]\ntrain:",
@@ -134,11 +123,8 @@ def test_fastest_device_of_the_demonstration_is_described_as_in_the_demonstratio
             "spare_hosts: [cloud3, cloud3]\ntrain:",
             ["cluster.yaml:13: spare_hosts: cloud3 is there twice; a spare host takes the place of one host only"],
         ),
-        ("train:", "spare_hosts: [a/b]\ntrain:", ["cluster.yaml:13: spare_hosts[0]: 'a/b' is not a host name"]),
         ("train:", "servers:", ["cluster.yaml:13: servers: this key occurs twice"]),
-        ("device: gpu0}", "device: gpu0", ["cluster.yaml:6: "]),
         (GOOD, "", ["cluster.yaml: expected a mapping with the keys scheduler, servers,"]),
-        (GOOD, "- a\n", ["cluster.yaml: expected a mapping with the keys scheduler, servers,"]),
         ("localhost", 'a, env: {A: "b\\udc80c"}', [r"cluster.yaml:11: hosts.cloud1.env.A: 'b\udc80c' holds '\udc80'"]),
         ("localhost", 'a, env: {"\\ud800": 1}', [r"cluster.yaml:11: hosts.cloud1.env.\ud800: '\ud800' holds '\ud800'"]),
         (
@@ -147,7 +133,6 @@ def test_fastest_device_of_the_demonstration_is_described_as_in_the_demonstratio
             [r"cluster.yaml:11: hosts.cloud1.ssh_options[0]: 'a\x00b' holds '\x"],
         ),
         ("localhost", 'a, key: "a${HOME}"', ["cluster.yaml:11: hosts.cloud1.key: 'a${HOME}' holds ${"]),
-        ("overwrite: true", 'log_dir: "\\ud800"', [r"cluster.yaml:13: train.log_dir: '\ud800' holds '\ud800'"]),
         (
             "batch_size: 64",
             f"batch_size: {list(range(5000))}",
@@ -205,7 +190,3 @@ def test_locate_with_ssh_login_makes_a_host_another_machine(tmp_path):
 def test_is_this_machine_knows_local_addresses():
     assert all(map(is_this_machine, ("localhost", "127.0.0.1")))
     assert not any(map(is_this_machine, ("203.0.113.7", "no-such-name.invalid")))
-
-
-def test_description_made_by_the_test_helper_is_read(tmp_path):
-    assert read(launching.write(tmp_path / "a.yaml", launching.description([0.1, 0.2], rounds=3))).train["rounds"] == 3

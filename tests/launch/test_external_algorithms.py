@@ -1,7 +1,4 @@
-"""Algorithms from outside the package, launched on this machine and over ssh.
-
---long adds ssh.
-"""
+"""Algorithms from outside the package, launched on this machine, and refused over ssh where they differ."""
 
 import json
 import shutil
@@ -12,9 +9,10 @@ from typing import Any
 import launching
 import pytest
 from launching import Launch, write
-from sshd import ADDRESSES
 from test_launched_jobs import rounds, run
-from test_ssh import LONG, description, machines  # noqa: F401 - a fixture
+from test_ssh import description, machines  # noqa: F401 - a fixture
+
+from esync.launch.description import DescriptionError, read
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -74,20 +72,6 @@ def test_launch_with_algorithm_that_raises_ends_without_replacement(tmp_path, da
     assert "RuntimeError: boom" in job.output
 
 
-@pytest.mark.long
-def test_launch_over_ssh_with_algorithm_file_uses_each_hosts_copy(tmp_path, data_dir, sshd, machines, launch: Start):  # noqa: F811
-    places = [tmp_path, *(sshd.workdir(name) for name in ADDRESSES)]
-    for place in places:
-        shutil.copy(HALFWAY, place)
-        (place / "random.py").write_text("raise ValueError('not this one')\n")  # nobody may take it for Python's
-    content = description(sshd, [0.05, 0.08, 0.11], **TRAIN, data_dir=str(data_dir))
-    job = launch(write(tmp_path / "cluster.yaml", content))
-    assert job.wait(LONG) == 0, job.output
-    runs = facts(tmp_path / "logs" / "lenet" / "halfway", "left/cpu", "right/cpu", "left/cpu-1")
-    assert [each["steps"] for each in runs] == [6, 6, 6]
-    assert {each["algorithm"]["source"] for each in runs} == {"halfway.py:Halfway"}
-
-
 def test_launch_with_algorithm_missing_or_different_on_a_host_names_the_host(tmp_path, data_dir, sshd, machines):  # noqa: F811
     """Checked before anything starts; a host without workers need not have it."""
     shutil.copy(HALFWAY, tmp_path)
@@ -112,9 +96,8 @@ def test_launch_with_algorithm_missing_or_different_on_a_host_names_the_host(tmp
     assert not (tmp_path / "logs").exists()
 
 
-@pytest.mark.parametrize("typed", [(), ("--mode", "halfwy.py:Halfway")])
-def test_launch_with_missing_algorithm_file_names_it(tmp_path, typed):
-    content = launching.description([0.05], **{**TRAIN, "mode": "halfwy.py:Halfway"})
-    said = refused(tmp_path, write(tmp_path / "cluster.yaml", content), *typed, code=2)
-    assert "halfwy.py is not there" in said
-    assert typed or "cluster.yaml:20: train.mode: " in said
+def test_launch_with_missing_algorithm_file_names_it(tmp_path):
+    file = write(tmp_path / "cluster.yaml", launching.description([0.05], **{**TRAIN, "mode": "halfwy.py:Halfway"}))
+    with pytest.raises(DescriptionError, match=r"cluster.yaml:20: train.mode: .*halfwy.py is not there"):
+        read(file)
+    assert "halfwy.py is not there" in refused(tmp_path, file, "--mode", "halfwy.py:Halfway", code=2)

@@ -1,11 +1,10 @@
 """Whole jobs whose workers exchange as one on each host (`per_host`), with real processes.
 
---long adds compression with --overlap and a resume, a program of the user's, and real hosts.
+--long adds compression with --overlap and a resume.
 """
 
 import json
 import os
-import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -15,7 +14,6 @@ import numpy as np
 import pytest
 from launching import Launch, description, write
 from test_launched_jobs import rounds
-from test_user_program_jobs import SOURCE
 
 from tests.support.variants import variants
 
@@ -31,25 +29,9 @@ def cluster(data_dir: Path, workers: int = 4, hosts: list[str] | None = None, **
     return {**description([0.05] * workers, hosts, **common, **train), "per_host": True}
 
 
-def workers(job: Launch) -> dict[int, dict[str, str]]:
-    """Id of each worker that runs → its ESYNC_* variables."""
-    found = {}
-    for number, command in job.processes().items():
-        if " -m esync.worker " in command and "process_shim" not in command:
-            pairs = Path(f"/proc/{number}/environ").read_text().split("\0")
-            found[number] = dict(each.split("=", 1) for each in pairs if each.startswith("ESYNC_"))
-    return found
-
-
-def kill(job: Launch, rank: int) -> None:
-    """Kill the worker of this rank."""
-    (victim,) = [number for number, told in workers(job).items() if told["ESYNC_SLOT"] == str(rank)]
-    os.kill(victim, signal.SIGKILL)
-
-
 def tokens(job: Launch) -> set[str]:
     """The names by which workers of a host find each other."""
-    return {told["ESYNC_HOST_GROUP"].partition(":")[0] for told in workers(job).values() if "ESYNC_HOST_GROUP" in told}
+    return {told["ESYNC_HOST_GROUP"].partition(":")[0] for told in job.workers().values() if "ESYNC_HOST_GROUP" in told}
 
 
 def check_nothing_is_left(job: Launch, names: set[str]) -> None:
@@ -102,7 +84,7 @@ def test_job_per_host_with_killed_worker_replaces_it_or_continues_without_it(tmp
         job = jobs[name]
         job.until(lambda name=name: (tmp_path / name / "lenet/sync/right/cpu/iter-3.txt").exists(), LIMIT)
         names[name] = tokens(job)
-        kill(job, rank)
+        os.kill(job.worker(rank), signal.SIGKILL)
     for name, rank, number in (("replaced", 2, 40), ("lost", 0, 60)):
         job = jobs[name]
         assert job.wait(LIMIT) == 0, job.output
@@ -136,15 +118,3 @@ def test_job_per_host_resumes_after_its_server_was_killed(tmp_path, data_dir, la
     devices = ["left/cpu", "left/cpu-1", "right/cpu", "right/cpu-1"]
     folder = tmp_path / "logs" / "lenet" / RESUMED[combined]["mode"]
     assert [rounds(folder / device) for device in devices] == [list(range(1, 15))] * 4
-
-
-@pytest.mark.long
-def test_job_per_host_of_a_users_program_is_refused_only_without_rounds(tmp_path, data_dir, launch: Start):
-    shutil.copy(SOURCE, tmp_path / "train.py")
-    content = {**cluster(data_dir), "train": {}, "program": f"python train.py {data_dir} 20"}
-    file = write(tmp_path / "cluster.yaml", content)
-    job = launch(file, "-m", "sync")
-    assert job.wait(LIMIT) == 0, job.output
-    refused = launch(file, "-m", "async")
-    assert refused.wait(LIMIT) == 2
-    assert "per_host: mode async uses what each worker sends at once" in refused.output

@@ -65,34 +65,28 @@ def whole(job: Job, host: str) -> bool:
     return len(rounds) >= rounds[-1] - 1
 
 
-@pytest.mark.parametrize("train", MODES, ids=str)
-def test_machine_unplugged_for_5_seconds_loses_nothing(machines: Machines, start: Callable[..., Job], train: Any):
+@pytest.mark.parametrize(
+    ("host", "seconds", "train"),
+    [
+        (CAT, 5, {"mode": "sync"}),
+        pytest.param(CAT, 5, {"mode": "esync"}, marks=LONG),
+        pytest.param(CAT, 5, {"mode": "sync", "elastic": True}, marks=LONG),
+        pytest.param(ANT, 3, {"mode": "async"}, marks=LONG),  # that of the scheduler and the servers
+    ],
+    ids=str,
+)
+def test_machine_unplugged_for_seconds_loses_nothing(machines: Machines, start, host: str, seconds: float, train: Any):
     job = start(rounds=60, **train)
     before = job.processes("worker")
-    machines.unplug(CAT)
-    time.sleep(5)
-    machines.plug(CAT)
+    machines.unplug(host)
+    time.sleep(seconds)
+    machines.plug(host)
     job.until_trained(2)
     assert job.processes("worker") == before
     report = job.report()
     assert (report["replacements"], report["lost_hosts"]) == ([], [])
-    for host in HOSTS[:3]:
-        assert sorted(job.rounds(host)) == list(range(1, len(job.rounds(host)) + 1))
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("mode", ["sync", "async"])
-def test_machine_of_scheduler_unplugged_for_3_seconds_loses_nothing(
-    machines: Machines, start: Callable[..., Job], mode: str
-):
-    job = start(rounds=60, mode=mode)
-    before = job.processes("worker")
-    machines.unplug(ANT)
-    time.sleep(3)
-    machines.plug(ANT)
-    job.until_trained(2)
-    assert job.processes("worker") == before
-    assert job.report()["replacements"] == []
+    for name in HOSTS[:3]:
+        assert sorted(job.rounds(name)) == list(range(1, len(job.rounds(name)) + 1))
 
 
 @LONG

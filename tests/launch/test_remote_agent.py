@@ -22,6 +22,7 @@ from esync.launch.preflight import check_hosts
 from esync.launch.reachability import sentences
 from esync.launch.remote_agent import MARK, Agent
 from esync.launch.resources import HostResources, Ports
+from esync.runtime.user_functions import digest
 
 HERE = "127.0.0.1"
 REQUESTS = {
@@ -135,9 +136,11 @@ def test_agent_on_host_with_checkpoints_of_an_earlier_run_refuses(tmp_path):
 @pytest.mark.parametrize(
     ("flags", "asked"), [({}, ["~/kept", 1]), ({"resume": True}, None), ({"overwrite": True}, None)]
 )
-def test_agent_is_asked_about_checkpoints_only_on_hosts_of_workers(flags, asked):
+def test_agent_is_asked_about_checkpoints_and_functions_only_on_hosts_of_workers(flags, asked):
+    network = f"{Path(__file__).parents[1]}/support/user_networks.py:small"
+    train = {"mode": "sync", "learning_rate": 0.001, "checkpoint_dir": "~/kept", "network": network}
     content = {
-        **description([0.1], ["far"], mode="sync", learning_rate=0.001, checkpoint_dir="~/kept", **flags),
+        **description([0.1], ["far"], **train, **flags),
         "hosts": {"far": {"address": "203.0.113.9"}, "other": {"address": "203.0.113.8"}},
         "servers": [{"host": "other"}],
     }
@@ -154,7 +157,8 @@ def test_agent_is_asked_about_checkpoints_only_on_hosts_of_workers(flags, asked)
             return {}
 
     check_hosts(job, Asked(), {}, 0)
-    assert requests["other"]["checkpoints"] is None
+    assert (requests["other"]["checkpoints"], requests["other"]["functions"]) == (None, [])
+    assert requests["far"]["functions"] == [(network, digest(network))]
     assert json.loads(json.dumps(requests["far"]["checkpoints"])) == asked
 
 

@@ -81,11 +81,6 @@ def test_a_mistake_in_the_description_is_told_once(told):
     assert len(told["say"]) == 1
 
 
-def test_runs_that_have_logged_nothing_are_not_compared(told):
-    assert outcome(told, RunEnd(0), RunEnd(0)) == 0
-    assert told["compared"] == []
-
-
 def test_program_is_told_its_seed(tmp_path, capsys):
     file = write(tmp_path / "cluster.yaml", {**launching.description([0.1]), "train": {}})
     words = [str(file), "--dry-run", "--repeat", "2", "--name", "base", "--", "python", "train.py", "--seed={seed}"]

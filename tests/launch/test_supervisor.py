@@ -183,7 +183,6 @@ def test_supervisor_with_process_that_never_gets_ready_gives_up(tmp_path):
     ("program", "how", "last"),
     [
         ("import sys; print('a'); sys.exit('the loss is NaN')", "ended with exit code 1", "the loss is NaN"),
-        ("raise SystemExit(7)", "ended with exit code 7", None),
         ("raise SystemExit(170)", "ended with exit code 170", None),  # 128 + a signal without a name
         ("import os; os.kill(os.getpid(), 11)", "was ended by SIGSEGV", None),
         (
@@ -327,18 +326,6 @@ def test_supervisor_with_full_disk_loses_output_and_continues_the_job(tmp_path, 
     assert last.endswith(f"bytes of output are missing in {log}: No space left on device")
 
 
-def test_supervisor_ends_children_of_a_process_that_has_ended(tmp_path):
-    program = f"""
-        import subprocess, sys
-        child = subprocess.Popen([sys.executable, "-c", "import signal; signal.pause()"])
-        open({str(tmp_path / "child")!r}, "w").write(str(child.pid))
-    """
-    outcome, _ = supervise(tmp_path, spec("worker-0", program))
-    assert outcome.ok
-    assert outcome.seconds < 20  # the child has the pipe open
-    assert ends(tmp_path / "child")
-
-
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_supervisor_that_receives_a_signal_ends_the_job(tmp_path, number, request):
     found = signal.signal(number, signal.default_int_handler)  # where the suite runs under nohup, SIGHUP is ignored
@@ -414,68 +401,50 @@ def test_supervisor_with_dying_worker_replaces_it(tmp_path):
     assert lives == ["life 1 port 7", "life 2 port None", "life 3 port None"]
 
 
-@pytest.mark.parametrize("rank", [0, 1])
-def test_supervisor_with_late_replacement_fails_only_where_it_writes_the_model(tmp_path, rank):
-    late = f"""
-        import os, signal, time
-        from pathlib import Path
-        from esync.runtime import progress
-        if Path({str(tmp_path / "died")!r}).exists():
-            time.sleep(60)  # it has not joined yet
-        Path({str(tmp_path / "died")!r}).touch()
-        progress.report_event(progress.JOINED, rank={rank}, round=0)
+#: What a worker does once it has joined and while it is missing when the servers leave → what is said of it.
+LATE = {
+    """
+        if Path(FOLDER, "joined").exists():
+            time.sleep(60)  # a replacement that has not joined yet
+        join()
         os.kill(os.getpid(), signal.SIGKILL)
+    """: ("was not needed any more", 1),
     """
-    leaves = f"""
-        import time
-        from pathlib import Path
-        while not Path({str(tmp_path / "died")!r}).exists():
-            time.sleep(0.05)
-        time.sleep(1)
-    """
-    server, worker = spec("server-0", leaves, "server"), spec("worker-0", late, environment=TELLING)
-    outcome, view = supervise(tmp_path, server, worker, restarts=3, elastic=True)
-    assert len(outcome.replacements) == 1
-    assert outcome.ok == (rank == 1)
-    if rank == 1:
-        assert view.said[-1] == "worker-0 (here) was not needed any more: the run is finished"
-    else:
-        assert (
-            "worker 0 had gone: nobody has written the final model; with --checkpoint-dir and"
-            in outcome.failures[0].how
-        )
+        join()
+        os.kill(os.getpid(), signal.SIGSTOP)
+    """: ("did not end within 1 s", 0),
+}
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-def test_supervisor_with_worker_hanging_after_servers_left_ends_it(tmp_path, rank, monkeypatch):
-    monkeypatch.setattr(config, "LAUNCH_FAREWELL", 1.0)
-    hangs = f"""
-        import os, pathlib, signal
-        from esync.runtime import progress
-        progress.report_event(progress.JOINED, rank={rank}, round=0)
-        pathlib.Path({str(tmp_path / "joined")!r}).touch()
-        os.kill(os.getpid(), signal.SIGSTOP)
-    """
+@pytest.mark.parametrize("late", LATE)
+def test_supervisor_with_worker_missing_at_the_end_fails_only_where_it_writes_the_model(tmp_path, rank, late):
+    how, replacements = LATE[late]
+    program = f"""
+import os, signal, time
+from pathlib import Path
+from esync.runtime import progress
+FOLDER = {str(tmp_path)!r}
+def join():
+    progress.report_event(progress.JOINED, rank={rank}, round=0)
+    Path(FOLDER, "joined").touch()
+"""
     leaves = f"""
         import pathlib, time
         while not pathlib.Path({str(tmp_path / "joined")!r}).exists():
             time.sleep(0.05)
+        time.sleep(1)
     """
-    server, worker = spec("server-0", leaves, "server"), spec("worker-0", hangs, environment=TELLING)
-    outcome, view = supervise(tmp_path, server, worker, restarts=3)
-    assert outcome.ok == (rank == 1)
-    assert outcome.replacements == []
+    worker = spec("worker-0", program + textwrap.dedent(late), environment=TELLING)
+    outcome, view = supervise(tmp_path, spec("server-0", leaves, "server"), worker, restarts=3)
+    assert (outcome.ok, len(outcome.replacements)) == (rank == 1, replacements)
     if rank == 1:
-        assert view.said[-1] == "worker-0 (here) did not end within 1 s: the run is finished"
+        assert view.said[-1] == f"worker-0 (here) {how}: the run is finished"
     else:
-        assert (
-            "worker 0 had gone: nobody has written the final model; with --checkpoint-dir and"
-            in outcome.failures[0].how
-        )
+        assert "worker 0 had gone: nobody has written the final model; with --checkpoint-dir" in outcome.failures[0].how
 
 
-@pytest.mark.parametrize("role", ["server", "scheduler"])
-@pytest.mark.parametrize("knowing", [1, 2])
+@pytest.mark.parametrize(("role", "knowing"), [("server", 1), ("server", 2), ("scheduler", 2)])
 def test_supervisor_with_service_dying_after_all_workers_finished_returns_ok(tmp_path, role, knowing):
     program = """
         import pathlib, time
@@ -543,7 +512,7 @@ def test_supervisor_past_max_restarts_ends_the_job(tmp_path):
 @pytest.mark.parametrize(
     "program",
     [
-        "raise SystemExit(2)",
+        """print('@event {"kind": "joined", "rank": 1}'); raise SystemExit(2)""",
         "raise SystemExit(1)",  # before it has joined
         """print('@event {"kind": "joined"}\\n@event {"kind": "over", "reason": "NaN"}'); raise SystemExit(1)""",
     ],
@@ -554,8 +523,7 @@ def test_supervisor_with_worker_that_would_fail_again_starts_no_replacement(tmp_
     assert outcome.replacements == []
 
 
-@pytest.mark.parametrize("role", ["worker", "server"])
-@pytest.mark.parametrize("kind", ["over", "cut off"])
+@pytest.mark.parametrize(("role", "kind"), [("worker", "over"), ("server", "over"), ("worker", "cut off")])
 def test_supervisor_names_the_process_that_has_failed_before_those_that_end_for_it(tmp_path, role, kind, monkeypatch):
     monkeypatch.setattr(config, "LAUNCH_GRACE", 30.0)
     event = "progress.OVER, reason='worker 1: no', consequence=True" if kind == "over" else "progress.CUT_OFF"
@@ -600,19 +568,6 @@ def test_supervisor_with_elastic_and_dead_worker_continues_without_it(tmp_path):
     assert (outcome.lost, len(outcome.replacements)) == (["worker-0"], 1)
     assert view.states == {"worker-0": "lost", "worker-1": "done"}
     assert view.said[-1].endswith("the others go on without it")
-
-
-def test_supervisor_with_elastic_and_no_worker_left_fails(tmp_path):
-    outcome, _ = supervise(tmp_path, frail(tmp_path, "worker-0", 9), frail(tmp_path, "worker-1", 9), elastic=True)
-    assert len(outcome.failures) == 1
-    assert len(outcome.lost) == 1
-
-
-def test_supervisor_with_dead_server_ends_the_job(tmp_path):
-    outcome, _ = supervise(
-        tmp_path, spec("server-0", "raise SystemExit(1)", "server"), spec("worker-0", LONG), restarts=3
-    )
-    assert [failure.name for failure in outcome.failures] == ["server-0"]
 
 
 def test_supervisor_with_dead_resumable_service_restarts_it(tmp_path):

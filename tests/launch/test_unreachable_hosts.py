@@ -208,12 +208,6 @@ def test_worker_that_cannot_reach_the_servers_restarts_without_counting(folder: 
     assert lives(folder) == ["life on left None 7", "life on left 7 None"]
 
 
-def test_unreachable_host_without_restarts_ends_the_job(folder: Path) -> None:
-    outcome = supervise(folder, Recorded(), worker(folder, "left", goes_away(folder, "left")), restarts=0)
-    (failure,) = outcome.failures
-    assert failure.how == "has lost its connection to left (ssh ended with exit code 255)"
-
-
 def test_unreachable_host_of_state_server_restarts_it_once_it_answers(folder: Path) -> None:
     """The journal is on that host, so no spare host takes the state server."""
     program = textwrap.dedent(f"""

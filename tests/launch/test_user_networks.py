@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,11 @@ import pytest
 import user_datasets
 from launching import Launch, write
 from sshd import ADDRESSES
-from test_launched_jobs import rounds, run
+from test_launched_jobs import rounds
 from test_ssh import LONG, description, machines  # noqa: F401 - a fixture
+
+from esync.launch.description import DescriptionError, read
+from esync.launch.remote_agent import Agent
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -98,31 +102,26 @@ def classifies(model: Path, folder: Path) -> float:
     return sum(right) / len(right)
 
 
-def test_hosts_that_lack_own_network_or_have_another_one_are_named(tmp_path, data_dir, sshd, machines):  # noqa: F811
-    shutil.copy(FILE, tmp_path)
-    (sshd.workdir("right") / FILE.name).write_text(FILE.read_text() + "\n# once more\n")
-    content = description(sshd, [0.05, 0.05], **TRAIN, data_dir=str(data_dir))
-    done = run(tmp_path, str(write(tmp_path / "cluster.yaml", content)))
-    assert done.returncode == 1
-    left, right = (line for line in done.stderr.splitlines() if line.startswith(("launch: error: host", "host")))
-    assert f"host left: user_networks.py:small: the file {sshd.workdir('left')}/user_networks.py is not there" in left
-    assert "host right: the source of user_networks.py:small there differs from this machine's" in right
-    for name, text in (("left", left), ("right", right)):
-        assert (
-            f"copy user_networks.py there; a relative path begins in the host's workdir, {sshd.workdir(name)}" in text
-        )
-    assert not (tmp_path / "logs").exists()
+def test_agent_without_own_network_or_with_another_one_refuses(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    request = {"do": "check", "ports": 0, "claims": {}, "data": None, "engine": False, "address": ""}
+    request |= {"algorithm": None, "program": None, "checkpoints": None, "functions": [["user_networks.py:small", "x"]]}
+    with closing(Agent()) as agent:
+        absent = agent.answer(dict(request))["error"]
+        assert f"user_networks.py:small: the file {tmp_path}/user_networks.py is not there" in absent
+        shutil.copy(FILE, tmp_path)
+        other = agent.answer(dict(request))["error"]
+    assert "the source of user_networks.py:small there differs from this machine's" in other
+    for text in (absent, other):
+        assert f"copy user_networks.py there; a relative path begins in the host's workdir, {tmp_path}" in text
 
 
-@pytest.mark.parametrize("typed", [(), ("--network", "user_networks.py:smal")])
-def test_launch_with_missing_network_function_names_the_nearest(tmp_path, typed):
+def test_launch_with_missing_network_function_names_the_nearest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     shutil.copy(FILE, tmp_path)
     content = launching.description([0.05], **{**TRAIN, "network": "user_networks.py:smal"})
-    done = run(tmp_path, str(write(tmp_path / "cluster.yaml", content)), *typed)
-    assert done.returncode == 2
-    assert "there is no function smal (did you mean small?)" in done.stderr
-    assert typed or "cluster.yaml:18: train.network: " in done.stderr
-    assert "Traceback" not in done.stderr
+    with pytest.raises(DescriptionError, match=r"cluster.yaml:18: train.network: .*no function smal \(did you mean sm"):
+        read(write(tmp_path / "cluster.yaml", content))
 
 
 def test_network_function_that_fails_is_told_in_one_sentence(tmp_path, data_dir, launch: Start):

@@ -13,7 +13,6 @@ from esync.launch.command import parse_arguments
 from esync.launch.description import DescriptionError, read
 from esync.launch.hosts import locate
 from esync.launch.plan import plan
-from esync.launch.remote_agent import Agent
 from esync.launch.resources import HostResources
 from esync.launch.spec import LaunchPlan
 from esync.launch.user_program import MissingProgramError, UserProgram, words_of
@@ -84,12 +83,6 @@ def test_user_program_with_one_worker_needs_no_cluster():
     assert not [name for name in worker.environment if name.startswith("DMLC_")]
     assert told(make(content))[0].rank is None
     assert [spec.name for spec in make(content, mode="sync").processes] == ["scheduler", "server-0", "worker-0"]
-
-
-def test_user_program_in_mode_local_runs_on_the_first_worker_only():
-    job = make(cluster(0.1, 0.2), mode="local")
-    assert len(job.workers) == 1
-    assert job.remarks[0] == "mode local trains on one device: the first worker of the description"
 
 
 def test_user_program_on_the_command_line_keeps_the_description_of_the_cluster():
@@ -181,15 +174,6 @@ def test_user_program_check_names_a_missing_or_different_file(tmp_path, monkeypa
         program.check("another")
 
 
-def test_agent_check_looks_for_the_program(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    request = {"do": "check", "ports": 0, "claims": {}, "data": None, "engine": False, "address": ""}
-    request |= {"algorithm": None, "functions": [], "checkpoints": None, "program": [WORDS, ""]}
-    assert "there is no file train.py" in Agent().answer(dict(request))["error"]
-    (tmp_path / "train.py").write_text("print(1)")
-    assert "error" not in Agent().answer(dict(request))
-
-
 def test_launch_arguments_after_two_dashes_are_the_program(capsys):
     options, typed = parse_arguments(
         ["c.yaml", "--dry-run", "-m", "ssp", "--", "python", "train.py", "-m", "x", "--", "y"]
@@ -200,14 +184,3 @@ def test_launch_arguments_after_two_dashes_are_the_program(capsys):
     with pytest.raises(SystemExit):
         parse_arguments(["c.yaml", "--"])
     assert "a program should follow --, for instance -- python train.py" in capsys.readouterr().err
-
-
-def test_user_program_with_a_named_run_has_a_folder_of_its_own():
-    job = make(cluster(0.1, 0.2), name="base")
-    assert str(job.mode_folder) == "logs/train/program@base"
-    assert told(job)[0].log_dir == "logs/train/program@base/left"
-
-
-def test_user_program_is_told_where_its_event_files_are():
-    assert told(make(cluster(0.1, 0.2), tensorboard="events"))[1].tensorboard == "events/train/program/right"
-    assert told(make(cluster(0.1, 0.2)))[1].tensorboard is None

@@ -1,7 +1,4 @@
-"""Whole jobs of a user's own program: real schedulers, servers, state servers, and a real sshd.
-
---long adds --elastic, an error in the loop, and a resume, which the built-in worker's tests show, too.
-"""
+"""Whole jobs of a user's own program: real schedulers, servers, state servers, and a real sshd."""
 
 import json
 import os
@@ -39,16 +36,6 @@ def program(folder: Path) -> Path:
     return Path(shutil.copy(SOURCE, folder / "train.py"))
 
 
-def workers(job: Launch) -> dict[int, int]:
-    """Rank → process id of the workers that run, shims left out."""
-    found = {}
-    for number, command in job.processes().items():
-        if " train.py " in command and "process_shim" not in command:
-            environment = Path(f"/proc/{number}/environ").read_bytes().split(b"\0")
-            found |= {int(each[11:]): number for each in environment if each.startswith(b"ESYNC_SLOT=")}
-    return found
-
-
 def said(folder: Path, worker: int) -> str:
     """What a worker has printed."""
     return (folder / "processes" / f"worker-{worker}.log").read_text()
@@ -60,7 +47,7 @@ def test_own_program_trains_is_replaced_and_leaves_logs_and_figures(tmp_path, da
     job = launch(write(tmp_path / "cluster.yaml", cluster()), *words)
     folder = tmp_path / "logs" / "train" / "esync"
     job.until(lambda: (folder / "right" / "cpu" / "iter-3.txt").exists(), LONG)
-    os.kill(workers(job)[1], signal.SIGKILL)
+    os.kill(job.worker(1, " train.py "), signal.SIGKILL)
     assert job.wait(LONG) == 0, job.output
     assert job.gone_within(10) == {}
     assert "worker-1 (right/cpu) was ended by SIGKILL" in job.output
@@ -84,33 +71,9 @@ def test_own_program_trains_is_replaced_and_leaves_logs_and_figures(tmp_path, da
     assert "test accuracy" in job.output
 
 
-@pytest.mark.long
-def test_elastic_job_of_own_program_goes_on_without_a_worker_that_is_killed(tmp_path, data_dir, launch: Start):
-    program(tmp_path)
-    content = {**cluster(), "program": ["python", "train.py", str(data_dir), 40], "train": {"mode": "sync"}}
-    job = launch(write(tmp_path / "cluster.yaml", content), "--elastic", "--lease", "60", "--no-restart")
-    folder = tmp_path / "logs" / "train" / "sync"
-    job.until(lambda: (folder / "left" / "cpu-1" / "iter-2.txt").exists(), LONG)
-    os.kill(workers(job)[2], signal.SIGKILL)
-    assert job.wait(LONG) == 0, job.output
-    assert "the others go on without it" in job.output
-    assert rounds(folder / "left" / "cpu")[-1] == 40
-    assert rounds(folder / "left" / "cpu-1")[-1] < 40
-
-
-@pytest.mark.long
-def test_own_program_with_an_error_in_its_loop_is_replaced(tmp_path, data_dir, launch: Start):
-    program(tmp_path)
-    words = ("-m", "sync", "--", "python", "train.py", str(data_dir), "5", "raise")
-    job = launch(write(tmp_path / "cluster.yaml", cluster(STEPS[:2])), *words)
-    assert job.wait(LONG) == 0, job.output
-    assert "worker-1 (right/cpu) ended with exit code 1; its last line: ValueError: no such picture" in job.output
-    assert rounds(tmp_path / "logs" / "train" / "sync" / "right" / "cpu")[-1] == 5
-
-
 def test_own_program_with_the_same_error_again_ends_the_job_at_its_first_replacement(tmp_path, data_dir, launch: Start):
     program(tmp_path)
-    words = ("-m", "sync", "--", "python", "train.py", str(data_dir), "5", "raise-again")
+    words = ("-m", "sync", "--", "python", "train.py", str(data_dir), "5", "raise")
     job = launch(write(tmp_path / "cluster.yaml", cluster(STEPS[:2])), *words)
     assert job.wait(LONG) == 1, job.output
     assert job.gone_within(10) == {}
@@ -120,43 +83,14 @@ def test_own_program_with_the_same_error_again_ends_the_job_at_its_first_replace
     assert "ValueError: no such picture" in job.output
 
 
-@pytest.mark.long
-def test_own_program_goes_on_from_its_checkpoint_after_the_server_was_killed(tmp_path, data_dir, launch: Start):
-    program(tmp_path)
-    words = ("-m", "sync", "--checkpoint-dir", "kept", "--checkpoint-every", "3")
-    file, run = write(tmp_path / "cluster.yaml", cluster(STEPS[:2])), ("--", "python", "train.py", str(data_dir))
-    first = launch(file, *words, *run, "4000")
-    first.until(lambda: (tmp_path / "kept" / "round-6" / "worker-0.json").exists(), LONG)
-    (server,) = (number for number, command in first.processes().items() if "esync.server" in command)
-    os.kill(server, signal.SIGKILL)
-    assert first.wait(LONG) == 1
-
-    forgetful = launch(file, *words, *run, "4000")
-    assert forgetful.wait(LONG) == 1
-    assert "kept holds checkpoints of an earlier run" in forgetful.output
-
-    second = launch(file, *words, "--resume", *run, "12")
-    assert second.wait(LONG) == 0, second.output
-    folder = tmp_path / "logs" / "train" / "sync"
-    assert "going on from the checkpoint of round " in said(folder, 0)
-    assert [rounds(folder / f"{name}/cpu")[-1] for name in ("left", "right")] == [12, 12]
-
-
-@pytest.mark.parametrize(
-    ("mistake", "words"),
-    [
-        ("no-trainer", r"worker-1 \(right/cpu\) ended before it took part in the training"),
-        ("exit", r"worker-1 \(right/cpu\) ended with exit code 3; the end of "),
-        ("late", r"worker-1 \(right/cpu\) ended with exit code 1; the end of .*\n(.*\n)*.*the disk is full"),
-    ],
-)
-def test_job_of_own_program_that_ends_wrongly_fails_by_name(tmp_path, data_dir, launch: Start, mistake, words):
+def test_job_of_own_program_that_fails_after_the_run_fails_without_replacement(tmp_path, data_dir, launch: Start):
     program(tmp_path)
     file = write(tmp_path / "cluster.yaml", cluster(STEPS[:2]))
-    job = launch(file, "-m", "sync", "--", "python", "train.py", str(data_dir), "3", mistake)
+    job = launch(file, "-m", "sync", "--", "python", "train.py", str(data_dir), "3", "late")
     assert job.wait(LONG) == 1, job.output
     assert job.gone_within(10) == {}
-    assert re.search(words, job.output), job.output
+    failed = r"worker-1 \(right/cpu\) ended with exit code 1; the end of .*\n(.*\n)*.*the disk is full"
+    assert re.search(failed, job.output), job.output
     assert "replacement" not in job.output
 
 
@@ -180,18 +114,6 @@ def test_program_alone_trains_in_mode_local_and_says_so(tmp_path, data_dir):
     wrong = run_alone(tmp_path, str(data_dir), "5", ESYNC_DEVICE="gpu99")
     assert wrong.returncode == 1
     assert re.search(r"ESYNC_DEVICE is gpu99: this machine and this build of MXNet have \d+ GPU", wrong.stderr)
-
-
-def test_dry_run_prints_commands_that_stand_for_themselves(tmp_path, launch: Start):
-    content = {**cluster(), "program": "python train.py --my-flags 'two words'"}
-    job = launch(write(tmp_path / "cluster.yaml", content), "--dry-run")
-    assert job.wait(LONG) == 0, job.output
-    commands = re.findall(r"^# worker-\d on .*\n(.*)$", job.output, re.MULTILINE)
-    assert len(commands) == 3
-    for number, command in enumerate(commands):
-        assert command.endswith(f"{sys.executable} train.py --my-flags 'two words'")
-        assert f" ESYNC_SLOT={number} " in command
-        assert f" ESYNC_STEP_TIME={STEPS[number]} " in command
 
 
 def test_own_program_over_ssh_trains(tmp_path, data_dir, sshd: Sshd, launch: Start):

@@ -42,25 +42,27 @@ def test_every_worker_trains_alone_and_reports() -> None:
     """Also where the mode needs a state server, which the description does not have."""
     plan = planned({"mode": "esync", "epsilon": 0.2, "network": "lenet", "batch_size": 16})
     assert [spec.name for spec in plan.processes] == ["worker-0", "worker-1"]
-    for number, device in enumerate(("--cpu 1", "--gpu 1")):
+    for number, device in enumerate(("cpu", "gpu1")):
         words = command(plan, number)
         assert "--mode local --network lenet --batch-size 16" in words
         assert "epsilon" not in words
-        assert device in words
         environment = plan.workers[number].environment
+        assert environment["ESYNC_DEVICE"] == device
         assert environment["ESYNC_MEASURE"] == "1"
         assert environment["ESYNC_PROGRESS"] == "json"
         assert environment["OMP_NUM_THREADS"] == "2"  # as when they train together
         assert not [name for name in environment if name.startswith("DMLC_")]
-    assert "--step-time 0.5" in command(plan, 0)
-    assert "straggle" not in command(plan, 1)  # whose delays are none of the device
+    assert plan.workers[0].environment["ESYNC_STEP_TIME"] == "0.5"
+    assert "ESYNC_STRAGGLE" not in plan.workers[1].environment  # whose delays are none of the device
 
 
 def test_what_only_a_whole_job_has_is_left_out() -> None:
     train = {"checkpoint_dir": "/there", "resume": True, "partition": "class", "target_accuracy": 0.9, "rounds": 3}
-    words = command(planned(train, elastic=True, lease=9.0, mode="sync"), 0)
+    plan = planned(train, elastic=True, lease=9.0, mode="sync")
+    words = command(plan, 0)
     for flag in ("checkpoint", "resume", "partition", "target", "elastic", "lease"):
         assert f"--{flag}" not in words
+        assert not [name for name in plan.workers[0].environment if flag.upper() in name]
     assert "--no-evaluation" in words
 
 
