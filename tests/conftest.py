@@ -1,6 +1,7 @@
 """What all tests have in common."""
 
 import contextlib
+import itertools
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -33,13 +34,30 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+#: Parts of the names of tests that take long, the longest first.
+SLOW = ("commands_that_are_marked_so_run[", "test_worker_program_runs", "tests/cluster/")
+
+
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the tests marked `long`, unless --long was given."""
-    if config.getoption("--long"):
-        return
-    if long := [item for item in items if item.get_closest_marker("long")]:
+    """Leave out the tests marked `long`, unless --long was given; in parallel, let the slow ones start first."""
+    if not config.getoption("--long") and (long := [item for item in items if item.get_closest_marker("long")]):
         config.hook.pytest_deselected(items=long)
         items[:] = [item for item in items if not item.get_closest_marker("long")]
+    if (workerinput := getattr(config, "workerinput", None)) is not None:  # in a process of pytest-xdist
+        items[:] = slow_first(items, workerinput["workercount"])
+
+
+def slow_first(items: list[pytest.Item], processes: int) -> list[pytest.Item]:
+    """Order tests for --dist worksteal, which gives each process a run of equal length: let it begin with slow ones."""
+    places = {item: next((place for place, part in enumerate(SLOW) if part in item.nodeid), None) for item in items}
+    slow = sorted((item for item in items if places[item] is not None), key=places.__getitem__)
+    others = iter([item for item in items if places[item] is None])
+    ordered: list[pytest.Item] = []
+    for number in range(processes):
+        length = (len(items) - len(ordered)) // (processes - number)
+        run = slow[number::processes]
+        ordered += [*run, *itertools.islice(others, max(0, length - len(run)))]
+    return [*ordered, *others]
 
 
 #: Tests during which a process of pytest-xdist ended, and lines about these processes.

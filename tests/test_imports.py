@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from .support import child
+
 ROOT = Path(__file__).resolve().parents[1]
 Imports = dict[str, set[str]]
 
@@ -192,3 +194,42 @@ def test_protocol_imports_no_clock_threads_or_network(line):
     assert "TID251" in check_with_ruff(f"{line}\n", "esync/exchange/protocol/client.py")
     assert "TID251" in check_with_ruff(f"def f() -> None:\n    {line}\n", "esync/exchange/protocol/client.py")
     assert "TID251" not in check_with_ruff(f"{line}\n", "esync/exchange/keystores/line.py")
+
+
+#: Hides, in every process of Python that finds it as sitecustomize, what only extras install.
+WITHOUT_EXTRAS = """
+import sys
+
+class Hidden:
+    def find_spec(name, *_):
+        if name.partition(".")[0] in {"numba", "llvmlite", "matplotlib", "PIL", "mxnet", "gluoncv"}:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name.partition(".")[0])
+
+sys.meta_path.insert(0, Hidden)
+"""
+
+
+def test_commands_that_train_nothing_need_no_extra(tmp_path, monkeypatch):
+    (tmp_path / "sitecustomize.py").write_text(WITHOUT_EXTRAS)
+    monkeypatch.setenv("PYTHONPATH", f"{tmp_path}:{ROOT}")
+    monkeypatch.chdir(tmp_path)
+
+    def esync(*words: str, code: int = 0) -> str:
+        result = child.run("-m", "esync", *words)
+        assert result.returncode == code, result.stderr
+        return result.stderr if code else result.stdout
+
+    simulate = ("simulate", ":paper", "--numerics", "none", "--max-time", "60")
+    assert "usage" in esync("launch", "--help")
+    assert "esync.worker" in esync("launch", ":quick", "--dry-run")
+    assert " rounds in " in esync(*simulate)
+    assert "rounds, devices: 6" in esync("summarize", "--mode", "esync")
+    esync("compare", "logs/resnet18-v1", "--json", "comparison.json")
+    esync("report", "logs/resnet18-v1/esync")
+    with child.started(
+        "-u", "-m", "esync", "state-server", "--port", "10917", until="listening on http://127.0.0.1:10917"
+    ):
+        pass
+    # What does need one says which, in one sentence.
+    assert esync("plot", code=1).endswith('matplotlib, which is not installed: pip install "esync[figures]"\n')
+    assert esync(*simulate, "--compression", "fp16", code=1).endswith('pip install "esync[compiled]"\n')

@@ -20,15 +20,14 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from matplotlib.figure import Figure
 from rich.progress import track
 
 from .. import config
 from ..algorithms.registry import FIGURES, stem_of
 from ..runtime import program, terminal
 from ..runtime.files import expanded, write_atomically
-from . import figures
 from .comparison import compare_singly
 from .discovery import SPEEDUP_FILE, others_to_choose
 from .metrics_table import RunFigures
@@ -38,6 +37,9 @@ from .published_smoothing import can_be_smoothed, smoothed
 from .runs import load_network
 from .speedups import as_json, best_alone
 from .tables import runs_text, smoothed_text
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -89,6 +91,8 @@ def run(options: argparse.Namespace) -> int:
     Raises:
         OSError: a result cannot be written.
     """
+    from . import figures  # an extra brings Matplotlib
+
     network_folder = options.base_dir / options.network
     loaded, problems = load_network(network_folder)
     terminal.print_problems(problems)
@@ -167,8 +171,10 @@ def _target_problem(target: float | None, runs: list[RunFigures]) -> str | None:
 
 def drawings_of(
     network: str, runs: list[RunFigures], published: Mapping[str, PublishedRun]
-) -> dict[str, Callable[[], Figure]]:
+) -> "dict[str, Callable[[], Figure]]":
     """Return, by file name, functions that draw the figures for which there are data."""
+    from . import figures
+
     drawings = _accuracy_drawings(network, runs, published)
     if all(run.mode.name == STANDALONE for run in runs):
         return drawings
@@ -182,8 +188,10 @@ def drawings_of(
 
 def _accuracy_drawings(
     network: str, runs: list[RunFigures], published: Mapping[str, PublishedRun], as_published: bool = False
-) -> dict[str, Callable[[], Figure]]:
+) -> "dict[str, Callable[[], Figure]]":
     """Return, by file name, functions that draw the metric of each kind of runs over time."""
+    from . import figures
+
     standalone = best_alone(runs)
     compared = [run for run in runs if run.times and run is not standalone]
     drawings: dict[str, Callable[[], Figure]] = {}

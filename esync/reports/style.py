@@ -5,14 +5,12 @@ run whose emulation was not valid is grey, with the reason.
 """
 
 import math
+import re
 import reprlib
 import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
-
-from matplotlib.colors import is_color_like, to_hex, to_rgb
-from matplotlib.markers import MarkerStyle
 
 from ..algorithms.base import SPARE_STYLES, Style
 from ..algorithms.registry import ALGORITHMS
@@ -45,9 +43,7 @@ FORMATS = ("png", "pdf")
 LEGEND_WIDTH, TICK_WIDTH, TITLE_WIDTH = 28, 16, 26  # characters per line
 
 LINES = ("-", "--", "-.", ":", "solid", "dashed", "dashdot", "dotted")
-MARKERS = tuple(
-    name for name in MarkerStyle.markers if isinstance(name, str) and name.lower().strip() not in ("", "none")
-)
+MARKERS = tuple(".,ov^<>12348spP*hH+xXDd|_")
 
 
 def checked_style(said: Mapping[str, Any], otherwise: Style) -> tuple[Style, list[str]]:
@@ -72,9 +68,26 @@ def checked_style(said: Mapping[str, Any], otherwise: Style) -> tuple[Style, lis
 
 
 def _color(value: Any) -> str | None:
-    if not isinstance(value, str) or len(value) > 40 or value.lower() == "none" or not is_color_like(value):
+    if not isinstance(value, str) or len(value) > 40 or value.lower() == "none":
         return None
-    return to_hex(value) if min(to_rgb(value)) <= 0.9 else None
+    color = _hex(value)
+    return color if color and min(_rgb(color)) <= 0.9 else None
+
+
+def _hex(color: str) -> str | None:
+    """Return a colour as #rrggbb; None if it is none, or has a name and Matplotlib, which knows it, is missing."""
+    if re.fullmatch("#[0-9a-fA-F]{6}", color):
+        return color.lower()
+    try:
+        from matplotlib.colors import is_color_like, to_hex
+    except ModuleNotFoundError:
+        return None
+    return to_hex(color) if is_color_like(color) else None
+
+
+def _rgb(color: str) -> tuple[float, ...]:
+    """Return the shares of red, green and blue of a colour written as #rrggbb."""
+    return tuple(part / 255 for part in bytes.fromhex(color[1:]))
 
 
 def _line(value: Any) -> Line | None:
@@ -133,12 +146,12 @@ def _unlike(style: Style, others: Sequence[Style]) -> Style:
 
 def _distance(one: str, other: str) -> float:
     """Return how far two colours are apart in RGB."""
-    return math.dist(to_rgb(one), to_rgb(other))
+    return math.dist(_rgb(one), _rgb(other))
 
 
 def plain(style: Style) -> Style:
-    """Return a style whose colour is written as by to_hex, so that equal colours compare equal."""
-    return replace(style, color=to_hex(style.color))
+    """Return a style whose colour is written as #rrggbb, so that equal colours compare equal."""
+    return replace(style, color=_hex(style.color) or INVALID)
 
 
 def colour(run: RunFigures) -> str:
@@ -148,8 +161,7 @@ def colour(run: RunFigures) -> str:
 
 def pale(shade: str) -> str:
     """Mix a colour with white, which, unlike transparency, hides the grid behind it."""
-    red, green, blue = (0.45 * part + 0.55 for part in to_rgb(shade))
-    return to_hex((red, green, blue))
+    return "#" + "".join(f"{round(255 * (0.45 * part + 0.55)):02x}" for part in _rgb(shade))
 
 
 def label(text: str, run: RunFigures, separator: str = " ", width: int = LEGEND_WIDTH) -> str:

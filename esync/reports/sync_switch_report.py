@@ -18,8 +18,6 @@ from .. import config
 from ..runtime import program, terminal
 from ..runtime.files import expanded, write_atomically
 from ..runtime.terminal import NOT_KNOWN, markdown, number, right
-from .figures import save
-from .sync_switch.figures import figures
 from .sync_switch.groups import RunGroup, group
 from .sync_switch.runs import find_runs
 
@@ -134,6 +132,9 @@ def run(options: argparse.Namespace) -> int:
         terminal.print_error(f"no run in {options.dir}: expected folders with acc.csv and loss.csv")
         return 1
     if not options.no_figures:
+        from .figures import save  # an extra brings Matplotlib
+        from .sync_switch.figures import figures
+
         drawn = figures(groups)
         for name, figure in drawn.items():
             save(figure, options.out, name)

@@ -20,6 +20,8 @@ from .output import printable
 
 #: Printed in the place of an unknown figure.
 NOT_KNOWN = "–"
+#: Package → the extra of this package that installs it.
+EXTRAS = {"numba": "compiled", "llvmlite": "compiled", "matplotlib": "figures"}
 #: Width in characters of a text that may be as wide as it likes.
 UNLIMITED = 1000
 
@@ -124,6 +126,11 @@ def run_command(command: Callable[[], int], print_error: Callable[[str], None] =
     except ExpectedError as error:
         print_error(str(error))
         return error.exit_code
+    except ModuleNotFoundError as error:
+        if error.name not in EXTRAS:
+            raise
+        print_error(f'this needs {error.name}, which is not installed: pip install "esync[{EXTRAS[error.name]}]"')
+        return 1
     except BrokenPipeError:
         return 1
     except OSError as error:

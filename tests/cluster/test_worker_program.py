@@ -20,9 +20,11 @@ from .harness import Cluster
 
 ROUNDS = 6
 WORKER = ["-m", "esync.worker", "-c", "1", "-n", "lenet", "-b", "16", "--rounds", str(ROUNDS), "-e", "2"]
+#: Images of the data set `few`; evaluating Fashion-MNIST's 10,000 would take longer than all the rest.
+SAMPLES = 600
 STEP_TIMES = ("0.02", "0.15")
 #: Half of the samples of a whole run with three local iterations lie behind its third round.
-DECAY = ["--lr-decay", "0.5:0.1", "--epochs", str(ROUNDS * 2 * 3 * 16 / 60_000)]
+DECAY = ["--lr-decay", "0.5:0.1", "--epochs", str(ROUNDS * 2 * 3 * 16 / SAMPLES)]
 MODES = {
     "esync": ["-m", "esync", "-ll", "0.002"],
     "esync with fixed local iterations": ["-m", "esync", "-ll", "0.002", "--local-iterations", "3"],
@@ -31,6 +33,15 @@ MODES = {
     "async": ["-m", "async", "-l", "0.002"],
     "dcasgd": ["-m", "async", "-l", "0.002", "--use-dcasgd", "1", "--dcasgd-adaptive"],
 }
+
+
+@pytest.fixture(scope="session")
+def few(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
+    """Flags for a data set of few images."""
+    rng, file = np.random.default_rng(0), tmp_path_factory.mktemp("data") / "few.npz"
+    images, labels = rng.integers(0, 256, (SAMPLES, 28, 28)).astype(np.uint8), np.arange(SAMPLES) % 10
+    np.savez(file, x_train=images, y_train=labels, x_test=images[:50], y_test=labels[:50])
+    return ["-d", f"npz:{file}"]
 
 
 def rounds(folder: Path) -> list[dict[str, Any]]:
@@ -46,12 +57,12 @@ def rounds(folder: Path) -> list[dict[str, Any]]:
         *variants(((mode, 2) for mode in MODES), quick=["esync", "async"]),
     ],
 )
-def test_worker_program_runs_in_every_mode(tmp_path: Path, mode: str, servers: int) -> None:
+def test_worker_program_runs_in_every_mode(tmp_path: Path, few: list[str], mode: str, servers: int) -> None:
     with Cluster(tmp_path, len(STEP_TIMES), servers) as cluster:
         address = ["-ip", "127.0.0.1", "-port", str(cluster.start_state_server())] if mode == "esync" else []
         for rank, step_time in enumerate(STEP_TIMES):
             logs = ["-ld", str(tmp_path / f"logs-{rank}"), "--step-time", step_time]
-            cluster.start_worker(rank, [*WORKER, *MODES[mode], *address, *logs])
+            cluster.start_worker(rank, [*WORKER, *few, *MODES[mode], *address, *logs])
         cluster.finish()
     fast, slow = (rounds(tmp_path / f"logs-{rank}" / "cpu") for rank in range(2))
     facts = [json.loads((tmp_path / f"logs-{rank}" / "cpu" / "run.json").read_text()) for rank in range(2)]
@@ -83,8 +94,8 @@ def test_worker_program_runs_in_every_mode(tmp_path: Path, mode: str, servers: i
         assert [fact["learning_rate_factor"] for fact in facts] == [0.1, 0.1]
 
 
-def test_worker_program_in_local_mode_needs_no_cluster(tmp_path: Path) -> None:
-    command = [sys.executable, *WORKER, "-m", "local", "-l", "0.002", "-ld", str(tmp_path / "logs")]
+def test_worker_program_in_local_mode_needs_no_cluster(tmp_path: Path, few: list[str]) -> None:
+    command = [sys.executable, *WORKER, *few, "-m", "local", "-l", "0.002", "-ld", str(tmp_path / "logs")]
     environment = {name: value for name, value in os.environ.items() if not name.startswith("DMLC")}
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -107,61 +118,35 @@ def test_worker_program_with_different_network_names_the_difference(tmp_path: Pa
         assert cluster.processes["server-0"].returncode == 1
 
 
-@pytest.mark.long
-def test_worker_program_with_different_algorithm_source_names_the_difference(tmp_path: Path) -> None:
-    halfway = (Path(__file__).parents[1] / "algorithms" / "halfway.py").read_text()
-    with Cluster(tmp_path, 2) as cluster:
-        for rank in range(2):
-            file = tmp_path / f"machine-{rank}" / "halfway.py"
-            file.parent.mkdir()
-            file.write_text(halfway + "# once more\n" * rank)
-            words = ["-m", f"{file}:Halfway", "-ll", "0.002", "-ld", str(tmp_path / f"logs-{rank}")]
-            cluster.start_worker(rank, [*WORKER, *words])
-        cluster.finish(expected=1)
-        for rank in range(2):
-            said = cluster.output(f"worker-{rank}")
-            assert re.search(r"does not match worker \d: digest of halfway's source \w{12} instead of \w{12}", said), (
-                said
-            )
-            assert "Traceback" not in said
+TESTS = Path(__file__).parents[1]
+#: What is in a file that has the same name on each worker's machine → the file of it, the flags, what the refusal says.
+SOURCES = {
+    "algorithm": (TESTS / "algorithms" / "halfway.py", ["-ll", "0.002", "-m"], "Halfway", "halfway's source"),
+    "network": (TESTS / "support" / "user_networks.py", ["-m", "sync", "-n"], "small", r"network nets\.small"),
+}
 
 
 @pytest.mark.long
-def test_workers_with_different_data_are_told(tmp_path: Path) -> None:
-    """Beside their names, which are the same."""
-    rng = np.random.default_rng(0)
-    samples, labels = rng.integers(0, 256, (20, 8, 8, 3)).astype(np.uint8), np.arange(20) % 2
+@pytest.mark.parametrize("kind", [*SOURCES, "data"])
+def test_workers_with_different_files_of_one_name_are_told(tmp_path: Path, kind: str) -> None:
     with Cluster(tmp_path, 2) as cluster:
         for rank in range(2):
-            file = tmp_path / f"machine-{rank}" / "d.npz"
-            file.parent.mkdir()
-            samples[7, 0, 0, 0] = rank
-            np.savez(file, x_train=samples, y_train=labels)
-            words = ["-m", "sync", "-d", f"npz:{file}", "-ld", str(tmp_path / f"logs-{rank}")]
-            cluster.start_worker(rank, [*WORKER, *words])
+            folder = tmp_path / f"machine-{rank}"
+            folder.mkdir()
+            if kind == "data":
+                samples = np.random.default_rng(0).integers(0, 256, (20, 8, 8, 3)).astype(np.uint8)
+                samples[7, 0, 0, 0] = rank
+                np.savez(folder / "d.npz", x_train=samples, y_train=np.arange(20) % 2)
+                words, what = ["-m", "sync", "-d", f"npz:{folder / 'd.npz'}"], r"data set npz:d\.npz"
+            else:
+                source, flags, name, what = SOURCES[kind]
+                (folder / "nets.py").write_text(source.read_text() + "# once more\n" * rank)
+                words = [*flags, f"{folder / 'nets.py'}:{name}"]
+            cluster.start_worker(rank, [*WORKER, *words, "-ld", str(tmp_path / f"logs-{rank}")])
         cluster.finish(expected=1)
         for rank in range(2):
             said = cluster.output(f"worker-{rank}")
-            expected = r"does not match worker \d: digest of data set npz:d\.npz \w{12} instead of \w{12}"
-            assert re.search(expected, said), said
-            assert "Traceback" not in said
-
-
-@pytest.mark.long
-def test_workers_with_different_sources_of_a_network_are_told(tmp_path: Path) -> None:
-    source = (Path(__file__).parents[1] / "support" / "user_networks.py").read_text()
-    with Cluster(tmp_path, 2) as cluster:
-        for rank in range(2):
-            file = tmp_path / f"machine-{rank}" / "nets.py"
-            file.parent.mkdir()
-            file.write_text(source + "# once more\n" * rank)
-            words = ["-m", "sync", "-n", f"{file}:small", "-ld", str(tmp_path / f"logs-{rank}")]
-            cluster.start_worker(rank, [*WORKER, *words])
-        cluster.finish(expected=1)
-        for rank in range(2):
-            said = cluster.output(f"worker-{rank}")
-            expected = r"does not match worker \d: digest of network nets\.small \w{12} instead of \w{12}"
-            assert re.search(expected, said), said
+            assert re.search(rf"does not match worker \d: digest of {what} \w{{12}} instead of \w{{12}}", said), said
             assert "Traceback" not in said
 
 

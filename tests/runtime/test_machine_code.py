@@ -63,7 +63,7 @@ from esync.runtime.machine_code import machine_code
 save_index = IndexDataCacheFile._save_index
 
 def save_late(*arguments):
-    time.sleep(3)
+    time.sleep(1)
     save_index(*arguments)
 
 IndexDataCacheFile._save_index = save_late

@@ -65,13 +65,7 @@ def test_kept_code_is_written_once_and_defines_the_same_functions(tmp_path: Path
     assert kept.read_bytes() == content
     assert unkept["count"] > 500
     assert first["functions"] == second["functions"] == unkept["functions"]
-
-
-def test_kept_code_that_is_damaged_is_written_anew(tmp_path: Path) -> None:
-    kept = tmp_path / "operators"
-    described(kept)
-    content = kept.read_bytes()
-    kept.write_bytes(content[:-1000])
+    kept.write_bytes(content[:-1000])  # damaged: written anew
     assert described(kept)["compiled"] > 2000
     assert described(kept)["compiled"] < 500
 
