@@ -1,4 +1,5 @@
 import os
+import re
 import signal
 from pathlib import Path
 
@@ -202,6 +203,27 @@ def test_evaluation_process_killed_too_often_is_reported(process, images, monkey
         EvaluationError, match="was killed by SIGKILL, and was started again 1 times before; where memory"
     ):
         evaluation.wait()
+
+
+def test_evaluation_process_that_is_suspended_is_killed_and_restarted(process, data_dir, images, monkeypatch, caplog):
+    net, answers = lenet(1, images)
+    evaluation = ask(process, replica_of(net))
+    stopped = process._process
+    stopped.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
+    monkeypatch.setattr(config, "EVALUATION_STILL", 0.0)
+    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.0)
+    begin_again = process._begin_again
+
+    def patiently() -> None:
+        monkeypatch.setattr(config, "EVALUATION_STILL", 600.0)
+        begin_again()
+
+    monkeypatch.setattr(process, "_begin_again", patiently)
+    assert evaluation.wait() == float(np.mean(answers == load("fashion-mnist", data_dir).test_labels))
+    name = f"the process that evaluates the model (process {stopped.pid}, stopped)"
+    assert re.search(rf"waiting for the evaluation of the model for \d+ s: {re.escape(name)}", caplog.text)
+    assert f"{name} has not computed for 0 s: killing it" in caplog.text
 
 
 def test_evaluation_process_that_is_suspended_ends_with_close(data_dir):
