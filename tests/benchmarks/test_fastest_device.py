@@ -6,7 +6,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import yaml
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
@@ -41,18 +40,6 @@ def test_fastest_device_runs_have_names_of_their_own_and_valid_flags(cluster, mo
         simulated, job = parse_arguments(words[2:])
         assert simulated.file.is_file()
         assert ("dataset" in job.typed) == run.held_out
-
-
-def test_description_of_equal_devices_has_the_four_gpus_and_a_faster_network(tmp_path):
-    found = yaml.safe_load(program.narrow_cluster("equal", {"per_host": True}, tmp_path).read_text())
-    assert [worker["device"] for worker in found["workers"]] == ["gpu0", "gpu1", "gpu0", "gpu1"]
-    assert (found["network"]["bandwidth"], found["per_host"]) == ("10Gbit", True)
-
-
-def test_tuned_with_one_rate_missing_is_not_known(tmp_path):
-    options = given(tmp_path)
-    leave(tmp_path, **{run.name: [(10, 0.95)] for run in program.tuning(options, "local")[1:]})
-    assert program.tuned(options, "local") is None
 
 
 def test_tuned_is_the_setting_that_is_soonest_at_the_targets(tmp_path):

@@ -1,10 +1,7 @@
 """The harness of the benchmarks: timing, figures, clusters, and processes that never outlive it."""
 
 import importlib
-import json
 import math
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
@@ -37,25 +34,11 @@ def test_in_turns_alternates_and_drops_the_warm_up():
     assert timing.medians(found) == {"one": 4, "other": 5}
 
 
-def test_median_of_drops_the_first_call():
-    clock = iter([0.0, 100.0, 100.0, 101.0, 101.0, 104.0, 104.0, 106.0])
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(timing.seconds_of, "__defaults__", (lambda: next(clock),))
-        assert timing.median_of(lambda: None, 3) == 2.0
-
-
 def test_interval_is_a_students_confidence_interval():
     mean, half = figures.interval([0.90, 0.92, 0.91])
     assert (round(mean, 4), round(half, 4)) == (0.91, 0.0248)
     assert math.isnan(figures.interval([0.9])[1])
     assert figures.interval([0.9] * 30) == (pytest.approx(0.9), pytest.approx(0.0))
-
-
-def test_write_figures_without_a_file_writes_nothing(tmp_path):
-    figures.write_figures(None, {"seconds": 1})
-    assert figures.read_figures(None) == figures.read_figures(tmp_path / "none.json") == {}
-    figures.write_figures(tmp_path / "one.json", {"seconds": 1})
-    assert figures.read_figures(tmp_path / "one.json") == {"seconds": 1}
 
 
 def test_figures_are_written_with_nine_digits_and_a_line_for_each_key(tmp_path):
@@ -104,11 +87,6 @@ def test_thinned_summary_gives_the_same_figures_and_the_same_smoothed_curve():
     assert smoothed(one).accuracies == smoothed(other).accuracies
 
 
-def test_thinned_summary_keeps_the_rounds_in_which_a_device_waits_for_others():
-    thin = thinning.thinned_summary(summary([0.0, 2.00004] * 6))["cloud1"]["cpu"]
-    assert (thin.rounds_joined, len(thin.rounds_list), max(thin.wait_list)) == (False, 12, 2.0)
-
-
 def test_cluster_results_are_the_last_lines_of_the_workers():
     with clusters.Cluster(2) as cluster:
         for number in range(2):
@@ -124,14 +102,6 @@ def test_cluster_worker_that_fails_is_named_with_its_output():
             cluster.results()
 
 
-def test_cluster_worker_that_hangs_is_named(monkeypatch):
-    monkeypatch.setattr(clusters, "PATIENCE", 0.5)
-    with clusters.Cluster(1) as cluster:
-        cluster.start_worker("-c", "import time; time.sleep(600)")
-        with pytest.raises(RuntimeError, match="worker-0 has not ended"):
-            cluster.results()
-
-
 def test_cluster_exit_ends_all_its_processes():
     child = (
         "import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)']).pid)"
@@ -144,36 +114,3 @@ def test_cluster_exit_ends_all_its_processes():
         assert alive(grandchild)
     assert not alive(worker.pid)
     assert ends(grandchild)  # it has been killed, which takes effect in its own time
-
-
-def test_benchmark_that_is_terminated_ends_its_processes(tmp_path):
-    program = f"""
-import sys, time
-sys.path.insert(0, {str(BENCHMARKS)!r})
-from harness import program
-from harness.clusters import Cluster
-def main():
-    with Cluster(1) as cluster:
-        cluster.start_worker("-c", "import time; time.sleep(600)")
-        print(cluster.workers[0].pid, flush=True)
-        time.sleep(600)
-program.run(main)
-"""
-    with subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True) as running:
-        worker = int(running.stdout.readline())
-        assert alive(worker)
-        running.terminate()
-        assert running.wait() == 128 + signal.SIGTERM
-    assert not alive(worker)
-
-
-def test_log_entries_are_read_by_rank_and_round(tmp_path):
-    for rank, device in ((1, "a"), (0, "b")):
-        folder = tmp_path / "logs" / "lenet" / "esync" / "h0" / device
-        folder.mkdir(parents=True)
-        (folder / "run.json").write_text(json.dumps({"rank": rank}))
-        for number in (10, 9):
-            (folder / f"iter-{number}.txt").write_text(json.dumps({"num_iters": number}))
-    found = jobs.devices(tmp_path)
-    assert [device.name for device in found] == ["b", "a"]
-    assert list(jobs.entries(found[0]).items()) == [(9, {"num_iters": 9}), (10, {"num_iters": 10})]

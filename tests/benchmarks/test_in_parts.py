@@ -91,21 +91,3 @@ def test_wrong_flags_are_told_without_a_traceback(tmp_path, words, message):
     assert result.returncode == 2
     assert message in result.stderr
     assert "Traceback" not in result.stderr
-
-
-def test_first_parts_make_a_result_and_are_continued(tmp_path, monkeypatch):
-    file = tmp_path / "parts.json"
-    in_parts.carry_out(arguments(), 2, 60.0, 0, file, first=1)
-    first = json.loads(file.read_text())
-    assert 20.0 < first["seconds"] < 45.0
-    begun = []
-    carry_out = subprocess.run
-    monkeypatch.setattr(
-        in_parts.subprocess, "run", lambda words, check: begun.append(words) or carry_out(words, check=check)
-    )
-    in_parts.carry_out(arguments(), 2, 60.0, 0, file)
-    whole = json.loads(file.read_text())
-    assert len(begun) == 1
-    assert whole["accuracies"][: len(first["accuracies"])] == first["accuracies"]
-    assert whole["seconds"] > first["seconds"] + 15.0
-    assert not list(tmp_path.glob("*.part-*"))

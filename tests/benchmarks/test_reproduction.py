@@ -13,8 +13,6 @@ from pathlib import Path
 import pytest
 import yaml
 
-from ..reports.log_trees import esync_round, write_round
-
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "benchmarks"))
 reproduce = importlib.import_module("reproduce_paper")
@@ -103,38 +101,6 @@ def test_reproduction_runs_over_the_horizon_last_two_hours_with_valid_flags(monk
         assert steps[0] == min(steps)  # sequential SGD runs on the first device: the fastest one
 
 
-def test_reproduction_runs_over_the_horizon_have_curves_of_100_to_200_points_that_cost_little():
-    given = reproduce.parse_arguments([])
-    without = reproduce.parse_arguments(["--test-images", "0"])
-    for run in reproduce.horizon_runs():
-        rounds = paper_runs.THROUGHPUT[run.algorithm] * run.end / paper_runs.SAMPLES_PER_ROUND[run.algorithm]
-        points = rounds / run.evaluate_every
-        assert 70 < points < 80 if run.minutes else 100 < points < 200
-        evaluations = 1 - reproduce.planned(run, without) / reproduce.planned(run, given)
-        # SSGD computes 6,600 gradients only: its hundred evaluations are a quarter of two minutes.
-        assert evaluations < (0.2 if run.algorithm == "sync" else 0.1)
-
-
-def test_reproduction_plans_the_costs_of_runs():
-    given = reproduce.parse_arguments(["--epochs", "2", "--most-epochs", "20"])
-    cost = 1.1 * paper_runs.GRADIENT["resnet18-v1"]  # core-seconds of a gradient of ResNet-18 with what comes on top
-    # 1,875 gradients of 64 images; a round of SSGD has 384 images, every tenth is evaluated on
-    # 2,500, the last on all; evaluating an image costs a quarter of its gradient.
-    images = 2500 * 120_000 / 384 / 10 + 10_000
-    assert reproduce.planned(reproduce.Run("resnet18-v1", "sync"), given) == pytest.approx(
-        cost * (1875 + images / 4 / 64)
-    )
-    longer = reproduce.Run("resnet18-v1", "sync", longer=True)
-    assert reproduce.planned(longer, given) == pytest.approx(
-        cost * (18_750 + (10 * (images - 10_000) + 10_000) / 4 / 64)
-    )
-    parity = reproduce.Run("resnet18-v1", "local", parity=True)
-    assert reproduce.planned(parity, given) == pytest.approx(cost * (1875 + 10_000 / 4 / 64))
-    assert reproduce.planned(reproduce.Run("resnet18-v1", "esync", free=True), given) == 0.0
-    for run in reproduce.runs(full=True, parity=True, seeds=1):
-        assert run.free or reproduce.planned(run, given) > 0
-
-
 def test_reproduction_lists_costs_and_leaves_out_the_end_that_is_over_the_budget(tmp_path, monkeypatch, capsys):
     begun = []
     monkeypatch.setattr(reproduce.Run, "words", lambda self, *_: begun.append(self.name) or [sys.executable, "-c", ""])
@@ -155,28 +121,6 @@ def test_reproduction_lists_costs_and_leaves_out_the_end_that_is_over_the_budget
     assert f"over the budget, left out: {fourth}" in capsys.readouterr().out
 
 
-def test_reproduction_continues_a_run_of_which_fewer_parts_are_done_than_wanted(tmp_path, monkeypatch):
-    begun = []
-    monkeypatch.setattr(reproduce.Run, "words", lambda self, *_: begun.append(self.name) or [sys.executable, "-c", ""])
-    monkeypatch.chdir(ROOT)
-    name = "resnet18-v1x0.25-esync-iid"
-    write(
-        tmp_path,
-        name,
-        1.0,
-        0.9,
-        real={"core_seconds": 1.0},
-        seconds=1803.0,
-        devices=[DEVICE],
-        accuracies=[[1, 1802.0, 0.9]],
-    )
-    words = ["--out", str(tmp_path), "--horizon", "--only", name]
-    reproduce.main([*words, "--first-parts", "2"])
-    assert not begun
-    reproduce.main([*words, "--first-parts", "3"])
-    assert begun == [name]
-
-
 @pytest.mark.parametrize(
     "words", [["--budget", "0"], ["--budget", "nan"], ["--last-share", "0"], ["--last-share", "2"]]
 )
@@ -187,55 +131,6 @@ def test_reproduction_with_impossible_budget_or_share_exits_with_2(words, capsys
     told = capsys.readouterr().err
     assert words[0] in told
     assert f"{words[1]}: expected" in told
-
-
-def evaluated(*accuracies):
-    """A curve of a run of 400 s."""
-    return {"accuracies": [[1500 * number, 100.0 * number, each] for number, each in enumerate(accuracies, 1)],
-            "seconds": 400.0}  # fmt: skip
-
-
-def test_reproduction_table_has_means_of_the_last_hour_and_speedups_over_both_baselines(tmp_path):
-    network = "resnet18-v1x0.25"
-    cost = {"core_seconds": 1800.0}
-    write(tmp_path, f"{network}-esync-iid", 100.0, 0.95, real=cost, **evaluated(0.8, 0.90, 0.92, 0.94))
-    write(tmp_path, f"{network}-sync-iid", 400.0, 0.80, real=cost, **evaluated(0.5, 0.6, 0.7, 0.8))
-    write(tmp_path, f"{network}-sync-niid", None, 0.7, real=cost, **evaluated(0.5, 0.6, 0.7, 0.7))
-    write(tmp_path, f"{network}-esync-niid", 200.0, 0.7, real=cost, **evaluated(0.5, 0.8, 0.7, 0.7))
-    write(tmp_path, f"{network}-local-iid", 300.0, 0.9, real=cost, **evaluated(0.5, 0.7, 0.8, 0.9))
-    write(tmp_path, f"{network}-local-iid-x4", 150.0, 0.85, real=cost, **evaluated(0.5, 0.85, 0.85, 0.85))
-    text = reproduce.horizon_table(tmp_path, reproduce.parse_arguments([]))
-    planned = f"{reproduce.planned(reproduce.Run(network, 'esync'), reproduce.parse_arguments([])) / 3600:.2f}"
-    assert "| over the whole horizon | minutes | mean of the last 50% |" in text
-    assert f"| {network}-esync-iid | 7 | 0.920 | 0.925 | 100 s | 540 s | 4.0 | 1.5 | {planned} | 0.50 |" in text
-    assert f"| {network}-esync-niid | 7 | 0.733 | 0.78 | 200 s | – | not reached | 0.8 | {planned} | 0.50 |" in text
-    assert f"| {network}-sync-niid | 7 | 0.667 | 0.73 | – | – | – | – |" in text
-    assert f"| {network}-local-iid-x4 | 7 | 0.850 | 0.919 | 150 s | – | 2.7 | 1.0 |" in text
-    half = reproduce.horizon_table(tmp_path, reproduce.parse_arguments(["--last-share", "0.25"]))
-    assert f"| {network}-esync-iid | 7 | 0.930 |" in half
-    assert reproduce.horizon_table(tmp_path / "none", reproduce.parse_arguments([])) == ""
-
-
-def test_reproduction_figures_show_sequential_sgd_at_its_best_rate_without_logs(tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    network = "resnet18-v1x0.25"
-    device = DEVICE
-    other = {**device, "rank": 1, "device": "gpu1", "iterations": 3000, "wait": {"mean": 0.01}}
-    write(tmp_path, f"{network}-esync-niid", 300.0, 0.7, devices=[device, other], **evaluated(0.5, 0.7))
-    write(tmp_path, f"{network}-local-iid", 300.0, 0.8, devices=[device], **evaluated(0.5, 0.7, 0.8, 0.8))
-    write(tmp_path, f"{network}-local-iid-x4", 150.0, 0.9, devices=[device], **evaluated(0.5, 0.85, 0.85, 0.9))
-    write_round(tmp_path / "logs" / network / "esync" / "cloud1" / "gpu0", 1, esync_round(1, 3.0, accuracy=0.4))
-    reproduce.draw(tmp_path, [network])
-    runs = json.loads((tmp_path / network / "speedup.json").read_text())["runs"]
-    alone = runs["Standalone"]
-    assert (alone["final_accuracy"], alone["time_to_target"], alone["evaluations"]) == (0.9, 200.0, 4)
-    assert alone["throughput"] == 6000 * 64 / 400.0
-    assert alone["speed_limit"] == pytest.approx(64 / 0.03)
-    assert [each["samples"] for each in alone["devices"]] == [6000 * 64]
-    assert (tmp_path / network / "accuracy-iid-smoothed.png").exists()
-    by_class = runs["ESync-Non-IID"]
-    assert by_class["final_accuracy"] == 0.7
-    assert [each["samples"] for each in by_class["devices"]] == [6000 * 64, 3000 * 64]
 
 
 @pytest.mark.parametrize("reached", [None, 300.0])
@@ -261,32 +156,6 @@ def test_reproduction_of_sequential_sgd_waits_for_esyncs_number_of_samples(tmp_p
     assert "needs the number of samples" in capsys.readouterr().out
 
 
-def test_reproduction_figures_are_drawn_from_summaries_without_round_files(tmp_path, monkeypatch):
-    monkeypatch.chdir(ROOT)
-    write_round(tmp_path / "logs" / "lenet" / "esync" / "cloud1" / "cpu", 1, esync_round(1, 3.0))
-    reproduce.draw(tmp_path, ["lenet"])
-    assert (tmp_path / "lenet" / "throughput.png").exists()
-    for each in (tmp_path / "lenet").iterdir():
-        each.unlink()
-    shutil.rmtree(tmp_path / "logs")
-    reproduce.draw(tmp_path, ["lenet"])
-    assert (tmp_path / "lenet" / "throughput.png").exists()
-
-
-def test_reproduction_does_not_repeat_finished_runs(tmp_path, monkeypatch, capsys):
-    first, second = reproduce.Run("resnet18-v1", "dcasgd"), reproduce.Run("mobilenet-v1", "esync", "niid")
-    write(tmp_path, first.name, 1.0, 0.9)
-    begun = []
-    stand_in = [sys.executable, "-c", "print('one line')"]
-    monkeypatch.setattr(reproduce.Run, "words", lambda self, *_: begun.append(self) or stand_in)
-    monkeypatch.chdir(tmp_path)
-    assert reproduce.main(["--out", str(tmp_path), "--only", second.name]) == 0
-    assert [run.name for run in begun] == [second.name]
-    assert "1 of 1 done" in capsys.readouterr().out
-    assert reproduce.main(["--out", str(tmp_path), "--only", first.name]) == 0
-    assert len(begun) == 1
-
-
 def leave(folder, name, *values):
     """Leave what a simulation has written."""
     (folder / f"{name}.json").write_text(json.dumps(outcome(*values)))
@@ -310,14 +179,6 @@ def test_reproduction_keeps_results_of_an_interrupted_program(tmp_path, monkeypa
     simulations.gather(tmp_path, [second])
     assert list(json.loads((tmp_path / "runs.json").read_text())) == [second.name, first.name]  # sorted
     assert [path.name for path in tmp_path.glob("*.json")] == ["runs.json"]
-
-
-def test_reproduction_ignores_a_half_written_result(tmp_path):
-    run = reproduce.Run("resnet18-v1", "sync")
-    leave(tmp_path, run.name, 2.0, 0.9)
-    (tmp_path / f"{run.name}.real.json").unlink()
-    simulations.gather(tmp_path, [run])
-    assert simulations.results(tmp_path) == {}
 
 
 def test_reproduction_killed_while_gathering_loses_no_result(tmp_path, monkeypatch):
@@ -351,54 +212,12 @@ def test_reproduction_programs_that_gather_at_once_lose_no_result(tmp_path):
     assert set(simulations.results(tmp_path)) == {run.name for run in runs}
 
 
-def test_reproduction_draws_accuracies_before_and_after(tmp_path):
-    run = reproduce.Run("resnet18-v1", "async")
-    for folder, accuracies in (("before", [[1, 60.0, 0.5]]), ("after", [[1, 60.0, 0.6], [2, 120.0, 0.7]])):
-        (tmp_path / folder).mkdir()
-        result = {"result": {"accuracies": accuracies}}
-        (tmp_path / folder / "runs.json").write_text(json.dumps({run.name: result}))
-    words = ["--before", str(tmp_path / "before"), "--out", str(tmp_path / "after"), "--figure"]
-    assert reproduce.main([*words, str(tmp_path / "drawn.png")]) == 0
-    assert (tmp_path / "drawn.png").read_bytes().startswith(b"\x89PNG")
-    with pytest.raises(SystemExit, match="none of the chosen runs"):
-        reproduce.main([*words, str(tmp_path / "drawn.png"), "--only", "mobilenet"])
-
-
 def test_reproduction_of_stored_results_gives_the_stored_tables():
     results = ROOT / "results"
     networks = reproduce.runs(full=False, parity=True, seeds=5)
     made = reproduce.table(results / "reproduction", networks)
     made += reproduce.horizon_table(results / "reproduction", reproduce.parse_arguments([]))
     assert made == (results / "reproduction" / "table.md").read_text()
-
-
-def test_reproduction_table_contains_speedups_and_seed_statistics(tmp_path):
-    write(tmp_path, "resnet18-v1-esync-iid", 100.0, 0.91)
-    write(tmp_path, "resnet18-v1-sync-iid", 900.0, 0.85)
-    write(tmp_path, "resnet18-v1-sync-iid-x2", 500.0, 0.86)
-    for seed, (esync, local) in enumerate([(0.90, 0.89), (0.92, 0.90), (0.91, 0.90)]):
-        write(tmp_path, f"resnet18-v1-esync-iid-seed{seed}", None, esync)
-        write(tmp_path, f"resnet18-v1-local-iid-seed{seed}", None, local)
-    text = reproduce.table(tmp_path, reproduce.runs(full=False, parity=True, seeds=5))
-    assert "| resnet18-v1 | 9.0 | 5.0 (×2) | 7 | 0.910 | 0.926 |" in text
-    assert "| ESync | 3 | 0.9100 | 0.0100 |" in text
-    assert "Difference +0.0133 ± 0.0143" in text
-
-
-@pytest.mark.parametrize("reached", [None, 300.0])
-def test_reproduction_table_without_baseline_at_target_has_no_speedup(tmp_path, reached):
-    write(tmp_path, "resnet18-v1-esync-iid", 100.0, 0.91)
-    write(tmp_path, "resnet18-v1-sync-iid", reached, 0.7)
-    text = reproduce.table(tmp_path, reproduce.runs(full=False, parity=False, seeds=5))
-    assert ("not reached by SSGD" in text) == (reached is None)
-
-
-def test_reproduction_table_takes_the_time_of_the_longer_run(tmp_path):
-    write(tmp_path, "mobilenet-v1-esync-iid", None, 0.1)
-    write(tmp_path, "mobilenet-v1-esync-iid-longer", 150.0, 0.81)
-    write(tmp_path, "mobilenet-v1-sync-iid", 300.0, 0.83)
-    text = reproduce.table(tmp_path, reproduce.runs(full=False, parity=False, seeds=5))
-    assert "| mobilenet-v1 | 2.0 | 2.0 (×1) | 2 | 0.810 | 0.905 |" in text
 
 
 def test_reproduction_script_with_an_unknown_experiment_names_the_known_ones():
@@ -440,12 +259,3 @@ def test_reproduction_script_refuses_to_list_an_experiment_of_minutes_before_any
     )  # fmt: skip
     assert ended.returncode == 2
     assert ": dgs-speedup takes minutes and has no --list and no --budget\n" in ended.stderr
-
-
-def test_reproduction_without_parity_keeps_the_parity_runs_that_are_there_in_the_table(tmp_path, monkeypatch):
-    stored = json.loads((ROOT / "results" / "reproduction" / "runs.json").read_text())
-    kept = {name: run for name, run in stored.items() if name.startswith("resnet18-v1-") and "-seed" in name}
-    (tmp_path / "runs.json").write_text(json.dumps(kept))
-    monkeypatch.setattr(reproduce, "carry_out", lambda *_: True)
-    assert reproduce.main(["--out", str(tmp_path), "--only", "resnet18-v1-esync-iid"]) == 0
-    assert "standard deviation" in (tmp_path / "table.md").read_text()
