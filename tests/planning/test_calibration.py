@@ -13,7 +13,6 @@ from esync.planning.calibration import (
     CalibratedFileError,
     NoDevicesError,
     calibrated,
-    calibrated_path,
     check_path,
     set_per_host,
     write_calibrated,
@@ -94,16 +93,6 @@ def test_what_launch_reads_stays_as_it_is(tmp_path: Path) -> None:
     assert description.state_server.port == 7
 
 
-def test_devices_of_one_entry_get_times_of_their_own(tmp_path: Path) -> None:
-    content = cluster()
-    content["workers"] = [{"host": "phone", "device": "cpu", "count": 2}]
-    description = Case(tmp_path, content).calibrate(Measurement({0: device(0.1), 1: device(0.3)}))
-    assert [(each.host, each.simulate.step_time) for each in description.workers] == [
-        ("phone-0", 0.1),
-        ("phone-1", 0.3),
-    ]
-
-
 def test_device_without_figures_keeps_its_own_time_or_is_left_out(tmp_path: Path) -> None:
     content = cluster()
     content["workers"][1]["simulate"] = {"step_time": 0.7}
@@ -146,26 +135,11 @@ def test_nearest_host_has_no_less_than_half_of_the_ordinary_latency(tmp_path: Pa
     assert network.latency("c", "a") > network.latency("b", "a") > 0
 
 
-def test_host_without_figures_keeps_its_described_network(tmp_path: Path) -> None:
-    content = cluster(network={"hosts": {"b": {"bandwidth": "5Mbit"}, "c": {"bandwidth": "6Mbit"}}})
-    content["workers"].append({"host": "c", "device": "cpu", "step_time": 0.4})
-    found = Measurement({0: device(0.1), 1: device(0.1)}, network=NetworkFigures({("b", "a"): link(1e7, 0.001)}))
-    description = Case(tmp_path, content).calibrate(found)
-    assert {name: each.bandwidth for name, each in description.network.hosts.items()} == {"c": 6e6}
-
-
 def test_network_is_left_out_where_all_is_on_one_machine(tmp_path: Path) -> None:
     description = Case(tmp_path, cluster(network={"bandwidth": "1Mbit"})).calibrate(
         Measurement({0: device(0.1), 1: device(0.1)})
     )
     assert description.network.bandwidth is None
-
-
-def test_network_that_could_not_be_measured_stays_as_described(tmp_path: Path) -> None:
-    description = Case(tmp_path, cluster(network={"bandwidth": "1Mbit"})).calibrate(
-        Measurement({0: device(0.1), 1: device(0.1)}, network=NetworkFigures())
-    )
-    assert description.network.bandwidth == 1e6
 
 
 def test_size_of_the_model_is_written_where_no_table_has_it(tmp_path: Path) -> None:
@@ -189,15 +163,6 @@ def test_typed_program_takes_the_place_of_the_described_training(tmp_path: Path)
     found = Measurement({0: device(0.1), 1: device(0.1)})
     description = Case(tmp_path, content).calibrate(found, program=("python", "train.py"))
     assert description.train == {"log_dir": "here"}
-
-
-def test_program_that_could_not_be_measured_has_no_size_of_another_network(tmp_path: Path) -> None:
-    content = cluster(train={"network": "lenet"})
-    for worker in content["workers"]:
-        worker["step_time"] = 0.1
-    description = Case(tmp_path, content).calibrate(Measurement({}), program=("python", "train.py"))
-    assert description.program == ("python", "train.py")
-    assert description.simulate.model_bytes is None
 
 
 def test_flags_that_the_times_depend_on_are_written_down(tmp_path: Path) -> None:
@@ -241,8 +206,3 @@ def test_file_that_could_not_be_written_is_refused_before_anything_is_measured(t
             check_path(place)
     check_path(tmp_path / "new" / "x.yaml")
     assert list((tmp_path / "new").iterdir()) == []
-
-
-def test_calibrated_file_of_a_calibrated_file_is_itself() -> None:
-    assert calibrated_path(Path("x/lab.yaml")) == Path("x/lab.calibrated.yaml")
-    assert calibrated_path(Path("x/lab.calibrated.yaml")) == Path("x/lab.calibrated.yaml")

@@ -44,10 +44,6 @@ def test_values_of_the_description_are_tried_too(tmp_path):
     assert {"mode": "ssp"} in found  # without it, too
 
 
-def test_collectives_of_very_many_workers_are_not_tried(tmp_path):
-    assert not [each for each in tried(write(tmp_path, *[0.1] * 40)) if "collective" in each]
-
-
 def by_host(path, modes, per_host=None):
     found = candidates(read(path), model(read(path), path.parent), modes, per_host)
     return [(dict(each.flags), each.ranks) for each in found if each.per_host], found
@@ -64,11 +60,6 @@ def test_rounds_of_workers_that_share_a_host_are_tried_as_one_exchange_of_each_h
     assert len({(str(each.flags), each.ranks) for each in every}) == len(every) - len(
         together
     )  # each of them is tried flat, too
-
-
-@pytest.mark.parametrize("per_host", [None, True])
-def test_workers_with_hosts_of_their_own_are_not_tried_as_one_exchange_of_each_host(tmp_path, per_host):
-    assert not by_host(write(tmp_path, 0.1, 0.5), ["sync", "esync"], per_host)[0]
 
 
 def test_candidates_per_host_leave_out_what_cannot_be_exchanged_so(tmp_path):

@@ -81,11 +81,6 @@ def test_collective_leads_only_where_it_is_much_faster(speed, leads):
     assert found.recommended is (ring if leads else servers)
 
 
-def test_collective_leads_where_there_is_nothing_else():
-    ring = forecast(PlanClass.EXACT, 90, mode="sync", collective="ring")
-    assert rank([ring], [], 1.0).recommended is ring
-
-
 def test_doing_without_slow_devices_counts_only_where_it_is_faster_than_with_them():
     alone = forecast(PlanClass.FAST, 10, (0,), mode="local")
     whole = forecast(PlanClass.EXACT, 50, mode="sync")
@@ -151,9 +146,3 @@ def test_averaging_on_fast_devices_is_kept_where_it_brings_more_than_the_same_on
     slower = forecast(PlanClass.AVERAGING, 55, (0, 1), mode="esync", worth=0.9)
     assert rank([alone, whole, slower], [], 1.0).classes[PlanClass.AVERAGING] == [whole]
     assert rank([alone, whole, few, fewer], [], 1.0).classes[PlanClass.AVERAGING] == [few, whole]
-
-
-def test_all_devices_lead_before_some_that_bring_as_much():
-    whole = forecast(PlanClass.AVERAGING, 98, mode="esync")
-    few = forecast(PlanClass.AVERAGING, 100, (0, 1), mode="esync")
-    assert rank([few, whole], [], 1.0).recommended is whole

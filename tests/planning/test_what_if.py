@@ -67,18 +67,6 @@ def test_servers_is_their_number_in_all(description):
 
 
 @pytest.mark.parametrize(
-    ("text", "wanted"),
-    [("per-host", True), ("per-host=true,servers=2", True), ("servers=2,per-host=false", False), ("servers=2", None)],
-)
-def test_per_host_needs_no_value(text, wanted):
-    assert Change.parse(text).per_host is wanted
-
-
-def test_spaces_around_changes_mean_nothing(description):
-    assert become(description, "network = 10Gbit, servers=2") == become(description, "network=10Gbit,servers=2")
-
-
-@pytest.mark.parametrize(
     ("text", "message"),
     [
         ("network", "expected KEY=VALUE, one of network=10Gbit"),
@@ -86,24 +74,15 @@ def test_spaces_around_changes_mean_nothing(description):
         ("network=10", "expected a number with one of the units bit, kbit, Mbit, Gbit, for instance 1Gbit"),
         ("latency.w9=1ms", "nothing runs on a host 'w9'"),
         ("latency.w2=0us", "less than half of network.latency"),
-        ("without=worker-9", "worker-0 to worker-4"),
         ("without=w22", "no worker is called 'w22' (did you mean"),
         ("without=w0,without=w1,without=w2,without=phone", "no worker would be left"),
         ("add=gpu", "expected DEVICE:SECONDSxCOUNT, for instance add=gpu:0.03x2"),
-        ("add=gpu:0x2", "expected DEVICE:SECONDSxCOUNT"),
-        ("add=tpu:1", "expected DEVICE:SECONDSxCOUNT"),
         ("add=gpu:1e999", "expected DEVICE:SECONDSxCOUNT"),
         ("add=cpu:1x999999999", "a job has up to 10000 workers, and 5 are there already"),
-        ("add=cpu:1x" + "9" * 30, "expected DEVICE:SECONDSxCOUNT"),
         ("servers=999999999", "expected the number of servers in all, up to 10000"),
-        ("servers=²", "expected the number of servers in all"),
-        ("without=worker-" + "9" * 5000, "no worker is called"),
-        ("network.=1Gbit", "there is no 'network.'"),
-        ("servers=none", "expected the number of servers in all"),
         ("servers.x=2", "there is no 'servers.x'"),
         ("per-host=2", "per-host=2: expected per-host, per-host=true or per-host=false"),
         ("per-host", "no host has two workers, so it changes nothing"),
-        ("per-hots", "expected KEY=VALUE, one of network=10Gbit"),
     ],
 )
 def test_change_that_makes_no_sense_is_refused_with_what_would_be_right(description, text, message):
