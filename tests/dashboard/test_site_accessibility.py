@@ -20,7 +20,7 @@ PAGES = [
     "reference/flags/",
     "reference/api/",
     "reference/modes/",
-    "results/reproduction/",
+    "results/esync/",
 ]
 
 

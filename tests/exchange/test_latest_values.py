@@ -27,7 +27,6 @@ def mean(*statistics: np.ndarray) -> list[float]:
 
 
 @pytest.mark.parametrize("private", [False, True])
-@settings(max_examples=30)
 @given(st.integers(1, 3), st.lists(st.integers(0, 2), min_size=1, max_size=8), st.integers(0, 99))
 @settings(max_examples=25)
 def test_published_statistics_are_the_mean_of_each_workers_latest(private, servers, order, seed):

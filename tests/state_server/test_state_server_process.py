@@ -31,7 +31,7 @@ def play(url: str, **headers: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("command", "number"), [(SERVE, signal.SIGINT), (SERVE, signal.SIGHUP), (RUNSERVER, signal.SIGTERM)]
+    ("command", "number"), [(SERVE, signal.SIGINT), (SERVE, signal.SIGTERM), (RUNSERVER, signal.SIGTERM)]
 )
 def test_server_process_serves_until_a_signal(start_process, command, number):
     server = start_process(*command)
