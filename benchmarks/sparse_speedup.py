@@ -18,7 +18,9 @@ import statistics
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import sparse
@@ -161,8 +163,9 @@ def simulated(workers: int, gigabits: float, cost: Cost) -> float:
         return WorkerCodec(MeasuredEncoder(sent, layout), MeasuredDecoder(received, layout))
 
     simulation = Simulation(cluster, options, MeasuredNumerics())
-    simulation.side.exchange = lambda asked, store, group: ParameterServerExchange(asked, store, codec, group)
-    simulation.run()
+    exchange = partial(ParameterServerExchange, make_codec=codec)
+    with mock.patch("esync.simulate.world.ParameterServerExchange", exchange):
+        simulation.run()
     began = min(each.began for each in simulation.workers)
     return (max(each.ended for each in simulation.workers) - began) / ROUNDS
 
