@@ -255,7 +255,7 @@ def seen_by(checkout: Path, tests: list[str]) -> str | None:
             list(map(str, command)), cwd=checkout, capture_output=True, text=True, stdin=subprocess.DEVNULL
         )
         if run.returncode not in (0, 5):
-            lines = [line for line in run.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+            lines = [line for line in run.stdout.splitlines() if line.startswith(("FAILED tests/", "ERROR tests/"))]
             return lines[0].split(" - ")[0] if lines else run.stdout.strip().splitlines()[-1]
     return None
 
