@@ -3,13 +3,30 @@
 import multiprocessing
 import os
 import zlib
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
 from ..data.partitions import uniform
 from ..runtime.mxnet_import import mx
 from .randomness import draw_seeds, seed_generators
+
+
+class Started(Protocol):
+    """What `shard` needs of an `esync.Trainer`."""
+
+    def start(self) -> None:
+        """Find the other workers, where that has not been done."""
+
+    @property
+    def rank(self) -> int:
+        """This worker's slot."""
+        ...
+
+    @property
+    def workers(self) -> int:
+        """Number of worker slots."""
+        ...
 
 
 class Shard(mx.gluon.data.Dataset):
@@ -39,7 +56,7 @@ class Shard(mx.gluon.data.Dataset):
         return self._dataset[int(self._indices[index])]
 
 
-def shard(dataset: Any, trainer: Any, seed: int = 0) -> Shard:
+def shard(dataset: Any, trainer: Started, seed: int = 0) -> Shard:
     """Return this worker's part of a data set.
 
     The samples are shuffled once and dealt to the ranks: every sample belongs to exactly one

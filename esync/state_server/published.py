@@ -5,13 +5,15 @@ fields are optional: `slowest_iterations` and `run` in /init/, the round `t` in 
 and `members` in /reset/.
 """
 
+import re
 import time
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, TypeVar
 from urllib.parse import parse_qsl
 
 from django.http import HttpRequest, HttpResponse
 from django.views.decorators.http import require_GET, require_POST
-from pydantic import BaseModel, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, Field, ValidationError
+from pydantic_core import PydanticCustomError
 
 from .. import config
 from ..coordination.coordinator import InvalidError
@@ -19,7 +21,17 @@ from . import responses, views
 from .service import service
 
 FORM = "application/x-www-form-urlencoded"
-Whole = Annotated[int, Field(ge=0, lt=10**9)]
+_WHOLE = re.compile(r"[0-9]{1,9}")
+
+
+def _digits(text: Any) -> int:
+    # Pydantic would take 1_000, 1.0 and +1, too.
+    if not _WHOLE.fullmatch(text):
+        raise PydanticCustomError("whole", "must be a whole number, 0 or more, of at most nine digits")
+    return int(text)
+
+
+Whole = Annotated[int, BeforeValidator(_digits)]
 
 
 class Form(BaseModel):
