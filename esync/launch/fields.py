@@ -11,8 +11,7 @@ from pydantic_core import PydanticCustomError
 from ..runtime.environment import PLACES_VARIABLE
 from ..runtime.errors import suggestion
 from ..runtime.progress import VARIABLE as PROGRESS_VARIABLE
-from ..runtime.worker_environment import DEVICE as DEVICE
-from ..runtime.worker_environment import FOLDER_VARIABLE, HOST_GROUP_VARIABLE, PER_HOST_VARIABLE
+from ..runtime.worker_environment import DEVICE, FOLDER_VARIABLE, HOST_GROUP_VARIABLE, PER_HOST_VARIABLE
 from .folders import PROCESSES
 from .yaml_text import shown
 

@@ -126,15 +126,14 @@ def plan(
         )
     elif description.per_host:
         remarks.append("per_host changes nothing: no host has two workers")
-    job = _WorkerJob(cluster, _told(options, folder), own, settings, groups, sizes)
     told = replace(
-        job.told,
+        _told(options, folder),
         algorithm=settings.get("mode") if own else None,  # the built-in worker has it on its command line
         seed=seed,
         state_server=address,
         per_host=max((len(group.ranks) for group in groups.values()), default=1),
     )
-    job = replace(job, told=told)
+    job = _WorkerJob(cluster, told, own, settings, groups, sizes)
     specs = _workers(dict(enumerate(workers)), resources, job)
     spares: dict[str, dict[str, ProcessSpec]] = {}
     if description.spare_hosts and exchanges and options.collective == "ps":
