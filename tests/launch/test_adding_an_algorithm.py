@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 from launching import Launch
 
-from tests.support.documented import PAGE, example
+from tests.support.documented import example
 from tests.support.scripted_world import World
 
 pytestmark = pytest.mark.timeout(300)
@@ -159,18 +159,3 @@ def test_documented_specification_example_reaches_the_exchange() -> None:
     world = World()
     world.start(names["Bounded"]())
     assert world.made.specification.staleness == 8
-
-
-def test_documented_messages_are_those_of_the_code() -> None:
-    """Compares the messages in the table except for placeholders."""
-    others = ("requires a type annotation", "object has no attribute", "is not JSON serializable")  # Pydantic, Python
-    texts = [file.read_text("utf-8") for file in sorted((ROOT / "esync").rglob("*.py"))]
-    code = "\n".join(re.sub(r'"\s*\n\s*f?"', "", text) for text in texts)
-    table = PAGE.read_text("utf-8").partition("| message | what it is |\n| --- | --- |\n")[2].partition("\n\n")[0]
-    quoted = [message for row in table.splitlines() for message in re.findall("`(.*?)`", row.split("|")[1])]
-    assert len(quoted) > 20
-    for message in quoted:
-        for piece in filter(lambda piece: len(piece) > 5, map(str.strip, message.split("…"))):
-            assert piece in code or any(piece.startswith(other) for other in others), (
-                f"no message has {piece!r}, of {message!r}"
-            )
