@@ -16,7 +16,10 @@ from pathlib import Path
 
 from esync.runtime.environment import SUPERVISED_VARIABLE
 
+from ..support.forked import ForkedProgram
+
 SCRIPTS = Path(__file__).parent
+Process = ForkedProgram | subprocess.Popen[bytes]
 TIME_LIMIT = 90  # seconds for one cluster, from start to end
 
 
@@ -61,7 +64,7 @@ class Cluster:
         self.environment.pop("DMLC_ROLE", None)
         if replaced:
             self.environment[SUPERVISED_VARIABLE] = "1"
-        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.processes: dict[str, Process] = {}
         self._servers, self._server_flags = servers, server_flags
         self._first_port = free_port()
         self._seconds = seconds
@@ -80,27 +83,44 @@ class Cluster:
             process.wait()
 
     def start(
-        self, name: str, arguments: Sequence[str], inside: Sequence[str] = (), **environment: str
-    ) -> subprocess.Popen[bytes]:
-        """Start `python ARGUMENTS`, as arguments of the command `inside`.
+        self,
+        name: str,
+        arguments: Sequence[str],
+        inside: Sequence[str] = (),
+        interpreter: bool = False,
+        **environment: str,
+    ) -> Process:
+        """Start `python ARGUMENTS`, with its output in NAME.log.
 
-        The output goes to NAME.log.
+        Args:
+            name: of the process.
+            arguments: of the interpreter.
+            inside: a command that starts it.
+            interpreter: whether an interpreter of its own is started, which shows how a program
+                ends; otherwise a process is forked that has MXNet already.
+            environment: further variables.
         """
-        with open(self.folder / f"{name}.log", "wb") as log:
+        log, variables = self.folder / f"{name}.log", {**self.environment, **environment}
+        if not (inside or interpreter or arguments[0] == "-c"):
+            self.processes[name] = ForkedProgram(arguments, variables, log)
+            return self.processes[name]
+        with open(log, "wb") as output:
             self.processes[name] = subprocess.Popen(
                 [*inside, sys.executable, *arguments],
-                env={**self.environment, **environment},
-                stdout=log,
+                env=variables,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
             )
         return self.processes[name]
 
-    def start_worker(self, rank: int, arguments: Sequence[str], **environment: str) -> subprocess.Popen[bytes]:
+    def start_worker(
+        self, rank: int, arguments: Sequence[str], interpreter: bool = False, **environment: str
+    ) -> Process:
         """Start a worker that gets this rank: ps-lite orders workers of one host by their port."""
         block = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw")) % 5  # tests at the same time
         port = 20000 + 1000 * rank + 200 * block + self._first_port % 200
-        return self.start(f"worker-{rank}", arguments, PORT=str(port), **environment)
+        return self.start(f"worker-{rank}", arguments, (), interpreter, PORT=str(port), **environment)
 
     def start_state_server(self, port: int = 0) -> int:
         """Start a state server, or the same one again; its port."""

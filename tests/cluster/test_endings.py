@@ -32,7 +32,7 @@ def start(cluster: Cluster, algorithm: str, how: str, *options: str) -> None:
     if algorithm == "esync":
         cluster.environment["ESYNC_STATE_SERVER"] = f"127.0.0.1:{cluster.start_state_server()}"
     for rank in range(3):
-        cluster.start_worker(rank, [PROGRAM, algorithm, how, "1", *options])
+        cluster.start_worker(rank, [PROGRAM, algorithm, how, "1", *options], interpreter=True)
 
 
 def await_no_children(cluster: Cluster) -> None:

@@ -17,7 +17,7 @@ def outputs(folder: Path, what: str, expected: int = 0) -> list[str]:
     """Run two workers of the program to their end, and return what they have printed."""
     with Cluster(folder, workers=2, seconds=60) as cluster:
         for rank in range(2):
-            cluster.start_worker(rank, [PROGRAM, what])
+            cluster.start_worker(rank, [PROGRAM, what], interpreter=True)
         for rank in range(2):
             assert cluster.wait(f"worker-{rank}") == expected, cluster.output(f"worker-{rank}")
         return [cluster.output(f"worker-{rank}") for rank in range(2)]
