@@ -1,45 +1,38 @@
 """esync.Trainer, which takes the place of gluon.Trainer in an ordinary Gluon loop."""
 
-import copy
 import hashlib
 import json
 import logging
 import math
-import os
-from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import TracebackType
-from typing import Any, NoReturn
+from typing import Any
 
 import numpy as np
-from typing_extensions import override
 
-from .algorithms import Algorithm, AlgorithmContext, Hyper, NoCheckpoints, World, make
-from .algorithms.loading import agreed_source, is_at_fault
+from .algorithms import Algorithm, AlgorithmContext, NoCheckpoints, World, make
+from .algorithms.loading import agreed_source
 from .checkpoints.checkpoints import Checkpoints
-from .exchange import JobAbortedError, SlotLostError, values_of
+from .exchange import JobAbortedError, values_of
 from .exchange.protocol.round_state import Limits
 from .exchange.protocol.specification import RANDOM_NUMBERS
 from .gluon.batch_samples import ONE_SAMPLE, divisor_and_samples
-from .gluon.common_lr_scheduler import CommonLRScheduler, own_counts_warning
-from .gluon.flat_arrays import stored_values
 from .gluon.loader_batches import Batch, LoaderBatches
-from .gluon.master_weights import MasterWeights
-from .gluon.optimizer_to_rule import moving_without_gradient, rule_of, sgd_alone
-from .gluon.optimizers import AdamW
+from .gluon.optimizer_checks import check_formats
+from .gluon.optimizer_trainer import OptimizerTrainer
 from .gluon.parameter_kinds import check_types, digests
 from .gluon.randomness import generator_digests, seed_mxnet
-from .gluon.replaced_optimizer import OptimizerTrainer
 from .gluon.replica import Replica, track_running_statistics
-from .rules import PLAIN_SGD
+from .gluon.trial import undone
 from .runtime import progress
-from .runtime.environment import SUPERVISED_VARIABLE, EnvironmentProblemError
-from .runtime.errors import ExpectedError, enumeration
-from .runtime.exit_hooks import ExitHooks, RunFinished, failure
+from .runtime.environment import EnvironmentProblemError
+from .runtime.errors import enumeration
+from .runtime.exit_hooks import RunFinished
 from .runtime.mxnet_import import mx
 from .runtime.worker_environment import ALGORITHM_VARIABLE, WorkerEnvironment, claim_worker, is_alone
 from .trainer_callbacks import IterationReport, TrainerCallback
-from .trainer_status import TrainerStatus
+from .trainer_end import TrainerEnd
 from .world import RealWorld
 
 log = logging.getLogger(__name__)
@@ -47,20 +40,11 @@ log = logging.getLogger(__name__)
 #: The algorithm where neither the program nor the environment names one.
 DEFAULT_ALGORITHM = "esync"
 
-#: Optimizers whose step replaces the weights by what follows from the state alone.
-STATE_IS_THE_MODEL = (mx.optimizer.Ftrl, mx.optimizer.FTML)
-
-#: Optimizers whose weight decay has no part in the gradient, so that it does not grow with it.
-DECOUPLED_DECAY = (mx.optimizer.AdaGrad, mx.optimizer.AdaDelta, AdamW)
-
 #: Iterations whose phases are kept where no run takes them.
 NEWEST_ITERATIONS = 1000
 
-#: A loss scale below this is no remedy for overflows any more: float16's smallest number.
-SMALLEST_LOSS_SCALE = 2.0**-24
 
-
-class Trainer(TrainerStatus, OptimizerTrainer):
+class Trainer(OptimizerTrainer):
     """Trains Gluon parameters together with the other workers of a cluster.
 
     Takes what gluon.Trainer takes, in the same order, plus the algorithm. Three things differ from
@@ -164,24 +148,17 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         ):
             if value is not None:
                 raise ValueError(f"{name}={value!r}: esync.Trainer exchanges in its own way; leave {name} out")
-        self.algorithm = make(algorithm or DEFAULT_ALGORITHM) if world is not None else _choose_algorithm(algorithm)
+        algorithm = make(algorithm or DEFAULT_ALGORITHM) if world is not None else _choose_algorithm(algorithm)
         if not 0 < gradient_scale < math.inf:
             raise ValueError(f"gradient_scale is {gradient_scale!r}, but should be a number above 0")
         if dataset_size is not None and not dataset_size > 0:
             raise ValueError(
                 f"dataset_size is {dataset_size!r}, but should be the number of samples of the training set"
             )
-        super().__init__(_distinct(params), optimizer, optimizer_params, kvstore=None)
-        self._places = {id(parameter): place for place, parameter in enumerate(self._params)}
+        super().__init__(_distinct(params), optimizer, optimizer_params, algorithm, gradient_scale)
+        check_formats(algorithm, self._params)
         self._others: list[Any] = []
         self.dataset_size = dataset_size
-        self.gradient_scale = gradient_scale
-        self._scale *= gradient_scale
-        self._rule = PLAIN_SGD
-        if self.algorithm.sends == "gradients":
-            self._choose_rule(optimizer_params or {})
-        else:
-            _follow_scale(self._optimizer, gradient_scale)
         self._run = run or TrainerCallback()
         measures = (world is None or isinstance(world, RealWorld)) and WorkerEnvironment.read().measure
         if measures:  # without end, and without a trace
@@ -190,29 +167,28 @@ class Trainer(TrainerStatus, OptimizerTrainer):
             if checkpoints not in (None, self._run.checkpoints):
                 raise ValueError("checkpoints are given to the trainer and to its run: give them to the run only")
             checkpoints = self._run.checkpoints
-        self._check_suits(checkpoints)
+        if checkpoints is not None and algorithm.prevents_checkpoints:
+            raise ValueError(
+                f"algorithm {algorithm.name!r} keeps no checkpoints with {algorithm.prevents_checkpoints}: they would "
+                "lose what workers have not sent yet"
+            )
         if world is None and self.algorithm.sends != "nothing":
             if is_alone():
                 self._become_local()
             else:
                 claim_worker()
-        self._fitted = self._optimizer
-        self._masters = MasterWeights(lambda: self._updaters[0])
         self.world: World = RealWorld.from_environment() if world is None else world
         if not self._run.takes_phases:
             self.world.recorder.keep_newest(NEWEST_ITERATIONS)
         self.checkpoints = checkpoints
-        self._updates_before = self._optimizer.num_update
         self._limits = limits or Limits()
         self._agreement, self._sources = dict(agreement or {}), dict(sources or {})
         self._capability = 0.0
-        self._started = self._closed = self._end_announced = False
         self.ends_run = False
         self._statistics: np.ndarray | None = None  # of the end of the run
-        self._exit_hooks = ExitHooks(self._end)
+        self._end = TrainerEnd(self, self._run, checkpoints)
         self.steps = 0
         self._on_trial = False
-        self._ignore_stale_grad = False
         self._follow_progress()
 
     # --- the loop ---------------------------------------------------------------------------------
@@ -228,7 +204,7 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         """
         if self._started:
             return
-        self._check_open()
+        self._end.check_open()
         self._run.setup(self)
         self._others = self._parameters_beside()
         self._follow_optimizer()
@@ -278,13 +254,13 @@ class Trainer(TrainerStatus, OptimizerTrainer):
             # the real one do not end with this process. Alone and without records nobody cares.
             alone = self.algorithm.exchange is None and type(self._run) is TrainerCallback
             if real and not alone:
-                self._exit_hooks.install()
+                self._end.watch()
         if self.checkpoints is not None:
             self.checkpoints.begun()
         track_running_statistics(self.parameters)
         if real and self.workers > 1:
             seed_mxnet(self.rank)
-        self._started = True
+        self._started = self._end.joined = True
         if self.finished:
             self._keep_statistics()
         self._follow_progress()
@@ -343,8 +319,8 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         if self.finished:
             self._undo_forward()
             if self.steps:
-                self._leave_loop()
-        self._check_open()
+                self._end.leave_loop()
+        self._end.check_open()
         if self._started and self.algorithm.sends != "nothing":
             self.replica.check_trained(frozen_allowed=self.algorithm.sends == "updates")
         self.steps += 1
@@ -427,32 +403,19 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         not called: what they cost is first seen in the run.
         """
         Replica(self._params, self._local_step)  # refuses parameters without a shape, whose values could not be kept
-        parameters = [*self._params, *(self._others or self._parameters_beside())]
-        kept = [(parameter, stored_values(parameter).copy()) for parameter in parameters]
-        # Wherever an optimizer keeps its state (Nadam and the schedules have some of their own),
-        # the trial uses a copy.
         owners = [self._optimizer, self._updaters[0], *([self._loss_scaler] if self._loss_scaler is not None else [])]
-        originals = [(each.__dict__, dict(each.__dict__)) for each in owners]
-        scale = self._scale
-        shared = ("param_dict", "optimizer")
-        for state, _ in originals:
-            state.update(copy.deepcopy({name: value for name, value in state.items() if name not in shared}))
-        device = self.world.device
-        self._on_trial = True
-        mx.nd.waitall()
-        begun = device.now()
-        try:
-            yield
+        device, scale = self.world.device, self._scale
+        with undone([*self._params, *(self._others or self._parameters_beside())], owners):
+            self._on_trial = True
             mx.nd.waitall()
-            self._capability = max(device.now() - begun, getattr(device, "step_time", None) or 0.0)
-        finally:
-            self._on_trial = False
-            for parameter, values in kept:
-                parameter.set_data(values)
-            self._scale = scale
-            for state, original in originals:
-                state.clear()
-                state.update(original)
+            begun = device.now()
+            try:
+                yield
+                mx.nd.waitall()
+                self._capability = max(device.now() - begun, getattr(device, "step_time", None) or 0.0)
+            finally:
+                self._on_trial = False
+                self._scale = scale
 
     @contextmanager
     def mean_statistics(self) -> Iterator[None]:
@@ -499,14 +462,11 @@ class Trainer(TrainerStatus, OptimizerTrainer):
 
     def stop(self) -> None:
         """End the run on all workers after the round under way."""
-        self._end_announced = True
-        self.algorithm.stop()
+        self._end.stop()
 
     def abort(self, reason: str) -> None:
         """End the run on all workers because this one has failed."""
-        self._end_announced = True
-        self.algorithm.abort(reason)
-        self._run.train_failed(self, reason)
+        self._end.abort(reason)
 
     def close(self) -> None:
         """Leave the cluster; the others go on without waiting for this worker.
@@ -514,27 +474,10 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         Where Gluon's Estimator has trained (`esync.EstimatorHandler`), and ended before the run was
         finished, the run ends on all workers instead, as at the end of a with statement.
         """
-        if self._closed or self._exit_hooks.forked:
-            return
         if self.ends_run:
-            self._end(None)
-            return
-        finished = self._started and self.finished
-        if self._started and not (finished or self._end_announced) and self.rank == 0 < self.workers - 1:
-            progress.warn(
-                f"worker 0 leaves after round {self.round}, before the run is finished: nobody evaluates any more, and "
-                "the final model is that of this round (call stop() before close() to end the run for all workers)"
-            )
-        try:
-            self._run.train_end(self)
-        finally:
-            self._closed = True
-            self._exit_hooks.remove()
-            self.algorithm.close()
-            if self.checkpoints is not None:
-                self.checkpoints.release()
-        if finished:
-            progress.report_event(progress.LEFT)
+            self._end.end(None)
+        else:
+            self._end.close()
 
     def __enter__(self) -> "Trainer":
         """Return the trainer, which leaves the cluster at the end of the with statement."""
@@ -550,52 +493,8 @@ class Trainer(TrainerStatus, OptimizerTrainer):
 
         A program without a with statement does the same when it ends.
         """
-        self._end(error)
+        self._end.end(error)
         return isinstance(error, RunFinished)
-
-    def _end(self, error: BaseException | None) -> None:
-        """Leave the cluster because the program ends, by an error or as planned (None)."""
-        if self._closed or self._exit_hooks.forked:
-            return
-        self.ends_run = False
-        reason = failure(error)
-        if self.algorithm.exchange is None or self.finished:
-            if reason:
-                self._run.train_failed(self, reason)
-        elif reason and self._may_be_replaced(error):
-            if isinstance(error, Exception):  # and no signal, which says nothing of the program
-                progress.report_event(progress.FAILED, reason=reason, round=self.round)
-            self._run.close()
-            self._closed = True  # without a goodbye: to the others it is dead
-            self._exit_hooks.remove()
-            return
-        else:
-            with suppress(ExpectedError):  # another worker has failed at the same time
-                self._tell(error, reason)
-            self._end_announced = True
-        self.close()
-
-    def _may_be_replaced(self, error: BaseException | None) -> bool:
-        """Return whether another process may succeed in the place of this one, which fails."""
-        on_purpose = isinstance(error, (ExpectedError, SystemExit))
-        at_fault = error is not None and is_at_fault(type(self.algorithm), error)
-        return self._started and SUPERVISED_VARIABLE in os.environ and not on_purpose and not at_fault
-
-    def _tell(self, error: BaseException | None, reason: str) -> None:
-        """Tell launcher and workers why this one leaves a run that is not finished."""
-        if reason and not getattr(error, "transient", False):
-            progress.report_event(progress.OVER, reason=reason, consequence=getattr(error, "consequence", False))
-        if isinstance(error, (JobAbortedError, SlotLostError)):  # which the others know
-            self._run.train_failed(self, reason)
-        elif reason:
-            self.abort(f"worker {self.rank}: {reason}")
-        else:
-            progress.warn(
-                f"worker {self.rank} ends before the run is finished: all workers end after the round under way "
-                "(esync.Limits tells all of them when to end; close() in a loop of your own leaves without ending the "
-                "run)"
-            )
-            self.stop()
 
     def _keep_statistics(self) -> None:
         """Remember the statistics (batch norm's) of the end of the run."""
@@ -609,19 +508,6 @@ class Trainer(TrainerStatus, OptimizerTrainer):
             self.replica.open()
             self.replica.statistics.write(0, self._statistics)
             self.replica.close()
-
-    def _leave_loop(self) -> NoReturn:
-        """End a loop that goes on after the end of the run.
-
-        Raises:
-            RunFinished: always.
-        """
-        progress.warn(
-            f"worker {self.rank}: the run is finished, and this program goes on training: its loop ends here, and so "
-            "does the program, unless the loop is in `with trainer:`; write `for data, label in "
-            "trainer.batches(loader):`, or `if trainer.finished: break` after trainer.step"
-        )
-        raise RunFinished
 
     def allreduce_grads(self) -> None:
         """Raise RuntimeError: what is exchanged, and when, is up to the algorithm."""
@@ -646,114 +532,6 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         beside = [each for each in self._run.network_parameters() if id(each) not in self._places]
         return [parameter for parameter in _distinct(beside) if parameter._data is not None or parameter._deferred_init]
 
-    def _check_open(self) -> None:
-        """Refuse to go on after `close`."""
-        if self._closed:
-            raise RuntimeError("the trainer is closed (trainer.close()): this worker has left the run")
-
-    def _local_step(self, batch_size: int) -> float:
-        """Take a step of the local optimizer; see `Replica`."""
-        self._follow_optimizer()
-        self._follow_progress()
-        optimizer = self._optimizer
-        before = optimizer.num_update
-        with self._scaled_rate():
-            super().step(batch_size, self._ignore_stale_grad)
-            # After an overflow automatic mixed precision leaves the step out, and the optimizer
-            # counts none.
-            return float(optimizer.learning_rate) * self.gradient_scale if optimizer.num_update > before else 0.0
-
-    @contextmanager
-    def _divided(self, divisor: float, samples: int) -> Iterator[None]:
-        """Divide gradients by the divisor within a with statement, where else it would be the samples."""
-        scale = self._scale
-        self._scale = scale * (samples / divisor)
-        try:
-            yield
-        finally:
-            self._scale = scale
-
-    @contextmanager
-    def _scaled_rate(self) -> Iterator[None]:
-        """Multiply the optimizer's learning rate as the algorithm says, within a with statement."""
-        optimizer, factor = self._optimizer, self.algorithm.rate_factor
-        rate, scheduler = optimizer.lr, optimizer.lr_scheduler
-        if factor != 1 and scheduler is None:
-            optimizer.lr = rate * factor
-        elif factor != 1:
-            optimizer.lr_scheduler = lambda number: scheduler(number) * factor
-        try:
-            yield
-        finally:
-            optimizer.lr, optimizer.lr_scheduler = rate, scheduler
-
-    @property
-    def _exchanges_weights(self) -> bool:
-        """Whether exchanges write to weights that a local optimizer works on."""
-        return self.algorithm.sends == "updates"
-
-    def _master(self, parameter: Any) -> Any:
-        """Return the float32 copy that is exchanged in place of a parameter's weight, or None."""
-        if not self._exchanges_weights:
-            return None
-        return self._masters.of(self._places[id(parameter)], stored_values(parameter))
-
-    def _check_fresh_gradients(self) -> None:
-        """Refuse gradients that no backward pass has brought up to date, or zero them on request.
-
-        gluon.Trainer does the same, and `ignore_stale_grad` is the request.
-        """
-        for parameter in self._params:
-            if parameter.grad_req == "null":
-                continue
-            data = stored_values(parameter)
-            if not data._fresh_grad:
-                if not self._ignore_stale_grad:
-                    raise UserWarning(
-                        f"the gradient of parameter {parameter.name} has not been updated by backward since the last "
-                        "step: this may be a mistake; if it is meant, call step with ignore_stale_grad=True, and this "
-                        "parameter is left out"
-                    )
-                self._check_left_out(parameter)
-                parameter.zero_grad()
-            data._fresh_grad = False
-
-    def _check_left_out(self, parameter: Any) -> None:
-        """Refuse to leave out a parameter that something other than its gradient moves."""
-        optimizer, algorithm = self._optimizer, self.algorithm
-        moved_by = algorithm.moving_without_gradient(getattr(optimizer, "momentum", 0.0), optimizer.wd)
-        if moved_by := [*moved_by, *moving_without_gradient(self._rule)]:
-            raise ValueError(
-                f"the gradient of parameter {parameter.name} is stale, and ignore_stale_grad asks to leave it out of "
-                f"this step, but algorithm {algorithm.name!r} steps with all parameters together, and "
-                f"{' and '.join(moved_by)} would go on without a gradient: set to 0 what can be, or use an algorithm "
-                "whose optimizer runs on the workers ('esync', 'local-sgd', …)"
-            )
-
-    @property
-    def _loss_scaler(self) -> Any:
-        """The loss scaler of automatic mixed precision; None where it is not used."""
-        return getattr(self, "_amp_loss_scaler", None)
-
-    def _overflow(self) -> bool:
-        """Return whether the loss was scaled and these gradients are not finite.
-
-        If so, the next loss scale becomes smaller.
-        """
-        return self._loss_scaler is not None and self._loss_scaler.has_overflow(self._params)
-
-    def _check_loss_scale(self) -> None:
-        """Refuse a loss scale so small that it is no remedy any more.
-
-        Gradients that are never finite would be skipped for ever, and the other workers would wait
-        for them.
-        """
-        if self._loss_scaler is not None and self._loss_scaler.loss_scale < SMALLEST_LOSS_SCALE:
-            raise OverflowError(
-                f"the gradients overflow even with a loss scale of {self._loss_scaler.loss_scale}: the training has "
-                "diverged (try a smaller learning rate), or the inputs are not finite"
-            )
-
     def _weights(self) -> np.ndarray:
         replica = Replica(self._params, self._local_step, self._master)
         replica.open()
@@ -761,141 +539,16 @@ class Trainer(TrainerStatus, OptimizerTrainer):
         replica.close()
         return weights
 
-    def _hyper(self) -> Hyper:
-        self._follow_optimizer()
-        self._follow_progress()
-        optimizer, number = self._optimizer, self._updates_before + self.algorithm.updates + 1
-        if optimizer.lr_scheduler is not None:
-            # Some schedules know where they are only from earlier calls. A replacement has missed
-            # those of its slot.
-            for missed in range(optimizer.num_update + 1, number):
-                optimizer.lr_scheduler(missed)
-        optimizer.num_update = number
-        rate = optimizer.learning_rate * self.algorithm.rate_factor
-        momentum = getattr(optimizer, "momentum", 0.0)
-        _check_rates(rate, momentum, optimizer.wd)
-        return Hyper(rate, momentum, optimizer.wd, self._scale, self.gradient_scale)
-
-    def _follow_progress(self) -> None:
-        """Let the optimizer's schedule know how far all workers are, if that is what it counts."""
-        scheduler = self._optimizer.lr_scheduler
-        if isinstance(scheduler, CommonLRScheduler):
-            scheduler.follow(self.algorithm.result, self.dataset_size)
-
-    def _check_schedule(self) -> None:
-        """Warn of a schedule that will give each worker another learning rate."""
-        scheduler = self._optimizer.lr_scheduler
-        own = scheduler is not None and not isinstance(scheduler, CommonLRScheduler)
-        if own and self.workers > 1 and not self.algorithm.equal_updates:
-            log.warning("%s", own_counts_warning(scheduler, self.algorithm.name))
-
-    def _rates(self) -> dict[str, Any]:
-        """Return the optimizer's settings that are compared with other workers'.
-
-        Those of a schedule are left out, because they change.
-        """
-        optimizer = self._optimizer
-        # A local optimizer's weight decay has been made to fit the scale of its gradients.
-        fitted = self.algorithm.sends != "gradients" and not isinstance(optimizer, DECOUPLED_DECAY)
-        scale = self.gradient_scale if fitted else 1.0
-        rates = {"momentum": getattr(optimizer, "momentum", None), "weight decay": optimizer.wd / scale}
-        if optimizer.lr_scheduler is None:
-            rates["learning rate"] = optimizer.lr
-        # Rounded to nine digits, because the last bits may differ between machines.
-        digits = {name: float(f"{rate:.9g}") for name, rate in rates.items() if rate is not None}
-        return {"optimizer": type(optimizer).__name__.lower(), **digits}
-
     def _become_local(self) -> None:
         """Train alone, because there is no cluster.
 
         Whatever the chosen mode would refuse in a cluster has been refused by now.
         """
         log.warning("no DMLC_* variable is set, so there is no cluster: training alone, in mode local")
-        if self.algorithm.sends == "gradients":  # the servers would have taken the steps
-            self._rule = PLAIN_SGD
-            _follow_scale(self._optimizer, self.gradient_scale)
+        by_servers = self.algorithm.sends == "gradients"
         self.algorithm = make("local")
-
-    def _check_suits(self, checkpoints: Checkpoints | None) -> None:
-        """Refuse options that the algorithm cannot work with."""
-        algorithm = self.algorithm
-        if checkpoints is not None and algorithm.prevents_checkpoints:
-            raise ValueError(
-                f"algorithm {algorithm.name!r} keeps no checkpoints with {algorithm.prevents_checkpoints}: they would "
-                "lose what workers have not sent yet"
-            )
-        self._check_optimizer()
-        for parameter in self._params:
-            if algorithm.float32_only and np.dtype(parameter.dtype) != np.float32 and parameter.grad_req != "null":
-                raise ValueError(
-                    f"algorithm {algorithm.name!r} needs float32 weights, but parameter {parameter.name} is "
-                    f"{np.dtype(parameter.dtype)}"
-                )
-
-    @override
-    def _fit_optimizer(self, options: Collection[str]) -> None:
-        rule, replaced = self._rule, self._optimizer is not self._fitted
-        if self.algorithm.sends == "gradients":
-            self._choose_rule(options)
-            if self._started:
-                self._check_replaced(rule, self._rule)
-        else:
-            _follow_scale(self._optimizer, self.gradient_scale)
-        if replaced:
-            self._check_optimizer()
-            self._updates_before = self._optimizer.num_update - self.algorithm.updates
-            if self._started:
-                self._check_schedule()
-
-    @override
-    def _check_optimizer(self) -> None:
-        algorithm = self.algorithm
-        if not algorithm.has_momentum and getattr(self._optimizer, "momentum", None):
-            raise ValueError(f"algorithm {algorithm.name!r} has no momentum: leave it out of the optimizer's options")
-        if algorithm.plain_sgd:
-            self._check_plain_sgd()
-        if self._exchanges_weights and isinstance(self._optimizer, STATE_IS_THE_MODEL):
-            raise ValueError(
-                f"algorithm {algorithm.name!r} exchanges weights, but the optimizer {type(self._optimizer).__name__!r} "
-                "computes the weights from its own state in every step, and so would forget the common ones: use "
-                "another one ('adam', 'adagrad', …); algorithm 'local' takes any"
-            )
-
-    def _check_plain_sgd(self) -> None:
-        """Refuse local steps that cannot be divided by the learning rate to give the gradients."""
-        name, optimizer = self.algorithm.name, self._optimizer
-        instead = "or use 'local-sgd', 'fedprox' or 'esync', which take any optimizer"
-        if not isinstance(optimizer, mx.optimizer.SGD):
-            raise ValueError(
-                f"algorithm {name!r} takes plain SGD steps on the workers, but the optimizer is "
-                f"{type(optimizer).__name__!r}: use 'sgd', {instead}"
-            )
-        if optimizer.clip_gradient is not None:
-            raise ValueError(f"algorithm {name!r} takes plain SGD steps: leave clip_gradient out, {instead}")
-        self._check_multipliers(decays=False)
-
-    def _choose_rule(self, options: Collection[str]) -> None:
-        """Choose the rule by which servers, or a sparse algorithm, take the optimizer's steps.
-
-        Raises:
-            ValueError: they cannot take them; the message says why.
-        """
-        algorithm, optimizer = self.algorithm, self._optimizer
-        choose = rule_of if algorithm.optimizer_chooses_rule else sgd_alone
-        self._rule = choose(optimizer, options, algorithm.name)
-        rate = optimizer.lr if optimizer.lr_scheduler is None else 0.0  # a schedule's is checked whenever it is sent
-        _check_rates(rate, getattr(optimizer, "momentum", 0.0), optimizer.wd)
-        self._check_multipliers(bool(optimizer.wd))
-
-    def _check_multipliers(self, decays: bool) -> None:
-        """Refuse a parameter with a learning rate, or where weights decay a decay, of its own."""
-        for parameter in self._params:
-            if parameter.lr_mult != 1 or (decays and parameter.wd_mult != 1):
-                raise ValueError(
-                    f"algorithm {self.algorithm.name!r} has one learning rate and weight decay for all parameters, but "
-                    f"{parameter.name} has lr_mult {parameter.lr_mult} and wd_mult {parameter.wd_mult}: leave them "
-                    "out, or use 'local-sgd', 'fedprox' or 'esync', which take any optimizer"
-                )
+        if by_servers:
+            self._fit(())
 
 
 def _distinct(params: Any) -> Any:
@@ -919,23 +572,6 @@ def _choose_algorithm(given: str | Algorithm | None) -> Algorithm:
             f"{algorithm.name!r}: leave algorithm= out of the program where it is to be chosen from outside"
         )
     return algorithm
-
-
-def _follow_scale(optimizer: Any, scale: float) -> None:
-    """Keep an optimizer's terms relative to the mean gradient, of which it is given a multiple."""
-    if not isinstance(optimizer, DECOUPLED_DECAY):
-        optimizer.wd *= scale
-    if optimizer.clip_gradient is not None:
-        optimizer.clip_gradient *= scale
-    if hasattr(optimizer, "lamda"):  # Gluon's own DCASGD, whose term is quadratic in the gradient
-        optimizer.lamda /= scale
-
-
-def _check_rates(learning_rate: float, momentum: float, weight_decay: float) -> None:
-    """Refuse rates that are NaN or infinite, which would spoil all workers' weights at once."""
-    for name, rate in (("learning rate", learning_rate), ("momentum", momentum), ("weight decay", weight_decay)):
-        if not math.isfinite(rate):
-            raise ValueError(f"the {name} is {rate}, but should be a finite number")
 
 
 def _digest(value: Any) -> str:

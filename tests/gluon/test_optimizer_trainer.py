@@ -7,7 +7,7 @@ import pytest
 
 import esync
 from esync.algorithms import LocalSGD
-from esync.gluon.replaced_optimizer import ReplacedOptimizerError
+from esync.gluon.optimizer_trainer import ReplacedOptimizerError
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World

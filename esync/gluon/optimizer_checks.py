@@ -1,0 +1,121 @@
+"""Whether an optimizer and its parameters suit an algorithm: refused by name where they do not."""
+
+import math
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+from ..algorithms.base import Algorithm
+from ..rules import RuleChoice
+from ..runtime.mxnet_import import mx
+from .optimizer_to_rule import moving_without_gradient, rule_of, sgd_alone
+
+#: Optimizers whose step replaces the weights by what follows from the state alone.
+STATE_IS_THE_MODEL = (mx.optimizer.Ftrl, mx.optimizer.FTML)
+
+
+def check_optimizer(algorithm: Algorithm, optimizer: Any, parameters: Iterable[Any]) -> None:
+    """Refuse an optimizer that the algorithm cannot work with.
+
+    Raises:
+        ValueError: it cannot; the message says why.
+    """
+    name = algorithm.name
+    if not algorithm.has_momentum and getattr(optimizer, "momentum", None):
+        raise ValueError(f"algorithm {name!r} has no momentum: leave it out of the optimizer's options")
+    if algorithm.plain_sgd:
+        _check_plain_sgd(name, optimizer, parameters)
+    if algorithm.sends == "updates" and isinstance(optimizer, STATE_IS_THE_MODEL):
+        raise ValueError(
+            f"algorithm {name!r} exchanges weights, but the optimizer {type(optimizer).__name__!r} computes the "
+            "weights from its own state in every step, and so would forget the common ones: use another one ('adam', "
+            "'adagrad', …); algorithm 'local' takes any"
+        )
+
+
+def choose_rule(
+    algorithm: Algorithm, optimizer: Any, options: Collection[str], parameters: Iterable[Any]
+) -> RuleChoice:
+    """Return the rule by which servers, or a sparse algorithm, take the optimizer's steps.
+
+    Args:
+        algorithm: one that sends gradients.
+        optimizer: the user's.
+        options: the names of the options that it was made with, where they are known.
+        parameters: those that it trains.
+
+    Raises:
+        ValueError: they cannot take them; the message says why.
+    """
+    choose = rule_of if algorithm.optimizer_chooses_rule else sgd_alone
+    rule = choose(optimizer, options, algorithm.name)
+    rate = optimizer.lr if optimizer.lr_scheduler is None else 0.0  # a schedule's is checked whenever it is sent
+    check_rates(rate, getattr(optimizer, "momentum", 0.0), optimizer.wd)
+    _check_multipliers(algorithm.name, parameters, bool(optimizer.wd))
+    return rule
+
+
+def check_formats(algorithm: Algorithm, parameters: Iterable[Any]) -> None:
+    """Refuse trained parameters of a number format that the algorithm does not know.
+
+    Raises:
+        ValueError: one of them is not float32, and the algorithm needs that.
+    """
+    for parameter in parameters:
+        if algorithm.float32_only and np.dtype(parameter.dtype) != np.float32 and parameter.grad_req != "null":
+            raise ValueError(
+                f"algorithm {algorithm.name!r} needs float32 weights, but parameter {parameter.name} is "
+                f"{np.dtype(parameter.dtype)}"
+            )
+
+
+def check_rates(learning_rate: float, momentum: float, weight_decay: float) -> None:
+    """Refuse rates that are NaN or infinite, which would spoil all workers' weights at once.
+
+    Raises:
+        ValueError: one of them is.
+    """
+    for name, rate in (("learning rate", learning_rate), ("momentum", momentum), ("weight decay", weight_decay)):
+        if not math.isfinite(rate):
+            raise ValueError(f"the {name} is {rate}, but should be a finite number")
+
+
+def check_left_out(algorithm: Algorithm, optimizer: Any, rule: RuleChoice, parameter: Any) -> None:
+    """Refuse to leave out a parameter that something other than its gradient moves.
+
+    Raises:
+        ValueError: something does; the message names it.
+    """
+    moved_by = algorithm.moving_without_gradient(getattr(optimizer, "momentum", 0.0), optimizer.wd)
+    if moved_by := [*moved_by, *moving_without_gradient(rule)]:
+        raise ValueError(
+            f"the gradient of parameter {parameter.name} is stale, and ignore_stale_grad asks to leave it out of this "
+            f"step, but algorithm {algorithm.name!r} steps with all parameters together, and {' and '.join(moved_by)} "
+            "would go on without a gradient: set to 0 what can be, or use an algorithm whose optimizer runs on the "
+            "workers ('esync', 'local-sgd', …)"
+        )
+
+
+def _check_plain_sgd(algorithm: str, optimizer: Any, parameters: Iterable[Any]) -> None:
+    """Refuse local steps that cannot be divided by the learning rate to give the gradients."""
+    instead = "or use 'local-sgd', 'fedprox' or 'esync', which take any optimizer"
+    if not isinstance(optimizer, mx.optimizer.SGD):
+        raise ValueError(
+            f"algorithm {algorithm!r} takes plain SGD steps on the workers, but the optimizer is "
+            f"{type(optimizer).__name__!r}: use 'sgd', {instead}"
+        )
+    if optimizer.clip_gradient is not None:
+        raise ValueError(f"algorithm {algorithm!r} takes plain SGD steps: leave clip_gradient out, {instead}")
+    _check_multipliers(algorithm, parameters, decays=False)
+
+
+def _check_multipliers(algorithm: str, parameters: Iterable[Any], decays: bool) -> None:
+    """Refuse a parameter with a learning rate, or where weights decay a decay, of its own."""
+    for parameter in parameters:
+        if parameter.lr_mult != 1 or (decays and parameter.wd_mult != 1):
+            raise ValueError(
+                f"algorithm {algorithm!r} has one learning rate and weight decay for all parameters, but "
+                f"{parameter.name} has lr_mult {parameter.lr_mult} and wd_mult {parameter.wd_mult}: leave them out, or "
+                "use 'local-sgd', 'fedprox' or 'esync', which take any optimizer"
+            )

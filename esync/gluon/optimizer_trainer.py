@@ -1,0 +1,310 @@
+"""The optimizer's part of `esync.Trainer`: which steps are taken here, and at which rates.
+
+It follows the optimizer, or its state, that a program puts in the place of another
+(`trainer._init_optimizer(…)`, `trainer._optimizer = …`, `load_states`), or refuses it.
+"""
+
+import logging
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from os import PathLike
+from typing import Any
+
+from ..algorithms.base import Algorithm
+from ..algorithms.context import Hyper
+from ..rules import PLAIN_SGD, RuleChoice
+from ..runtime.errors import ExpectedError
+from ..runtime.mxnet_import import mx
+from ..trainer_status import TrainerStatus
+from .common_lr_scheduler import CommonLRScheduler, own_counts_warning
+from .flat_arrays import stored_values
+from .master_weights import MasterWeights
+from .optimizer_checks import check_left_out, check_optimizer, check_rates, choose_rule
+from .optimizer_to_rule import WAY_OUT
+from .optimizers import SGD, AdamW
+from .trainer_interface import GluonTrainer
+
+log = logging.getLogger(__name__)
+
+#: Optimizers whose weight decay has no part in the gradient, so that it does not grow with it.
+DECOUPLED_DECAY = (mx.optimizer.AdaGrad, mx.optimizer.AdaDelta, AdamW)
+
+#: A loss scale below this is no remedy for overflows any more: float16's smallest number.
+SMALLEST_LOSS_SCALE = 2.0**-24
+
+
+class ReplacedOptimizerError(ExpectedError, ValueError):
+    """A program has replaced an optimizer, or its state, where the algorithm cannot follow."""
+
+
+class OptimizerTrainer(TrainerStatus, GluonTrainer):
+    """A gluon.Trainer whose optimizer takes the steps that the algorithm leaves to it.
+
+    Args:
+        params: distinct Gluon parameters.
+        optimizer: as for gluon.Trainer.
+        optimizer_params: likewise.
+        algorithm: the algorithm.
+        gradient_scale: see `esync.Trainer`.
+
+    Attributes:
+        algorithm: as given.
+        gradient_scale: as given.
+        dataset_size: samples of the whole training set; None where it is not known.
+    """
+
+    def __init__(
+        self,
+        params: Any,
+        optimizer: Any,
+        optimizer_params: dict[str, Any] | None,
+        algorithm: Algorithm,
+        gradient_scale: float,
+    ) -> None:
+        self.algorithm = algorithm
+        self._fitted: Any = None  # the optimizer that has been fitted to the algorithm last
+        self._started = False  # whether the run has begun
+        super().__init__(params, optimizer, optimizer_params, kvstore=None)
+        self.gradient_scale = gradient_scale
+        self.dataset_size: int | None = None
+        self._scale *= gradient_scale
+        self._places = {id(parameter): place for place, parameter in enumerate(self._params)}
+        self._masters = MasterWeights(lambda: self._updaters[0])
+        self._rule = PLAIN_SGD
+        self._fit(optimizer_params or {})
+        check_optimizer(algorithm, self._optimizer, self._params)
+        self._fitted = self._optimizer
+        self._updates_before = self._optimizer.num_update
+        self._ignore_stale_grad = False
+
+    def save_states(self, fname: str | PathLike[str]) -> None:
+        """Write the optimizer's state to a file.
+
+        Raises:
+            ReplacedOptimizerError: the algorithm sends gradients, so that this worker has no state.
+        """
+        self._check_has_state("save_states")
+        super().save_states(fname)
+
+    def load_states(self, fname: str | PathLike[str]) -> None:
+        """Read the state that `save_states` has written, with the optimizer of that time.
+
+        Raises:
+            ReplacedOptimizerError: as `save_states`.
+        """
+        self._check_has_state("load_states")
+        super().load_states(fname)
+        self._fitted = self._optimizer  # which was fitted before it was saved
+        check_optimizer(self.algorithm, self._optimizer, self._params)
+
+    def _init_optimizer(self, optimizer: Any, optimizer_params: dict[str, Any] | None) -> None:
+        """Take the first optimizer, or another one in its place."""
+        options = optimizer_params or {}
+        if str(optimizer).lower() == "sgd" and self.algorithm.sends != "gradients":
+            super()._init_optimizer(SGD(**options), None)
+        else:
+            super()._init_optimizer(optimizer, options)
+        if self._fitted is not None:
+            self._follow_optimizer(options)
+
+    def _follow_optimizer(self, options: Collection[str] = ()) -> None:
+        """Fit the present optimizer to the algorithm, or refuse it.
+
+        Args:
+            options: the names of the options that it was made with, where they are known.
+
+        Raises:
+            ValueError: the algorithm cannot work with it.
+        """
+        if self.algorithm.sends != "gradients":
+            if self._updaters[0].optimizer is not self._optimizer:
+                raise ReplacedOptimizerError(
+                    "trainer._optimizer is not the optimizer of trainer._updaters, which takes the steps: replace both "
+                    "by trainer._init_optimizer(optimizer, options)"
+                )
+            if self._optimizer is self._fitted:
+                if self.algorithm.plain_sgd:  # which an option that has been changed could end
+                    check_optimizer(self.algorithm, self._optimizer, self._params)
+                return
+        rule, replaced = self._rule, self._optimizer is not self._fitted
+        self._fit(options)
+        if self.algorithm.sends == "gradients" and self._started:
+            self._check_replaced(rule, self._rule)
+        if replaced:
+            check_optimizer(self.algorithm, self._optimizer, self._params)
+            self._updates_before = self._optimizer.num_update - self.algorithm.updates
+            if self._started:
+                self._check_schedule()
+        self._fitted = self._optimizer
+
+    def _fit(self, options: Collection[str]) -> None:
+        """Choose the rule of the present optimizer's steps, or fit its terms to the scale of its gradients."""
+        if self.algorithm.sends == "gradients":
+            self._rule = choose_rule(self.algorithm, self._optimizer, options, self._params)
+        else:
+            self._rule = PLAIN_SGD
+            _follow_scale(self._optimizer, self.gradient_scale)
+
+    def _check_replaced(self, rule: RuleChoice, new: RuleChoice) -> None:
+        """Refuse an optimizer whose steps are not those that the servers go on with.
+
+        They keep their state as well. A new optimizer has none, which is the same for SGD without
+        momentum before or afterwards.
+        """
+        if new == rule and self._optimizer is self._fitted:
+            return
+        momenta = [getattr(each, "momentum", 0.0) for each in (self._fitted, self._optimizer)]
+        if new == rule and rule.name == PLAIN_SGD.name and self.algorithm.optimizer_chooses_rule and not all(momenta):
+            return
+        raise ReplacedOptimizerError(
+            f"the optimizer or one of its options was changed, but algorithm {self.algorithm.name!r} goes on with the "
+            f"{rule.name!r} steps and the state that it began with: change the learning rate, momentum and wd of "
+            f"trainer.optimizer only (SGD without momentum can be replaced by SGD), or use {WAY_OUT}"
+        )
+
+    def _check_has_state(self, method: str) -> None:
+        if self.algorithm.sends == "gradients":
+            raise ReplacedOptimizerError(
+                f"{method}: with algorithm {self.algorithm.name!r} no state is in this worker's optimizer, so that the "
+                "file would have none: esync.Checkpoints keeps the servers' (docs/how-to/checkpoints.md)"
+            )
+
+    def _local_step(self, batch_size: int) -> float:
+        """Take a step of the local optimizer; see `Replica`."""
+        self._follow_optimizer()
+        self._follow_progress()
+        optimizer = self._optimizer
+        before = optimizer.num_update
+        with self._scaled_rate():
+            super().step(batch_size, self._ignore_stale_grad)
+            # After an overflow automatic mixed precision leaves the step out, and the optimizer
+            # counts none.
+            return float(optimizer.learning_rate) * self.gradient_scale if optimizer.num_update > before else 0.0
+
+    @contextmanager
+    def _divided(self, divisor: float, samples: int) -> Iterator[None]:
+        """Divide gradients by the divisor within a with statement, where else it would be the samples."""
+        scale = self._scale
+        self._scale = scale * (samples / divisor)
+        try:
+            yield
+        finally:
+            self._scale = scale
+
+    @contextmanager
+    def _scaled_rate(self) -> Iterator[None]:
+        """Multiply the optimizer's learning rate as the algorithm says, within a with statement."""
+        optimizer, factor = self._optimizer, self.algorithm.rate_factor
+        rate, scheduler = optimizer.lr, optimizer.lr_scheduler
+        if factor != 1 and scheduler is None:
+            optimizer.lr = rate * factor
+        elif factor != 1:
+            optimizer.lr_scheduler = lambda number: scheduler(number) * factor
+        try:
+            yield
+        finally:
+            optimizer.lr, optimizer.lr_scheduler = rate, scheduler
+
+    def _master(self, parameter: Any) -> Any:
+        """Return the float32 copy that is exchanged in place of a parameter's weight, or None."""
+        if self.algorithm.sends != "updates":
+            return None
+        return self._masters.of(self._places[id(parameter)], stored_values(parameter))
+
+    def _check_fresh_gradients(self) -> None:
+        """Refuse gradients that no backward pass has brought up to date, or zero them on request.
+
+        gluon.Trainer does the same, and `ignore_stale_grad` is the request.
+        """
+        for parameter in self._params:
+            if parameter.grad_req == "null":
+                continue
+            data = stored_values(parameter)
+            if not data._fresh_grad:
+                if not self._ignore_stale_grad:
+                    raise UserWarning(
+                        f"the gradient of parameter {parameter.name} has not been updated by backward since the last "
+                        "step: this may be a mistake; if it is meant, call step with ignore_stale_grad=True, and this "
+                        "parameter is left out"
+                    )
+                check_left_out(self.algorithm, self._optimizer, self._rule, parameter)
+                parameter.zero_grad()
+            data._fresh_grad = False
+
+    @property
+    def _loss_scaler(self) -> Any:
+        """The loss scaler of automatic mixed precision; None where it is not used."""
+        return getattr(self, "_amp_loss_scaler", None)
+
+    def _overflow(self) -> bool:
+        """Return whether the loss was scaled and these gradients are not finite.
+
+        If so, the next loss scale becomes smaller.
+        """
+        return self._loss_scaler is not None and self._loss_scaler.has_overflow(self._params)
+
+    def _check_loss_scale(self) -> None:
+        """Refuse a loss scale so small that it is no remedy any more.
+
+        Gradients that are never finite would be skipped for ever, and the other workers would wait
+        for them.
+        """
+        if self._loss_scaler is not None and self._loss_scaler.loss_scale < SMALLEST_LOSS_SCALE:
+            raise OverflowError(
+                f"the gradients overflow even with a loss scale of {self._loss_scaler.loss_scale}: the training has "
+                "diverged (try a smaller learning rate), or the inputs are not finite"
+            )
+
+    def _hyper(self) -> Hyper:
+        self._follow_optimizer()
+        self._follow_progress()
+        optimizer, number = self._optimizer, self._updates_before + self.algorithm.updates + 1
+        if optimizer.lr_scheduler is not None:
+            # Some schedules know where they are only from earlier calls. A replacement has missed
+            # those of its slot.
+            for missed in range(optimizer.num_update + 1, number):
+                optimizer.lr_scheduler(missed)
+        optimizer.num_update = number
+        rate = optimizer.learning_rate * self.algorithm.rate_factor
+        momentum = getattr(optimizer, "momentum", 0.0)
+        check_rates(rate, momentum, optimizer.wd)
+        return Hyper(rate, momentum, optimizer.wd, self._scale, self.gradient_scale)
+
+    def _follow_progress(self) -> None:
+        """Let the optimizer's schedule know how far all workers are, if that is what it counts."""
+        scheduler = self._optimizer.lr_scheduler
+        if isinstance(scheduler, CommonLRScheduler):
+            scheduler.follow(self.algorithm.result, self.dataset_size)
+
+    def _check_schedule(self) -> None:
+        """Warn of a schedule that will give each worker another learning rate."""
+        scheduler = self._optimizer.lr_scheduler
+        own = scheduler is not None and not isinstance(scheduler, CommonLRScheduler)
+        if own and self.workers > 1 and not self.algorithm.equal_updates:
+            log.warning("%s", own_counts_warning(scheduler, self.algorithm.name))
+
+    def _rates(self) -> dict[str, Any]:
+        """Return the optimizer's settings that are compared with other workers'.
+
+        Those of a schedule are left out, because they change.
+        """
+        optimizer = self._optimizer
+        # A local optimizer's weight decay has been made to fit the scale of its gradients.
+        fitted = self.algorithm.sends != "gradients" and not isinstance(optimizer, DECOUPLED_DECAY)
+        scale = self.gradient_scale if fitted else 1.0
+        rates = {"momentum": getattr(optimizer, "momentum", None), "weight decay": optimizer.wd / scale}
+        if optimizer.lr_scheduler is None:
+            rates["learning rate"] = optimizer.lr
+        # Rounded to nine digits, because the last bits may differ between machines.
+        digits = {name: float(f"{rate:.9g}") for name, rate in rates.items() if rate is not None}
+        return {"optimizer": type(optimizer).__name__.lower(), **digits}
+
+
+def _follow_scale(optimizer: Any, scale: float) -> None:
+    """Keep an optimizer's terms relative to the mean gradient, of which it is given a multiple."""
+    if not isinstance(optimizer, DECOUPLED_DECAY):
+        optimizer.wd *= scale
+    if optimizer.clip_gradient is not None:
+        optimizer.clip_gradient *= scale
+    if hasattr(optimizer, "lamda"):  # Gluon's own DCASGD, whose term is quadratic in the gradient
+        optimizer.lamda /= scale
