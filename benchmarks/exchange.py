@@ -117,7 +117,7 @@ def work(way: str, rounds: int) -> None:
 
 def run(way: str, rounds: int) -> list[float]:
     """Run a cluster; return the seconds of every counted round on every worker."""
-    stock = ("-c", "import esync, mxnet")  # with DMLC_ROLE set, this runs MXNet's own role
+    stock = ("-c", "import numpy; numpy.bool = bool; import mxnet")  # with DMLC_ROLE set, this runs MXNet's own role
     scheduler, server = (SCHEDULER, SERVER) if way == "esync" else (stock, stock)
     with Cluster(WORKERS, scheduler=scheduler, server=server) as cluster:
         cluster.start(*[(__file__, "--worker", way, "--rounds", str(rounds))] * WORKERS)

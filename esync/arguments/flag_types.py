@@ -2,16 +2,13 @@
 
 import argparse
 import math
-import re
 import sys
 from collections.abc import Callable, Mapping, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 from ..algorithms import Algorithm
-
-#: Names that a training may have on the state server.
-JOB_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+from ..runtime.worker_environment import JOB
 
 Condition = Callable[[type[Algorithm]], Any]
 
@@ -83,6 +80,6 @@ def job(text: str) -> str:
     Raises:
         ArgumentTypeError: it cannot.
     """
-    if not JOB_NAME.fullmatch(text):
+    if not JOB.fullmatch(text):
         raise argparse.ArgumentTypeError(f"{text!r} should be a name of letters, digits, '.', '_' and '-'")
     return text

@@ -100,6 +100,9 @@ def _check_checkpoints(options: argparse.Namespace, typed: Set[str]) -> None:
     needless = typed & {"checkpoint_every", "keep_checkpoints", "resume"}
     if needless and not options.checkpoint_dir:
         raise ValueError(f"--{min(needless).replace('_', '-')} needs --checkpoint-dir")
+    if len(switch := typed & {"resume", "overwrite"}) == 1:
+        # A flag outranks what the environment says to the contrary.
+        setattr(options, "overwrite" if switch == {"resume"} else "resume", False)
     if options.resume and options.overwrite:
         raise ValueError("--resume goes on with an earlier run, --overwrite deletes it")
 

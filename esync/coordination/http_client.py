@@ -9,6 +9,7 @@ import contextlib
 import http.client
 import json
 import os
+import re
 import socket
 import ssl
 import time
@@ -81,12 +82,14 @@ class HTTPClient:
         took: seconds that the newest answered attempt took; 0 before the first.
 
     Raises:
-        ExpectedError: ESYNC_STATE_SERVER_CA cannot be used.
+        ExpectedError: ESYNC_STATE_SERVER_CA or ESYNC_TOKEN cannot be used.
     """
 
     def __init__(self, host: str, port: int, timeout: float) -> None:
         authority = os.environ.get(AUTHORITY_VARIABLE, "")
         token = os.environ.get(TOKEN_VARIABLE, "")
+        if not re.fullmatch("[!-~]*", token):
+            raise ExpectedError(f"{TOKEN_VARIABLE} should have printable ASCII characters without blanks only")
         self.url = f"{'https' if authority else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
         self.has_token = bool(token)
         self.closed = Event()

@@ -131,6 +131,7 @@ def plan(
         algorithm=settings.get("mode") if own else None,  # the built-in worker has it on its command line
         seed=seed,
         state_server=address,
+        collective=options.collective if exchanges else config.COLLECTIVE,
         per_host=max((len(group.ranks) for group in groups.values()), default=1),
     )
     job = _WorkerJob(cluster, told, own, settings, groups, sizes)

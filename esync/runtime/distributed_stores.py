@@ -24,6 +24,10 @@ class DistributedStoreError(ExpectedError):
     """A program makes a distributed key store of MXNet, and is a worker of a cluster."""
 
 
+class StockRoleError(ExpectedError):
+    """The import of MXNet would run its own server or scheduler."""
+
+
 class _Register(dict[str, Any]):
     """MXNet's register of key stores, in which it looks before it makes one of its own."""
 
@@ -47,8 +51,18 @@ class _Listener(MetaPathFinder):
     """A finder that finds nothing, but notices the import of MXNet."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
-        """Replace the register as soon as it is there."""
+        """Replace the register as soon as it is there.
+
+        Raises:
+            StockRoleError: the import would become MXNet's own server or scheduler, and never end.
+        """
         if name == _AFTER_REGISTER:
+            if (role := os.environ.get("DMLC_ROLE")) in ("server", "scheduler"):
+                raise StockRoleError(
+                    f"DMLC_ROLE is {role!r}, and MXNet would run its own {role} in this import, which ESync's workers "
+                    f"cannot use: start python -m esync.{role} in the place of this program (python -m esync.worker "
+                    "takes the role that DMLC_ROLE names)"
+                )
             base = sys.modules["mxnet.kvstore.base"].KVStoreBase
             base.kv_registry = _Register(base.kv_registry)
 

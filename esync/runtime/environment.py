@@ -134,7 +134,7 @@ def parse_state_server_address(text: str, advice: str = "") -> tuple[str, int]:
     """
     host, _, port = text.rpartition(":")
     host = host.removeprefix("http://").strip("[]")
-    if not host or not port.isdecimal() or not 0 < int(port) < 65536:
+    if not re.fullmatch(r"[^\s/]+", host) or not re.fullmatch("[0-9]{1,5}", port) or not 0 < int(port) < 65536:
         raise EnvironmentProblemError(f"the state server's address is {text!r}, but should be host:port{advice}")
     return host, int(port)
 
@@ -221,6 +221,6 @@ def _required(environment: MutableMapping[str, str], name: str, meaning: str) ->
 
 def _number(environment: MutableMapping[str, str], name: str, meaning: str, most: int = 100_000) -> int:
     text = _required(environment, name, meaning)
-    if not text.isdecimal() or not 1 <= int(text) <= most:
+    if not re.fullmatch("[0-9]{1,9}", text) or not 1 <= int(text) <= most:
         raise EnvironmentProblemError(f"{name} is {text!r}, but should be a whole number of 1 to {most}: {meaning}")
     return int(text)

@@ -53,6 +53,8 @@ def expanded(path: str | Path) -> Path:
     first = os.fspath(path).partition(os.sep)[0]
     if first.startswith("~") and str(whole) == os.fspath(path):
         raise NoHomeError(f"{path}: this machine knows no home directory {first}; write the path out, or ./{path}")
+    if os.fspath(path).startswith(f".{os.sep}~"):
+        return Path.cwd() / whole  # Path drops the "./" that tells it from a home directory
     return Path(whole)
 
 

@@ -99,9 +99,20 @@ def parse(line: str) -> Progress | None:
         return None
 
 
+def to_launcher() -> bool:
+    """Return whether the launcher takes this process's reports for those of the process that it has started.
+
+    The first process that asks is that one: what it starts itself inherits its process id with the
+    variable, and so reports nothing.
+    """
+    if os.environ.get(VARIABLE) == "json":
+        os.environ[VARIABLE] = f"json:{os.getpid()}"
+    return os.environ.get(VARIABLE) == f"json:{os.getpid()}"
+
+
 def report_event(kind: str, stream: TextIO | None = None, **facts: Any) -> None:
     """Report an event to the launcher; do nothing if there is none."""
-    if os.environ.get(VARIABLE) == "json":
+    if to_launcher():
         say(EVENT_MARK + json.dumps({"kind": kind, **facts}), stream or sys.stdout)
 
 

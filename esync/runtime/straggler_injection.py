@@ -3,6 +3,7 @@
 The same plan serves launch, where the worker really waits, and simulate, where virtual time passes.
 """
 
+import math
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 #: for a model).
 KINDS = ("compute", "network")
 COMPUTE, NETWORK = KINDS
-_NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:e-?[0-9]+)?)"
+_NUMBER = r"([0-9]+(?:\.[0-9]*)?(?:e[+-]?[0-9]+)?)"
 _SPELL = re.compile(rf"({'|'.join(KINDS)}):{_NUMBER}@{_NUMBER}\+{_NUMBER}")
 
 
@@ -43,12 +44,13 @@ def parse_straggler_event(text: str) -> StragglerEvent:
         ValueError: the text does not have that form.
     """
     match = _SPELL.fullmatch(text)
-    if match is None:
+    times = [float(number) for number in match.groups()[1:]] if match else []
+    if match is None or not all(map(math.isfinite, times)):
         raise ValueError(
             f"{text!r} should be KIND:DELAY@AT+LASTING with a kind of {' and '.join(KINDS)} and seconds, "
             "network:0.03@60+100 for instance"
         )
-    return StragglerEvent(match[1], *(float(number) for number in match.groups()[1:]))
+    return StragglerEvent(match[1], *times)
 
 
 class Straggler:

@@ -26,6 +26,8 @@ from .straggler_injection import StragglerEvent, parse_straggler_event
 FOLDER_VARIABLE = "ESYNC_DEVICE_FOLDER"
 ALGORITHM_VARIABLE = "ESYNC_ALGORITHM"
 DEVICE_VARIABLE = "ESYNC_DEVICE"
+#: Names that a training may have on the state server.
+JOB = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 DEVICE = re.compile(r"cpu|gpu(0|[1-9][0-9]*)")
 PER_HOST_VARIABLE = "ESYNC_PER_HOST"
 HOST_GROUP_VARIABLE = "ESYNC_HOST_GROUP"
@@ -90,7 +92,7 @@ def _number(least: float, above: bool = False) -> Callable[[str], float]:
 
 def _whole(least: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
-        if not text.isdecimal() or int(text) < least:
+        if not re.fullmatch("[0-9]{1,18}", text) or int(text) < least:
             raise ValueError(text)
         return int(text)
 
@@ -118,6 +120,7 @@ COUNT = _Kind(_whole(1), "a whole number of 1 or more")
 INDEX = _Kind(_whole(0), "a whole number of 0 or more")
 SWITCH = _Kind({"0": False, "1": True}.__getitem__, "0 or 1", lambda value: str(int(value)))
 GROUP = _Kind(HostGroupName.parse, "a name and ascending ranks, 5f3a0c:0,1,2 for instance")
+JOB_NAME = _Kind(_matching(JOB), "a name of up to 64 letters, digits, '.', '_' and '-'")
 DEVICE_NAME = _Kind(_matching(DEVICE), "cpu, gpu0, gpu1, …")
 EVENTS = _Kind(
     _events,
@@ -172,7 +175,7 @@ class WorkerEnvironment:
     step_time: float | None = _variable("ESYNC_STEP_TIME", SECONDS)
     straggler_events: tuple[StragglerEvent, ...] = _variable("ESYNC_STRAGGLE", EVENTS, ())
     state_server: str | None = _variable("ESYNC_STATE_SERVER", TEXT)
-    job: str = _variable("ESYNC_JOB", TEXT, config.JOB)
+    job: str = _variable("ESYNC_JOB", JOB_NAME, config.JOB)
     collective: str = _variable("ESYNC_COLLECTIVE", TEXT, config.COLLECTIVE)
     start_timeout: float = _variable("ESYNC_START_TIMEOUT", SECONDS, config.START_TIMEOUT)
     round_timeout: float = _variable("ESYNC_ROUND_TIMEOUT", SECONDS, config.ROUND_TIMEOUT)
@@ -204,8 +207,9 @@ class WorkerEnvironment:
         values = {}
         for each in dataclasses.fields(cls):
             name, kind = each.metadata["name"], each.metadata["kind"]
-            text = environment.get(name, "").strip()
-            if text:
+            text = environment.get(name, "")
+            if text.strip():
+                text = text if kind in (TEXT, FOLDER) else text.strip()
                 try:
                     values[each.name] = kind.parse(text)
                 except (ValueError, KeyError):
@@ -247,12 +251,12 @@ def claim_worker(environment: MutableMapping[str, str] = os.environ) -> None:
             "would become a worker, too: put all that trains into a function, and call it under "
             "if __name__ == '__main__':"
         )
-    scheduler = environment.get("DMLC_PS_ROOT_PORT", "")
+    scheduler = environment.get("DMLC_PS_ROOT_PORT") or environment.get("PMI_PORT", "")
     process, _, port = environment.get(WORKER_VARIABLE, "").partition(":")
     if port == scheduler != "" and process != str(os.getpid()):
         raise WorkerChildError(
             f"the worker with process id {process} has started this process, which would become a worker of the same "
-            "cluster, too: start a program that trains alone, or evaluates, without the variables DMLC_* and "
-            f"{WORKER_VARIABLE}"
+            "cluster, too: start a program that trains alone, or evaluates, without the variables DMLC_*, PMI_* and "
+            "ESYNC_*"
         )
     environment[WORKER_VARIABLE] = f"{os.getpid()}:{scheduler}"

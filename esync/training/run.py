@@ -5,7 +5,6 @@ the background, checkpoints, the end of the run at a target, and the final model
 """
 
 import logging
-import os
 import socket
 import sys
 import time
@@ -160,7 +159,7 @@ class Run(TrainerCallback):
         self._device, self._device_folder = device, told.device_folder
         self._state_server, self._job = state_server or told.state_server, job or told.job
         self._told_job = told.job
-        self._reporter = ProgressReporter(quiet, machine=os.environ.get(progress.VARIABLE) == "json")
+        self._reporter = ProgressReporter(quiet, machine=progress.to_launcher())
         self._reports: RoundReporter | None = None
         self._evaluations: PeriodicEvaluation | None = None  # on rank 0
         self._rounds: RoundCallbacks | None = None

@@ -247,6 +247,12 @@ def test_contradictory_flags_are_refused(capsys, arguments, said):
         assert part in message
 
 
+@pytest.mark.parametrize(("typed", "variable"), [("--resume", "ESYNC_OVERWRITE"), ("--overwrite", "ESYNC_RESUME")])
+def test_flag_outranks_the_contrary_variable(typed, variable):
+    result = read("worker", "", ["--checkpoint-dir", "x", typed], environment={variable: "1"})
+    assert (result.resume, result.overwrite) == (typed == "--resume", typed == "--overwrite")
+
+
 @pytest.mark.parametrize(
     ("arguments", "partition"),
     [
@@ -383,7 +389,7 @@ def test_flags_reach_the_built_in_programs_unchanged_by_variables():
     [
         ("ESYNC_STEP_TIME", "0", "ESYNC_STEP_TIME is '0', but should be a number of seconds above 0"),
         ("ESYNC_COLLECTIVE", "rings", "ESYNC_COLLECTIVE is 'rings', but should be one of ps, ring"),
-        ("ESYNC_JOB", "-", "argument --job: '-' should be a name of letters"),
+        ("ESYNC_JOB", "-", "ESYNC_JOB is '-', but should be a name of"),
     ],
 )
 def test_wrong_variable_is_refused_as_a_flag_is(capsys, name, value, message):

@@ -40,6 +40,11 @@ def cluster(*steps: float, program: Any = WORDS, **train: Any) -> dict[str, Any]
     return {**launching.description(list(steps)), "train": train, "program": program}
 
 
+def test_user_program_on_one_worker_trains_alone_whatever_the_collective():
+    (worker,) = told(make(cluster(0.1, collective="ring")))
+    assert worker.collective == "ps"
+
+
 def test_user_program_runs_on_every_worker_with_its_settings_in_variables():
     content = cluster(
         *(0.1, 0.2, 0.3),

@@ -56,6 +56,14 @@ def test_mxnet_import_returns_in_every_role(role):
     assert result.stdout == f"1.9.1 {role}\n"
 
 
+@pytest.mark.parametrize("role", ["server", "scheduler"])
+def test_import_that_would_become_a_stock_role_is_refused(role):
+    result = child.run("-c", "import esync, mxnet", DMLC_ROLE=role)
+    assert result.returncode == 1
+    assert f"StockRoleError: DMLC_ROLE is {role!r}, and MXNet would run its own {role} in this" in result.stderr
+    assert f"start python -m esync.{role}" in result.stderr
+
+
 def test_mxnet_import_sets_no_role_and_defers_imports_of_quantization():
     program = (
         "import os, sys\n"

@@ -1,9 +1,11 @@
 import io
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
 
-from esync.runtime.progress import MARK, Progress, ProgressReporter, parse, split
+from esync.runtime.progress import MARK, VARIABLE, Progress, ProgressReporter, parse, parse_event, report_event, split
 
 ROUND = Progress(rank=2, round=17, local_iterations=23, samples_per_second=1234.56, wait=0.0415, elapsed=99.5)
 EVALUATED = Progress(0, 17, 1, 12.3, 0.5, 99.5, accuracy=0.8125, accuracy_round=15)
@@ -13,6 +15,16 @@ def lines(reporter_options: dict, use) -> list[str]:
     stream = io.StringIO()
     use(ProgressReporter(**reporter_options, stream=stream))
     return stream.getvalue().splitlines()
+
+
+def test_only_the_process_that_launch_started_reports(monkeypatch, capfd):
+    monkeypatch.setenv(VARIABLE, "json")
+    child = "import esync.runtime.progress as p; p.report_event('joined', rank=7)"
+    report_event("ready")
+    subprocess.run([sys.executable, "-c", child], check=True)
+    report_event("joined", rank=1)
+    events = [parse_event(line) for line in capfd.readouterr().out.splitlines()]
+    assert [(event["kind"], event.get("rank")) for event in events] == [("ready", None), ("joined", 1)]
 
 
 def test_progress_line_contains_round_speed_and_wait():

@@ -27,6 +27,11 @@ def test_straggler_event_parses_its_own_text(event):
     assert parse_straggler_event(str(event)) == event
 
 
+def test_straggler_event_of_a_long_time_parses_its_own_text():
+    event = StragglerEvent(COMPUTE, 1.0, 1e15, 1e12)
+    assert parse_straggler_event(str(event)) == event
+
+
 @pytest.mark.parametrize("text", ["compute:1@2", "disk:1@2+3", "compute:-1@2+3", "compute:nan@2+3", ""])
 def test_straggler_event_with_malformed_text_is_refused(text):
     with pytest.raises(ValueError, match="KIND:DELAY@AT"):

@@ -9,7 +9,13 @@ import pytest
 
 from esync.runtime.environment import EnvironmentProblemError
 from esync.runtime.straggler_injection import StragglerEvent
-from esync.runtime.worker_environment import HostGroupName, WorkerEnvironment, is_alone
+from esync.runtime.worker_environment import (
+    HostGroupName,
+    WorkerChildError,
+    WorkerEnvironment,
+    claim_worker,
+    is_alone,
+)
 
 #: The names of all variables.
 NAMES = tuple(each.metadata["name"] for each in dataclasses.fields(WorkerEnvironment))
@@ -56,6 +62,20 @@ def test_worker_environment_home_directory_is_that_of_the_reading_machine(monkey
     assert WorkerEnvironment.read(variables).log_dir == "/home/me/logs/train"
 
 
+def test_folder_keeps_its_blanks_and_a_number_does_not():
+    read = WorkerEnvironment.read({"ESYNC_LOG_DIR": " logs ", "ESYNC_SLOT": " 3 "})
+    assert (read.log_dir, read.rank) == (" logs ", 3)
+
+
+def test_process_that_a_worker_of_a_collective_has_started_is_refused():
+    environment = {"PMI_PORT": "127.0.0.1:4000"}
+    claim_worker(environment)
+    claim_worker(environment)
+    process, _, port = environment["ESYNC_WORKER_PROCESS"].partition(":")
+    with pytest.raises(WorkerChildError, match=rf"process id {int(process) + 1} has started this process"):
+        claim_worker({**environment, "ESYNC_WORKER_PROCESS": f"{int(process) + 1}:{port}"})
+
+
 def test_worker_environment_without_variables_has_defaults():
     assert WorkerEnvironment().variables() == {}
     assert WorkerEnvironment.read({"ESYNC_STEP_TIME": " ", "ESYNC_SLOT": ""}) == WorkerEnvironment()
@@ -78,6 +98,9 @@ def test_worker_environment_without_variables_has_defaults():
         ("ESYNC_HOST_GROUP", "5f3a:1,0", "a name and ascending ranks, 5f3a0c:0,1,2 for instance"),
         ("ESYNC_HOST_GROUP", "5f3a:1,1", "a name and ascending ranks, 5f3a0c:0,1,2 for instance"),
         ("ESYNC_STRAGGLE", "network:1@2", "events KIND:DELAY@AT+LASTING in seconds"),
+        ("ESYNC_STRAGGLE", "network:1@2+1e999", "events KIND:DELAY@AT+LASTING in seconds"),
+        ("ESYNC_JOB", "two words", "a name of up to 64 letters"),
+        ("ESYNC_SLOT", "1" * 5000, "a whole number of 0 or more"),
     ],
 )
 def test_worker_environment_with_wrong_variable_names_it_and_what_was_expected(name, text, expected):
