@@ -5,8 +5,8 @@
 #
 # --long also runs the tests marked `long`: further variants of what is tested anyway (modes,
 # moments of a failure, numbers of servers), and suites that take many minutes or hours. So name
-# what is to run: scripts/test.sh --long tests/cluster. One test more runs at a time than there are
-# cores, five at most, because tests also wait; -n 0 runs one at a time.
+# what is to run: scripts/test.sh --long tests/cluster. Two tests more run at a time than there
+# are cores, five at most, because tests also wait; -n 0 runs one at a time.
 set -euo pipefail
 . "$(dirname "$0")/setup.sh" cpu,dev
 
@@ -38,4 +38,4 @@ echo "== tests"
 # Writes what spares every later import of MXNet two fifths of its time (esync/runtime/mxnet_operators.py).
 env -u PYTHONDONTWRITEBYTECODE python -c "import esync.runtime.mxnet_import"
 cores=$(nproc)
-pytest -n $((cores < 4 ? cores + 1 : 5)) --dist worksteal "$@"
+pytest -n $((cores < 4 ? cores + 2 : 5)) --dist worksteal "$@"

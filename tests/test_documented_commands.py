@@ -63,7 +63,14 @@ SESSIONS = [
     ("docs/how-to/simulate.md", "docs/how-to/overlap.md"),
 ]
 #: What the sessions run in the place of what takes longer.
-SHORTER = ((r"^(esync launch :quick)", r"\1 --max-time 5"), (r"--rounds 50\b", "--rounds 10"))
+SHORTER = (
+    (r"^(esync launch :quick)", r"\1 --max-time 5"),
+    (r"^(esync launch cluster\.yaml)$", r"\1 --dry-run"),  # tests/test_init.py launches such a project
+    (r"--rounds 50\b", "--rounds 10"),
+    (r"--overlap$", "--overlap --rounds 10"),
+    (r"=100Mbit,1Gbit,10Gbit", "=1Gbit,10Gbit"),
+    (r" --what-if servers=2$", ""),
+)
 #: Seconds that a session may take on a busy machine.
 PATIENCE = 400
 
