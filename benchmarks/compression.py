@@ -311,7 +311,7 @@ def targets(figures: dict[str, Any]) -> list[tuple[str, bool]]:
         times = half["exchange"] / plain["exchange"]
         said.append((f"fp16: no slower, on loopback: {times:.2f} times as long", times <= 1))
     runs = figures.get("traffic", {})
-    rate = {name: (each["server_received"] + each["server_sent"]) / each["seconds"] for name, each in runs.items()}
+    rate = {name: (run["server_received"] + run["server_sent"]) / run["seconds"] for name, run in runs.items()}
     for name in rate:
         if "async" in rate and name.startswith("esync,") and not name.endswith("none"):
             fewer = rate["async"] / rate[name]

@@ -65,7 +65,7 @@ def carry_out(
         results.append(json.loads(result.read_text()))
         times.append(json.loads(real.read_text()))
     write_figures(file, merged(results))
-    write_figures(file.with_suffix(".real.json"), {key: sum(each.get(key, 0) for each in times) for key in times[0]})
+    write_figures(file.with_suffix(".real.json"), {key: sum(time.get(key, 0) for time in times) for key in times[0]})
     if len(results) < parts:
         return
     for done in file.parent.glob(f"{file.stem}.part-*"):

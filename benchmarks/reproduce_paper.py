@@ -92,7 +92,7 @@ def table(out: Path, chosen: Sequence[Run]) -> str:
         syncs = {factor: _longest(found, Run(network, "sync", factor=factor)) for factor in (1, 2, 4)}
         if esync and syncs[1]:
             fast, slow = time_to_target(esync), time_to_target(syncs[1])
-            best, factor = min((time_to_target(each), factor) for factor, each in syncs.items() if each)
+            best, factor = min((time_to_target(sync), factor) for factor, sync in syncs.items() if sync)
             published = TABLE_1[network]
             lines.append(
                 f"| {network} | {_ratio(slow, fast)} | {_ratio(best, fast)} (×{factor}) | {published.speedup:g} | "
@@ -274,7 +274,7 @@ def draw_before_and_after(before: Path, after: Path, chosen: Sequence[Run], figu
     from matplotlib import pyplot as plt
 
     curves = {"before": results(before), "after": results(after)}
-    names = [run.name for run in chosen if all(run.name in each for each in curves.values())]
+    names = [run.name for run in chosen if all(run.name in curve for curve in curves.values())]
     if not names:
         raise SystemExit(f"{before} and {after} have none of the chosen runs in common")
     columns = min(2, len(names))

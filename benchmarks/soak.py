@@ -151,8 +151,8 @@ def _named(processes: dict[int, str]) -> dict[str, list[int]]:
     """Return the processes by their roles; launch's shims are counted together."""
     named: dict[str, list[int]] = {}
     for pid, line in processes.items():
-        found = re.search(r"-m esync\.([\w.]+)", line)
-        name = {"launch.process_shim": "shims of launch"}.get(found[1], found[1]) if found else "other processes"
+        match = re.search(r"-m esync\.([\w.]+)", line)
+        name = {"launch.process_shim": "shims of launch"}.get(match[1], match[1]) if match else "other processes"
         if rank := re.search(r"/h(\d+) ", line):
             name += f" {rank[1]}"
         named.setdefault(name.replace("_", " "), []).append(pid)

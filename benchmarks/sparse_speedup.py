@@ -166,8 +166,8 @@ def simulated(workers: int, gigabits: float, cost: Cost) -> float:
     exchange = partial(ParameterServerExchange, make_codec=codec)
     with mock.patch("esync.simulate.world.ParameterServerExchange", exchange):
         simulation.run()
-    began = min(each.began for each in simulation.workers)
-    return (max(each.ended for each in simulation.workers) - began) / ROUNDS
+    began = min(worker.began for worker in simulation.workers)
+    return (max(worker.ended for worker in simulation.workers) - began) / ROUNDS
 
 
 def measure(method: str, workers: int, sizes: list[int]) -> dict[str, Any]:
@@ -249,7 +249,7 @@ def main() -> int:
                     "published": published,
                 }
             )
-            print(f"| {method} | {gigabits} | " + " | ".join(f"{each:.2f}" for each in ours) + " |")
+            print(f"| {method} | {gigabits} | " + " | ".join(f"{our:.2f}" for our in ours) + " |")
             if published:
                 print(
                     f"| published | {gigabits} | " + " | ".join(f"{each:.2f}" for each in published) + " |", flush=True

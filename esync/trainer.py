@@ -1,7 +1,5 @@
 """esync.Trainer, which takes the place of gluon.Trainer in an ordinary Gluon loop."""
 
-import hashlib
-import json
 import logging
 import math
 from collections.abc import Callable, Iterable, Iterator
@@ -12,33 +10,28 @@ from typing import Any
 import numpy as np
 
 from .algorithms import Algorithm, AlgorithmContext, NoCheckpoints, World, make
-from .algorithms.loading import agreed_source
+from .algorithms.choice import DEFAULT_ALGORITHM, choose_algorithm
 from .checkpoints.checkpoints import Checkpoints
-from .exchange import JobAbortedError, values_of
+from .exchange import JobAbortedError
 from .exchange.protocol.round_state import Limits
-from .exchange.protocol.specification import RANDOM_NUMBERS
 from .gluon.batch_samples import ONE_SAMPLE, divisor_and_samples
 from .gluon.loader_batches import Batch, LoaderBatches
-from .gluon.optimizer_checks import check_formats
 from .gluon.optimizer_trainer import OptimizerTrainer
-from .gluon.parameter_kinds import check_types, digests
-from .gluon.randomness import generator_digests, seed_mxnet
-from .gluon.replica import Replica, track_running_statistics
+from .gluon.parameter_kinds import check_types, distinct
+from .gluon.randomness import seed_mxnet
+from .gluon.replica import Replica, track_running_statistics, weights_of
 from .gluon.trial import undone
 from .runtime import progress
-from .runtime.environment import EnvironmentProblemError
 from .runtime.errors import enumeration
 from .runtime.exit_hooks import RunFinished
 from .runtime.mxnet_import import mx
-from .runtime.worker_environment import ALGORITHM_VARIABLE, WorkerEnvironment, claim_worker, is_alone
+from .runtime.worker_environment import WorkerEnvironment, claim_worker, is_alone
+from .trainer_agreement import Agreement
 from .trainer_callbacks import IterationReport, TrainerCallback
 from .trainer_end import TrainerEnd
 from .world import RealWorld
 
 log = logging.getLogger(__name__)
-
-#: The algorithm where neither the program nor the environment names one.
-DEFAULT_ALGORITHM = "esync"
 
 #: Iterations whose phases are kept where no run takes them.
 NEWEST_ITERATIONS = 1000
@@ -53,32 +46,16 @@ class Trainer(OptimizerTrainer):
     `update_on_kvstore` stay as they are, None, because the exchange is this project's own; and
     weights begin as rank 0's on all workers.
 
-    Where the optimizer runs depends on what the algorithm sends (`Algorithm.sends`). One that sends
-    updates ("esync", "local-sgd", …), or nothing ("local"), takes any Gluon optimizer, runs it on
-    the worker and keeps its state across exchanges ("ftrl" and "ftml", whose state determines the
-    weights, are for "local" only). With `multi_precision`, what is exchanged is the optimizer's
-    float32 copies of float16 weights. One that sends gradients ("sync", "async", …) leaves the step
-    to the servers. "sync", "async" and "ssp" take the optimizers "sgd", "nag", "adam", "adamw",
-    "rmsprop" and "adagrad" with Gluon's options, clip_gradient among them, and the servers keep
-    their state. Learning rate, momentum and wd are carried along with every gradient, so that
-    set_learning_rate and schedules reach the servers; the other options are fixed for the run and
-    the same on all workers. Algorithms with an SGD of their own there ("dcasgd", "sync-switch")
-    take "sgd" with learning_rate, momentum, wd and lr_scheduler. The sparse ones ("dgs", …) take
-    the same options, and do the step on the worker, sparsely. Where gradients are sent, there is
-    one learning rate and weight decay for all parameters: another lr_mult or wd_mult is refused.
+    Where the optimizer runs depends on what the algorithm sends (`Algorithm.sends`): where updates
+    are sent ("esync", "local-sgd", …), or nothing ("local"), any Gluon optimizer runs on the worker
+    and keeps its state across exchanges. Where gradients are sent ("sync", "async", "dgs", …), the
+    servers take the step, or the algorithm does, with the optimizers that docs/reference/modes.md
+    lists for it, and one learning rate and weight decay for all parameters.
 
-    Where one step is taken with the mean of all workers' gradients ("sync" and "sync-switch",
-    `Algorithm.own_rates` is False), all workers must have the same learning rate, momentum and wd.
-    They are compared at the start and in every round; where they differ, the run ends on all
-    workers with JobAbortedError, which names ranks and values. A schedule (lr_scheduler) counts
-    rounds there, so that it also is the same on a worker that takes over the slot of a dead one;
-    set_learning_rate must be called on all workers after the same round. With other algorithms
-    these settings are each worker's own; where they differ at the start, all workers log it. What
-    they must have in common can be said with `agreement`.
-
-    Where workers take different numbers of steps (`Algorithm.equal_updates` is False), a schedule
-    would give each worker another rate, which a warning says: `esync.CommonLRScheduler` gives all
-    of them the same.
+    Where one step is taken with the mean of all workers' gradients (`Algorithm.own_rates` is False)
+    learning rate, momentum and wd must be the same on all workers, in every round; else the run ends
+    with JobAbortedError, which names ranks and values. With other algorithms each worker has its
+    own. `esync.CommonLRScheduler` gives workers that take different numbers of steps the same rate.
 
     Args:
         params: net.collect_params(), or a dict or list of parameters, on one device.
@@ -148,17 +125,9 @@ class Trainer(OptimizerTrainer):
         ):
             if value is not None:
                 raise ValueError(f"{name}={value!r}: esync.Trainer exchanges in its own way; leave {name} out")
-        algorithm = make(algorithm or DEFAULT_ALGORITHM) if world is not None else _choose_algorithm(algorithm)
-        if not 0 < gradient_scale < math.inf:
-            raise ValueError(f"gradient_scale is {gradient_scale!r}, but should be a number above 0")
-        if dataset_size is not None and not dataset_size > 0:
-            raise ValueError(
-                f"dataset_size is {dataset_size!r}, but should be the number of samples of the training set"
-            )
-        super().__init__(_distinct(params), optimizer, optimizer_params, algorithm, gradient_scale)
-        check_formats(algorithm, self._params)
+        algorithm = choose_algorithm(algorithm) if world is None else make(algorithm or DEFAULT_ALGORITHM)
+        super().__init__(distinct(params), optimizer, optimizer_params, algorithm, gradient_scale, dataset_size)
         self._others: list[Any] = []
-        self.dataset_size = dataset_size
         self._run = run or TrainerCallback()
         measures = (world is None or isinstance(world, RealWorld)) and WorkerEnvironment.read().measure
         if measures:  # without end, and without a trace
@@ -185,7 +154,6 @@ class Trainer(OptimizerTrainer):
         self._agreement, self._sources = dict(agreement or {}), dict(sources or {})
         self._capability = 0.0
         self.ends_run = False
-        self._statistics: np.ndarray | None = None  # of the end of the run
         self._end = TrainerEnd(self, self._run, checkpoints)
         self.steps = 0
         self._on_trial = False
@@ -213,26 +181,19 @@ class Trainer(OptimizerTrainer):
         )
         if self.algorithm.sends != "nothing":
             check_types(self.parameters, self.algorithm.name)
-        shapes = [list(parameter.shape) for parameter in self.parameters]
-        agreement = {
-            "algorithm": self.algorithm.name,
-            "parameter shapes": _digest(shapes),
-            **{f"constant {name}": digest for name, digest in digests(self.parameters).items()},
-            **self.algorithm.checkpoint_terms,
-            "rule of the servers": self._rule.name,
-            **self._agreement,
-        }
-        if self.checkpoints is not None:
-            self.checkpoints.bind(self, agreement)
-        # Rates and sources may differ after a resume: checkpoints do not keep them.
-        if self.dataset_size is not None:
-            agreement = {"dataset size": self.dataset_size, **agreement}
-        common, own = ({}, self._rates()) if self.algorithm.own_rates else (self._rates(), {})
         real = isinstance(self.world, RealWorld)  # other worlds have their workers in one process
-        if real:
-            own[RANDOM_NUMBERS] = generator_digests()
-        agreed = {**self._sources, **agreed_source(type(self.algorithm))}
-        agreement = {**self.algorithm.terms, **common, **agreement, **agreed}
+        agreement = Agreement.of(
+            self.algorithm,
+            self.parameters,
+            self._rule.name,
+            self._rates(),
+            self.dataset_size,
+            self._agreement,
+            self._sources,
+            processes=real,
+        )
+        if self.checkpoints is not None:
+            self.checkpoints.bind(self, agreement.model)
         progress.report_event(progress.READY)
         try:
             self.algorithm.start(
@@ -242,9 +203,9 @@ class Trainer(OptimizerTrainer):
                     hyper=self._hyper,
                     capability=lambda: self._capability,
                     limits=self._limits,
-                    agreement=agreement if self.checkpoints is None else {**agreement, **self.checkpoints.terms},
+                    agreement={**agreement.common, **(self.checkpoints.terms if self.checkpoints is not None else {})},
                     checkpoints=self.checkpoints or NoCheckpoints(),
-                    own=own,
+                    own=agreement.own,
                     joined=lambda: self._run.joined(self),
                     rule=self._rule,
                 )
@@ -262,7 +223,7 @@ class Trainer(OptimizerTrainer):
             seed_mxnet(self.rank)
         self._started = self._end.joined = True
         if self.finished:
-            self._keep_statistics()
+            self.replica.keep_final_statistics()
         self._follow_progress()
         self._check_schedule()
         if self._others and self.rank == 0 and self.workers > 1:
@@ -317,7 +278,7 @@ class Trainer(OptimizerTrainer):
                 self._local_step(count)
             return
         if self.finished:
-            self._undo_forward()
+            self.replica.restore_final_statistics()
             if self.steps:
                 self._end.leave_loop()
         self._end.check_open()
@@ -329,10 +290,10 @@ class Trainer(OptimizerTrainer):
             log.warning("%s", ONE_SAMPLE)
         stale = False
         if not self._started:
-            before = self._weights()
+            before = weights_of(self._params, self._master)
             self.start()
             # Gradients of initial weights that rank 0's have just replaced.
-            stale = not np.array_equal(before, self._weights())
+            stale = not np.array_equal(before, weights_of(self._params, self._master))
         if stale or self.finished:  # a resumed run may have nothing left to do
             self.algorithm.abandoned = True
             return
@@ -354,7 +315,7 @@ class Trainer(OptimizerTrainer):
         if not self.abandoned:
             self.world.recorder.samples += count
         if self.finished:
-            self._keep_statistics()
+            self.replica.keep_final_statistics()
         self._run.batch_end(self)
         self.world.recorder.begin_iteration()
         self.world.device.begin_iteration()
@@ -496,27 +457,6 @@ class Trainer(OptimizerTrainer):
         self._end.end(error)
         return isinstance(error, RunFinished)
 
-    def _keep_statistics(self) -> None:
-        """Remember the statistics (batch norm's) of the end of the run."""
-        self.replica.open()
-        self._statistics = values_of(self.replica.statistics)
-        self.replica.close()
-
-    def _undo_forward(self) -> None:
-        """Put back the statistics that a forward pass after the end of the run has changed."""
-        if self._statistics is not None:
-            self.replica.open()
-            self.replica.statistics.write(0, self._statistics)
-            self.replica.close()
-
-    def allreduce_grads(self) -> None:
-        """Raise RuntimeError: what is exchanged, and when, is up to the algorithm."""
-        raise RuntimeError("esync.Trainer has no allreduce_grads and no update; call step")
-
-    def update(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
-        """Raise RuntimeError; see `allreduce_grads`."""
-        self.allreduce_grads()
-
     # --- helpers ----------------------------------------------------------------------------------
 
     @property
@@ -529,15 +469,12 @@ class Trainer(OptimizerTrainer):
 
         Those that nobody initializes take no part in what the network computes.
         """
-        beside = [each for each in self._run.network_parameters() if id(each) not in self._places]
-        return [parameter for parameter in _distinct(beside) if parameter._data is not None or parameter._deferred_init]
-
-    def _weights(self) -> np.ndarray:
-        replica = Replica(self._params, self._local_step, self._master)
-        replica.open()
-        weights = values_of(replica.weights)
-        replica.close()
-        return weights
+        beside = [
+            network_parameter
+            for network_parameter in self._run.network_parameters()
+            if id(network_parameter) not in self._places
+        ]
+        return [parameter for parameter in distinct(beside) if parameter._data is not None or parameter._deferred_init]
 
     def _become_local(self) -> None:
         """Train alone, because there is no cluster.
@@ -549,31 +486,3 @@ class Trainer(OptimizerTrainer):
         self.algorithm = make("local")
         if by_servers:
             self._fit(())
-
-
-def _distinct(params: Any) -> Any:
-    """Return parameters without repetitions, such as tied ones that two blocks have."""
-    if isinstance(params, (dict, mx.gluon.ParameterDict)):  # in gluon.Trainer's order
-        params = [params[name] for name in sorted(params.keys())]
-    return list({id(each): each for each in params}.values()) if isinstance(params, (list, tuple)) else params
-
-
-def _choose_algorithm(given: str | Algorithm | None) -> Algorithm:
-    """Return the program's algorithm, or else the environment's, or else the default.
-
-    Raises:
-        EnvironmentProblemError: both name one, and not the same.
-    """
-    told = WorkerEnvironment.read().algorithm
-    algorithm = make(given or told or DEFAULT_ALGORITHM)
-    if told and given and make(told).name != algorithm.name:
-        raise EnvironmentProblemError(
-            f"{ALGORITHM_VARIABLE} (esync launch -m) is {told!r}, but the program gives its Trainer the algorithm "
-            f"{algorithm.name!r}: leave algorithm= out of the program where it is to be chosen from outside"
-        )
-    return algorithm
-
-
-def _digest(value: Any) -> str:
-    """Return a short text that differs where the values differ."""
-    return hashlib.sha256(json.dumps(value).encode()).hexdigest()[:12]

@@ -130,7 +130,11 @@ def test_declared_trainer_interface_is_that_of_gluon():
         if not isinstance(real, property):
             parameters = inspect.signature(real).parameters
             assert [argument.arg for argument in arguments.args] == list(parameters)
-            defaults = [each.default for each in parameters.values() if each.default is not inspect.Parameter.empty]
+            defaults = [
+                parameter.default
+                for parameter in parameters.values()
+                if parameter.default is not inspect.Parameter.empty
+            ]
             assert [ast.literal_eval(default) for default in arguments.defaults] == defaults
     attributes = {node.target.id for node in declared.body if isinstance(node, ast.AnnAssign)}
     assert attributes <= set(vars(gluon(make_net().collect_params(), "sgd")))
@@ -142,7 +146,7 @@ def test_gradient_sgd_takes_the_keywords_of_the_trainer():
         return {name: each for name, each in parameters if each.kind is inspect.Parameter.KEYWORD_ONLY}
 
     assert keywords(GradientSGD) == {
-        name: each for name, each in keywords(esync.Trainer).items() if name != "algorithm"
+        name: keyword for name, keyword in keywords(esync.Trainer).items() if name != "algorithm"
     }
 
 

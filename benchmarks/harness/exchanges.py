@@ -79,7 +79,7 @@ def exchanges(algorithm: Any, warm_up: int, rounds: int) -> None:
         trainer.step(1)
         seconds, processor = time.perf_counter() - begun, time.process_time() - processor
         phases = trainer.world.recorder.take()["time"].values()
-        exchange = sum(each.get(algorithm.exchange_phase, 0.0) for each in phases)
+        exchange = sum(phase.get(algorithm.exchange_phase, 0.0) for phase in phases)
         time.sleep(PAUSE)
         sent, received = meter.take()
         figures = {"seconds": seconds, "exchange": exchange, "processor": processor}

@@ -38,8 +38,8 @@ def state_server() -> Iterator[int]:
         assert process.stdout is not None
         try:
             for line in process.stdout:
-                if found := re.search(r"http://127\.0\.0\.1:(\d+)", line):
-                    yield int(found[1])
+                if match := re.search(r"http://127\.0\.0\.1:(\d+)", line):
+                    yield int(match[1])
                     return
             raise RuntimeError(f"the state server ended without listening, exit code {process.wait()}")
         finally:

@@ -75,5 +75,5 @@ def _sums(values: Sequence[float | None], lasts: Sequence[int]) -> Iterator[floa
     """Yield the sum of the values up to each of these places, from the one before it on."""
     begin = 0
     for last in lasts if values else ():
-        yield sum(each or 0 for each in values[begin : last + 1])
+        yield sum(value or 0 for value in values[begin : last + 1])
         begin = last + 1

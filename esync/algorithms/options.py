@@ -307,7 +307,7 @@ def annotated(kind: Any, bounds: Iterable[Any]) -> Any:
 def _without_none(kind: Any) -> Any:
     """Return a type without None as its alternative."""
     if get_origin(kind) in (Union, UnionType):
-        rest = tuple(each for each in get_args(kind) if each is not type(None))
+        rest = tuple(argument for argument in get_args(kind) if argument is not type(None))
         return Union[rest] if rest else kind  # noqa: UP007 - of as many types as there are
     return kind
 
@@ -325,7 +325,7 @@ def expected_values(kind: Any) -> str:
     base, *bounds = get_args(kind) if get_origin(kind) is Annotated else (kind,)
     base = _without_none(base)
     if get_origin(base) in (Union, UnionType):
-        *first, last = (expected_values(annotated(each, bounds)) for each in get_args(base))
+        *first, last = (expected_values(annotated(argument, bounds)) for argument in get_args(base))
         return f"{', '.join(first)}, or {last}"
     if choices := _choices(base):
         return f"one of {', '.join(map(str, choices))}" if len(choices) > 1 else str(choices[0])

@@ -122,7 +122,7 @@ def _check_class(algorithm: type[Algorithm]) -> None:
                 f"{WEIGHTS!r} and {STATISTICS!r}, each with one of the rules {', '.join(RULES)}"
             )
     parameters = inspect.signature(algorithm.__init__).parameters.values()
-    if not any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
+    if not any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters):
         raise TypeError(
             f"the constructor of {algorithm.__qualname__} cannot be given its options: write "
             "def __init__(self, *values, **settings), and pass both on to super().__init__"

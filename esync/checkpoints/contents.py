@@ -56,7 +56,9 @@ def save_model(path: Path, trainer: Any) -> None:
     That of asynchronous workers is saved with the mean of their statistics.
     """
     with trainer.mean_statistics(), through_memory(path) as memory:
-        mx.nd.save(str(memory), {each.name: stored_values(each).as_nd_ndarray() for each in trainer.parameters})
+        mx.nd.save(
+            str(memory), {parameter.name: stored_values(parameter).as_nd_ndarray() for parameter in trainer.parameters}
+        )
 
 
 def further_vectors(trainer: Any) -> dict[str, np.ndarray]:

@@ -58,7 +58,7 @@ def decode(tree: Any, arrays: dict[str, np.ndarray], context: Any) -> Any:
     if "dict" in tree:
         return {decode(key, arrays, context): decode(each, arrays, context) for key, each in tree["dict"]}
     kind, values = next(iter(tree.items()))
-    decoded = [decode(each, arrays, context) for each in values]
+    decoded = [decode(value, arrays, context) for value in values]
     return tuple(decoded) if kind == "tuple" else decoded
 
 

@@ -77,11 +77,11 @@ def _files(folder: Path, names: Sequence[str]) -> Mapping[str, list[Path]]:
     found: dict[str, list[Path]] = {}
     for name in names:
         entries = sorted(each for each in (folder / name).iterdir() if not each.name.startswith("."))
-        for each in entries:
-            if each.is_dir():
-                raise DataError(each, "a folder in the folder of a class", expected=LAYOUT)
-        found[name] = [each for each in entries if each.suffix.lower() in ENDINGS]
-        left_out += [each for each in entries if each.suffix.lower() not in ENDINGS]
+        for entry in entries:
+            if entry.is_dir():
+                raise DataError(entry, "a folder in the folder of a class", expected=LAYOUT)
+        found[name] = [entry for entry in entries if entry.suffix.lower() in ENDINGS]
+        left_out += [entry for entry in entries if entry.suffix.lower() not in ENDINGS]
         if not found[name]:
             raise DataError(
                 folder / name, "no image in the folder of a class", expected=f"files {', '.join(sorted(ENDINGS))}"

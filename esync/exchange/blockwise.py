@@ -47,7 +47,7 @@ class BlockwiseRule:
             old, own = weights[place], value[place]
             if divisor != 1:
                 own /= np.float32(divisor)
-            before = None if vectors is None else put_together([_part(each, place) for each in vectors])
+            before = None if vectors is None else put_together([_part(vector, place) for vector in vectors])
             here = step if step.sent is None else replace(step, sent=step.sent[place])
             replaced, after = self._rule(old, own, before, here)
             # Before anything is replaced, because a rule may remember its own input.

@@ -106,7 +106,7 @@ def rule_of(optimizer: Any, given: Collection[str], algorithm: str) -> RuleChoic
 
 def options_of_rule(name: str) -> list[str]:
     """Return the names of the options of one of these rules."""
-    return [each.name for each in fields(RULES[name])]  # type: ignore[arg-type]
+    return [field.name for field in fields(RULES[name])]  # type: ignore[arg-type]
 
 
 def moving_without_gradient(rule: RuleChoice) -> list[str]:

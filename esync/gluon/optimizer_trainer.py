@@ -5,6 +5,7 @@ It follows the optimizer, or its state, that a program puts in the place of anot
 """
 
 import logging
+import math
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from os import PathLike
@@ -19,7 +20,7 @@ from ..trainer_status import TrainerStatus
 from .common_lr_scheduler import CommonLRScheduler, own_counts_warning
 from .flat_arrays import stored_values
 from .master_weights import MasterWeights
-from .optimizer_checks import check_left_out, check_optimizer, check_rates, choose_rule
+from .optimizer_checks import check_formats, check_left_out, check_optimizer, check_rates, choose_rule
 from .optimizer_to_rule import WAY_OUT
 from .optimizers import SGD, AdamW
 from .trainer_interface import GluonTrainer
@@ -46,11 +47,12 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         optimizer_params: likewise.
         algorithm: the algorithm.
         gradient_scale: see `esync.Trainer`.
+        dataset_size: likewise.
 
     Attributes:
         algorithm: as given.
         gradient_scale: as given.
-        dataset_size: samples of the whole training set; None where it is not known.
+        dataset_size: as given; it can be set later.
     """
 
     def __init__(
@@ -60,19 +62,27 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         optimizer_params: dict[str, Any] | None,
         algorithm: Algorithm,
         gradient_scale: float,
+        dataset_size: int | None,
     ) -> None:
+        if not 0 < gradient_scale < math.inf:
+            raise ValueError(f"gradient_scale is {gradient_scale!r}, but should be a number above 0")
+        if dataset_size is not None and not dataset_size > 0:
+            raise ValueError(
+                f"dataset_size is {dataset_size!r}, but should be the number of samples of the training set"
+            )
         self.algorithm = algorithm
         self._fitted: Any = None  # the optimizer that has been fitted to the algorithm last
         self._started = False  # whether the run has begun
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
         self.gradient_scale = gradient_scale
-        self.dataset_size: int | None = None
+        self.dataset_size = dataset_size
         self._scale *= gradient_scale
         self._places = {id(parameter): place for place, parameter in enumerate(self._params)}
         self._masters = MasterWeights(lambda: self._updaters[0])
         self._rule = PLAIN_SGD
         self._fit(optimizer_params or {})
         check_optimizer(algorithm, self._optimizer, self._params)
+        check_formats(algorithm, self._params)
         self._fitted = self._optimizer
         self._updates_before = self._optimizer.num_update
         self._ignore_stale_grad = False
@@ -96,6 +106,14 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         super().load_states(fname)
         self._fitted = self._optimizer  # which was fitted before it was saved
         check_optimizer(self.algorithm, self._optimizer, self._params)
+
+    def allreduce_grads(self) -> None:
+        """Raise RuntimeError: what is exchanged, and when, is up to the algorithm."""
+        raise RuntimeError("esync.Trainer has no allreduce_grads and no update; call step")
+
+    def update(self, batch_size: int, ignore_stale_grad: bool = False) -> None:
+        """Raise RuntimeError; see `allreduce_grads`."""
+        self.allreduce_grads()
 
     def _init_optimizer(self, optimizer: Any, optimizer_params: dict[str, Any] | None) -> None:
         """Take the first optimizer, or another one in its place."""

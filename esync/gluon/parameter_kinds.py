@@ -22,22 +22,33 @@ class UnsuitableParametersError(ExpectedError, ValueError):
 
 def trained(parameters: Iterable[Any]) -> list[Any]:
     """Return the parameters that have gradients."""
-    return [each for each in parameters if each.grad_req != "null"]
+    return [parameter for parameter in parameters if parameter.grad_req != "null"]
 
 
 def statistics(parameters: Iterable[Any]) -> list[Any]:
     """Return the untrained parameters that are averaged: running statistics, and frozen layers."""
-    return [each for each in parameters if each.grad_req == "null" and fits(each)]
+    return [parameter for parameter in parameters if parameter.grad_req == "null" and fits(parameter)]
 
 
 def constants(parameters: Iterable[Any]) -> list[Any]:
     """Return the untrained parameters that float32 cannot hold; they are not exchanged."""
-    return [each for each in parameters if each.grad_req == "null" and not fits(each)]
+    return [parameter for parameter in parameters if parameter.grad_req == "null" and not fits(parameter)]
 
 
 def rounds_weights(parameters: Iterable[Any]) -> bool:
     """Return whether float32 cannot hold the trained weights."""
     return not all(map(fits, trained(parameters)))
+
+
+def distinct(params: Any) -> Any:
+    """Return parameters without repetitions, such as tied ones that two blocks have."""
+    if isinstance(params, (dict, mx.gluon.ParameterDict)):  # in gluon.Trainer's order
+        params = [params[name] for name in sorted(params.keys())]
+    return (
+        list({id(parameter): parameter for parameter in params}.values())
+        if isinstance(params, (list, tuple))
+        else params
+    )
 
 
 def check_types(parameters: Iterable[Any], algorithm: str) -> None:

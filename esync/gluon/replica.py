@@ -77,6 +77,7 @@ class Replica:
         self.contributions: dict[str, Flat] = {}
         self.anchor: np.ndarray | None = None
         self.mean_statistics: Flat | None = None
+        self._final_statistics: np.ndarray | None = None
         self.local_step = local_step
         self._overlap_merge: OverlapMerge | None = None
         self._wait: Callable[[], None] = mx.nd.waitall
@@ -124,6 +125,19 @@ class Replica:
             self.mean_statistics = None
         elif self.mean_statistics is None:
             self.mean_statistics = Flat(values_of(self.statistics))
+
+    def keep_final_statistics(self) -> None:
+        """Remember the statistics of the end of the run; the replica is closed."""
+        self.open()
+        self._final_statistics = values_of(self.statistics)
+        self.close()
+
+    def restore_final_statistics(self) -> None:
+        """Put back the statistics that a forward pass after the end of the run has changed; the replica is closed."""
+        if self._final_statistics is not None:
+            self.open()
+            self.statistics.write(0, self._final_statistics)
+            self.close()
 
     @contextmanager
     def with_mean_statistics(self) -> Iterator[None]:
@@ -349,6 +363,15 @@ class Replica:
         if self.anchor is not None:
             indices, values = step
             self.anchor[indices] = values
+
+
+def weights_of(parameters: Sequence[Any], master: Callable[[Any], Any]) -> np.ndarray:
+    """Return a copy of the weights of a network; see `Replica` for the arguments."""
+    replica = Replica(parameters, float, master)
+    replica.open()
+    weights = values_of(replica.weights)
+    replica.close()
+    return weights
 
 
 def track_running_statistics(parameters: Iterable[Any]) -> None:

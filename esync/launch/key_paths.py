@@ -95,7 +95,7 @@ def _child(content: Any, key: str | int) -> Any:
 def _plain(annotation: Any) -> Any:
     """Return a type without its annotations, and without None as an alternative."""
     while get_origin(annotation) in (Annotated, Union, UnionType):
-        annotation = next(each for each in get_args(annotation) if each is not type(None))
+        annotation = next(argument for argument in get_args(annotation) if argument is not type(None))
     return annotation
 
 

@@ -89,7 +89,7 @@ def _casualties(outcome: JobOutcome) -> list[str]:
     """Return lines about the processes that were replaced, and the workers that were lost."""
     lines = []
     for what, counted in {"replaced after its death": True, "replaced after it had lost its connection": False}.items():
-        counts = Counter(each.name for each in outcome.replacements if each.counted is counted)
+        counts = Counter(replacement.name for replacement in outcome.replacements if replacement.counted is counted)
         times = {1: "once", 2: "twice"}
         replaced = [f"{name} {times.get(count, f'{count} times')}" for name, count in sorted(counts.items())]
         lines += [f"{what}: {', '.join(replaced)}"] if replaced else []
@@ -149,7 +149,7 @@ def write_json(path: Path, plan: LaunchPlan, outcome: JobOutcome, figures: RunFi
         "interrupted": outcome.interrupted or None,
         "failures": [{**asdict(failure), "log": str(failure.log)} for failure in outcome.failures],
         "exit_codes": outcome.exit_codes,
-        "replacements": [asdict(each) for each in outcome.replacements],
+        "replacements": [asdict(replacement) for replacement in outcome.replacements],
         "lost": outcome.lost,
         "lost_hosts": outcome.lost_hosts,
         "logs": str(plan.folder_here),

@@ -223,7 +223,7 @@ class Supervisor:
     @property
     def _awaits_culprit(self) -> bool:
         """Whether the job has failed, and the process whose error that was still runs."""
-        return bool(self._outcome.failures) and any(each.running and each.gives_up for each in self._processes)
+        return bool(self._outcome.failures) and any(process.running and process.gives_up for process in self._processes)
 
     def _running(self, *roles: str) -> bool:
         return any(process.running and process.spec.role in roles for process in self._processes)

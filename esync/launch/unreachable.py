@@ -98,7 +98,7 @@ class UnreachableProcesses:
     def due(self) -> list[ProcessSpec]:
         """Return the processes to start now."""
         now = time.monotonic()
-        found = [each for each in self._processes.values() if each.due <= now]
+        found = [process for process in self._processes.values() if process.due <= now]
         for each in found:
             each.due = math.inf
         return [each.spec for each in found]
@@ -142,9 +142,9 @@ class UnreachableProcesses:
     def announcements(self) -> list[str]:
         """Return a sentence for each host that is waited for, when it is time to say so."""
         names: dict[str, list[str]] = {}
-        for name, each in self._processes.items():
-            if not each.host_answers:
-                names.setdefault(_where(each.spec), []).append(name)
+        for name, process in self._processes.items():
+            if not process.host_answers:
+                names.setdefault(_where(process.spec), []).append(name)
         found = []
         for where, there in names.items():
             first = self._processes[there[0]]

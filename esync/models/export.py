@@ -106,7 +106,7 @@ def _to_onnx(
         return "the package onnx is not installed (pip install 'esync[onnx]')"
     if len(inputs) > 1:
         return f"the network has {len(inputs)} inputs ({', '.join(inputs)}), and input_shape is that of one"
-    number_format = next((each.dtype for each in net.collect_params().values()), np.float32)
+    number_format = next((parameter.dtype for parameter in net.collect_params().values()), np.float32)
     logging.disable(logging.WARNING)  # the exporter logs what it does to the root logger
     try:
         with atomic_path(target) as path:

@@ -60,11 +60,11 @@ def parse_network(text: str) -> NetworkName:
         ValueError: there is no such network; the message says what was meant, or what there is.
     """
     rest = text.removesuffix(SUFFIX)
-    found = re.fullmatch(r"(.+)x(\d*\.?\d+)", rest)
-    if rest in NETWORKS or found is None or found[1] not in NETWORKS:
+    match = re.fullmatch(r"(.+)x(\d*\.?\d+)", rest)
+    if rest in NETWORKS or match is None or match[1] not in NETWORKS:
         base, width = rest, 1.0
     else:
-        base, width = found[1], float(found[2])
+        base, width = match[1], float(match[2])
     if base not in NETWORKS:
         meant = suggestion(text, NETWORKS, most=1, shown=repr)
         raise ValueError(f"unknown network {text!r}{meant}; known: {', '.join(NETWORKS)}, in the form {FORM}")

@@ -219,16 +219,16 @@ def _put_network(content: dict[str, Any], measurement: Measurement) -> None:
 
 def _links(hosts: Mapping[str, HostFigures]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
     """Return what hosts have in common, and the links of those that differ from it."""
-    rate = statistics.median(each.rate for each in hosts.values())
-    latencies = [each.latency for each in hosts.values()]
+    rate = statistics.median(host.rate for host in hosts.values())
+    latencies = [host.latency for host in hosts.values()]
     latency = min(statistics.median(latencies), 1.9 * min(latencies))  # no host may have less than half of it
     own: dict[str, dict[str, Any]] = {}
-    for name, each in hosts.items():
+    for name, host in hosts.items():
         link = {}
-        if abs(each.rate / rate - 1) > config.MEASURE_TOLERANCE:
-            link["bandwidth"] = _bandwidth(each.rate)
-        if abs(each.latency - latency) > max(config.MEASURE_TOLERANCE * latency, LEAST_LATENCY):
-            link["latency"] = _latency(each.latency)
+        if abs(host.rate / rate - 1) > config.MEASURE_TOLERANCE:
+            link["bandwidth"] = _bandwidth(host.rate)
+        if abs(host.latency - latency) > max(config.MEASURE_TOLERANCE * latency, LEAST_LATENCY):
+            link["latency"] = _latency(host.latency)
         if link:
             own[name] = link
     return {"bandwidth": _bandwidth(rate), "latency": _latency(latency)}, own
@@ -245,7 +245,9 @@ def _put_model(content: dict[str, Any], program: Sequence[str], measurement: Mea
         return
     model: dict[str, Any] = {"model_bytes": f"{figures.model_bytes}B"}
     if program:
-        model["batch_size"] = max(1, round(statistics.median(each.batch_size for each in measurement.devices.values())))
+        model["batch_size"] = max(
+            1, round(statistics.median(device.batch_size for device in measurement.devices.values()))
+        )
     content["simulate"] = {**(content.get("simulate") or {}), **model}
     content["simulate"].pop("messages_of", None)
 

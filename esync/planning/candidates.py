@@ -186,7 +186,8 @@ def _by_worker(description: Description, cluster: ClusterModel, modes: Sequence[
             found.append(Candidate({"mode": name}, _fastest(cluster)[:1]))
             continue
         found += [
-            Candidate({"mode": name, **each}) for each in _variations(name, description.train, len(cluster.workers))
+            Candidate({"mode": name, **variation})
+            for variation in _variations(name, description.train, len(cluster.workers))
         ]
         if len(cluster.workers) > 1 and _exact(name):
             found += [Candidate({"mode": name}, ranks) for ranks in fast_devices(cluster)]

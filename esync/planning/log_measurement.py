@@ -139,7 +139,7 @@ def _device(folder: Path, logged: _Run) -> DeviceFigures:
         if not all(0 <= value < math.inf for value in (samples, vectors[WEIGHTS], *times, *transfers)):
             raise ValueError("a time or a size is negative or not finite")
         phases: Iterable[Mapping[str, float]] = [each for entry in counted for each in entry["time"].values()]
-        logged.questions += [each[CHECK_READY] for each in phases if each.get(CHECK_READY, 0.0) > _ASKED]
+        logged.questions += [phase[CHECK_READY] for phase in phases if phase.get(CHECK_READY, 0.0) > _ASKED]
         chosen = facts.get("options") or facts
         options = {name: chosen[name] for name in (*_OPTIONS, *_WORK) if chosen.get(name) is not None}
         if not isinstance(options["mode"], str):

@@ -171,7 +171,7 @@ def _measure_devices(
         if spec not in specs
     ]
     figures, problems = measure_devices(specs, logs, say, limits)
-    found.devices = {numbers[name]: each for name, each in figures.items()}
+    found.devices = {numbers[name]: figure for name, figure in figures.items()}
     found.missing += [f"{spec.name} ({spec.where}) {problems[spec.name]}" for spec in specs if spec.name in problems]
 
 
@@ -183,7 +183,7 @@ def _measure_servers(
     logs: Path,
     say: Callable[[str], None],
 ) -> None:
-    vectors = next((each.vectors for each in found.devices.values()), SIZES.get(plan.options.network))
+    vectors = next((device.vectors for device in found.devices.values()), SIZES.get(plan.options.network))
     if plan.program is not None and not found.devices:
         vectors = None
     if vectors is None:

@@ -56,7 +56,7 @@ class NetworkFigures:
             for host in (worker, server):
                 rates[host] = max(rates.get(host, 0.0), link.both)
                 latencies.setdefault(host, []).append(link.latency)
-        return {name: HostFigures(rates[name], statistics.median(each)) for name, each in latencies.items()}
+        return {name: HostFigures(rates[name], statistics.median(latency)) for name, latency in latencies.items()}
 
 
 def measure_network(

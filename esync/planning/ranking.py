@@ -181,7 +181,9 @@ def _tasks(description: Description, path: Path, modes: Sequence[str], per_host:
         cluster = model(description, path.parent)
     except DescriptionError as error:
         raise DescriptionError(f"{path}: {error}") from None
-    return [Task(each, description, path, limit) for each in candidates(description, cluster, modes, per_host)]
+    return [
+        Task(candidate, description, path, limit) for candidate in candidates(description, cluster, modes, per_host)
+    ]
 
 
 def _ranked(
@@ -246,7 +248,7 @@ def _in_order(forecasts: Sequence[Forecast]) -> list[Forecast]:
     leaders = [each for each in ordered if not each.candidate.collective]
     if not leaders or ordered[0].useful > config.PLAN_COLLECTIVE * leaders[0].useful:
         leaders = ordered
-    near = [each for each in leaders if each.useful >= (1 - config.PLAN_EQUAL) * leaders[0].useful]
+    near = [leader for leader in leaders if leader.useful >= (1 - config.PLAN_EQUAL) * leaders[0].useful]
     best = min(near, key=lambda each: each.candidate.demands, default=None)  # the first of equal ones
     return ([best] if best is not None else []) + [each for each in ordered if each is not best]
 

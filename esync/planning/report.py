@@ -67,9 +67,9 @@ def table(plan: Plan, every: bool, width: int) -> TerminalTable:
     for plan_class, members in plan.ranking.classes.items():
         columns.add(textwrap.fill(plan_class.value, room), *[""] * 7, style="bold")
         shown = [
-            each
-            for place, each in enumerate(members)
-            if every or place < config.PLAN_SHOWN or not each.candidate.variation
+            member
+            for place, member in enumerate(members)
+            if every or place < config.PLAN_SHOWN or not member.candidate.variation
         ]
         for each in shown:
             mark = "*" if each is plan.ranking.recommended else " "
@@ -301,7 +301,7 @@ def _ranking(plan: Plan, ranking: Ranking) -> dict[str, Any]:
     return {
         "limit": ranking.limit,
         "classes": {
-            plan_class.name.lower(): [_row(plan, each) for each in members]
+            plan_class.name.lower(): [_row(plan, member) for member in members]
             for plan_class, members in ranking.classes.items()
         },
         "failed": [{"flags": dict(each.flags), "reason": reason} for each, reason in ranking.failed],

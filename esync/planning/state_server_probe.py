@@ -67,8 +67,8 @@ def _state_server() -> Iterator[int]:
         last = ""
         try:
             for line in process.stdout:
-                if found := _LISTENS.search(line):
-                    yield int(found[1])
+                if match := _LISTENS.search(line):
+                    yield int(match[1])
                     return
                 last = line.strip() or last
             raise ExpectedError(f"the state server does not start: {last}")

@@ -187,7 +187,7 @@ def _mean_devices(runs: Sequence[tuple[DeviceFigures, ...]]) -> tuple[DeviceFigu
         by_name.setdefault(device.name, []).append(device)
 
     def mean(devices: list[DeviceFigures], key: str) -> float | None:
-        known = [value for each in devices if (value := getattr(each, key)) is not None]
+        known = [value for device in devices if (value := getattr(device, key)) is not None]
         return math.fsum(known) / len(known) if known else None
 
     return tuple(

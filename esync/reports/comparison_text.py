@@ -72,7 +72,7 @@ def means_table(section: Section, width: int = UNLIMITED) -> str:
 
 
 def _means_row(section: Section, group: Group) -> list[str]:
-    cells = [" ".join(filter(None, section.mean_texts(group, each))) for each in section.quantities]
+    cells = [" ".join(filter(None, section.mean_texts(group, quantity))) for quantity in section.quantities]
     if group.invalid:
         cells = [f"({cell})" if cell != NOT_KNOWN else cell for cell in cells]
     left_out = len(group.runs) - len(group.counted)
@@ -97,7 +97,11 @@ def _speedups_text(section: Section, width: int) -> str:
     if (alone := best_alone(figures)) and (faster := slower_than_fastest(alone, figures)):
         text += f"\n{alone.mode.label} was not on the fastest device, which is {faster.name}.\n"
     if alone is None:
-        clusters = {each.fastest.name: each.speedup_limit for each in figures if each.fastest and len(each.devices) > 1}
+        clusters = {
+            figure.fastest.name: figure.speedup_limit
+            for figure in figures
+            if figure.fastest and len(figure.devices) > 1
+        }
         text += "".join(
             f"\nlimit = {limit:.2f}: sum of the devices' speeds ÷ that of the fastest one, {name}; "
             "a run of --mode local on it alone is the baseline to compare with\n"

@@ -154,7 +154,7 @@ def others_to_choose(base_dir: Path, network: str) -> str:
 
     The text continues a message; it is "" if there is none, or if the folder has that network's.
     """
-    found = [each.name for each in subfolders(base_dir) if _is_network(each)] if base_dir.is_dir() else []
+    found = [folder.name for folder in subfolders(base_dir) if _is_network(folder)] if base_dir.is_dir() else []
     if not found or network in found:
         return ""
     return f"; {base_dir} holds rounds of {', '.join(found)}: choose with -n, for instance -n {shlex.quote(found[0])}"

@@ -59,12 +59,12 @@ def events_of(run: "LoggedRun") -> EventList:
     except (OSError, ValidationError):
         return found
     end = clock(outcome.seconds)
-    for each in outcome.replacements:
-        joined = f"; the new one had the model at {clock(each.joined)}" if each.joined is not None else ""
-        found.append((clock(each.at), f"{each.name} {each.how} and was replaced{joined}"))
+    for replacement in outcome.replacements:
+        joined = f"; the new one had the model at {clock(replacement.joined)}" if replacement.joined is not None else ""
+        found.append((clock(replacement.at), f"{replacement.name} {replacement.how} and was replaced{joined}"))
     found += [("", f"{name} was lost; the others went on") for name in outcome.lost]
     found += [("", f"the host {name} no longer answered; the job went on without it") for name in outcome.lost_hosts]
-    found += [(end, f"{each.name} on {each.where} {each.how}") for each in outcome.failures]
+    found += [(end, f"{failure.name} on {failure.where} {failure.how}") for failure in outcome.failures]
     if outcome.interrupted:
         found.append((end, f"the job was ended by {outcome.interrupted}"))
     return found

@@ -135,7 +135,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 def make_folder(path: Path) -> None:
     """Make a folder and its missing parents, so that they survive a power failure."""
-    missing = [each for each in path.parents if not each.exists()]
+    missing = [parent for parent in path.parents if not parent.exists()]
     path.mkdir(parents=True, exist_ok=True)
     for each in (path, *missing):  # the first one may have been made by somebody else just now
         flush_folder(each.parent)

@@ -88,8 +88,12 @@ def _address(source: str) -> str | None:
 def _with_address(code: CodeType, address: int) -> CodeType:
     """Return the code with an operator's address in the place of the placeholder."""
     constants = tuple(
-        _with_address(each, address) if isinstance(each, CodeType) else address if each == PLACEHOLDER else each
-        for each in code.co_consts
+        _with_address(constant, address)
+        if isinstance(constant, CodeType)
+        else address
+        if constant == PLACEHOLDER
+        else constant
+        for constant in code.co_consts
     )
     return code.replace(co_consts=constants)
 

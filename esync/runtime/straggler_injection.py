@@ -80,5 +80,7 @@ class Straggler:
             return 0.0
         moment = (self._now() if at is None else at) - self._zero
         return sum(
-            each.delay for each in self._events if each.kind == kind and each.at <= moment < each.at + each.lasting
+            event.delay
+            for event in self._events
+            if event.kind == kind and event.at <= moment < event.at + event.lasting
         )

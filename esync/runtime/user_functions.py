@@ -40,7 +40,7 @@ def check(text: str) -> None:
     first = path.partition(".")[0]
     if first not in names and not names & {"*", "__getattr__"}:
         functions = [each.name for each in tree.body if isinstance(each, ast.FunctionDef | ast.ClassDef)]
-        raise _no_function(text, path, [each for each in functions if not each.startswith("_")])
+        raise _no_function(text, path, [function for function in functions if not function.startswith("_")])
 
 
 def digest(text: str) -> str:
@@ -96,13 +96,19 @@ def call(text: str, offered: dict[str, Any], needed: Iterable[str] = ()) -> Any:
     function = load(text)
     with readable_errors(f"{text} cannot be called"):
         parameters = inspect.signature(function).parameters
-    several = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
-    named = {name for name, each in parameters.items() if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)}
+    several = any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters.values())
+    named = {
+        name
+        for name, parameter in parameters.items()
+        if parameter.kind in (parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY)
+    }
     given = {name: value for name, value in offered.items() if name in named or (several and name in set(needed))}
     missing = [
         name
-        for name, each in parameters.items()
-        if each.default is each.empty and each.kind not in (each.VAR_KEYWORD, each.VAR_POSITIONAL) and name not in given
+        for name, parameter in parameters.items()
+        if parameter.default is parameter.empty
+        and parameter.kind not in (parameter.VAR_KEYWORD, parameter.VAR_POSITIONAL)
+        and name not in given
     ]
     if missing:
         known = f"is given {', '.join(offered)}, as far as it takes them by these names" if offered else "is given none"

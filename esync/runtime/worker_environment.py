@@ -55,11 +55,11 @@ class HostGroupName:
     @classmethod
     def parse(cls, text: str) -> "HostGroupName":
         """Read what `str` returns; ValueError where it is something else."""
-        found = _HOST_GROUP.fullmatch(text)
-        ranks = tuple(map(int, found[2].split(","))) if found else ()
-        if not found or list(ranks) != sorted(set(ranks)):
+        match = _HOST_GROUP.fullmatch(text)
+        ranks = tuple(map(int, match[2].split(","))) if match else ()
+        if not match or list(ranks) != sorted(set(ranks)):
             raise ValueError(text)
-        return cls(found[1], ranks)
+        return cls(match[1], ranks)
 
     def __str__(self) -> str:
         return f"{self.token}:{','.join(map(str, self.ranks))}"

@@ -204,7 +204,11 @@ def _trace(path: Path, rank: int) -> tuple[float, ...]:
     place = f"workers[{rank}].simulate.trace: {path}"
     try:
         files = sorted(path.glob("iter-*.txt"), key=_number) if path.is_dir() else [path]
-        seconds = [each for file in files for each in iteration_times(json.loads(file.read_text(encoding="utf-8")))]
+        seconds = [
+            iteration_time
+            for file in files
+            for iteration_time in iteration_times(json.loads(file.read_text(encoding="utf-8")))
+        ]
     except OSError as error:
         raise DescriptionError(f"{place}: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError, AttributeError):

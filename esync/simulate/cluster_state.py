@@ -119,6 +119,6 @@ class ClusterState:
         ]
         ranks = senders if state == self._seen else list(self.waiting)
         self._seen = state
-        for each in ranks:
-            if each in self.waiting and self.waiting[each].look(time):
-                del self.waiting[each]
+        for rank in ranks:
+            if rank in self.waiting and self.waiting[rank].look(time):
+                del self.waiting[rank]

@@ -20,8 +20,8 @@ def result(simulation: Simulation | RoundwiseSimulation, description: str) -> di
     step_times = [sums.worker.device.mean for sums in workers]
     limit = metrics.speed_limit([options.batch_size] * len(workers), step_times)
     throughput = metrics.rate(samples, elapsed)
-    times = [each.time for each in simulation.accuracies]
-    accuracies = [each.accuracy for each in simulation.accuracies]
+    times = [accuracy.time for accuracy in simulation.accuracies]
+    accuracies = [accuracy.accuracy for accuracy in simulation.accuracies]
     return {
         "cluster": description,
         "network": short_name(options.network),
@@ -46,7 +46,7 @@ def result(simulation: Simulation | RoundwiseSimulation, description: str) -> di
         }
         if accuracies
         else {},
-        "accuracies": [[each.round, each.time, each.accuracy] for each in simulation.accuracies],
+        "accuracies": [[accuracy.round, accuracy.time, accuracy.accuracy] for accuracy in simulation.accuracies],
         "questions": simulation.state_server.questions,
         "servers": [server.host for server in simulation.cluster.servers],
         "server_seconds": simulation.server_seconds,
@@ -72,7 +72,7 @@ def _traffic(simulation: Simulation | RoundwiseSimulation) -> dict[str, dict[str
     server = simulation.cluster.state_server.host
     for sums in simulation.workers:
         host = sums.worker.host
-        for each in (each for world in sums.worlds for each in world.questions):
+        for each in (question for world in sums.worlds for question in world.questions):
             for source, target, size in ((host, server, each.sent), (server, host, each.received)):
                 sent[source] = sent.get(source, 0.0) + size
                 received[target] = received.get(target, 0.0) + size
@@ -96,10 +96,12 @@ def _device(sums: WorkerMetrics) -> dict[str, Any]:
         "computing_ratio": metrics.rate(computing, sums.left - sums.began),
         "wait": {"mean": sums.waits / max(sums.rounds, 1), "max": sums.longest_wait},
         "transfer": sums.transfers / max(sums.rounds, 1),
-        "questions": sum(each.waited for world in sums.worlds for each in world.questions),
+        "questions": sum(question.waited for world in sums.worlds for question in world.questions),
         "bytes_sent": sent,
         "bytes_received": received,
-        "polls": sum(each.polls for world in sums.worlds for each in world.connections),
-        "bytes_of_questions": sum(each.sent + each.received for world in sums.worlds for each in world.questions),
+        "polls": sum(connection.polls for world in sums.worlds for connection in world.connections),
+        "bytes_of_questions": sum(
+            question.sent + question.received for world in sums.worlds for question in world.questions
+        ),
         "crashes": len(sums.worlds) - 1,
     }

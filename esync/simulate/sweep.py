@@ -98,7 +98,7 @@ def run(job: SimulationJob, sweeps: Sequence[str], at_a_time: int | None, path: 
     if not failures:
         return 0
     print(f"simulate: error: {len(failures)} of {len(jobs)} combinations failed", file=sys.stderr, flush=True)
-    return 2 if len(failures) == len(jobs) and all(each.usage for each in failures) else 1
+    return 2 if len(failures) == len(jobs) and all(failure.usage for failure in failures) else 1
 
 
 def table(rows: Sequence[dict[str, Any]]) -> TerminalTable:

@@ -151,8 +151,8 @@ class SimulatedWorld:
     @property
     def tasks(self) -> list[GreenletTask]:
         """Tasks that run beside this worker's own."""
-        stores = [each for each in self.connections if isinstance(each, VirtualStore)]
-        return [*self.helpers, *(each.task for store in stores for each in store.tasks)]
+        stores = [connection for connection in self.connections if isinstance(connection, VirtualStore)]
+        return [*self.helpers, *(task.task for store in stores for task in store.tasks)]
 
     def take(self) -> tuple[int, int]:
         """Return the bytes sent and received since the last call.
@@ -167,7 +167,9 @@ class SimulatedWorld:
     def traffic(self) -> tuple[int, int]:
         """Bytes sent and received so far, by the sizes of the messages that are modelled."""
         scale = self._side.network.scale
-        sent = scale * sum(each.sent for each in self.connections) + sum(each.sent for each in self.questions)
-        received = scale * sum(each.received for each in self.connections)
-        received += sum(each.received for each in self.questions)
+        sent = scale * sum(connection.sent for connection in self.connections) + sum(
+            question.sent for question in self.questions
+        )
+        received = scale * sum(connection.received for connection in self.connections)
+        received += sum(question.received for question in self.questions)
         return round(sent), round(received)

@@ -102,13 +102,13 @@ def _device(
 ) -> ReportedDevice:
     ends = [max(0.0, each["finished"] - row.started) for each in rounds]
     info = RunInfo.model_validate({"network": "", "rank": rank, "finished": row.ended is not None, "metric": metric})
-    values = [each["accuracy"] for each in evaluations]
+    values = [evaluation["accuracy"] for evaluation in evaluations]
     return ReportedDevice(
         metric=metric,
         accuracy_list=values,
         accuracy_exact_list=values,
-        accuracy_rounds=[each["round"] for each in evaluations],
-        accuracy_time_list=[max(0.0, each["at"]) for each in evaluations],
+        accuracy_rounds=[evaluation["round"] for evaluation in evaluations],
+        accuracy_time_list=[max(0.0, evaluation["at"]) for evaluation in evaluations],
         num_samples_list=[each["samples"] for each in rounds],
         self_iters_list=[each["local_iterations"] for each in rounds],
         elapsed_time_list=[round(end) for end in ends],

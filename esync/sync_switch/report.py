@@ -56,8 +56,8 @@ def _row(measured: Measured, found: Found, verdict: str) -> list[str]:
 def _measured(measured: Measured) -> dict[str, Any]:
     return {
         "share": measured.share,
-        "accuracies": [each.accuracy for each in measured.outcomes],
-        "seconds": [each.seconds for each in measured.outcomes],
+        "accuracies": [outcome.accuracy for outcome in measured.outcomes],
+        "seconds": [outcome.seconds for outcome in measured.outcomes],
         "diverged": measured.diverged,
         "accuracy": measured.accuracy,
         "deviation": measured.deviation,

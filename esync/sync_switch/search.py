@@ -38,28 +38,28 @@ class Measured:
     @property
     def accuracy(self) -> float:
         """Mean accuracy, with 0 for diverged runs."""
-        return fmean(each.accuracy for each in self.outcomes)
+        return fmean(outcome.accuracy for outcome in self.outcomes)
 
     @property
     def deviation(self) -> float:
         """Standard deviation of the accuracy (of the population)."""
-        return pstdev(each.accuracy for each in self.outcomes)
+        return pstdev(outcome.accuracy for outcome in self.outcomes)
 
     @property
     def seconds(self) -> float:
         """Mean seconds of the completed runs, or of all runs if none was completed."""
-        whole = [each.seconds for each in self.outcomes if not each.diverged]
-        return fmean(whole or [each.seconds for each in self.outcomes])
+        whole = [outcome.seconds for outcome in self.outcomes if not outcome.diverged]
+        return fmean(whole or [outcome.seconds for outcome in self.outcomes])
 
     @property
     def spent(self) -> float:
         """Seconds of all runs together."""
-        return sum(each.seconds for each in self.outcomes)
+        return sum(outcome.seconds for outcome in self.outcomes)
 
     @property
     def diverged(self) -> int:
         """Number of runs that have diverged."""
-        return sum(each.diverged for each in self.outcomes)
+        return sum(outcome.diverged for outcome in self.outcomes)
 
 
 @dataclass(frozen=True)

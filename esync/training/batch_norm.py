@@ -36,19 +36,19 @@ def reestimate_statistics(net: Any, images: np.ndarray, size: int | None, contex
         ExpectedError: the network has no batch norm with running statistics.
     """
     moments = [_Moments(layer) for layer in layers_with_statistics(net)]
-    hooks = [each.layer.register_forward_pre_hook(each.take) for each in moments]
+    hooks = [moment.layer.register_forward_pre_hook(moment.take) for moment in moments]
     try:
         with _interpreted(net), mx.autograd.train_mode():
             for start in range(0, len(images), config.BATCH_SIZE):
                 batch = mx.nd.array(as_floats(images[start : start + config.BATCH_SIZE]), ctx=context)
                 net(resize(batch, size))
-                for each in moments:
-                    each.add()
+                for moment in moments:
+                    moment.add()
     finally:
         for hook in hooks:
             hook.detach()
-    for each in moments:
-        each.store()
+    for moment in moments:
+        moment.store()
 
 
 class _Moments:

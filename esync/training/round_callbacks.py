@@ -217,8 +217,8 @@ class RoundCallbacks:
         self._ended = self._saved = self._now()
         self._batch_size: int | None = None  # as the newest round tells
         self._began = self._ended - clock.elapsed
-        for each in callbacks:
-            each.save({**facts, "rounds": clock.round, "finished": False})
+        for callback in callbacks:
+            callback.save({**facts, "rounds": clock.round, "finished": False})
 
     def done(self, trainer: "Trainer") -> None:
         """Report the round that the last step has ended, and evaluate it if it is due."""
@@ -240,16 +240,16 @@ class RoundCallbacks:
         self._batch_size = round(entry["num_samples"] / max(1, trainer.local_iterations)) or None
         evaluated = self._evaluations.newest if self._evaluations is not None else None
         ended = FinishedRound(self._round, entry, lasted, trainer.local_iterations, result, recorder.loss, evaluated)
-        for each in self._callbacks:
-            each.round(ended)
+        for callback in self._callbacks:
+            callback.round(ended)
         self._evaluate(trainer)
         if now - self._saved > FACTS_EVERY:
             self._save(trainer)
 
     def flush(self) -> None:
         """Write everything logged so far to the disk before returning."""
-        for each in self._callbacks:
-            each.flush()
+        for callback in self._callbacks:
+            callback.flush()
 
     def poll(self, trainer: "Trainer") -> None:
         """Report an accuracy that has arrived."""
@@ -262,11 +262,11 @@ class RoundCallbacks:
             return
         if evaluated is None:
             return
-        for each in self._callbacks:
-            each.accuracy(evaluated)
+        for callback in self._callbacks:
+            callback.accuracy(evaluated)
         if text := self._evaluations.reach_target(trainer, evaluated):
-            for each in self._callbacks:
-                each.say(text)
+            for callback in self._callbacks:
+                callback.say(text)
 
     def end(self, trainer: "Trainer") -> None:
         """Wait for the accuracy of the final weights, and have everything written."""
@@ -284,13 +284,13 @@ class RoundCallbacks:
 
     def diverged(self) -> None:
         """Report that the run has ended because the loss of a worker is not a number."""
-        for each in self._callbacks:
-            each.diverged()
+        for callback in self._callbacks:
+            callback.diverged()
 
     def close(self) -> None:
         """End the evaluation and write the rest of the logs, however the run has ended."""
-        for each in self._callbacks:
-            each.close()
+        for callback in self._callbacks:
+            callback.close()
         if self._evaluations is not None:
             self._evaluations.close()
 
@@ -310,5 +310,5 @@ class RoundCallbacks:
             "rounds": trainer.round,
             "finished": finished,
         }
-        for each in self._callbacks:
-            each.save(facts)
+        for callback in self._callbacks:
+            callback.save(facts)

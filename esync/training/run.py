@@ -179,8 +179,14 @@ class Run(TrainerCallback):
             UnsuitableParametersError: it does not take one.
         """
         parameters = trainer._params
-        if self._net is not None and self._input_shape is not None and any(each._deferred_init for each in parameters):
-            first = next(each for each in parameters if each._deferred_init or each._data is not None)
+        if (
+            self._net is not None
+            and self._input_shape is not None
+            and any(parameter._deferred_init for parameter in parameters)
+        ):
+            first = next(
+                parameter for parameter in parameters if parameter._deferred_init or parameter._data is not None
+            )
             shape, context = (1, *self._input_shape), first.list_ctx()[0]
             try:
                 self._net(array_module().zeros(shape, ctx=context, dtype=first.dtype))

@@ -127,8 +127,8 @@ def make_trainer(
             gradient_scale=gradient_scale(options),
             run=run,
             sources={
-                f"digest of {TERMS[name]} {short_dataset_name(each['source'])}": each["digest"]
-                for name, each in sources(options, data_digest).items()
+                f"digest of {TERMS[name]} {short_dataset_name(source['source'])}": source["digest"]
+                for name, source in sources(options, data_digest).items()
             },
         )
     except (ValueError, TypeError) as error:  # TypeError: MXNet's optimizer does not know an option

@@ -58,7 +58,7 @@ def make_trainer(net, algorithm, answers=(), settings=None, **more):
     """
     begin = np.float32(flat(net))
     world = more.pop("world", None) or World(
-        answers=[((begin + each).tolist(), False, True) for each in answers],
+        answers=[((begin + answer).tolist(), False, True) for answer in answers],
         prepare=lambda exchange: setattr(exchange, "beginning", begin.tolist()),
     )
     settings = {"learning_rate": RATE, **(settings or {})}

@@ -12,7 +12,7 @@ from esync.algorithms.registry import ALGORITHMS, flags_of
 
 def test_rate_factor_is_the_number_of_workers_or_its_root() -> None:
     scalings = ("none", "linear", "sqrt")
-    assert [LocalSGD(lr_scaling=each).options.rate_factor(9, 0) for each in scalings] == [1, 9, 3]
+    assert [LocalSGD(lr_scaling=scaling).options.rate_factor(9, 0) for scaling in scalings] == [1, 9, 3]
 
 
 def test_rate_factor_in_warm_up_rises_evenly_from_one() -> None:

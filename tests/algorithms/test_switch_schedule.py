@@ -17,7 +17,7 @@ def test_schedule_with_published_steps_becomes_samples():
 
 def test_schedule_with_bsp_share_switches_after_that_share_of_the_samples():
     plan = Schedule(bsp_share=0.25).plan(workers=3, batch_size=10, samples=1000)
-    assert [(each.synchronous, each.end) for each in plan.segments] == [(True, 250), (False, 1000)]
+    assert [(segment.synchronous, segment.end) for segment in plan.segments] == [(True, 250), (False, 1000)]
     assert plan.at(249.0).synchronous
     assert not plan.at(250).synchronous
     assert not plan.at(5000).synchronous
@@ -35,9 +35,9 @@ def test_schedule_with_three_segments_takes_lists():
         "101", (10, 50, 60), None, (5, 20, 5), ("learning_rate=0.5,momentum=0.9", "-", "weight_decay=0")
     )
     plan = schedule.plan(workers=4, batch_size=2, samples=1.0)
-    assert [each.end for each in plan.segments] == [80, 160, 240]
-    assert [each.evaluate_every for each in plan.segments] == [5, 20, 5]
-    assert [dict(each.hyper) for each in plan.segments] == [
+    assert [segment.end for segment in plan.segments] == [80, 160, 240]
+    assert [segment.evaluate_every for segment in plan.segments] == [5, 20, 5]
+    assert [dict(segment.hyper) for segment in plan.segments] == [
         {"learning_rate": 0.5, "momentum": 0.9},
         {},
         {"weight_decay": 0},

@@ -123,7 +123,7 @@ class Job:
 
     def _live(self, store: MemoryStore) -> None:
         rank = store.rank
-        life = Life(rank, store, sum(each.rank == rank for each in self.lives))
+        life = Life(rank, store, sum(live.rank == rank for live in self.lives))
         self.lives.append(life)
         try:
             self._train(life)

@@ -126,10 +126,10 @@ class Cluster:
         """Start a state server, or the same one again; its port."""
         place = ["--port", str(port), "--state-dir", str(self.folder / "state")]
         self.start("state-server", ["-m", "esync.state_server", *place])
-        while not (found := re.search(r"listening on http://[\d.]+:(\d+)", self.output("state-server"))):
+        while not (match := re.search(r"listening on http://[\d.]+:(\d+)", self.output("state-server"))):
             assert self.processes["state-server"].poll() is None, self.output("state-server")
             time.sleep(0.02)
-        return int(found[1])
+        return int(match[1])
 
     def output(self, name: str) -> str:
         """What a process has printed so far."""
@@ -143,7 +143,7 @@ class Cluster:
         try:
             return self.processes[name].wait(max(0.1, self.deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            outputs = "\n".join(f"--- {each}\n{self.output(each)[-2000:]}" for each in self.processes)
+            outputs = "\n".join(f"--- {process}\n{self.output(process)[-2000:]}" for process in self.processes)
             raise AssertionError(f"{name} is still running after {self._seconds} s\n{outputs}") from None
 
     def finish(self, expected: int = 0) -> None:

@@ -37,8 +37,8 @@ def test_fedprox_on_a_cluster_equals_the_calculation(tmp_path: Path, servers: in
     options = {"local_iterations": 2, "prox_mu": MU}
     weights = train(tmp_path, servers, algorithm="fedprox", options=options, optimizer={"learning_rate": RATE})
     expected = calculated(MU)
-    for each in weights:
-        np.testing.assert_array_equal(each, weights[0])
+    for weight in weights:
+        np.testing.assert_array_equal(weight, weights[0])
     np.testing.assert_allclose(weights[0], expected, **TOLERANCE)
     assert np.abs(expected - calculated(0.0)).max() > 1e-4
 

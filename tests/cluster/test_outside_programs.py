@@ -47,12 +47,12 @@ def test_workers_that_are_seeded_alike_are_told_and_drop_out_differently(tmp_pat
     "what", variants(["before", "dist_sync", "gluon", "dist_device_async", "dist_gsync"], quick=["before", "gluon"])
 )
 def test_distributed_key_store_of_a_worker_is_refused_with_what_to_write(tmp_path: Path, what: str) -> None:
-    for each in outputs(tmp_path, what, expected=1):
-        assert "take trainer.rank and trainer.workers" in each
+    for output in outputs(tmp_path, what, expected=1):
+        assert "take trainer.rank and trainer.workers" in output
 
 
 @pytest.mark.parametrize("what", variants(["spawn", "forkserver", "run"], quick=["spawn", "run"]))
 def test_process_in_which_the_program_runs_again_is_no_worker(tmp_path: Path, what: str) -> None:
-    for each in outputs(tmp_path, what):
-        assert "WorkerChildError: " in each
-        assert each.splitlines()[-1] == "at the end" or "ends before the run is finished" in each
+    for output in outputs(tmp_path, what):
+        assert "WorkerChildError: " in output
+        assert output.splitlines()[-1] == "at the end" or "ends before the run is finished" in output

@@ -42,8 +42,8 @@ def test_scaffold_on_a_cluster_equals_the_calculation(tmp_path: Path, servers: i
         tmp_path, servers, algorithm="scaffold", options={"local_iterations": 2}, optimizer=OPTIMIZER
     )  # fmt: skip
     expected = calculated()
-    for each in weights:
-        np.testing.assert_array_equal(each, weights[0])
+    for weight in weights:
+        np.testing.assert_array_equal(weight, weights[0])
     np.testing.assert_allclose(weights[0], expected, rtol=1e-3, atol=1e-5)  # (x − y)/(K·η) magnifies rounding
     assert np.abs(expected - calculated(control=False)).max() > 1e-4
 

@@ -79,7 +79,7 @@ class MemoryExchanges:
 
     def checkpoint(self) -> Kept:
         """What the workers would write down now."""
-        first, states = self.workers[0], [ResumeState(each.exchange.sequence) for each in self.workers]
+        first, states = self.workers[0], [ResumeState(worker.exchange.sequence) for worker in self.workers]
 
         def fetch() -> None:
             states[0].progress = first.result.progress
@@ -93,10 +93,10 @@ class MemoryExchanges:
     def unsent(self) -> list[dict[str, Any]]:
         """What each worker has not sent yet."""
         found: dict[int, dict[str, Any]] = {}
-        for each in self.workers:
-            each.spawn(lambda each=each: found.update({each.rank: copy.deepcopy(each.exchange.unsent())}))  # type: ignore[misc]
+        for worker in self.workers:
+            worker.spawn(lambda worker=worker: found.update({worker.rank: copy.deepcopy(worker.exchange.unsent())}))  # type: ignore[misc]
         self.cluster.run()
-        return [found[each.rank] for each in self.workers]
+        return [found[worker.rank] for worker in self.workers]
 
     def replace(self, rank: int) -> "Worker":
         """Let another process take the place of a worker."""

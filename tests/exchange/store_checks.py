@@ -121,7 +121,7 @@ def check_store(store: Store) -> None:
     """Go through all of it, exchange by exchange."""
     worker = Worker(store)
     store.send_handshake(worker.handshake)
-    assert [each.nonce for each in store.statuses()] == [store.nonce] * store.servers
+    assert [status.nonce for status in store.statuses()] == [store.nonce] * store.servers
     check_time(store)
     check_keys_that_all_share(worker)
     check_a_round(worker, expected=mean_step(values(0), 1))
@@ -183,9 +183,9 @@ def check_a_round(worker: Worker, expected: Mapping[str, np.ndarray]) -> None:
     store.send(1, (), worker.message(wire.COMMIT, **terms))
     worker.seen.clear()
     statuses = store.await_acknowledged(1, worker.look)
-    assert [each.acknowledged for each in statuses] == [1] * store.servers
-    assert [each.round for each in statuses] == [1] * store.servers
-    assert all(each in worker.seen for each in statuses)
+    assert [status.acknowledged for status in statuses] == [1] * store.servers
+    assert [status.round for status in statuses] == [1] * store.servers
+    assert all(status in worker.seen for status in statuses)
     assert store.acknowledged(1, worker.look) is not None
     assert_same(worker.fetched(), expected)
 
@@ -249,7 +249,7 @@ def check_commands(worker: Worker) -> None:
     """The servers have a command when it returns."""
     store = worker.store
     store.command(Resumed(store.rank, store.nonce, 40, None))
-    assert [each.acknowledged for each in store.statuses()] == [40] * store.servers
+    assert [status.acknowledged for status in store.statuses()] == [40] * store.servers
 
 
 def void(_: object) -> None:

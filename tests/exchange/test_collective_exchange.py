@@ -256,10 +256,11 @@ def test_collective_worker_that_leaves_early_or_hangs_is_named() -> None:
 def test_collective_workers_with_different_settings_are_refused() -> None:
     outcomes = run(2, lambda exchange: met(exchange, network="lenet" if exchange.rank else "resnet"))
     assert all(
-        isinstance(each, JobAbortedError) and "network lenet instead of resnet" in str(each) for each in outcomes
+        isinstance(outcome, JobAbortedError) and "network lenet instead of resnet" in str(outcome)
+        for outcome in outcomes
     )
     outcomes = run(2, met, synchronous=False)
-    assert all("has no server" in str(each) for each in outcomes)
+    assert all("has no server" in str(outcome) for outcome in outcomes)
 
 
 def test_collective_resume_restores_round_and_momentum_on_all_workers() -> None:

@@ -36,21 +36,23 @@ def values_of(rank: int, number: int, scale: float = 0.01) -> np.ndarray:
 def rounds(side: MemoryExchanges, *numbers: int) -> None:
     """Let all exchange, once for each number."""
     for number in numbers:
-        side.round(side.workers, [values_of(each.rank, number) for each in side.workers])
+        side.round(side.workers, [values_of(worker.rank, number) for worker in side.workers])
 
 
 def exact(side: MemoryExchanges) -> np.ndarray:
     """What the rule works on."""
-    return np.concatenate([side.servers[each.shard]._bucket_states[each.index].weights for each in side.layout.buckets])
+    return np.concatenate(
+        [side.servers[bucket.shard]._bucket_states[bucket.index].weights for bucket in side.layout.buckets]
+    )
 
 
 def owed(side: MemoryExchanges, hosts: Sequence[Sequence[int]]) -> np.ndarray:
     """What has not been sent, as a part of the mean: a host's residual is one of its mean."""
     total = np.zeros(SIZE)
-    for each, unsent in zip(side.workers, side.unsent(), strict=True):
+    for worker, unsent in zip(side.workers, side.unsent(), strict=True):
         state = unsent.get(WEIGHTS, {})
         total += state.get("rest", 0)
-        total += len(next((ranks for ranks in hosts if each.rank in ranks), ())) * np.asarray(state.get("host", 0.0))
+        total += len(next((ranks for ranks in hosts if worker.rank in ranks), ())) * np.asarray(state.get("host", 0.0))
     return total / len(side.workers)
 
 
@@ -166,7 +168,7 @@ class HangingRun(MemoryRun):
             server, part = self.cluster.nodes[bucket.shard].endpoint.server, slice(bucket.start, bucket.stop)
             expected = values(0)[WEIGHTS][part].astype(np.float64)
             for use in log_of(server.round_state):
-                sent = [values(each.rank, each.sequence)[WEIGHTS][part] for each in use.commits]
+                sent = [values(commit.rank, commit.sequence)[WEIGHTS][part] for commit in use.commits]
                 expected += RATE * np.mean(sent, axis=0)
             held = server._bucket_states[bucket.index].weights
             np.testing.assert_allclose(held + RATE * rest[part], expected, rtol=1e-4, atol=1e-5)

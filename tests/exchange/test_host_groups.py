@@ -119,7 +119,7 @@ class Reference:
         self.encoders = [codec.encoder(ranks[0]) for ranks in self.hosts]
         self.uplinks = [codec.uplink(server) for server in range(SERVERS)]
         self.packs = asked.compression != "none"
-        self.vectors = {name: each.copy() for name, each in values(0).items()}
+        self.vectors = {name: value.copy() for name, value in values(0).items()}
         for number in range(1, ROUNDS + 1):
             self.round(number)
 

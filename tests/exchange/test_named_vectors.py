@@ -42,7 +42,7 @@ BEGUN, SENT = values(0), [values(1), values(2)]
 
 
 def mean(vectors: list[dict[str, np.ndarray]], name: str) -> np.ndarray:
-    return np.mean([each[name] for each in vectors], axis=0)
+    return np.mean([vector[name] for vector in vectors], axis=0)
 
 
 def close(held: np.ndarray, expected: Any) -> None:
@@ -159,7 +159,7 @@ def check(outcomes: list[Outcome], exact: tuple[str, ...] = (WEIGHTS, CONTROL)) 
     for held, results in outcomes:
         for name in exact:
             close(held[name], expected[name])
-        assert [each.scalars for each in results] == [{}, {"loss": 11.0, "most": 2.0}, {"loss": 21.0, "most": 2.0}]
+        assert [result.scalars for result in results] == [{}, {"loss": 11.0, "most": 2.0}, {"loss": 21.0, "most": 2.0}]
 
 
 def test_named_vector_and_scalars_in_a_collective() -> None:

@@ -66,7 +66,7 @@ def slow_rounds(run: Run) -> list[int]:
 def test_unawaited_commits_are_used_in_the_same_round_by_all_servers(returns: bool, hosts: Any) -> None:
     taken_in = 0
     for seed in range(6):
-        run = Run(seed, returns, hosts=[tuple(each) for each in hosts])
+        run = Run(seed, returns, hosts=[tuple(host) for host in hosts])
         run.finish()
         for used in run.used.values():
             assert len(set(map(tuple, used.values()))) == 1

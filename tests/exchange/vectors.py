@@ -50,4 +50,4 @@ def gradient(rank: int, sequence: int, workers: int) -> np.ndarray:
 
 
 def sources(vectors: Mapping[str, np.ndarray]) -> dict[str, Flat]:
-    return {name: Flat(each) for name, each in vectors.items()}
+    return {name: Flat(vector) for name, vector in vectors.items()}

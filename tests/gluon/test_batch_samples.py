@@ -84,7 +84,7 @@ def test_mean_loss_with_samples_steps_and_counts_as_the_sum_does(algorithm):
 
 
 def flat_of(trainer: esync.Trainer) -> list[float]:
-    return np.concatenate([each.data().asnumpy().reshape(-1) for each in trainer._params]).tolist()
+    return np.concatenate([parameter.data().asnumpy().reshape(-1) for parameter in trainer._params]).tolist()
 
 
 def test_hook_sees_the_mean_gradient_of_a_mean_loss():

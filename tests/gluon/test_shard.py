@@ -68,7 +68,7 @@ def test_shard_of_each_kind_of_data_set_gives_its_samples(form):
     }[form]
     samples = [sample for rank in range(3) for sample in of(Worker(rank, 3))]
     firsts = [sample if form in ("numpy", "ndarray") else sample[0] for sample in samples]
-    values = sorted(np.asarray([each.asnumpy() if form == "ndarray" else each for each in firsts]).reshape(-1))
+    values = sorted(np.asarray([first.asnumpy() if form == "ndarray" else first for first in firsts]).reshape(-1))
     assert values == sorted((-images if form.startswith("transformed") else images).reshape(-1))
     if form not in ("numpy", "ndarray"):
         assert all(abs(image[0]) == 2 * label for image, label in samples)

@@ -49,12 +49,12 @@ def test_launch_with_algorithm_file_trains_on_three_workers(tmp_path, data_dir, 
     assert "done: Halfway, 2 rounds" in job.output
     folder, devices = tmp_path / "logs" / "lenet" / "halfway", ("left/cpu", "right/cpu", "left/cpu-1")
     assert [rounds(folder / device) for device in devices] == [[1, 2]] * 3
-    for each in facts(folder, *devices):
-        algorithm = each["algorithm"]
-        assert (each["mode"], algorithm["name"], algorithm["label"]) == ("halfway", "halfway", "Halfway")
+    for fact in facts(folder, *devices):
+        algorithm = fact["algorithm"]
+        assert (fact["mode"], algorithm["name"], algorithm["label"]) == ("halfway", "halfway", "Halfway")
         assert algorithm["source"] == "halfway.py:Halfway"
         assert len(algorithm["digest"]) == 12
-        assert (each["pull"], each["options"]["pull"], each["steps"]) == (0.75, 0.75, 6)
+        assert (fact["pull"], fact["options"]["pull"], fact["steps"]) == (0.75, 0.75, 6)
     assert (folder / "Halfway.json").exists()
 
 

@@ -63,7 +63,7 @@ def test_job_per_host_has_the_flat_jobs_model_with_half_of_its_traffic(tmp_path,
         assert job.wait(LIMIT) == 0, job.output
         assert ("the workers of a host exchange as one: 2 instead of 4 in a round" in job.output) is per_host
         facts = [json.loads(path.read_text()) for path in (tmp_path / name).rglob("cpu*/run.json")]
-        assert {each["options"].get("per_host") for each in facts} == {2 if per_host else None}
+        assert {fact["options"].get("per_host") for fact in facts} == {2 if per_host else None}
     own, flat = model(tmp_path / "own"), model(tmp_path / "flat")
     assert own.keys() == flat.keys()
     for name in own:

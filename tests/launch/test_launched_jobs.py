@@ -121,9 +121,9 @@ def test_launch_with_killed_or_diverging_worker_reports_the_failure(tmp_path, da
     os.kill(max(workers), signal.SIGKILL)
     assert killed.wait(15) == 1
     assert killed.gone_within(5) == {}
-    found = re.search(r"launch: error: worker-(\d) \((left|right)/cpu\) was ended by SIGKILL", killed.output)
-    assert found, killed.output
-    assert f"the end of killed/lenet/sync/processes/worker-{found[1]}.log:" in killed.output
+    match = re.search(r"launch: error: worker-(\d) \((left|right)/cpu\) was ended by SIGKILL", killed.output)
+    assert match, killed.output
+    assert f"the end of killed/lenet/sync/processes/worker-{match[1]}.log:" in killed.output
 
     assert diverging.wait() == 1
     assert diverging.gone_within(5) == {}

@@ -25,8 +25,8 @@ def pace(folder: Path) -> float:
     phases = [each for entry in rounds for each in entry["time"].values()]
     elsewhere = (CHECK_READY, GLOBAL_UPDATE, GLOBAL_AGGREGATE)
     seconds = rounds[-1]["total_time"] - first["total_time"]
-    seconds -= sum(each.get(name, 0.0) for each in phases for name in elsewhere)
-    return seconds / sum("forward and backward" in each for each in phases)
+    seconds -= sum(phase.get(name, 0.0) for phase in phases for name in elsewhere)
+    return seconds / sum("forward and backward" in phase for phase in phases)
 
 
 @pytest.mark.timeout(150)

@@ -69,7 +69,7 @@ def test_report_compares_with_the_fastest_device_and_with_baselines_logged_besid
     }
     figures = {mode: report.read_figures(plan) for mode, plan in plans.items()}  # writes the summaries
     lines = report.success(figures["esync"], plans["esync"], JobOutcome())
-    times = {mode: each.time_to_target for mode, each in figures.items()}
+    times = {mode: figure.time_to_target for mode, figure in figures.items()}
     speed = figures["esync"].throughput / (64 / 0.5)
     assert any(line.endswith(f"{speed:.2f} times the fastest device alone, one gpu0 (limit 1.50)") for line in lines)
     for mode, label in (("local", "Standalone, the fastest device alone"), ("sync", "SSGD")):

@@ -392,9 +392,11 @@ def test_supervisor_with_dying_worker_replaces_it(tmp_path):
     worker = frail(tmp_path, "worker-0", 2, environment={"PORT": "7"})
     outcome, view = supervise(tmp_path, spec("server-0", LONG, "server"), worker, restarts=3)
     assert outcome.ok
-    assert [each.name for each in outcome.replacements] == ["worker-0", "worker-0"]
+    assert [replacement.name for replacement in outcome.replacements] == ["worker-0", "worker-0"]
     assert outcome.exit_codes["worker-0"] == 0
-    assert all(each.joined is not None and each.joined >= each.at for each in outcome.replacements)
+    assert all(
+        replacement.joined is not None and replacement.joined >= replacement.at for replacement in outcome.replacements
+    )
     assert view.said[0].startswith("worker-0 (here) was ended by SIGKILL")
     assert "its last line: life 1 port 7; starting a replacement (1 of at most 3)" in view.said[0]
     lives = [line for line in (tmp_path / "worker-0.log").read_text().splitlines() if line.startswith("life")]
@@ -553,7 +555,7 @@ def test_supervisor_names_the_process_that_has_failed_before_those_that_end_for_
         spec("it", follows, role, environment=TELLING),
         spec("worker-1", fails, environment=TELLING),
     )
-    assert [(each.name, each.how, each.consequence) for each in outcome.failures] == [
+    assert [(failure.name, failure.how, failure.consequence) for failure in outcome.failures] == [
         ("worker-1", "ended with exit code 3", False),
         ("it", "ended with exit code 1", True),
     ]
@@ -582,4 +584,4 @@ def test_supervisor_with_dead_resumable_service_restarts_it(tmp_path):
     """
     outcome, _ = supervise(tmp_path, service, spec("worker-0", until_the_second), restarts=3)
     assert outcome.ok
-    assert [each.name for each in outcome.replacements] == ["state-server"]
+    assert [replacement.name for replacement in outcome.replacements] == ["state-server"]

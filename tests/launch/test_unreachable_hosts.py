@@ -117,7 +117,10 @@ def test_unreachable_host_that_answers_again_gets_its_worker_back(folder: Path) 
     view = Watching("(until 60 s); ssh: connect to host left port 22: No route to host", answer)
     outcome = supervise(folder, view, replace(twice, command=(*twice.command[:-1], program)))
     assert outcome.ok, view.said
-    assert [(each.name, each.counted) for each in outcome.replacements] == [("worker-0", False), ("worker-0", True)]
+    assert [(replacement.name, replacement.counted) for replacement in outcome.replacements] == [
+        ("worker-0", False),
+        ("worker-0", True),
+    ]
     assert lives(folder) == ["life on left None 7", "life on left 7 None", "life on left 7 None"]
     assert len((folder / "tries").read_text().split()) >= 4  # one of them at least was for nothing
     assert any(text.startswith("waiting for left (left) to answer (worker-0) for ") for text in view.said)
@@ -204,7 +207,9 @@ def test_worker_that_cannot_reach_the_servers_restarts_without_counting(folder: 
     lost = worker(folder, "left", f"import sys; {cut_off}")
     outcome = supervise(folder, view, spec("server-0", LONG, "server"), lost)
     assert outcome.ok, view.said
-    assert [(each.how, each.counted) for each in outcome.replacements] == [("ended with exit code 1", False)]
+    assert [(replacement.how, replacement.counted) for replacement in outcome.replacements] == [
+        ("ended with exit code 1", False)
+    ]
     assert lives(folder) == ["life on left None 7", "life on left 7 None"]
 
 

@@ -66,8 +66,8 @@ def test_own_network_and_images_work_in_launch_simulate_and_evaluate(tmp_path, l
     assert job.wait(LONG) == 0, job.output
     folder = tmp_path / "logs" / "user_networks.small" / "esync-niid"
     facts = [json.loads((folder / each / "run.json").read_text()) for each in ("left/cpu", "right/cpu", "left/cpu-1")]
-    assert len({each["sources"]["dataset"]["digest"] for each in facts}) == 1
-    assert [each["dataset"] for each in facts] == ["folder:pets"] * 3
+    assert len({fact["sources"]["dataset"]["digest"] for fact in facts}) == 1
+    assert [fact["dataset"] for fact in facts] == ["folder:pets"] * 3
     assert facts[0]["class_names"] == list(user_datasets.CLASSES)
     assert json.loads((folder / "left" / "cpu" / "iter-8.txt").read_text())["accuracy"] > 0.8
     assert classifies(tmp_path / "kept" / "model", tmp_path / "pets") > 0.8

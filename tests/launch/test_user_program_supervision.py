@@ -58,7 +58,7 @@ leaves()
 """
     outcome, view = supervise(tmp_path, program(text), restarts=3)
     assert outcome.ok
-    assert [each.name for each in outcome.replacements] == ["worker-0"]
+    assert [replacement.name for replacement in outcome.replacements] == ["worker-0"]
     assert view.states == {"worker-0": "done"}
 
 
@@ -85,11 +85,13 @@ progress.report_event(progress.FAILED, reason={errors!r}[lives], round=7 + {roun
 raise SystemExit(1)
 """
     outcome, _ = supervise(tmp_path, program(text), restarts=2, elastic=elastic)
-    assert [each.error.reason for each in outcome.replacements] == errors[:replacements]
+    assert [replacement.error.reason for replacement in outcome.replacements] == errors[:replacements]
     repeated = ", by the same error at the same place as the process that it replaced: it would happen again"
     exhausted = ", after 2 replacements, as many as --max-restarts allows"
     again = errors[-2] == errors[-1] and rounds[-1] in (0, 1, rounds[-2]) and not elastic
-    assert [each.how for each in outcome.failures] == [f"ended with exit code 1{repeated if again else exhausted}"]
+    assert [failure.how for failure in outcome.failures] == [
+        f"ended with exit code 1{repeated if again else exhausted}"
+    ]
 
 
 def test_supervisor_waits_for_program_that_has_more_to_do_after_the_run(tmp_path, program):

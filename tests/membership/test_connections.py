@@ -64,7 +64,7 @@ def peer():
 
 
 def mine(here: socket.socket) -> list:
-    return [each for each in connections() if each.here == here.getsockname()]
+    return [connection for connection in connections() if connection.here == here.getsockname()]
 
 
 def soon(condition: Callable[[], bool]) -> bool:
@@ -81,7 +81,7 @@ def test_connections_list_both_ends(peer):
     with peer.connect() as here:
         (found,) = mine(here)
         assert (found.here, found.there, found.established) == (here.getsockname(), peer.address, True)
-    assert found.inode not in {each.inode for each in connections()}
+    assert found.inode not in {connection.inode for connection in connections()}
 
 
 def test_connections_count_bytes_exactly(peer):
@@ -109,11 +109,11 @@ def test_connections_omit_those_of_a_process_to_itself():
         there, _ = server.accept()
         with here, there:
             ends = {here.getsockname(), there.getsockname()}
-            assert not [each for each in connections() if each.here in ends]
+            assert not [connection for connection in connections() if connection.here in ends]
 
 
 def test_connections_omit_other_sockets():
-    before = {each.inode for each in connections()}
+    before = {connection.inode for connection in connections()}
     with (
         socket.create_server(("127.0.0.1", 0)),
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagrams,
@@ -122,7 +122,7 @@ def test_connections_omit_other_sockets():
         datagrams.connect(("127.0.0.1", 9))
         assert unconnected.fileno() >= 0
         pair = socket.socketpair()
-        assert {each.inode for each in connections()} == before
+        assert {connection.inode for connection in connections()} == before
         for each in pair:
             each.close()
 
@@ -164,7 +164,7 @@ def test_outgoing_omits_accepted_connections(peer):
     with peer.connect() as here, socket.create_server(("127.0.0.1", 0)) as server:
         program = f"import socket; s = socket.create_connection(('127.0.0.1', {server.getsockname()[1]})); input()"
         with subprocess.Popen([sys.executable, "-c", program], stdin=subprocess.PIPE) as other, server.accept()[0]:
-            assert server.getsockname() in [each.here for each in connections()]
+            assert server.getsockname() in [connection.here for connection in connections()]
             assert server.getsockname() not in [each.here for each in outgoing()]
             assert here.getsockname() in [each.here for each in outgoing()]
             other.kill()

@@ -45,7 +45,7 @@ def test_name_that_cannot_be_is_refused(text, message):
 
 def shapes(net: mx.gluon.Block) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a network's parameters by name, without the network's own prefix."""
-    return {name.removeprefix(net.prefix): each.shape for name, each in net.collect_params().items()}
+    return {name.removeprefix(net.prefix): parameter.shape for name, parameter in net.collect_params().items()}
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_gradients_of_a_narrow_network_reach_every_trained_parameter(name):
         loss = scores.square().sum()
     loss.backward()
     assert scores.shape == (2, 10)
-    trained = [each for each in net.collect_params().values() if each.grad_req != "null"]
+    trained = [parameter for parameter in net.collect_params().values() if parameter.grad_req != "null"]
     assert all(np.abs(each.grad().asnumpy()).max() > 0 for each in trained)
 
 

@@ -68,8 +68,8 @@ def test_measured_values_stand_where_the_simulator_reads_them(tmp_path: Path) ->
     )
     case = Case(tmp_path, cluster())
     models = model(case.calibrate(found), tmp_path)
-    assert [each.device.step_time for each in models.workers] == [0.1, 0.25]
-    assert [each.device.jitter for each in models.workers] == [0.05, 0.1]
+    assert [worker.device.step_time for worker in models.workers] == [0.1, 0.25]
+    assert [worker.device.jitter for worker in models.workers] == [0.05, 0.1]
     assert (models.servers[0].message_time, models.servers[0].throughput) == (0.0004, 5e8)
     assert models.state_server.answer_time == 0.0003
     lines = case.calibrated.read_text().splitlines()
@@ -97,10 +97,10 @@ def test_device_without_figures_keeps_its_own_time_or_is_left_out(tmp_path: Path
     content = cluster()
     content["workers"][1]["simulate"] = {"step_time": 0.7}
     found = Measurement({0: device(0.1)})
-    assert [each.simulate.step_time for each in Case(tmp_path, content).calibrate(found).workers] == [0.1, 0.7]
+    assert [worker.simulate.step_time for worker in Case(tmp_path, content).calibrate(found).workers] == [0.1, 0.7]
     assert found.missing == []
     description = Case(tmp_path, cluster()).calibrate(found)
-    assert [each.host for each in description.workers] == ["a"]
+    assert [worker.host for worker in description.workers] == ["a"]
     assert found.missing == ["worker-1 (b/gpu0) is left out: the description has no step_time for it"]
 
 

@@ -15,7 +15,7 @@ from .clusters import write
 
 def tried(path, modes=()):
     description, _ = prepared(read(path))
-    return [dict(each.flags) for each in candidates(read(path), model(description, path.parent), modes)]
+    return [dict(candidate.flags) for candidate in candidates(read(path), model(description, path.parent), modes)]
 
 
 def test_every_mode_is_tried_excluded_or_as_fast_as_another(tmp_path):

@@ -41,8 +41,10 @@ def test_every_device_gets_its_figures(tmp_path: Path) -> None:
     specs = [device("worker-0", "train(0.5)"), device("worker-1", "train(2.0)")]
     figures, problems = measure_devices(specs, tmp_path, said.append, SHORT)
     assert problems == {}
-    assert {name: each.step_time for name, each in figures.items()} == pytest.approx({"worker-0": 0.5, "worker-1": 2.0})
-    assert all(each.iterations >= LEAST_ITERATIONS and each.batch_size == 8 for each in figures.values())
+    assert {name: figure.step_time for name, figure in figures.items()} == pytest.approx(
+        {"worker-0": 0.5, "worker-1": 2.0}
+    )
+    assert all(figure.iterations >= LEAST_ITERATIONS and figure.batch_size == 8 for figure in figures.values())
     assert figures["worker-0"].jitter == pytest.approx(0.0, abs=1e-6)
     assert figures["worker-0"].model_bytes == 48
     assert any("here/worker-1 takes 2000.0 ms an iteration" in line for line in said)

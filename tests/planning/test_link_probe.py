@@ -80,7 +80,7 @@ def test_both_directions_count_as_much_time_as_an_exchange_takes() -> None:
 def test_port_of_a_server_carries_what_all_workers_together_have_sent() -> None:
     links = {(worker, "hub"): LinkFigures(0.001, 1e6, 1e6) for worker in ("a", "b")}
     hosts = NetworkFigures(links, {"hub": 1.9e6}).hosts()
-    assert {name: each.rate for name, each in hosts.items()} == {"a": 1e6, "b": 1e6, "hub": 1.9e6}
+    assert {name: host.rate for name, host in hosts.items()} == {"a": 1e6, "b": 1e6, "hub": 1.9e6}
     assert NetworkFigures(links).hosts()["hub"].rate == 1e6
 
 

@@ -62,7 +62,7 @@ def test_logs_of_a_run_on_several_machines_give_the_network(tmp_path: Path) -> N
     found = measured(file)
     assert found.servers == {}
     assert found.network is not None
-    (figures,) = (each for name, each in found.network.hosts().items() if name == "10.9.0.2")
+    (figures,) = (host for name, host in found.network.hosts().items() if name == "10.9.0.2")
     assert figures.rate * 8 / 0.94 == pytest.approx(20e6, rel=0.5)  # the server's messages are in it, too
 
 

@@ -94,8 +94,8 @@ def logged(seed: int, overlap: bool, rounds: int = 20, devices: int = 2) -> Logg
     )
     wait = 0.01 * (seed if not overlap else 1)
     columns = {f"gpu{rank}": device(rounds, 0.5, wait, seed) for rank in range(devices)}
-    for each in columns.values():
-        each.run = info
+    for column in columns.values():
+        column.run = info
     return LoggedRun(Path(f"logs/mlp/esync@{'o' * overlap or 'p'}-seed{seed}"), mode_of("esync"), {"one": columns})
 
 

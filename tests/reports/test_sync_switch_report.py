@@ -281,7 +281,7 @@ def test_sync_switch_report_distinguishes_what_became_of_the_momentum(tmp_path):
     curve(runs / "c", (10, 0.8))  # of an earlier version
     curve(runs / "d", (10, 0.8), bsp_share=1.0, switch_momentum="zero")  # nothing is switched
     groups = groups_of(tmp_path)
-    assert {name: len(each["runs"]) for name, each in groups.items()} == {
+    assert {name: len(group["runs"]) for name, group in groups.items()} == {
         "BSP": 1,
         "B50-A50": 2,
         "B50-A50, momentum zero": 1,

@@ -68,8 +68,8 @@ def test_descriptor_service_with_too_many_connections_keeps_only_so_many(service
             assert one_more.recv(10) == b""
         assert len(service._clients) == most
     finally:
-        for each in strangers:
-            each.close()
+        for stranger in strangers:
+            stranger.close()
     check_serves(service)
 
 

@@ -136,7 +136,7 @@ def test_straggler_entry_that_contradicts_itself_is_refused(changes, text):
 
 def test_straggler_events_of_several_entries_are_merged():
     section = [StragglerEntry(kind="compute", delay="1s", at=float(at), lasting=2.0) for at in (3, 1)]
-    assert [each.at for each in straggler_events(section)] == [3.0, 1.0]
+    assert [straggler_event.at for straggler_event in straggler_events(section)] == [3.0, 1.0]
 
 
 @pytest.mark.parametrize(("kind", "longer"), [(COMPUTE, 1), (NETWORK, 3)])  # network: payload, poll, request

@@ -18,7 +18,7 @@ from esync.runtime.worker_environment import (
 )
 
 #: The names of all variables.
-NAMES = tuple(each.metadata["name"] for each in dataclasses.fields(WorkerEnvironment))
+NAMES = tuple(field.metadata["name"] for field in dataclasses.fields(WorkerEnvironment))
 
 EVERYTHING = WorkerEnvironment(
     algorithm="ssp",

@@ -238,8 +238,8 @@ class Invariants:
             )
             whole = {process.nonce for process in self._processes if process.code == 0}
             replacements = {process.nonce for process in self._processes[schedule.workers :]}
-            first = {each.nonce: each[:2] for each in logs if each.nonce in replacements}
-            late |= {each[:2] for each in logs if each.nonce not in whole} | set(first.values())
+            first = {log.nonce: log[:2] for log in logs if log.nonce in replacements}
+            late |= {log[:2] for log in logs if log.nonce not in whole} | set(first.values())
         for shard, counts in enumerate(used):
             if twice := [each for each, count in counts.items() if count > 1]:
                 raise InvariantError(f"server {shard} has used commits (rank, sequence) twice: {twice}")
@@ -283,7 +283,7 @@ class Invariants:
             server, expected = node.endpoint.server, self._initial.weights.astype(np.float64)
             velocity = np.zeros_like(expected)
             for use in log_of(server.round_state):
-                sent = {each: self._sent[each.nonce, each.sequence] for each in use.commits}
+                sent = {commit: self._sent[commit.nonce, commit.sequence] for commit in use.commits}
                 counts = {each: by_sample * payload.samples + by_payload for each, payload in sent.items()}
                 mean = sum(
                     count / sum(counts.values()) * gradient(each.rank, each.sequence, workers)

@@ -103,7 +103,7 @@ def sample(kind: Any, chance: random.Random, near: int = NEAR) -> Any:
     if get_origin(kind) is Annotated:
         kind, *bounds = get_args(kind)
     if get_origin(kind) in (Union, UnionType):
-        kinds = [each for each in get_args(kind) if each is not type(None)]
+        kinds = [argument for argument in get_args(kind) if argument is not type(None)]
         return sample(annotated(chance.choice(kinds), bounds), chance)
     if get_origin(kind) is Literal:
         return chance.choice(get_args(kind))

@@ -136,7 +136,11 @@ def test_random_schedules_with_given_options_break_no_run(words: str) -> None:
 @pytest.mark.parametrize("mode", ["esync", "dcasgd", "sync-switch"])
 def test_every_option_with_enumerable_values_is_drawn(mode: str) -> None:
     known_options, chance = flags_of(ALGORITHMS[mode]), random.Random(0)
-    expected = {f"--{dest.replace('_', '-')}" for dest, each in known_options.items() if sample(each.kind, chance)}
+    expected = {
+        f"--{dest.replace('_', '-')}"
+        for dest, known_option in known_options.items()
+        if sample(known_option.kind, chance)
+    }
     words = {word.partition("=")[0] for _ in range(50) for word in draw_options(mode, (), chance)}
     assert expected <= {word for word in words if word.startswith("--")}
 

@@ -110,9 +110,9 @@ def test_simulated_evaluation_takes_virtual_time_and_has_a_real_accuracy():
     simulation.run()
     # An evaluation takes 1 s of virtual time: rounds that end meanwhile are skipped, the last
     # weights never are.
-    assert [each.round for each in simulation.accuracies] == [1, 4, 5]
-    assert [each.time for each in simulation.accuracies] == pytest.approx([0.4, 1.6, 2.0])
-    assert all(0 <= each.accuracy <= 1 for each in simulation.accuracies)
+    assert [accuracy.round for accuracy in simulation.accuracies] == [1, 4, 5]
+    assert [accuracy.time for accuracy in simulation.accuracies] == pytest.approx([0.4, 1.6, 2.0])
+    assert all(0 <= accuracy.accuracy <= 1 for accuracy in simulation.accuracies)
     assert numerics.gradients == 5
 
 

@@ -114,11 +114,11 @@ def test_transfers_of_a_server_are_max_min_fair(sends, bandwidths):
 
 @given(st.lists(st.tuples(st.floats(0, 5), hosts, hosts, st.floats(1, 500)), min_size=1, max_size=12))
 def test_transfers_of_hosts_with_workers_and_servers_stay_within_bandwidth(sends):
-    sends = [each for each in sends if each[1] != each[2]]
+    sends = [send for send in sends if send[1] != send[2]]
     times, _ = arrivals(sends, {}, servers=["a", "b"])
     for way in (1, 2):
         for host in "abcd":
-            mine = [i for i, each in enumerate(sends) if each[way] == host]
+            mine = [i for i, send in enumerate(sends) if send[way] == host]
             if mine:
                 first, last = min(sends[i][0] for i in mine), max(times[i] for i in mine)
                 assert sum(sends[i][3] for i in mine) <= 100 * (last - first) * (1 + 1e-6) + 0.1

@@ -89,7 +89,7 @@ def test_lr_decay_at_half_of_the_samples_shortens_the_later_steps(words: list[st
 def test_esync_scales_by_the_speeds_over_the_fastest_ones() -> None:
     _, algorithms = started(cluster(0.1, 0.1, 1.0), "--mode=esync", "--lr-scaling=linear")
 
-    assert [each.rate_factor for each in algorithms] == pytest.approx([2.1] * 3, abs=0.05)
+    assert [algorithm.rate_factor for algorithm in algorithms] == pytest.approx([2.1] * 3, abs=0.05)
 
 
 def test_tiered_scales_by_those_who_have_taken_part_in_the_round() -> None:
@@ -98,7 +98,7 @@ def test_tiered_scales_by_those_who_have_taken_part_in_the_round() -> None:
     )
 
     # The third one takes part in few rounds, if in any; a round may have one iteration more of a worker.
-    assert [each.rate_factor for each in algorithms[:2]] == pytest.approx([2, 2], abs=0.2)
+    assert [algorithm.rate_factor for algorithm in algorithms[:2]] == pytest.approx([2, 2], abs=0.2)
 
 
 @pytest.mark.parametrize("words", [[], ["--overlap"], ["--collective=ring"]])
@@ -108,7 +108,7 @@ def test_automatic_interval_is_the_same_on_all_workers_and_fits_the_times(words:
         modelled, "--mode=local-sgd", "--network=lenet", "--local-iterations=auto", *words, rounds=20
     )
     out = result(simulation, "test")
-    found = {each.planned_iterations for each in algorithms}
+    found = {algorithm.planned_iterations for algorithm in algorithms}
 
     assert len(found) == 1
     (iterations,) = found
@@ -123,7 +123,7 @@ def test_automatic_interval_is_the_same_on_all_workers_and_fits_the_times(words:
 def test_automatic_interval_over_a_free_network_stays_one() -> None:
     simulation = simulate(cluster(0.1, 0.1), "--mode=local-sgd", "--local-iterations=auto", rounds=10)
 
-    assert [each.iterations for each in simulation.workers] == [10, 10]
+    assert [worker.iterations for worker in simulation.workers] == [10, 10]
 
 
 def test_automatic_interval_of_dylu_counts_the_fastest_workers_iterations() -> None:

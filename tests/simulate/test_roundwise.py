@@ -87,13 +87,13 @@ def differences(one, other, place="result"):
     """Where two results differ by more than rounding: the order of additions may be another one."""
     if isinstance(one, dict):
         assert one.keys() == other.keys()
-        return [each for key in one for each in differences(one[key], other[key], f"{place}.{key}")]
+        return [difference for key in one for difference in differences(one[key], other[key], f"{place}.{key}")]
     if isinstance(one, list):
         assert len(one) == len(other)
         return [
-            each
+            difference
             for index, pair in enumerate(zip(one, other, strict=True))
-            for each in differences(*pair, f"{place}[{index}]")
+            for difference in differences(*pair, f"{place}[{index}]")
         ]
     if isinstance(one, float) and isinstance(other, float):
         return [] if math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9) else [(place, one, other)]

@@ -109,7 +109,7 @@ def test_simulated_subclass_that_decides_every_iteration_is_asked_every_iteratio
     chosen.algorithm = Impatient
     simulation = Simulation(cluster(0.03, 0.05), chosen, TimingNumerics(chosen, 60_000))
     simulation.run()
-    assert [each.iterations for each in simulation.workers] == [24, 24]
+    assert [worker.iterations for worker in simulation.workers] == [24, 24]
 
 
 def test_simulation_needs_few_events_per_worker_and_round():
@@ -155,7 +155,7 @@ def test_simulated_statistics_travel_with_asynchronous_commits():
     for kind in ("mean", "rank0"):
         simulation = simulate(cluster(0.1, 0.1), "--mode=async", f"--statistics={kind}")
         devices = result(simulation, "")["devices"]
-        found[kind] = [(each["bytes_sent"], each["bytes_received"]) for each in devices]
+        found[kind] = [(device["bytes_sent"], device["bytes_received"]) for device in devices]
         commits = [sums.iterations for sums in simulation.workers]
     size = 4 * (HEADER_ELEMENTS + 9_600) + config.SIMULATE_MESSAGE_BYTES
     sent, received = np.transpose(np.subtract(found["mean"], found["rank0"]))

@@ -29,7 +29,7 @@ def sharing(modelled, *hosts):
 
 def agreeing(simulation):
     states = [node.round_state for node in simulation.side.nodes]
-    assert len({(each.round, each.version, each.samples) for each in states}) == 1
+    assert len({(state.round, state.version, state.samples) for state in states}) == 1
     return states[0]
 
 

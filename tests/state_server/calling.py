@@ -111,8 +111,8 @@ class ServerProcess:
         self.url, self.output = "", ""
         for line in self.process.stdout:
             self.output += line
-            if found := re.search(r"https?://\S+:\d+", line):
-                self.url = found[0]
+            if match := re.search(r"https?://\S+:\d+", line):
+                self.url = match[0]
                 break
         # From here on the pipe must be emptied, or a talkative server would come to a stop.
         self._reader = threading.Thread(target=self._read_on, daemon=True)

@@ -44,7 +44,7 @@ def test_report_of_a_finished_run_shows_its_figures_and_events(url):
     assert "ended: target reached" in text
     figures = json.loads(re.search(r'id="figures">(.*?)</script>', text, re.DOTALL)[1])
     assert figures[0]["curves"]["rounds"][0]["y"] == [0.3, 0.6, 0.9]
-    (timeline,) = (each for each in figures if each["kind"] == "timeline")
+    (timeline,) = (figure for figure in figures if figure["kind"] == "timeline")
     assert [lane["name"] for lane in timeline["lanes"]] == ["cloud1 gpu0", "cloud1 gpu1"]
     assert [block[:2] for block in timeline["lanes"][0]["blocks"]] == [[1, 1], [2, 2], [3, 3]]
 

@@ -17,7 +17,7 @@ def scrape(jobs: JobRegistry) -> dict:
 
 def values(jobs: JobRegistry, family: str, *labels: str) -> dict[tuple[str, ...], float]:
     """The values of a family by some of its labels."""
-    return {tuple(each.labels[label] for label in labels): each.value for each in scrape(jobs)[family].samples}
+    return {tuple(sample.labels[label] for label in labels): sample.value for sample in scrape(jobs)[family].samples}
 
 
 @pytest.fixture
@@ -101,8 +101,8 @@ def test_requests_are_observed_by_class_of_status():
     prometheus.observe_request("view-of-test", "BREW", 200, 0.002)
     family = scrape(JobRegistry())["esync_http_request_seconds"]
     counts = {
-        (each.labels["method"], each.labels["status"]): each.value
-        for each in family.samples
-        if each.name.endswith("_count") and each.labels["route"] == "view-of-test"
+        (sample.labels["method"], sample.labels["status"]): sample.value
+        for sample in family.samples
+        if sample.name.endswith("_count") and sample.labels["route"] == "view-of-test"
     }
     assert counts == {("GET", "4xx"): 2, ("other", "2xx"): 1}

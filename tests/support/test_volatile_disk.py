@@ -56,7 +56,7 @@ def test_volatile_disk_may_keep_a_name_and_lose_part_of_its_contents(tmp_path: P
         flush_folder(root)
 
     assert left_of(tmp_path / "lost", work) == {"old": b"old", "new": b""}
-    assert {dict(each)["new"] for each in outcomes(tmp_path, work)} == {b"", b"n", b"ne", b"new"}
+    assert {dict(outcome)["new"] for outcome in outcomes(tmp_path, work)} == {b"", b"n", b"ne", b"new"}
 
 
 def test_volatile_disk_may_lose_an_unflushed_rename(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_volatile_disk_may_keep_any_subset_of_several_changes(tmp_path: Path) ->
         (root / "old").unlink()
         (root / "new").touch()
 
-    names = {tuple(name for name, _ in each) for each in outcomes(tmp_path, work)}
+    names = {tuple(name for name, _ in outcome) for outcome in outcomes(tmp_path, work)}
     assert names == {(), ("old",), ("new",), ("new", "old")}
 
 

@@ -48,7 +48,7 @@ def pieces(elements: int, most: int) -> list[int]:
 
 def joined_pieces(pieces: list[np.ndarray]) -> np.ndarray:
     """Return the bytes of a message from its pieces, with the padding behind them."""
-    return np.concatenate([each.view(np.uint8) for each in pieces]) if pieces else np.empty(0, np.uint8)
+    return np.concatenate([piece.view(np.uint8) for piece in pieces]) if pieces else np.empty(0, np.uint8)
 
 
 class PieceKeys:

@@ -130,7 +130,7 @@ class PendingCollective:
             exchange.engine.agree(self._commits.notes)
             self._travelling = time.perf_counter()
             buckets = exchange.model.layout.buckets
-            self._coroutines = CoroutinePool(self._sum(each) for each in buckets if each.vector in self._vectors)
+            self._coroutines = CoroutinePool(self._sum(bucket) for bucket in buckets if bucket.vector in self._vectors)
         assert self._coroutines is not None
         happened = self._coroutines.advance()
         if not self._coroutines.over:

@@ -112,7 +112,7 @@ class CommonModel:
     def restore(self, vectors: list[Any]) -> None:
         """Go back to what `state` has returned."""
         for bucket in self.layout.of(WEIGHTS):
-            parts = [None if each is None else each[bucket.start : bucket.stop].copy() for each in vectors]
+            parts = [None if vector is None else vector[bucket.start : bucket.stop].copy() for vector in vectors]
             self._states[bucket.index] = put_together(parts) if parts else None
 
 

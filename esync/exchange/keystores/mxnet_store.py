@@ -356,9 +356,9 @@ def _make_room(cluster: Cluster) -> None:
     Raises:
         SecondTrainerError: there is no way to join another cluster.
     """
-    for each in _stores:
-        old = each._cluster
-        if not each._closed:
+    for store in _stores:
+        old = store._cluster
+        if not store._closed:
             if interactive():
                 raise SecondTrainerError(
                     f"the cluster of the scheduler at {old.host}:{old.port} knows this process already, by a Trainer "
@@ -385,17 +385,19 @@ def _let_go() -> None:
     A program that ends without having closed its store says no goodbye: to the others this worker
     is dead.
     """
-    for each in _stores:
-        if each._process != os.getpid():
-            _leave_to_the_worker(each)
+    for store in _stores:
+        if store._process != os.getpid():
+            _leave_to_the_worker(store)
             continue
-        each.close(None)
-        if each._gone and not each._answered():
-            log.error("error: %s is gone, and MXNet would wait for it for ever: ending, with all work done", each._gone)
+        store.close(None)
+        if store._gone and not store._answered():
+            log.error(
+                "error: %s is gone, and MXNet would wait for it for ever: ending, with all work done", store._gone
+            )
             exit_now(1)
-        if each._closed:
-            each._sender_check.over()
-            each.store = None
+        if store._closed:
+            store._sender_check.over()
+            store.store = None
 
 
 def _leave_to_the_worker(store: "MXNetStore") -> None:

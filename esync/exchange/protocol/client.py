@@ -130,7 +130,10 @@ class ParameterServerExchange(Exchange):
         self.replacement = statuses[0].arrivals > 1
         if self.replacement and starting_status(statuses).synchronous:
             statuses = self._rejoin(statuses)
-        acknowledged, rounds = [each.acknowledged for each in statuses], [each.rounds_together for each in statuses]
+        acknowledged, rounds = (
+            [status.acknowledged for status in statuses],
+            [status.rounds_together for status in statuses],
+        )
         self.exchanges = self.sequence = completed_exchanges(
             acknowledged, rounds, starting_status(statuses).synchronous
         )
@@ -478,7 +481,9 @@ class ParameterServerExchange(Exchange):
         """
         store = self.store
         with store.waiting("the end of the round that the dead worker has committed in at") as wait:
-            while round_has_commit([each.rounds_together for each in statuses], [each.committed for each in statuses]):
+            while round_has_commit(
+                [status.rounds_together for status in statuses], [status.committed for status in statuses]
+            ):
                 store.sleep(LONGEST_PAUSE)
                 statuses = self._statuses()
                 wait.check()

@@ -499,7 +499,7 @@ class HostExchange:
                 encoder.rest[:] = 0
         if not begun:
             return
-        others = [each["commit"].copy() for each in members if each["commit"]["rank"] != group.rank]
+        others = [member["commit"].copy() for member in members if member["commit"]["rank"] != group.rank]
         for each in others:
             each["kind"] = wire.MEMBER
         for server in range(store.servers):
@@ -546,12 +546,12 @@ class HostExchange:
     def _sums(self, mine: Contribution, members: Sequence[Any]) -> dict[str, Source]:
         """Return the vectors of a group's payload: sums, but for the mean of packed weights."""
         sums: dict[str, Source] = {}
-        ranks = [int(each["commit"]["rank"]) for each in members]
-        samples = [int(each["commit"]["samples"]) for each in members]
+        ranks = [int(member["commit"]["rank"]) for member in members]
+        samples = [int(member["commit"]["samples"]) for member in members]
         for name in mine.vectors:
             if not self._store.carries_values:
                 break
-            factors = [factor(self._weightings[name], each) for each in samples]
+            factors = [factor(self._weightings[name], sample) for sample in samples]
             arrays = [self._group.contribution(rank, name) for rank in ranks]
             if len(members) == 1:
                 sums[name] = WeightedSum(arrays, [1.0])

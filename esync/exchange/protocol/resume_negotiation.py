@@ -182,7 +182,7 @@ def choose(offers: Mapping[int, Offers]) -> int:
     for model in sorted(offers[0].parts, key=lambda part: part.round, reverse=True):
         if all(_has(offers[rank], model) for rank in model.needs):
             return model.round
-    if not any(part.whole_before for each in offers.values() for part in each.parts):
+    if not any(part.whole_before for offer in offers.values() for part in offer.parts):
         return -1  # the job ended before any checkpoint was whole
     held = "; ".join(f"worker {rank} has {_rounds(each)}" for rank, each in sorted(offers.items()))
     raise ValueError(

@@ -99,7 +99,7 @@ class Scalars:
         """Return the terms of a round: those of the first commit, with the combined scalars."""
         terms = commits[0].copy()
         for name, way in self._combined.items():
-            terms[name] = _combine(way, (float(each[name]) for each in commits))
+            terms[name] = _combine(way, (float(commit[name]) for commit in commits))
         return terms
 
     def note(self, commits: Iterable[Any]) -> None:

@@ -96,7 +96,7 @@ class Contacts:
     def silent(self, seconds: float) -> list[Node]:
         """Return the processes that have not answered within so many seconds."""
         since = time.monotonic() - seconds
-        return [each.node for each in self._contacts.values() if not _answered(each) and each.since < since]
+        return [contact.node for contact in self._contacts.values() if not _answered(contact) and contact.since < since]
 
     def keep(self, nodes: list[Node]) -> None:
         """Forget the processes that have answered but are not among `nodes`.

@@ -126,8 +126,8 @@ class ZMQTransport:
 
     def _take(self, frames: list[bytes]) -> None:
         """Handle one message."""
-        found = IDENTITY.fullmatch(frames[0])
-        sender = int(found[1]) if found else EMPTY
+        match = IDENTITY.fullmatch(frames[0])
+        sender = int(match[1]) if match else EMPTY
         try:
             message = Message.decode(b"".join(frames[1:2]))
         except BadMessageError as error:

@@ -123,7 +123,7 @@ def _tiles(section: Compared) -> list[Tile]:
         tiles.append(Tile("throughput", f"{speeds.mean:,.{0 if speeds.mean >= 1000 else 1}f}", "samples/s", limit))
     if efficiency is not None:
         tiles.append(Tile("efficiency", f"{100 * efficiency:.0f} %", "", "of the devices' speed"))
-    if alone := over_fastest(group.figures.throughput, {each.name: each.speed for each in group.figures.devices}):
+    if alone := over_fastest(group.figures.throughput, {device.name: device.speed for device in group.figures.devices}):
         note = f"{alone.name} alone; limit {alone.limit:.2f} ×"
         tiles.append(Tile("samples/s over", f"{alone.value:.2f} ×", "", note))
     tiles.append(Tile("waiting", _percent(use[1]), "", f"of the devices' time, {_percent(use[2])} transferring"))
@@ -190,11 +190,11 @@ def _timelines(section: Compared) -> tuple[list[Any], list[Any]]:
     others = [run for group in section.groups for run in group.runs if run is not group.counted[0]]
     labels = {id(run): _run_label(group, run) for group in section.groups for run in group.runs}
     shown_first, shown_others = first[:TIMELINES], others[: max(0, TIMELINES - len(first))]
-    drawn: list[Any] = [each for run in shown_first for each in timelines(labels[id(run)], run.summary)]
+    drawn: list[Any] = [timeline for run in shown_first for timeline in timelines(labels[id(run)], run.summary)]
     left_out = len(first) + len(others) - len(shown_first) - len(shown_others)
     if left_out:
         drawn.append(f"Timelines of {left_out} further runs are left out; a report of those runs alone has them.")
-    folded = [each for run in shown_others for each in timelines(labels[id(run)], run.summary)]
+    folded = [timeline for run in shown_others for timeline in timelines(labels[id(run)], run.summary)]
     return drawn, folded
 
 

@@ -19,8 +19,8 @@ def figures(groups: Sequence[RunGroup]) -> dict[str, Figure]:
     """Return the figures by name; those with stragglers only if there are such runs."""
     drawn = {}
     for suffix, chosen in (
-        ("", [each for each in groups if not each.setting.policy]),
-        ("-stragglers", [each for each in groups if each.setting.policy]),
+        ("", [group for group in groups if not group.setting.policy]),
+        ("-stragglers", [group for group in groups if group.setting.policy]),
     ):
         if chosen:
             drawn[f"sync-switch-accuracy{suffix}"] = _figure(chosen, accuracy=True)
@@ -39,19 +39,19 @@ def _figure(groups: Sequence[RunGroup], accuracy: bool) -> Figure:
 
 
 def _panel(axes: Axes, groups: Sequence[RunGroup], accuracy: bool) -> None:
-    relative = all(each.relative is not None for each in groups)
-    for place, each in enumerate(groups):
-        value, deviation = each.accuracy.mean, each.accuracy.deviation
+    relative = all(group.relative is not None for group in groups)
+    for place, group in enumerate(groups):
+        value, deviation = group.accuracy.mean, group.accuracy.deviation
         if not accuracy:
-            scale = (each.relative or 0.0) / each.time.mean if relative and each.time.mean else 1.0
-            value, deviation = each.time.mean * scale, each.time.deviation * scale
-        shade = POLICY_SHADES.get(each.setting.policy) or SHADES.get(each.setting.order, OTHER)
+            scale = (group.relative or 0.0) / group.time.mean if relative and group.time.mean else 1.0
+            value, deviation = group.time.mean * scale, group.time.deviation * scale
+        shade = POLICY_SHADES.get(group.setting.policy) or SHADES.get(group.setting.order, OTHER)
         axes.bar(place, value, 0.7, yerr=deviation, color=shade, capsize=3)
         note = f"{value:.3f}" if accuracy or relative else f"{value:,.0f}"
-        if each.diverged:
-            note += f"\n{each.diverged} of {len(each.runs)} diverged"
+        if group.diverged:
+            note += f"\n{group.diverged} of {len(group.runs)} diverged"
         axes.annotate(note, (place, value + deviation), (0, 3), textcoords="offset points", ha="center", fontsize=9)
-    names = [each.setting.policy or each.setting.label for each in groups]
+    names = [group.setting.policy or group.setting.label for group in groups]
     axes.set_xticks(range(len(groups)), names, rotation=30, ha="right")
     axes.grid(visible=False, axis="x")
     axes.margins(y=0.14)

@@ -58,7 +58,7 @@ def segments_between(segments: Iterable[LoggedSegment], first: float, last: floa
     Returns nothing if the log does not allow to tell them apart.
     """
     inside = sorted(
-        (each for each in segments if each.started >= first - SLACK * 3 and each.ended <= last + SLACK * 3),
+        (segment for segment in segments if segment.started >= first - SLACK * 3 and segment.ended <= last + SLACK * 3),
         key=lambda each: each.started,
     )
     steps_ascend = all(one.steps < other.steps and one.ended <= other.started for one, other in pairwise(inside))

@@ -115,24 +115,24 @@ def published_setting(folder: str, name: str) -> Setting | None:
     Returns None for a name that does not follow a published pattern.
     """
     if folder == "straggler":
-        found = _STRAGGLERS.fullmatch(name)
-        if found is None:
+        match = _STRAGGLERS.fullmatch(name)
+        if match is None:
             return None
-        times = "once" if found["times"] == "1" else f"{found['times']} times"
-        workers = "1 worker" if found["workers"] == "1" else f"{found['workers']} workers"
-        return Setting("10", 0.05, POLICIES[found["policy"]], f"{workers} {times} {found['delay']} ms")
-    if folder == "switch_exp" and (found := re.fullmatch(r"([ab])(\d+)[-_]([ab])(\d+)(?:[-_]run\d+)?", name)):
-        first, share, second, other = found.groups()
+        times = "once" if match["times"] == "1" else f"{match['times']} times"
+        workers = "1 worker" if match["workers"] == "1" else f"{match['workers']} workers"
+        return Setting("10", 0.05, POLICIES[match["policy"]], f"{workers} {times} {match['delay']} ms")
+    if folder == "switch_exp" and (match := re.fullmatch(r"([ab])(\d+)[-_]([ab])(\d+)(?:[-_]run\d+)?", name)):
+        first, share, second, other = match.groups()
         if first == second:
             return None
         order = "10" if first == "b" else "01"
         return Setting(order, int(share if first == "b" else other) / 100)
-    if folder in ("baseline", "cifar100_res50") and (found := re.fullmatch(r"(asp|bsp)_\d+", name)):
-        return Setting("1", 1.0) if found[1] == "bsp" else Setting("0", 0.0)
-    if folder == "cifar100_res50" and (found := re.fullmatch(r"(\d+)_(\d+)_\d+", name)):
-        return Setting("10", int(found[1]) / 100)
-    if folder == "cluster_16" and (found := re.fullmatch(r"(bsp|5050)_run\d+", name)):
-        return Setting("1", 1.0) if found[1] == "bsp" else Setting("10", 0.5)
+    if folder in ("baseline", "cifar100_res50") and (match := re.fullmatch(r"(asp|bsp)_\d+", name)):
+        return Setting("1", 1.0) if match[1] == "bsp" else Setting("0", 0.0)
+    if folder == "cifar100_res50" and (match := re.fullmatch(r"(\d+)_(\d+)_\d+", name)):
+        return Setting("10", int(match[1]) / 100)
+    if folder == "cluster_16" and (match := re.fullmatch(r"(bsp|5050)_run\d+", name)):
+        return Setting("1", 1.0) if match[1] == "bsp" else Setting("10", 0.5)
     return None
 
 

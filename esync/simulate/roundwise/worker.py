@@ -188,4 +188,4 @@ class WorkerTotals:
     def traffic(self) -> tuple[int, int]:
         """Bytes sent and received."""
         lines: list[ConnectionTraffic | StateServerCalls] = [*self.connections, *self.questions]
-        return round(sum(each.sent for each in lines)), round(sum(each.received for each in lines))
+        return round(sum(line.sent for line in lines)), round(sum(line.received for line in lines))

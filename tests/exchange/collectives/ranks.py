@@ -43,7 +43,7 @@ def sums(transport: MPITransport) -> None:
                 result = values[transport.rank].astype(dtype)
                 engine.run(result, Backoff(0.001))
                 tolerance = 20 * float(np.finfo(dtype).eps)
-                expected = np.sum([each.astype(dtype).astype(np.float64) for each in values], axis=0)
+                expected = np.sum([value.astype(dtype).astype(np.float64) for value in values], axis=0)
                 np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance)
                 digests = transport._world.allgather(result.tobytes()[:100_000])
                 assert len(set(digests)) == 1, (name, dtype, size)

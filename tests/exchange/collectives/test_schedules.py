@@ -16,7 +16,7 @@ SIZES = (0, 1, 2, 7, 64, 1001)
 def summed(name: str, values: list[np.ndarray]) -> list[np.ndarray]:
     """What each rank holds after the collective."""
     network, buffers = MemoryNetwork(len(values)), ReceiveBuffers()
-    results = [each.copy() for each in values]
+    results = [value.copy() for value in values]
     coroutines = [
         allreduce(SCHEDULES[name], result, network.transports[rank], 0, buffers) for rank, result in enumerate(results)
     ]
@@ -81,8 +81,8 @@ def test_receive_buffers_are_reused_across_sizes_and_types() -> None:
         expected = np.sum(np.float64(values), axis=0)
         run_round_robin(
             [
-                allreduce(SCHEDULES["butterfly"], each, network.transports[i], 0, buffers)
-                for i, each in enumerate(values)
+                allreduce(SCHEDULES["butterfly"], value, network.transports[i], 0, buffers)
+                for i, value in enumerate(values)
             ]
         )
         np.testing.assert_allclose(values[0], expected, rtol=0.01, atol=0.01)

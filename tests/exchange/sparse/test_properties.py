@@ -111,7 +111,7 @@ def test_sparse_codec_chooses_bitmap_where_shorter_and_checks_it() -> None:
 @given(st.integers(0, 5_000_000), st.integers(64, 1_000_000))
 def test_pieces_are_fewest_with_little_padding(elements: int, most: int) -> None:
     sizes = size_classes(most)
-    cut = [sizes[each] for each in pieces(elements, most)]
+    cut = [sizes[piece] for piece in pieces(elements, most)]
     assert len(cut) == max(1, -(-elements // most))
     rest = elements - sum(cut[:-1])
     assert 0 <= rest <= cut[-1]
@@ -169,7 +169,7 @@ def test_compressors_restored_continue_bit_for_bit(kind) -> None:
         return kind(Selection([300, 20], 0.02, 0), "float16", **options)
 
     def steps(compressor, gradients):
-        return [part.tobytes() for each in gradients for part in compressor.compress(each.copy(), 0.1, 0.5)]
+        return [part.tobytes() for gradient in gradients for part in compressor.compress(gradient.copy(), 0.1, 0.5)]
 
     gradients = list(rng.standard_normal((10, 320)).astype(np.float32))
     whole, resumed = make(), make()

@@ -121,9 +121,9 @@ def test_sparse_run_resumed_from_checkpoint_begins_with_the_servers_weights(
         whole.round([workers[seed % 2]], [some_step(seed)])
     whole.round([workers[0]], [some_step(4)])
     resumed, resumed_workers = start(2, kept=whole.checkpoint(), **options)
-    for each in resumed_workers:
-        assert each.weights.tobytes() == whole.weights().tobytes()
-        assert believed(resumed, each).tobytes() == each.weights.tobytes()
+    for resumed_worker in resumed_workers:
+        assert resumed_worker.weights.tobytes() == whole.weights().tobytes()
+        assert believed(resumed, resumed_worker).tobytes() == resumed_worker.weights.tobytes()
     for side in (whole, resumed):
         for seed in range(5, 9):
             side.round([side.workers[seed % 2]], [some_step(seed)])

@@ -1,0 +1,69 @@
+"""What the workers of a run compare at its start."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from .algorithms import Algorithm
+from .algorithms.loading import agreed_source
+from .exchange.protocol.specification import RANDOM_NUMBERS
+from .gluon.parameter_kinds import digests
+from .gluon.randomness import generator_digests
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Names of settings → their values on this worker.
+
+    Attributes:
+        model: what all workers must have in common, and a run that goes on from a checkpoint with
+            the one that wrote it.
+        common: all that all workers must have in common.
+        own: what may be each worker's own; they log where it differs.
+    """
+
+    model: dict[str, Any]
+    common: dict[str, Any]
+    own: dict[str, Any]
+
+    @classmethod
+    def of(
+        cls,
+        algorithm: Algorithm,
+        parameters: Sequence[Any],
+        rule: str,
+        rates: dict[str, Any],
+        dataset_size: int | None,
+        given: Mapping[str, Any],
+        sources: Mapping[str, str],
+        processes: bool,
+    ) -> "Agreement":
+        """Return what this worker has.
+
+        Args:
+            algorithm: the algorithm.
+            parameters: those that are exchanged.
+            rule: the name of the rule of the servers.
+            rates: the optimizer's settings.
+            dataset_size: samples of the training set; None where it is not known.
+            given: the program's own terms.
+            sources: digests of the program's source code, which may change before a run is resumed.
+            processes: whether each worker is a process of its own.
+        """
+        shapes = json.dumps([list(parameter.shape) for parameter in parameters])
+        model = {
+            "algorithm": algorithm.name,
+            "parameter shapes": hashlib.sha256(shapes.encode()).hexdigest()[:12],
+            **{f"constant {name}": digest for name, digest in digests(parameters).items()},
+            **algorithm.checkpoint_terms,
+            "rule of the servers": rule,
+            **given,
+        }
+        # Rates and sources may differ after a resume: checkpoints do not keep them.
+        size = {} if dataset_size is None else {"dataset size": dataset_size}
+        common_rates, own = ({}, rates) if algorithm.own_rates else (rates, {})
+        source = {**sources, **agreed_source(type(algorithm))}
+        common = {**algorithm.terms, **common_rates, **size, **model, **source}
+        return cls(model, common, {**own, RANDOM_NUMBERS: generator_digests()} if processes else own)
