@@ -76,10 +76,12 @@ def test_device_replica_reads_and_writes_weights_and_statistics(device):
     parameters = [parameter for _, parameter in sorted(net.collect_params().items())]
     replica = Replica(parameters, lambda batch_size: None)
     for vector in (replica.weights, replica.statistics):
+        vector.settle()  # initial values are computed in the background
         vector.open()
         given, found = np.arange(vector.size, dtype=np.float32), np.zeros(vector.size, np.float32)
         vector.write(0, given)
         vector.close()
+        vector.settle()
         vector.open()
         vector.read(0, vector.size, found)
         vector.close()

@@ -52,8 +52,8 @@ class Cluster:
     """
 
     ADVICE: ClassVar[str] = (
-        "check that address and the firewall, that it was started, and set DMLC_INTERFACE or DMLC_NODE_HOST where a "
-        "machine has several network interfaces"
+        "check that address and the firewall, that python -m esync.scheduler was started there (MXNet's own does not "
+        "answer), and set DMLC_INTERFACE or DMLC_NODE_HOST where a machine has several network interfaces"
     )
 
     host: str
