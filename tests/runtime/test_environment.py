@@ -2,13 +2,16 @@ import socket
 
 import pytest
 
+from esync.coordination.http_client import HTTPClient
 from esync.runtime.environment import (
     Cluster,
     EnvironmentProblemError,
+    parse_state_server_address,
     state_server_address,
     take_role,
     without_part_in_job,
 )
+from esync.runtime.errors import ExpectedError
 
 GOOD = {
     "DMLC_PS_ROOT_URI": "127.0.0.1",
@@ -178,3 +181,22 @@ def test_state_server_address_is_read_from_text_or_environment(text, address):
 def test_state_server_address_that_is_invalid_says_what_to_do(text):
     with pytest.raises(EnvironmentProblemError, match=r"should be host:port; give it .* ESYNC_STATE_SERVER"):
         state_server_address(environment={"ESYNC_STATE_SERVER": text})
+
+
+@pytest.mark.parametrize("text", ["https://h:1", "a b:1", "h:", ":1", "h:99999", "h:²"])
+def test_malformed_address_of_the_state_server_is_refused(text):
+    with pytest.raises(EnvironmentProblemError, match=r"the state server's address is .* should be host:port"):
+        parse_state_server_address(text)
+
+
+@pytest.mark.parametrize("token", ["two\nlines", "€", "with blank"])
+def test_token_that_no_header_can_carry_is_refused(monkeypatch, token):
+    monkeypatch.setenv("ESYNC_TOKEN", token)
+    with pytest.raises(ExpectedError, match="ESYNC_TOKEN should have printable ASCII characters"):
+        HTTPClient("127.0.0.1", 1, 1.0)
+
+
+def test_number_of_too_many_digits_is_refused():
+    variables = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": "9" * 5000}
+    with pytest.raises(EnvironmentProblemError, match="DMLC_PS_ROOT_PORT is '9"):
+        Cluster.from_environment(variables)
