@@ -209,11 +209,11 @@ def table(given: argparse.Namespace) -> str:
         if run.name in finished:
             key = run.method, run.without, run.factor, run.momentum
             times.setdefault(key, []).append([time_to(finished[run.name], target) for target in targets])
-    alone = next((list(zip(*time, strict=True)) for key, time in times.items() if key[0] == ALONE), None)
+    alone = next((list(zip(*seeds, strict=True)) for key, seeds in times.items() if key[0] == ALONE), None)
     rows = []
-    for (method, without, factor, momentum), time in times.items():
-        cells = [method if without == "whole" else without, f"× {factor:g}", f"{momentum:g}", str(len(time))]
-        for index, values in enumerate(zip(*time, strict=True)):
+    for (method, without, factor, momentum), seeds in times.items():
+        cells = [method if without == "whole" else without, f"× {factor:g}", f"{momentum:g}", str(len(seeds))]
+        for index, values in enumerate(zip(*seeds, strict=True)):
             missed = values.count(math.inf)
             cells.append(f"missed by {missed} of {len(values)}" if missed else spread(values, 1))
             ratio = statistics.fmean(alone[index]) / statistics.fmean(values) if alone else math.nan

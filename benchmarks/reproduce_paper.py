@@ -92,7 +92,7 @@ def table(out: Path, chosen: Sequence[Run]) -> str:
         syncs = {factor: _longest(found, Run(network, "sync", factor=factor)) for factor in (1, 2, 4)}
         if esync and syncs[1]:
             fast, slow = time_to_target(esync), time_to_target(syncs[1])
-            best, factor = min((time_to_target(sync), factor) for factor, sync in syncs.items() if sync)
+            best, factor = min((time_to_target(run), factor) for factor, run in syncs.items() if run)
             published = TABLE_1[network]
             lines.append(
                 f"| {network} | {_ratio(slow, fast)} | {_ratio(best, fast)} (×{factor}) | {published.speedup:g} | "

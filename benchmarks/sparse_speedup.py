@@ -249,7 +249,7 @@ def main() -> int:
                     "published": published,
                 }
             )
-            print(f"| {method} | {gigabits} | " + " | ".join(f"{our:.2f}" for our in ours) + " |")
+            print(f"| {method} | {gigabits} | " + " | ".join(f"{ratio:.2f}" for ratio in ours) + " |")
             if published:
                 print(
                     f"| published | {gigabits} | " + " | ".join(f"{each:.2f}" for each in published) + " |", flush=True

@@ -154,7 +154,7 @@ class Trainer(OptimizerTrainer):
         self._agreement, self._sources = dict(agreement or {}), dict(sources or {})
         self._capability = 0.0
         self.ends_run = False
-        self._end = TrainerEnd(self, self._run, checkpoints)
+        self._end = TrainerEnd(self, self._run, checkpoints, lambda: self._started)
         self.steps = 0
         self._on_trial = False
         self._follow_progress()
@@ -221,7 +221,7 @@ class Trainer(OptimizerTrainer):
         track_running_statistics(self.parameters)
         if real and self.workers > 1:
             seed_mxnet(self.rank)
-        self._started = self._end.joined = True
+        self._started = True
         if self.finished:
             self.replica.keep_final_statistics()
         self._follow_progress()

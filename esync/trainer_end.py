@@ -1,6 +1,7 @@
 """How a program that trains leaves its run: as planned, by an error, or for another to replace it."""
 
 import os
+from collections.abc import Callable
 from contextlib import suppress
 from typing import NoReturn
 
@@ -22,17 +23,24 @@ class TrainerEnd:
         trainer: the trainer, which goes to the callbacks of its run.
         run: what records the run.
         checkpoints: those of the run.
+        started: tells whether the trainer takes part in the run.
 
     Attributes:
-        joined: whether the trainer has tried to join the run.
         closed: whether it has left.
     """
 
-    def __init__(self, trainer: TrainerStatus, run: TrainerCallback, checkpoints: Checkpoints | None) -> None:
+    def __init__(
+        self,
+        trainer: TrainerStatus,
+        run: TrainerCallback,
+        checkpoints: Checkpoints | None,
+        started: Callable[[], bool],
+    ) -> None:
         self._trainer, self._run, self._checkpoints = trainer, run, checkpoints
         self._announced = False  # whether the others know that the run ends
         self._hooks = ExitHooks(self.end)
-        self.joined = self.closed = False
+        self._started = started
+        self.closed = False
 
     def watch(self) -> None:
         """Call `end` when the program ends."""
@@ -63,8 +71,8 @@ class TrainerEnd:
         if self._over:
             return
         trainer = self._trainer
-        finished = self.joined and trainer.finished
-        if self.joined and not (finished or self._announced) and trainer.rank == 0 < trainer.workers - 1:
+        finished = self._started() and trainer.finished
+        if self._started() and not (finished or self._announced) and trainer.rank == 0 < trainer.workers - 1:
             progress.warn(
                 f"worker 0 leaves after round {trainer.round}, before the run is finished: nobody evaluates any more, "
                 "and the final model is that of this round (call stop() before close() to end the run for all workers)"
@@ -123,7 +131,7 @@ class TrainerEnd:
         """Return whether another process may succeed in the place of this one, which fails."""
         on_purpose = isinstance(error, (ExpectedError, SystemExit))
         at_fault = error is not None and is_at_fault(type(self._trainer.algorithm), error)
-        return self.joined and SUPERVISED_VARIABLE in os.environ and not on_purpose and not at_fault
+        return self._started() and SUPERVISED_VARIABLE in os.environ and not on_purpose and not at_fault
 
     def _announce(self, error: BaseException | None, reason: str) -> None:
         """Tell launcher and workers why this one leaves a run that is not finished."""

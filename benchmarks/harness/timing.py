@@ -31,7 +31,7 @@ def in_turns(
 
 def medians(values: Mapping[str, Sequence[float]]) -> dict[str, float]:
     """Return the median of each way."""
-    return {name: statistics.median(value) for name, value in values.items()}
+    return {name: statistics.median(series) for name, series in values.items()}
 
 
 def seconds_of(call: Callable[[], Any], clock: Callable[[], float] = time.perf_counter) -> float:

@@ -51,7 +51,7 @@ def factor(weighting: str, samples: int) -> float:
 
 def divisor(weighting: str, samples: Sequence[int]) -> float:
     """Return the divisor of the sum, given the samples of all workers in it."""
-    count, total = len(samples), sum(max(sample, 1) for sample in samples)
+    count, total = len(samples), sum(max(number, 1) for number in samples)
     if weighting == UNIFORM:
         return count
     return total if weighting == SAMPLES else count * count / total

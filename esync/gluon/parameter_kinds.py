@@ -44,11 +44,9 @@ def distinct(params: Any) -> Any:
     """Return parameters without repetitions, such as tied ones that two blocks have."""
     if isinstance(params, (dict, mx.gluon.ParameterDict)):  # in gluon.Trainer's order
         params = [params[name] for name in sorted(params.keys())]
-    return (
-        list({id(parameter): parameter for parameter in params}.values())
-        if isinstance(params, (list, tuple))
-        else params
-    )
+    if not isinstance(params, (list, tuple)):
+        return params  # gluon.Trainer refuses it
+    return list({id(parameter): parameter for parameter in params}.values())
 
 
 def check_types(parameters: Iterable[Any], algorithm: str) -> None:

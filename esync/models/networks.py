@@ -83,7 +83,7 @@ def _resnet(version: int, layers: int) -> Callable[..., Any]:
 
         kind, numbers, channels = resnet.resnet_spec[layers]
         block = resnet.resnet_block_versions[version - 1][kind]
-        channels = [round(channel * width) for channel in channels]
+        channels = [round(number * width) for number in channels]
         return resnet.resnet_net_versions[version - 1](block, numbers, channels, classes=classes, **options)
 
     return build

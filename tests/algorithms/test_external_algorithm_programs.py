@@ -76,7 +76,7 @@ def test_programs_without_mxnet_run_an_algorithm_file(folder):
     simulate = ("-m", "esync.simulate", "cluster.yaml", "--numerics", "none")
     assert "3 rounds in" in run(*simulate, "--quiet")
     run(*simulate, "--sweep", "pull=0,1", "--json", "sweep.json")
-    assert [load["rounds"] for load in json.loads((folder / "sweep.json").read_text())] == [3, 3]
+    assert [row["rounds"] for row in json.loads((folder / "sweep.json").read_text())] == [3, 3]
     (folder / "halfway.py").unlink()
     run(str(ROOT / "logs_tools" / "summarize.py"), "-n", "lenet")
     assert "localhost" in json.loads((folder / "logs" / "lenet" / "halfway" / "Halfway.json").read_text())
@@ -95,7 +95,7 @@ def test_simulate_sweep_knows_the_options_of_every_mode(folder):
     (folder / "cluster.yaml").write_text(DESCRIPTION.replace('mode: "halfway.py:Halfway", ', ""))
     simulate = ("-m", "esync.simulate", "cluster.yaml", "--numerics", "none", "--jobs", "2", "--json", "sweep.json")
     program(folder, *simulate, "--sweep", "mode=halfway.py:Halfway,local-sgd")
-    assert [load["rounds"] for load in json.loads((folder / "sweep.json").read_text())] == [3, 3]
+    assert [row["rounds"] for row in json.loads((folder / "sweep.json").read_text())] == [3, 3]
 
 
 def test_simulate_with_entry_point_algorithm_records_its_source(folder):

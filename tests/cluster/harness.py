@@ -143,7 +143,7 @@ class Cluster:
         try:
             return self.processes[name].wait(max(0.1, self.deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
-            outputs = "\n".join(f"--- {process}\n{self.output(process)[-2000:]}" for process in self.processes)
+            outputs = "\n".join(f"--- {title}\n{self.output(title)[-2000:]}" for title in self.processes)
             raise AssertionError(f"{name} is still running after {self._seconds} s\n{outputs}") from None
 
     def finish(self, expected: int = 0) -> None:

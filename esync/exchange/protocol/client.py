@@ -130,10 +130,8 @@ class ParameterServerExchange(Exchange):
         self.replacement = statuses[0].arrivals > 1
         if self.replacement and starting_status(statuses).synchronous:
             statuses = self._rejoin(statuses)
-        acknowledged, rounds = (
-            [status.acknowledged for status in statuses],
-            [status.rounds_together for status in statuses],
-        )
+        acknowledged = [status.acknowledged for status in statuses]
+        rounds = [status.rounds_together for status in statuses]
         self.exchanges = self.sequence = completed_exchanges(
             acknowledged, rounds, starting_status(statuses).synchronous
         )

@@ -551,7 +551,7 @@ class HostExchange:
         for name in mine.vectors:
             if not self._store.carries_values:
                 break
-            factors = [factor(self._weightings[name], sample) for sample in samples]
+            factors = [factor(self._weightings[name], number) for number in samples]
             arrays = [self._group.contribution(rank, name) for rank in ranks]
             if len(members) == 1:
                 sums[name] = WeightedSum(arrays, [1.0])
