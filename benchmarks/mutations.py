@@ -29,7 +29,11 @@ PARTS = {
     "rules": ["esync/rules.py"],
     "wire": ["esync/exchange/protocol/wire.py", "esync/exchange/protocol/layout.py"],
     "round state": ["esync/exchange/protocol/round_state.py"],
-    "client": ["esync/exchange/protocol/client.py"],
+    "client": [
+        "esync/exchange/protocol/client.py",
+        "esync/exchange/protocol/status_reader.py",
+        "esync/exchange/protocol/transfer.py",
+    ],
     "server": ["esync/exchange/protocol/parameter_server.py", "esync/exchange/protocol/pending.py"],
     "checkpoints": ["esync/checkpoints"],
     "launcher": ["esync/launch"],

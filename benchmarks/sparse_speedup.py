@@ -35,9 +35,10 @@ from esync.exchange.codecs.base import WorkerCodec
 from esync.exchange.codecs.sparse_messages import PieceKeys
 from esync.exchange.codecs.uncompressed import UncompressedDecoder, UncompressedEncoder
 from esync.exchange.protocol import wire
-from esync.exchange.protocol.client import NO_KEY, ParameterServerExchange
+from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.layout import Layout
 from esync.exchange.protocol.round_state import Limits
+from esync.exchange.protocol.transfer import NO_KEY
 from esync.launch import flags
 from esync.simulate.cluster import ClusterModel
 from esync.simulate.coordination import StateServerModel

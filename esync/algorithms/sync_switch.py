@@ -18,7 +18,7 @@ from .. import config
 from ..coordination import Coordination, OnlinePolicySettings
 from ..coordination.straggler_policies import GREEDY, PolicyDirective
 from ..coordination.stragglers import Detection
-from ..exchange import Exchange, Payload, Specification
+from ..exchange import Control, Exchange, Payload, Specification, Use
 from ..exchange.protocol.round_state import Limits
 from ..rules import RESET_MOMENTUM
 from ..runtime.futures import Handle
@@ -325,7 +325,9 @@ class SyncSwitch(EveryIteration):
             late = 2 * (self.exchange.workers - 1) * batch_size
             after = not ((directive.asynchronous or not leads) and self.plan.asynchronous_left(*then) > late)
             wanted = directive.excluded
-        discard = self.synchronous and self.exchange.rank in excluded
+        use = Use.TOGETHER if self.synchronous else Use.AT_ONCE
+        if self.synchronous and self.exchange.rank in excluded:
+            use = Use.DISCARD
         switch = after if asks and after != self.synchronous else None
         resets = switch is False and self.options.switch_momentum == RESET
         return replace(
@@ -333,11 +335,12 @@ class SyncSwitch(EveryIteration):
             learning_rate=rate * (workers if self.synchronous else 1),
             momentum=self._momentum(payload.momentum),
             weight_decay=hyper.get("weight_decay", payload.weight_decay),
-            together=self.synchronous,
-            switch=switch,
             scalars={RESET_MOMENTUM: 1.0} if resets else {},
-            discard=discard,
-            excluded=wanted if leads and self.synchronous and set(wanted) != set(excluded) else None,
+            control=Control(
+                use,
+                switch=switch,
+                excluded=wanted if leads and self.synchronous and set(wanted) != set(excluded) else None,
+            ),
         )
 
     def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:

@@ -20,7 +20,7 @@ from typing_extensions import override
 from .. import config
 from ..coordination import ExchangeDecision, TierSettings
 from ..coordination.tiers import AUTO, NONE
-from ..exchange import STATISTICS, WEIGHTS, Payload, Result, Source
+from ..exchange import STATISTICS, WEIGHTS, Control, Payload, Result, Source, Use
 from ..runtime.progress import ASIDE, report_event
 from .base import Style
 from .esync import ESync
@@ -128,7 +128,8 @@ class TieredESync(ESync):
 
     def _payload(self, vectors: Mapping[str, Source]) -> Payload:
         self._returns = self._aside and self._tier == 0
-        return replace(super()._payload(vectors), unawaited=self._aside, back=self._returns)
+        use = Use.BACK if self._returns else Use.UNAWAITED if self._aside else Use.AS_AGREED
+        return replace(super()._payload(vectors), control=Control(use))
 
     def _begin_round(self, result: Result) -> None:
         if self._returns and result.used:
@@ -175,7 +176,7 @@ class TieredESync(ESync):
         replica = self.replica
         with self.recorder.phase(self.exchange_phase):
             replica.open()
-            payload = Payload({}, 0, self.options.global_lr, discard=True, wanted={WEIGHTS, STATISTICS})
+            payload = Payload({}, 0, self.options.global_lr, wanted={WEIGHTS, STATISTICS}, control=Control(Use.DISCARD))
             merge = replica.begin_overlap() if self._run_ahead else None
             result = self.exchange.start(payload, replica if merge is None else merge).wait()
             replica.close()

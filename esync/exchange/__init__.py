@@ -10,6 +10,7 @@ docs/internals/exchange.md follows one batch through all.
 
 from .base import (
     NO_OFFERS,
+    Control,
     Exchange,
     ExchangeError,
     Flat,
@@ -23,6 +24,7 @@ from .base import (
 )
 from .protocol.layout import STATISTICS, WEIGHTS
 from .protocol.specification import Specification
+from .protocol.wire import Use
 from .weighting import AS_UPDATES
 
 __all__ = [
@@ -30,6 +32,7 @@ __all__ = [
     "NO_OFFERS",
     "STATISTICS",
     "WEIGHTS",
+    "Control",
     "Exchange",
     "ExchangeError",
     "Flat",
@@ -40,5 +43,6 @@ __all__ = [
     "SlotLostError",
     "Source",
     "Specification",
+    "Use",
     "values_of",
 ]

@@ -21,6 +21,7 @@ from .protocol import wire
 from .protocol.layout import WEIGHTS
 from .protocol.resume_negotiation import Offers, ResumeState, RunProgress
 from .protocol.round_state import Limits
+from .protocol.wire import Use
 
 NO_OFFERS = Offers()
 
@@ -84,6 +85,46 @@ class ModelSink(Protocol):
 
 
 @dataclass(frozen=True)
+class Control:
+    """How a payload takes part in rounds, and what its worker asks for the next ones.
+
+    Attributes:
+        use: whether it is used with those of all workers (`Use.TOGETHER`) or at once (`AT_ONCE`),
+            or as the specification says (`AS_AGREED`). A worker that is excluded (see
+            `Result.excluded`) says `DISCARD`: it is only acknowledged. An `UNAWAITED` one is used
+            together with those of the next round that finds it on all servers, and from now on
+            rounds do not wait for its worker; with `BACK`, they do again from the end of that round
+            on.
+        switch: of the leader, the first of those that rounds wait for: whether the next payloads
+            are to be used together (True) or at once (False); None: as before. It holds from the
+            end of the round on, for all workers. Of a payload that is used at once, every worker
+            may ask for the next ones to be used together.
+        excluded: of the leader: the ranks that rounds are not to wait for from the end of this one
+            on; None: as before.
+    """
+
+    use: Use = Use.AS_AGREED
+    switch: bool | None = None
+    excluded: Sequence[int] | None = None
+
+    @property
+    def unawaited(self) -> bool:
+        """Whether a later round takes the payload in, for which it does not wait."""
+        return self.use in (Use.UNAWAITED, Use.BACK)
+
+    @property
+    def awaited(self) -> bool:
+        """Whether the payload is part of the round under way, or used at once."""
+        return self.use not in (Use.DISCARD, Use.UNAWAITED, Use.BACK)
+
+    @property
+    def fields(self) -> dict[str, Any]:
+        """Its fields in a commit; see `wire.MESSAGE`."""
+        switch = {None: Use.AS_AGREED, True: Use.TOGETHER, False: Use.AT_ONCE}[self.switch]
+        return {"use": self.use, "switch": switch, "text": wire.encode_ranks(self.excluded)}
+
+
+@dataclass(frozen=True)
 class Payload:
     """A worker's contribution to one exchange.
 
@@ -93,26 +134,13 @@ class Payload:
             that is replaced by it, as the statistics are, is that of all workers' latest.
         samples: training samples that went into it.
         learning_rate: for the rule on the other side, as are momentum and weight_decay.
-        together: whether it is used with those of all workers (True) or at once (False); None: as
-            the specification says.
-        switch: of the leader, the first of those that rounds wait for: whether the next ones are to
-            be used together or at once; None: as before. It holds from the end of the round on, for
-            all workers. Of a payload that is used at once, every worker may ask for the next ones
-            to be used together.
-        discard: whether it is only acknowledged, not used, because its worker is excluded (see
-            `Result.excluded`).
-        unawaited: whether no round waits for it: it is used together with those of the next round
-            that finds it on all servers. From now on rounds do not wait for this worker.
-        back: of an unawaited payload: whether rounds wait for this worker again from the end of
-            that round on.
-        excluded: of the leader: the ranks that rounds are not to wait for from the end of this one
-            on; None: as before.
         step: sparse vector to subtract from the weights, where the specification is sparse.
         pace: seconds of an iteration on this worker, where the others want to know; 0: they do not.
         gradient_scale: the values are this multiple of the mean gradient of a batch; see
             `rules.Step`.
         wanted: names of the vectors that come back; None: the weights and all that were sent.
         scalars: further ones by name, as the specification has them.
+        control: how it takes part in rounds.
     """
 
     vectors: Mapping[str, Source]
@@ -121,16 +149,11 @@ class Payload:
     momentum: float = 0.0
     weight_decay: float = 0.0
     step: Sparse | None = None
-    together: bool | None = None
-    switch: bool | None = None
-    discard: bool = False
-    unawaited: bool = False
-    back: bool = False
-    excluded: Sequence[int] | None = None
     pace: float = 0.0
     gradient_scale: float = 1.0
     wanted: Collection[str] | None = None
     scalars: Mapping[str, float] = field(default_factory=dict)
+    control: Control = Control()
 
     @property
     def returned(self) -> frozenset[str]:
@@ -138,24 +161,16 @@ class Payload:
         return frozenset({WEIGHTS, *self.vectors} if self.wanted is None else self.wanted)
 
     @property
-    def terms(self) -> dict[str, Any]:
+    def fields(self) -> dict[str, Any]:
         """The fields of its commit; see `wire.MESSAGE`."""
-        use = {None: wire.AS_AGREED, True: wire.TOGETHER, False: wire.AT_ONCE}[self.together]
-        if self.unawaited:
-            use = wire.BACK if self.back else wire.UNAWAITED
-        elif self.discard:
-            use = wire.DISCARD
-        switch = {None: wire.AS_AGREED, True: wire.TOGETHER, False: wire.AT_ONCE}[self.switch]
         return {
             "learning_rate": self.learning_rate,
             "momentum": self.momentum,
             "weight_decay": self.weight_decay,
             "samples": self.samples,
-            "use": use,
-            "switch": switch,
-            "text": wire.encode_ranks(self.excluded),
             "pace": self.pace or math.nan,
             "gradient_scale": self.gradient_scale,
+            **self.control.fields,
             **self.scalars,
         }
 

@@ -221,7 +221,7 @@ class SimulatedCollective(Exchange):
         side.engine.settle()
         pending.commit(
             wire.message(
-                wire.COMMIT, self._specification.scalars, rank=self.rank, sequence=self.sequence, **payload.terms
+                wire.COMMIT, self._specification.scalars, rank=self.rank, sequence=self.sequence, **payload.fields
             )
         )
         return pending

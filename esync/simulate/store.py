@@ -22,7 +22,7 @@ from ..exchange import ExchangeError
 from ..exchange.protocol import wire
 from ..exchange.protocol.handshake import Command, Handshake
 from ..exchange.protocol.status import Status
-from ..exchange.protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, CancelledError, Place, Store
+from ..exchange.protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, ArraySpec, CancelledError, Store
 from ..runtime.straggler_injection import NETWORK, Straggler
 from .cluster_state import ClusterState
 from .engine import SimulationEngine
@@ -65,7 +65,7 @@ class VirtualStore(Store):
         self._buffers: dict[int, np.ndarray] = {}
         self._elements: dict[int, int] = {}  # key → values of its array
         self._known: set[int] = set()
-        self._queued: list[list[Place]] = [[] for _ in side.nodes]
+        self._queued: list[list[ArraySpec]] = [[] for _ in side.nodes]
         self._awaited: Awaited | None = None
         self._cancelled = False
         self._under_way = 0  # messages, each with what was sent before it
@@ -131,36 +131,36 @@ class VirtualStore(Store):
         array[: wire.HEADER_ELEMENTS] = 0
         return array
 
-    def init_shared(self, places: Sequence[Sequence[Place]]) -> None:
+    def init_shared(self, specs: Sequence[Sequence[ArraySpec]]) -> None:
         """See `Store.init_shared`; its only cost is the wait for the other workers."""
         side = self.side
         if self.rank == 0 and 0 not in side.here:  # also if the slot's first holder has crashed before this
-            self.open(places)
-            side.shared.update(key for part in places for key, _ in part)
+            self.open(specs)
+            side.shared.update(key for part in specs for key, _ in part)
         side.here.add(self.rank)
         if len(side.here) == side.slots and not side.everyone_here.triggered:
             side.everyone_here.succeed()
         self._engine.wait(side.everyone_here, "all workers to come")
         self._known |= side.shared
 
-    def open(self, places: Sequence[Sequence[Place]]) -> None:
+    def open(self, specs: Sequence[Sequence[ArraySpec]]) -> None:
         """See `Store.open`; it takes no time."""
         if not self.carries_values:
             return
-        for node, part in zip(self.side.nodes, places, strict=True):
+        for node, part in zip(self.side.nodes, specs, strict=True):
             for key, _ in part:
                 self._show(node, key, self._buffers.pop(key))
 
     def send(
         self,
         server: int,
-        places: Iterable[Place],
+        specs: Iterable[ArraySpec],
         message: Mapping[str, Any] | None = None,
         others: Sequence[Any] = (),
     ) -> None:
         """See `Store.send`; everything leaves with the message, as one transfer."""
         queue = self._queued[server]
-        queue.extend(places)
+        queue.extend(specs)
         if message is None:
             return
         node, side = self.side.nodes[server], self.side
@@ -195,17 +195,17 @@ class VirtualStore(Store):
         side.network.send(self.host, node.model.host, total, arrive, self.owner)
 
     @override
-    def fetch(self, server: int, places: Sequence[Place]) -> "Iterable[np.ndarray]":
-        if not places:
+    def fetch(self, server: int, specs: Sequence[ArraySpec]) -> "Iterable[np.ndarray]":
+        if not specs:
             return ()
         node = self.side.nodes[server]
         if self.carries_values:
-            for key, elements in places:
+            for key, elements in specs:
                 self._set_up(node, key, elements)
-        size = bytes_of(places)
+        size = bytes_of(specs)
         self.received += size
-        self._count(node, len(places) * config.SIMULATE_MESSAGE_BYTES)
-        return Fetch(self, node, places, size)
+        self._count(node, len(specs) * config.SIMULATE_MESSAGE_BYTES)
+        return Fetch(self, node, specs, size)
 
     def release(self, keys: Collection[int]) -> None:
         """See `Store.release`; nothing to do, because `buffer` makes a new array every time."""
@@ -395,12 +395,12 @@ class Fetch:
     Args:
         store: the worker's store.
         node: the server.
-        places: the arrays that are asked for.
+        specs: the arrays that are asked for.
         size: their bytes.
     """
 
-    def __init__(self, store: VirtualStore, node: ServerNode, places: Sequence[Place], size: float) -> None:
-        self._store, self._node, self._places, self._size = store, node, places, size
+    def __init__(self, store: VirtualStore, node: ServerNode, specs: Sequence[ArraySpec], size: float) -> None:
+        self._store, self._node, self._specs, self._size = store, node, specs, size
         self._arrays: list[np.ndarray] = []
         self._here = False
         self._wake: Callable[[Any], None] | None = None
@@ -416,13 +416,13 @@ class Fetch:
         yield from self._arrays
 
     def _requested(self) -> None:
-        self._node.occupy(len(self._places), self._size, self._hand_out)
+        self._node.occupy(len(self._specs), self._size, self._hand_out)
 
     def _hand_out(self) -> None:
         store, node = self._store, self._node
         if store.carries_values:
             shared = store.side.shared
-            self._arrays = [node.copy(key, shared=key in shared) for key, _ in self._places]
+            self._arrays = [node.copy(key, shared=key in shared) for key, _ in self._specs]
         store.side.network.send(node.model.host, store.host, self._size, self._arrived, store.owner, node.time)
 
     def _arrived(self) -> None:
@@ -495,9 +495,9 @@ class VirtualWait:
             raise ExchangeError(f"gave up waiting for {self.what}")
 
 
-def bytes_of(places: Iterable[Place]) -> float:
+def bytes_of(specs: Iterable[ArraySpec]) -> float:
     """Return the bytes of these arrays as pushes or pulls."""
-    return float(sum(4 * elements + config.SIMULATE_MESSAGE_BYTES for _, elements in places))
+    return float(sum(4 * elements + config.SIMULATE_MESSAGE_BYTES for _, elements in specs))
 
 
 def noticed_at(begun: float, used: float, round_trip: float, held: float = 0.0) -> tuple[float, int]:

@@ -14,14 +14,14 @@ from typing import Any
 
 import numpy as np
 
-from esync.exchange import STATISTICS, WEIGHTS, Flat, Payload, Result, Specification
+from esync.exchange import STATISTICS, WEIGHTS, Control, Flat, Payload, Result, Specification, Use
 from esync.exchange.codecs.base import WorkerCodec
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.parameter_server import ParameterServer
 from esync.exchange.protocol.resume_negotiation import ResumeState
 from esync.exchange.protocol.round_state import Limits, RoundState
-from esync.exchange.protocol.store import Place
+from esync.exchange.protocol.store import ArraySpec
 
 from .memory_store import KilledError, MemoryCluster, MemoryStore
 from .store_checks import BUCKET, ROUNDS, SERVERS, WORKERS
@@ -146,7 +146,7 @@ class Worker(Held):
     @property
     def codec(self) -> WorkerCodec:
         """Of its weights."""
-        return self.exchange._codecs[WEIGHTS]
+        return self.exchange.transfer.codecs[WEIGHTS]
 
     def spawn(self, work: Callable[[], Any]) -> None:
         """Have something done when the cluster runs."""
@@ -192,7 +192,7 @@ class Worker(Held):
 
         def send(
             server: int,
-            places: Iterable[Place],
+            places: Iterable[ArraySpec],
             message: Mapping[str, Any] | None = None,
             others: Sequence[Any] = (),
         ) -> None:
@@ -205,13 +205,14 @@ class Worker(Held):
     def _wait(self) -> None:
         self.result = self._pending.wait()
 
-    def start(self, update: np.ndarray, learning_rate: float = 1.0, **terms: Any) -> None:
+    def start(self, update: np.ndarray, learning_rate: float = 1.0, use: Use = Use.AS_AGREED, **requests: Any) -> None:
         """Send a payload and its commits, as part of its own work."""
         vectors, step = {WEIGHTS: Flat(np.asarray(update, np.float32))}, None
         if self.exchange.specification.sparse:
             places = np.flatnonzero(update)
             vectors, step = {}, (places, update[places])
-        payload = Payload(vectors, 1, learning_rate, self._side.momentum, step=step, **terms)
+        control = Control(use, **requests)
+        payload = Payload(vectors, 1, learning_rate, self._side.momentum, step=step, control=control)
         self._pending = self.exchange.start(payload, self)
 
 

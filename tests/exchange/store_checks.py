@@ -18,7 +18,7 @@ from esync.exchange.protocol.handshake import Handshake, Resumed
 from esync.exchange.protocol.layout import Bucket, Layout
 from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.status import Status
-from esync.exchange.protocol.store import CancelledError, Place, Store
+from esync.exchange.protocol.store import ArraySpec, CancelledError, Store
 
 from .vectors import SIZES, TENSORS, Held, sources, values
 
@@ -77,7 +77,7 @@ class Worker:
     def buckets(self, server: int) -> list[Bucket]:
         return [bucket for bucket in self.layout.buckets if bucket.shard == server]
 
-    def places(self, channel: int = 0) -> list[tuple[Place, ...]]:
+    def places(self, channel: int = 0) -> list[tuple[ArraySpec, ...]]:
         """Server → the places of all its buckets in a channel."""
         return [
             tuple(
@@ -106,7 +106,7 @@ class Worker:
         sender = {"rank": self.store.rank, "nonce": self.store.nonce, "sequence": self.sequence}
         return {**wire.blank_message(), "kind": kind, **sender, **fields}
 
-    def commit(self, server: int, places: tuple[Place, ...] = ()) -> None:
+    def commit(self, server: int, places: tuple[ArraySpec, ...] = ()) -> None:
         """Send the places' arrays and the commit, all in one."""
         terms = {"buckets": len(places), "samples": 1, "learning_rate": 0.5}
         self.store.send(server, places, self.message(wire.COMMIT, **terms))

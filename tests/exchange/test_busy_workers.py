@@ -11,7 +11,7 @@ import pytest
 from esync.exchange import Payload, SlotLostError, Specification
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import Limits
-from esync.exchange.protocol.store import Place
+from esync.exchange.protocol.store import ArraySpec
 
 from .memory_store import MemoryCluster, MemoryStore
 from .vectors import SIZES, Held, sources, values
@@ -22,7 +22,7 @@ LEASE, LONG = 1.0, 10.0  # seconds
 class Slow(MemoryStore):
     """On worker 1's link the model takes longer than the lease, each of its arrays less."""
 
-    def fetch(self, server: int, places: Sequence[Place]) -> Iterator[np.ndarray]:
+    def fetch(self, server: int, places: Sequence[ArraySpec]) -> Iterator[np.ndarray]:
         for array in super().fetch(server, places):
             self.sleep(0.9 * LEASE * self.rank)
             yield array

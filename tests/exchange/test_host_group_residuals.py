@@ -9,7 +9,7 @@ import pytest
 
 from esync.exchange import WEIGHTS, Payload, Result, SlotLostError, Specification
 from esync.exchange.protocol.client import ParameterServerExchange
-from esync.exchange.protocol.store import Place
+from esync.exchange.protocol.store import ArraySpec
 
 from ..search.invariants import log_of, logged_commits
 from .memory_exchanges import Kept, MemoryExchanges, MemoryRun
@@ -122,7 +122,7 @@ class HangingRun(MemoryRun):
     def train(self, store: MemoryStore) -> None:
         send, sent = store.send, 0
 
-        def hanging(server: int, places: Iterable[Place], message: Any = None, others: Sequence[Any] = ()) -> None:
+        def hanging(server: int, places: Iterable[ArraySpec], message: Any = None, others: Sequence[Any] = ()) -> None:
             nonlocal sent
             places = list(places)
             if self.hung is None and places and self.rounds == [1] * SERVERS:
@@ -187,7 +187,7 @@ class HangingFetcherRun(HangingRun):
     def train(self, store: MemoryStore) -> None:
         fetch = store.fetch
 
-        def hanging(server: int, places: Sequence[Place]) -> Iterator[np.ndarray]:
+        def hanging(server: int, places: Sequence[ArraySpec]) -> Iterator[np.ndarray]:
             for number, array in enumerate(fetch(server, places)):
                 if self.hung is None and number == 1 and min(self.rounds) == 2:
                     self.hang(store, self.goes_on)

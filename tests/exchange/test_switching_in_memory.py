@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from esync.exchange import WEIGHTS, Payload, Result, Specification
+from esync.exchange import WEIGHTS, Control, Payload, Result, Specification, Use
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
 
@@ -52,7 +52,8 @@ class Run(MemoryRun):
         may_ask = exchange.rank == 0 or not result.synchronous
         asked: dict[str, Any] = self._requests(result, self.chance) if may_ask else {}
         sent = {WEIGHTS: np.ones(SIZES[WEIGHTS], np.float32)}
-        return Payload(sources(sent), 1, RATE, together=result.synchronous, discard=discard, **asked)
+        use = Use.DISCARD if discard else Use.TOGETHER if result.synchronous else Use.AT_ONCE
+        return Payload(sources(sent), 1, RATE, control=Control(use, **asked))
 
     def check(self) -> None:
         assert len({round_state.rounds_together for round_state in self.round_states}) == 1
@@ -78,14 +79,16 @@ def test_sync_switch_leader_that_dies_at_any_moment_leaves_servers_consistent(re
 def test_sync_switch_servers_agree_on_rounds_that_a_dead_leader_requested_from_one() -> None:
     side = MemoryExchanges(Specification("momentum_sgd", False), 2, np.zeros(8, np.float32), 2, 4)
     leader, other = side.workers
-    side.round([other], [np.ones(8)], together=False)
-    leader.die(np.ones(8), before=1, together=False, switch=True)
+    side.round([other], [np.ones(8)], use=Use.AT_ONCE)
+    leader.die(np.ones(8), before=1, use=Use.AT_ONCE, switch=True)
     assert [server.round_state.synchronous for server in side.servers] == [True, False]
     replacement = side.replace(0)
-    side.round([replacement], [np.ones(8)], together=False)  # makes up for the commit that the second server has missed
+    side.round(
+        [replacement], [np.ones(8)], use=Use.AT_ONCE
+    )  # makes up for the commit that the second server has missed
     assert replacement.result.synchronous
     assert [server.round_state.synchronous for server in side.servers] == [True, False]
-    side.round([replacement, other], [np.ones(8), np.ones(8)], together=True)
+    side.round([replacement, other], [np.ones(8), np.ones(8)], use=Use.TOGETHER)
     assert [server.round_state.synchronous for server in side.servers] == [True, True]
     assert [server.round_state.rounds_together for server in side.servers] == [1, 1]
     assert replacement.weights.tobytes() == other.weights.tobytes() == side.weights().tobytes()
@@ -96,15 +99,15 @@ def test_sync_switch_servers_agree_on_excluded_workers() -> None:
     side = MemoryExchanges(Specification("momentum_sgd", True), 3, np.zeros(8, np.float32), 2, 4)
     leader, other, slow = side.workers
     for worker in (other, slow):
-        worker.send(np.ones(8), together=True)
-    leader.die(np.ones(8), before=1, together=True, excluded=(2,))
+        worker.send(np.ones(8), use=Use.TOGETHER)
+    leader.die(np.ones(8), before=1, use=Use.TOGETHER, excluded=(2,))
     replacement = side.replace(0)
-    replacement.send(np.ones(8), together=True)
+    replacement.send(np.ones(8), use=Use.TOGETHER)
     for worker in (other, slow, replacement):
         worker.fetch()
     assert [server.round_state.excluded.any() for server in side.servers] == [True, False]
-    side.round([slow], [np.ones(8)], together=True, discard=True)
-    side.round([replacement, other], [np.ones(8), np.ones(8)], together=True)
+    side.round([slow], [np.ones(8)], use=Use.DISCARD)
+    side.round([replacement, other], [np.ones(8), np.ones(8)], use=Use.TOGETHER)
     assert [server.round_state.rounds_together for server in side.servers] == [2, 2]
     assert [server.round_state.excluded.tolist() for server in side.servers] == [[False, False, True]] * 2
 
@@ -113,12 +116,12 @@ def test_sync_switch_replacement_takes_part_in_the_round_before_its_exclusion() 
     """Its slot's commit ended the round on the first server, which has excluded it since."""
     side = MemoryExchanges(Specification("momentum_sgd", True), 3, np.zeros(8, np.float32), 2, 4)
     leader, other, slow = side.workers
-    leader.send(np.ones(8), together=True, excluded=(2,))
-    other.send(np.ones(8), together=True)
-    slow.die(np.ones(8), before=1, together=True)
+    leader.send(np.ones(8), use=Use.TOGETHER, excluded=(2,))
+    other.send(np.ones(8), use=Use.TOGETHER)
+    slow.die(np.ones(8), before=1, use=Use.TOGETHER)
     assert [server.round_state.rounds_together for server in side.servers] == [1, 0]
     replacement = side.replace(2)
-    replacement.send(np.ones(8), together=True, discard=2 in replacement.result.excluded)
+    replacement.send(np.ones(8), use=Use.DISCARD if 2 in replacement.result.excluded else Use.TOGETHER)
     for worker in (leader, other, replacement):
         worker.fetch()
     assert replacement.result.excluded == (2,)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from esync.exchange import WEIGHTS, Payload, Result, Specification
+from esync.exchange import WEIGHTS, Control, Payload, Result, Specification, Use
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.round_state import RoundState
 
@@ -40,7 +40,8 @@ class Run(MemoryRun):
             exchange.step_aside()
         back = slow and self._returns and self.chance.random() < 0.5
         update = np.full(SIZES[WEIGHTS], 2.0**exchange.rank, np.float32)
-        return Payload(sources({WEIGHTS: update}), 1, 1.0, unawaited=slow, back=back)
+        use = Use.BACK if back else Use.UNAWAITED if slow else Use.AS_AGREED
+        return Payload(sources({WEIGHTS: update}), 1, 1.0, control=Control(use))
 
     def _watch(self, server: int, round_state: RoundState) -> None:
         if "applied" in vars(round_state):
@@ -97,14 +98,14 @@ def test_unawaited_update_is_added_when_it_comes_and_its_worker_catches_up(codec
     for _ in range(3):
         cluster.round([fast, other], [np.ones(8), np.ones(8)])
     assert (fast.result.round, fast.result.aside) == (3, (2,))
-    slow.send(np.full(8, 4.0), unawaited=True)
+    slow.send(np.full(8, 4.0), use=Use.UNAWAITED)
     cluster.round([fast, other], [np.ones(8), np.ones(8)])
     slow.fetch()
     assert (slow.result.round, slow.result.used) == (4, True)
     assert slow.weights.tobytes() == fast.weights.tobytes() == cluster.weights().tobytes()
     if codec in ("none", "fp16"):
         np.testing.assert_array_equal(fast.weights, np.full(8, 3 + 6 / 3, np.float32))
-    slow.send(np.full(8, 1.0), unawaited=True, back=True)
+    slow.send(np.full(8, 1.0), use=Use.BACK)
     cluster.round([fast, other], [np.ones(8), np.ones(8)])
     slow.fetch()
     for worker in (fast, other):
@@ -124,7 +125,7 @@ def test_resting_worker_takes_over_the_model_without_sending_anything() -> None:
     cluster.round([fast, other], [np.ones(8), np.ones(8)])
     assert fast.result.resting == other.result.resting == (2,)
     slow.before_sending(lambda server, arrays, message: _nothing(arrays))
-    payload = Payload({}, 0, 1.0, discard=True, wanted={WEIGHTS})
+    payload = Payload({}, 0, 1.0, wanted={WEIGHTS}, control=Control(Use.DISCARD))
     slow.spawn(lambda: slow.exchange.start(payload, slow).wait())
     cluster.cluster.run()
     assert slow.weights.tobytes() == fast.weights.tobytes()
@@ -141,10 +142,10 @@ def test_rounds_go_on_with_those_aside_when_all_others_are_gone(resting: bool) -
     slow.spawn(slow.exchange.step_aside)
     other.spawn(lambda: other.exchange.step_aside(resting=resting))
     cluster.cluster.run()
-    slow.send(np.ones(8), unawaited=True)
+    slow.send(np.ones(8), use=Use.UNAWAITED)
     cluster.drop(0)
     if not resting:  # it is the first of those aside
-        other.send(np.ones(8), unawaited=True)
+        other.send(np.ones(8), use=Use.UNAWAITED)
         other.fetch()
-        slow.send(np.ones(8), unawaited=True) if slow.result.round == 1 else None
+        slow.send(np.ones(8), use=Use.UNAWAITED) if slow.result.round == 1 else None
     assert [server.round_state.rounds_together for server in cluster.servers] == [1, 1]

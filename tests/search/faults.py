@@ -161,7 +161,7 @@ FAULTS: dict[str, Fault] = {
         (
             Edit(f"{_ROUND_STATE}.leave", "if self.member[rank]:", "if True:"),
             Edit(f"{_ROUND_STATE}.can_exit", " and not self.awaited", ""),
-            Edit(f"{_CLIENT}:ParameterServerExchange.close", "None if self._lost else ", ""),
+            Edit(f"{_CLIENT}:ParameterServerExchange.close", "None if self._statuses.lost else ", ""),
         ),
         bug=6,
     ),
@@ -227,9 +227,9 @@ FAULTS: dict[str, Fault] = {
         "fp16",
         (
             Edit(
-                f"{_CLIENT}:ParameterServerExchange.begin",
-                "shared.steps)",
-                "{each.index: self._statuses()[each.shard].step for each in self.layout.of(WEIGHTS)})",
+                "esync.exchange.protocol.transfer:ValueTransfer.begin",
+                "common.steps)",
+                "{each.index: self._store.statuses()[each.shard].step for each in self._layout.of(WEIGHTS)})",
             ),
         ),
         bug=8,
@@ -241,7 +241,7 @@ FAULTS: dict[str, Fault] = {
         "switch", (Edit(f"{_ROUND_STATE}.applied", "self.synchronous = True", "pass"),), bug=10
     ),
     "a server that has missed the leader's commit waits for those who are excluded": Fault(
-        "switch", (Edit(f"{_CLIENT}:ParameterServerExchange._inform", "in self._uninformed", "in ()"),), bug=10
+        "switch", (Edit(f"{_CLIENT}:ParameterServerExchange._inform", "in self._statuses.uninformed", "in ()"),), bug=10
     ),
     "servers that do not decide when a run without rounds ends leave out what comes after their own limit": Fault(
         "private-elastic", (Edit(f"{_ROUND_STATE}.commit", " and (self.decides or together)", ""),), missed=True

@@ -12,7 +12,7 @@ import numpy as np
 
 from esync.algorithms import Algorithm
 from esync.checkpoints.checkpoints import Checkpoints
-from esync.exchange import NO_OFFERS, STATISTICS, WEIGHTS, ModelSink, Payload, Result, Specification
+from esync.exchange import NO_OFFERS, STATISTICS, WEIGHTS, Control, ModelSink, Payload, Result, Specification, Use
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.pending import PendingExchange
 from esync.exchange.protocol.round_state import Limits
@@ -211,9 +211,10 @@ class Worker(TrainerStatus):
             del vectors[WEIGHTS]
             terms = {"step": (places, weights[places])}
         if self._unawaited:
-            terms |= {"unawaited": True, "back": (schedule.seed + self.exchange.sequence) % 3 == 0}
+            returns = (schedule.seed + self.exchange.sequence) % 3 == 0
+            terms["control"] = Control(Use.BACK if returns else Use.UNAWAITED)
         if schedule.settings.switches:
-            terms |= self._switching()
+            terms["control"] = self._switching()
         return Payload(vectors, 1, RATE, **terms)
 
     @property
@@ -221,7 +222,7 @@ class Worker(TrainerStatus):
         """Whether rounds need not wait for this worker; see `algorithms.tiered_esync`."""
         return self._schedule.settings.tiered and self.rank == self._schedule.workers - 1 > 0
 
-    def _switching(self) -> dict[str, Any]:
+    def _switching(self) -> Control:
         """What a commit of Sync-Switch says beside; see `algorithms.sync_switch`."""
         result, workers = self.algorithm.result, self._schedule.workers
         assert result is not None
@@ -235,9 +236,9 @@ class Worker(TrainerStatus):
         # One that has only just begun has not seen yet what the process before may have seen: who
         # is slow.
         knows = self.algorithm.exchanged
-        return {
-            "together": synchronous,
-            "switch": planned if knows and (leads or not synchronous) and planned != synchronous else None,
-            "discard": synchronous and self.rank in excluded,
-            "excluded": wanted if knows and leads and synchronous and wanted != excluded else None,
-        }
+        use = Use.TOGETHER if synchronous else Use.AT_ONCE
+        return Control(
+            Use.DISCARD if synchronous and self.rank in excluded else use,
+            switch=planned if knows and (leads or not synchronous) and planned != synchronous else None,
+            excluded=wanted if knows and leads and synchronous and wanted != excluded else None,
+        )

@@ -10,6 +10,7 @@ import pytest
 
 from esync.algorithms import SyncSwitch
 from esync.algorithms.switch_schedule import RAMPS
+from esync.exchange import Use
 from esync.launch import flags
 from esync.runtime.straggler_injection import StragglerEvent
 from esync.simulate.network import Link
@@ -311,13 +312,15 @@ def test_sync_switch_momentum_at_the_switch(payloads, treatment, expected):
     words = () if treatment == "keep" else ("--switch-momentum", treatment)
     words += ("--momentum-ramp", "0.2") if treatment in RAMPS else ()
     simulate(*MOMENTUM, "--bsp-share=0.5", "--epochs=0.6", *words)
-    together = [made.momentum for _, made, _ in payloads if made.together]
+    together = [made.momentum for _, made, _ in payloads if made.control.use == Use.TOGETHER]
     assert together == [0.9] * 30
-    asynchronous = [(round(made.momentum, 6), samples - 300) for _, made, samples in payloads if not made.together]
+    asynchronous = [
+        (round(made.momentum, 6), samples - 300) for _, made, samples in payloads if made.control.use == Use.AT_ONCE
+    ]
     assert {momentum for momentum, _ in asynchronous} == expected
     if treatment in RAMPS:
         assert all(momentum == (0.3, 0.6, 0.9)[min(2, since // 60)] for momentum, since in asynchronous)
-    resets = [(rank, made.switch, samples) for rank, made, samples in payloads if made.scalars]
+    resets = [(rank, made.control.switch, samples) for rank, made, samples in payloads if made.scalars]
     assert resets == ([(0, False, 270)] if treatment == "reset" else [])  # rank 0, in the last round of ten
 
 
@@ -329,4 +332,7 @@ def test_sync_switch_momentum_of_an_asynchronous_start_stays(payloads):
 def test_sync_switch_momentum_scales_that_of_the_segment(payloads):
     words = ("--train-steps", "10", "40", "--hparams", "momentum=0.9", "momentum=0.6", "--switch-momentum=scale")
     simulate(*words)
-    assert {made.together: round(made.momentum, 6) for _, made, _ in payloads} == {True: 0.9, False: 0.2}
+    assert {made.control.use: round(made.momentum, 6) for _, made, _ in payloads} == {
+        Use.TOGETHER: 0.9,
+        Use.AT_ONCE: 0.2,
+    }

@@ -196,10 +196,11 @@ class UpdatedBucket(NamedTuple):
     value: np.ndarray | Sparse
 
 
-class Downlink(ABC):
+class Downlink:
     """Packs the answers to the workers after the weights of one server have changed.
 
-    The server itself writes weights that travel as they are to where workers pull them from.
+    This one has nothing to pack: the server itself writes weights that travel as they are to where
+    workers pull them from.
 
     Attributes:
         private: whether every worker is sent the weights in a channel of its own, and the rule is
@@ -220,28 +221,28 @@ class Downlink(ABC):
         """Return whether packed arrays go out with this key."""
         return False
 
-    def open(self, key: int, stored: np.ndarray) -> None:  # noqa: B027 - of no use to some, like those that follow
+    def open(self, key: int, stored: np.ndarray) -> None:
         """Take the array from which one of these keys is pulled."""
 
-    def place(self, index: int, weights: np.ndarray) -> None:  # noqa: B027
+    def place(self, index: int, weights: np.ndarray) -> None:
         """Take the array that has a bucket's weights from now on."""
 
-    def init_channel(self, rank: int, index: int, sent: np.ndarray) -> None:  # noqa: B027
+    def init_channel(self, rank: int, index: int, sent: np.ndarray) -> None:
         """Note the initial values of a bucket in a worker's own channel.
 
         `sent` may be changed in place from now on.
         """
 
-    def join(self, rank: int, lengths: np.ndarray) -> None:  # noqa: B027
+    def join(self, rank: int, lengths: np.ndarray) -> None:
         """Take in a worker, or its successor; it pulls all weights before it sends anything."""
 
-    @abstractmethod
-    def publish(self, updated: Iterable[UpdatedBucket], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
-        """Put the answers to the workers where they pull them from.
+    def pack(self, updated: UpdatedBucket) -> None:
+        """Begin to pack a bucket of weights that the rule has changed."""
+
+    def publish(self, ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
+        """Put the answers to the workers where they pull them from, once all buckets have been given to `pack`.
 
         Args:
-            updated: all buckets of weights, one by one as the rule has changed them: taking the
-                next one runs it.
             ranks: whose payloads these were.
             step: number of times that the weights have changed, this time included.
             lengths: bytes of each worker's answer as the status says them; written where they vary.
@@ -250,7 +251,7 @@ class Downlink(ABC):
             CompressionError: the weights cannot be packed.
         """
 
-    def publish_to(self, rank: int, lengths: np.ndarray) -> None:  # noqa: B027
+    def publish_to(self, rank: int, lengths: np.ndarray) -> None:
         """Answer a worker whose payload was not used with what it is owed; see `publish`."""
 
 

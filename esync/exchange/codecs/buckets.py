@@ -131,8 +131,8 @@ class BucketEncoder(Encoder):
     @override
     def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
         source = require_vector(values, self._codec.name)
-        buckets = [each for server in self._codec.by_server for each in server.values()]
-        for bucket, quantizer in sorted(buckets, key=lambda each: each[0].index):
+        buckets = [bucket for server in self._codec.by_server for bucket in server.values()]
+        for bucket, quantizer in sorted(buckets, key=lambda pair: pair[0].index):
             part = self._scratch[: bucket.stop - bucket.start]
             source.read(bucket.start, bucket.stop, part)
             key = self._codec.key(bucket)
@@ -226,7 +226,8 @@ class BucketDownlink(Downlink):
         self._keys = {index: codec.key(bucket) for index, (bucket, _) in self._quantizers.items()}
         self._held = set(self._keys.values())
         self._outbox = Outbox()
-        self._aside = ThreadPoolExecutor(1, "pack")
+        self._thread = ThreadPoolExecutor(1, "pack")
+        self._packing: dict[int, Future[None]] = {}  # index of a bucket → its packing
 
     @override
     def holds(self, key: int) -> bool:
@@ -236,16 +237,19 @@ class BucketDownlink(Downlink):
     def open(self, key: int, stored: np.ndarray) -> None:
         self._outbox.open(key, stored)
 
-    def publish(self, updated: Iterable[UpdatedBucket], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
+    def pack(self, updated: UpdatedBucket) -> None:
+        """See `Downlink.pack`; a thread does it while the rule works on the next bucket."""
+        if not self._packing:
+            self._outbox.forget()
+        quantizer = self._quantizers[updated.bucket][1]
+        buffer = self._outbox.values(self._keys[updated.bucket], quantizer.elements)
+        task = self._thread.submit(quantizer.step, updated.weights, updated.common, buffer)
+        self._packing[updated.bucket] = task
+
+    def publish(self, ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
         """See `Downlink.publish`; the lengths are always the same."""
-        self._outbox.forget()
-        packing: list[tuple[int, Future[None]]] = []
-        for index, weights, common, _ in updated:
-            quantizer = self._quantizers[index][1]
-            buffer = self._outbox.values(self._keys[index], quantizer.elements)
-            # Meanwhile the rule works on the next bucket.
-            packing.append((index, self._aside.submit(quantizer.step, weights, common, buffer)))
-        for _, packed in packing:
-            packed.result()
-        for index, _ in packing:
+        packing, self._packing = self._packing, {}
+        for task in packing.values():
+            task.result()
+        for index in packing:
             self._outbox.stamp(self._keys[index], step, index)

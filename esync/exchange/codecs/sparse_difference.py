@@ -168,6 +168,7 @@ class DifferenceDownlink(Downlink):
             message_format = MessageFormat(shard.bounds, differences.values)
             self._tracker = DifferenceTracker(message_format, shard.offsets, codec.slots, secondary)
         self._outbox = Outbox()
+        self._changed: list[np.ndarray] = []  # positions of weights that have changed since the last answers
 
     @property
     def bytes_kept(self) -> int:
@@ -202,10 +203,14 @@ class DifferenceDownlink(Downlink):
         lengths[rank] = 0
         log.info("worker %d takes part; %.0f MB are kept", rank, self.bytes_kept / 1e6)
 
-    def publish(self, updated: Iterable[UpdatedBucket], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
+    @override
+    def pack(self, updated: UpdatedBucket) -> None:
+        self._changed.append(updated.value[0] + self._shard.offsets[self._parts[updated.bucket]])
+
+    def publish(self, ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
         """See `Downlink.publish`; each worker gets an answer of its own."""
-        places = [each.value[0] + self._shard.offsets[self._parts[each.bucket]] for each in updated]
-        self._tracker.changed(np.concatenate(places) if places else np.empty(0, np.int64))
+        changed, self._changed = self._changed, []
+        self._tracker.changed(np.concatenate(changed) if changed else np.empty(0, np.int64))
         for rank in ranks:
             self.publish_to(rank, lengths)
 

@@ -1,6 +1,6 @@
 """Weights that travel as they are, in float32, with the keys of the layout's buckets."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 from typing_extensions import override
@@ -16,7 +16,6 @@ from .base import (
     GetBuffer,
     GetSum,
     PackedArray,
-    UpdatedBucket,
     Uplink,
     WorkerCodec,
     require_vector,
@@ -145,11 +144,6 @@ class UncompressedDownlink(Downlink):
 
     def __init__(self, private: bool) -> None:
         self.private = private
-
-    @override
-    def publish(self, updated: Iterable[UpdatedBucket], ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
-        for _ in updated:
-            pass
 
 
 def sizes_of(buckets: Iterable[Bucket]) -> list[int]:

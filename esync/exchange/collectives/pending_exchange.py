@@ -32,7 +32,7 @@ class PendingCollective:
         exchange.inject_delay()
         self._committed = time.perf_counter()
         exchange.control.broadcast(
-            wire.COMMIT, self._sequence, exchange.engine.note, part=exchange.part, **payload.terms
+            wire.COMMIT, self._sequence, exchange.engine.note, part=exchange.part, **payload.fields
         )
         self._commits: Commits | None = None
         self._coroutines: CoroutinePool | None = None

@@ -30,6 +30,7 @@ from ..protocol.layout import WEIGHTS
 from ..protocol.resume_negotiation import Offers, ResumeState, RunProgress, choose
 from ..protocol.round_state import Limits, RoundState
 from ..protocol.specification import Specification
+from ..protocol.wire import Use
 from .autotuner import AutoEngine
 from .engine import CollectiveEngine
 from .exchange_state import CollectiveState
@@ -134,7 +135,7 @@ class CollectiveExchange(CollectiveState, Exchange):
 
     def start(self, payload: Payload, model: ModelSink) -> PendingCollective:
         """Commit a payload, and begin its exchange; see `Exchange.start`."""
-        if payload.switch is not None or payload.together is False:
+        if payload.control.switch is not None or payload.control.use == Use.AT_ONCE:
             raise ExchangeError(f"--collective {self.engine.name} has no server, which switching to ASP needs")
         self.sequence += 1
         kind = OverlappedCollective if self._specification.overlap else PendingCollective

@@ -15,7 +15,7 @@ from typing_extensions import override
 from ..protocol import wire
 from ..protocol.handshake import Handshake
 from ..protocol.status import Status
-from ..protocol.store import Place, Store
+from ..protocol.store import ArraySpec, Store
 
 
 class KeyedStore(Store):
@@ -83,8 +83,8 @@ class KeyedStore(Store):
         self.flush()
 
     @override
-    def init_shared(self, places: Sequence[Sequence[Place]]) -> None:
-        keys = _keys(places)
+    def init_shared(self, specs: Sequence[Sequence[ArraySpec]]) -> None:
+        keys = _keys(specs)
         self._init(keys)
         if self.first:
             for key in keys:
@@ -94,8 +94,8 @@ class KeyedStore(Store):
         self._known.update(keys)
 
     @override
-    def open(self, places: Sequence[Sequence[Place]]) -> None:
-        keys = _keys(places)
+    def open(self, specs: Sequence[Sequence[ArraySpec]]) -> None:
+        keys = _keys(specs)
         for _ in range(2):  # the first array of a key is kept without being looked at
             for key in keys:
                 self._push(key)
@@ -106,11 +106,11 @@ class KeyedStore(Store):
     def send(
         self,
         server: int,
-        places: Iterable[Place],
+        specs: Iterable[ArraySpec],
         message: Mapping[str, Any] | None = None,
         others: Sequence[Any] = (),
     ) -> None:
-        for key, _ in places:
+        for key, _ in specs:
             if key not in self._known:
                 self._push(key)  # kept without being looked at, unless another worker has set it up
                 self._known.add(key)
@@ -121,15 +121,15 @@ class KeyedStore(Store):
             self._say(server, wire.pack(record, self._message_elements, others))
 
     @override
-    def fetch(self, server: int, places: Sequence[Place]) -> Iterator[np.ndarray]:
-        for key, elements in places:
+    def fetch(self, server: int, specs: Sequence[ArraySpec]) -> Iterator[np.ndarray]:
+        for key, elements in specs:
             array = self.buffer(key, elements)
             if key not in self._known:
                 wire.stamp(array, wire.NOTHING, self.rank, self.nonce, 0, 0)
                 self.open([[(key, elements)]])  # the server puts this worker's answer there
-        for key, _ in places:
+        for key, _ in specs:
             self._pull(key)
-        return map(self._pulled, [key for key, _ in places])
+        return map(self._pulled, [key for key, _ in specs])
 
     @override
     def statuses(self) -> list[Status]:
@@ -164,5 +164,5 @@ class KeyedStore(Store):
         return Status.of_record(wire.unpack(packed, self._status_type), self.rank, server)
 
 
-def _keys(places: Sequence[Sequence[Place]]) -> list[int]:
-    return [key for part in places for key, _ in part]
+def _keys(specs: Sequence[Sequence[ArraySpec]]) -> list[int]:
+    return [key for part in specs for key, _ in part]

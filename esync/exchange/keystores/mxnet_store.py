@@ -40,8 +40,8 @@ from ..protocol.store import (
     FIRST_PAUSE,
     LONGEST_PAUSE,
     PAUSE_GROWTH,
+    ArraySpec,
     CancelledError,
-    Place,
     StoreWait,
     heartbeat_interval,
 )
@@ -214,9 +214,9 @@ class MXNetStore(KeyedStore):
             self._doubled.discard(key)
         return view
 
-    def init_shared(self, places: Sequence[Sequence[Place]]) -> None:
+    def init_shared(self, specs: Sequence[Sequence[ArraySpec]]) -> None:
         """See `Store.init_shared`; the run has then begun for this worker."""
-        super().init_shared(places)
+        super().init_shared(specs)
         if not self._start_monitor.closed:
             self._start_monitor.close()
             directory.tell(self._scheduler, messages.BEGUN, self._me)

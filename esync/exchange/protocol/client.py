@@ -6,10 +6,9 @@ from, so one buffer of the model's size is all it takes.
 """
 
 import math
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from itertools import chain, islice
 from typing import Any
 
 import numpy as np
@@ -18,10 +17,10 @@ from typing_extensions import override
 from ... import config
 from ...rules import STATE_VECTORS
 from ...runtime import progress
-from ..base import NO_OFFERS, Exchange, JobAbortedError, ModelSink, Payload, Result, SlotLostError, Source
-from ..codecs.base import KeepsCommon, WorkerCodec
+from ..base import NO_OFFERS, Exchange, ModelSink, Payload, Result, Source
+from ..codecs.base import WorkerCodec
 from ..codecs.factory import worker_codec
-from ..codecs.uncompressed import UncompressedDecoder, uncompressed_codec
+from ..codecs.uncompressed import uncompressed_codec
 from ..host_group import HostGroup
 from . import wire
 from .handshake import Handshake, Heartbeat, Resumed
@@ -34,10 +33,9 @@ from .resume_negotiation import Offers, ResumeState
 from .round_state import Limits
 from .specification import PerHostError, Specification
 from .status import Status
-from .store import LONGEST_PAUSE, Place, Store, heartbeat_interval
-
-#: Stands for a key where arrays have no values.
-NO_KEY = -1
+from .status_reader import StatusReader, awaited_ranks
+from .store import LONGEST_PAUSE, Store, heartbeat_interval
+from .transfer import SizeTransfer, ValueTransfer
 
 
 class ParameterServerExchange(Exchange):
@@ -73,15 +71,12 @@ class ParameterServerExchange(Exchange):
         self.exchanges = self.sequence = 0
         self.replacement = False
         self.job, self.resume_at, self.part = 0, -1, 0
-        self._round = 0  # number of the round that the next payload is part of, where it is used together
-        self._uninformed: list[int] = []  # servers that do not know which workers that round does not wait for
-        self._excluded: tuple[int, ...] = ()  # those workers, as the first server says
-        self._aside: tuple[int, ...] = ()  # workers that have said that rounds need not wait for them
-        self._steps_aside = False  # whether this one is among them, or will be as soon as the servers know
+        self._statuses = StatusReader(store, self._observe)
+        self._steps_aside = False  # whether this worker has asked that rounds not wait for it
         self._make_codec = make_codec
         self._overlapped: OverlappedExchange | None = None
-        self._closed = self._met = self._lost = False
-        self._spoke = self._looked = -math.inf
+        self._closed = self._introduced = False
+        self._heard_at = -math.inf  # when the servers last had a message of this worker
         self._fields: dict[str, Any] = {
             **wire.blank_message(specification.scalars),
             "rank": store.rank,
@@ -99,8 +94,8 @@ class ParameterServerExchange(Exchange):
         offers: Offers = NO_OFFERS,
     ) -> None:
         store = self.store
-        travelling = store.sizes(sizes)
-        if not store.carries_values:
+        travelling, transfer = store.sizes(sizes), ValueTransfer if store.carries_values else SizeTransfer
+        if transfer is SizeTransfer:  # the tensors of a model of that size are not known
             self.specification = replace(self.specification, tensors=[travelling[WEIGHTS]])
         handshake = Handshake(
             rank=self.rank,
@@ -118,12 +113,12 @@ class ParameterServerExchange(Exchange):
             offers=offers,
         )
         self.layout = handshake.layout()
-        self._codecs = {name: uncompressed_codec(self.layout, 0, name) for name in self.layout.sizes}
-        self._codecs[WEIGHTS] = self._make_codec(self.specification, self.layout, self.workers, self.rank)
-        self._mailboxes = Mailboxes(store, self.layout, STATE_VECTORS.get(self.specification.rule, 0), self.say_to)
+        codecs = {name: uncompressed_codec(self.layout, 0, name) for name in self.layout.sizes}
+        codecs[WEIGHTS] = self._make_codec(self.specification, self.layout, self.workers, self.rank)
+        self.transfer = transfer(self.specification, store, self.layout, codecs, self._beat)
+        self._mailboxes = Mailboxes(store, self.layout, STATE_VECTORS.get(self.specification.rule, 0), self.send_to)
         if self.specification.overlap:
             self._received = ReceivedModel(sizes)
-        self._sized: dict[tuple[frozenset[str], bool], list[list[Place]]] = {}
         statuses = self._handshake(handshake)
         if notice := statuses[0].notice:
             progress.warn(notice, launcher=self.rank == 0)
@@ -140,32 +135,10 @@ class ParameterServerExchange(Exchange):
 
     @override
     def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> Result:
-        store, specification = self.store, self.specification
-        common = {name: uncompressed_codec(self.layout, 0, name) for name in self.layout.sizes}
-        shared = UncompressedDecoder(self.layout, 0)
-        common[WEIGHTS] = common[WEIGHTS]._replace(decoder=shared)
-        # The values that this worker has now, even where its model rounds them.
-        keeps = specification.private or self._codecs[WEIGHTS].decoder.keeps_common
-        received = ReceivedModel(self.layout.sizes) if store.carries_values and keeps else None
-        with store.waiting("the model from"):
-            if store.carries_values:
-                store.init_shared(self._by_server(self._write(common, vectors, wire.NOTHING)))
-                self._fetch(common, received or model, [0] * store.servers, range(store.servers))
-            else:
-                places = [_sizes_of(common.values(), server, answers=True) for server in range(store.servers)]
-                store.init_shared(places)
-                self._fetch_sizes(places)
-            if received is not None:
-                received.deliver(model, self.layout.sizes)
-                if specification.private:
-                    own = {WEIGHTS: uncompressed_codec(self.layout, specification.channel(WEIGHTS, self.rank), WEIGHTS)}
-                    store.open(self._by_server(self._write(own, received.vectors, wire.NOTHING)))
-            if keeps or specification.sparse:  # from now on the weights travel through other keys
-                store.release([self.layout.key(bucket) for bucket in self.layout.of(WEIGHTS)])
-        if received is not None and self._codecs[WEIGHTS].decoder.keeps_common:
-            self._codecs[WEIGHTS].decoder.begin(self._common(model, received), shared.steps)
-        statuses = self._statuses()
-        return self.report(statuses, 0.0, 0.0, starting_status(statuses))
+        with self.store.waiting("the model from"):
+            self.transfer.begin(vectors, model)
+        statuses = self._statuses.read()
+        return self._result(statuses, 0.0, 0.0, starting_status(statuses))
 
     # --- exchanging -------------------------------------------------------------------------------
 
@@ -176,34 +149,27 @@ class ParameterServerExchange(Exchange):
         begun = store.now()
         store.inject_delay()
         self.sequence += 1
-        sent = [0] * store.servers
         vectors: dict[str, Any] = dict(payload.vectors)
         if payload.step is not None:
             vectors[WEIGHTS] = payload.step
-        own = {"round": self._round, "part": self.part, **payload.terms}
-        waited_for = not (payload.discard or payload.unawaited)
-        if payload.unawaited:
-            own["round"] = 0  # the one that takes it in
+        control = payload.control
+        fields = {"round": self._statuses.round, "part": self.part, **payload.fields}
+        if control.unawaited:
+            fields["round"] = 0  # the one that takes it in
             self._steps_aside = True
-        elif waited_for and self._aside:
-            own["includes"] = wire.encode_ranks(self._included(), wire.INCLUDED_BYTES)
-        if self._host is not None and not waited_for:
+        elif control.awaited and self._statuses.aside:
+            fields["includes"] = wire.encode_ranks(self._statuses.includable(), wire.INCLUDED_BYTES)
+        if self._host is not None and not control.awaited:
             self._host.abstain()
         if self._host is not None and self._goes_with_host(payload):
             self._inform()
-            self._host.start(vectors, self._message(wire.COMMIT, **own))
+            self._host.start(vectors, self._message(wire.COMMIT, **fields))
         else:
-            if store.carries_values:
-                for server, place in self._write(self._codecs, vectors, wire.PAYLOAD):
-                    store.send(server, (place,))
-                    sent[server] += 1
-            else:
-                for server, places in enumerate(self._sizes(vectors, answers=False)):
-                    store.send(server, places)
+            sent = self.transfer.send(vectors, self.sequence)
             self._inform()
             for server in range(store.servers):
-                self.say_to(server, wire.COMMIT, buckets=sent[server], **own)
-        look = self.look if self._host is None else self._look_for_host
+                self.send_to(server, wire.COMMIT, buckets=sent[server], **fields)
+        look = self._statuses.check if self._host is None else self._check_for_host
         if not self.specification.overlap:
             finish = partial(self._finish, model, payload, begun)
             return PendingExchange(store, self.sequence, look, finish)
@@ -217,14 +183,14 @@ class ParameterServerExchange(Exchange):
         self._steps_aside = True
         if self._host is not None:
             self._host.abstain()
-        self.say(wire.ASIDE, place=int(resting))
+        self.send_to_all(wire.ASIDE, place=int(resting))
 
     @override
     def rest(self, seconds: float) -> bool:
         until = self.store.now() + seconds
         while True:
-            first = self._statuses()[0]
-            if first.finished or not _counted(first):
+            first = self._statuses.read()[0]
+            if first.finished or not awaited_ranks(first):
                 return True
             left = until - self.store.now()
             if left <= 0:
@@ -235,20 +201,20 @@ class ParameterServerExchange(Exchange):
     def heartbeat(self) -> None:
         self.store.progressed()
         self._beat()
-        overlapped = self._overlapped is not None and not self._overlapped.done()  # its thread looks
-        if self._met and self._watched and not overlapped and self.store.now() - self._looked > config.STATUS_EVERY:
-            self._statuses()
+        overlapped = self._overlapped is not None and not self._overlapped.done()  # its thread reads statuses
+        if self._introduced and self._watched and not overlapped and self._statuses.stale:
+            self._statuses.read()
 
     def stop(self) -> None:
         """See `Exchange.stop`; server 0 decides when the run ends."""
-        if self._met:
-            self.say_to(0, wire.STOP)
+        if self._introduced:
+            self.send_to(0, wire.STOP)
 
     def abort(self, reason: str) -> None:
         """See `Exchange.abort`; it returns when the servers know."""
         self._cancel()
         with self.store.waiting("the news of the abort to reach"):
-            self.say(wire.ABORT, text=wire.encode_text(reason))
+            self.send_to_all(wire.ABORT, text=wire.encode_text(reason))
             self.store.flush()
 
     def close(self) -> None:
@@ -262,7 +228,9 @@ class ParameterServerExchange(Exchange):
             self._cancel()
             if self._host is not None:
                 self._host.leave()
-            self.store.close(None if self._lost else self._message(wire.DONE if self.store.finished else wire.LEAVE))
+            self.store.close(
+                None if self._statuses.lost else self._message(wire.DONE if self.store.finished else wire.LEAVE)
+            )
 
     # --- checkpoints ------------------------------------------------------------------------------
 
@@ -280,7 +248,7 @@ class ParameterServerExchange(Exchange):
 
     def server_weights(self) -> np.ndarray | None:
         """See `Exchange.server_weights`; they come through the mailboxes, too."""
-        return self._mailboxes.fetch_weights() if self._codecs[WEIGHTS].decoder.lossy else None
+        return self._mailboxes.fetch_weights() if self.transfer.codecs[WEIGHTS].decoder.lossy else None
 
     def assign(self, weights: np.ndarray) -> None:
         """See `Exchange.assign`; each worker sends the weights, since any may die before its commit."""
@@ -288,117 +256,38 @@ class ParameterServerExchange(Exchange):
 
     def unsent(self) -> dict[str, Any]:
         """See `Exchange.unsent`; the states are by the name of the vector."""
-        states = {name: codec.encoder.state() for name, codec in self._codecs.items()}
+        states = {name: codec.encoder.state() for name, codec in self.transfer.codecs.items()}
         if self._host is not None:
             states[WEIGHTS] = self._host.unsent()
         return {name: state for name, state in states.items() if state}
 
     @override
     def restore_unsent(self, state: dict[str, Any]) -> None:
-        for name, each in state.items():
+        for name, kept in state.items():
             if self._host is not None and name == WEIGHTS:
-                self._host.restore_unsent(each)
-            elif "host" in each:
+                self._host.restore_unsent(kept)
+            elif "host" in kept:
                 raise ValueError(
                     "it has values that the workers of a host had not sent yet, and this worker exchanges by itself: "
                     "go on with the per_host that it was written with"
                 )
             else:
-                self._codecs[name].encoder.restore(each)
+                self.transfer.codecs[name].encoder.restore(kept)
 
     @override
     def version(self) -> int:
-        return self._statuses()[0].version
+        return self._statuses.read()[0].version
 
-    # --- what the handles and the mailboxes use ---------------------------------------------------
+    # --- messages ---------------------------------------------------------------------------------
 
-    def look(self, status: Status) -> None:
-        """Check a status, and send a heartbeat where one is due.
-
-        Raises:
-            JobAbortedError: some worker has ended the run because it failed.
-            SlotLostError: this process has been declared dead.
-        """
-        store = self.store
-        store.progressed()
-        self._looked = store.now()
-        if self._host is not None:
-            self._host.note(status)
-        if status.failure:
-            raise JobAbortedError(status.failure)
-        taken, dropped = status.nonce != store.nonce, store.lease < math.inf and self.rank not in status.members
-        self._lost = taken or dropped
-        if taken:
-            raise SlotLostError(f"another process has taken over the slot of worker {self.rank}")
-        if dropped:
-            raise SlotLostError(
-                f"worker {self.rank} was not heard for {store.lease:g} s (its process or machine stood still), or took "
-                "no step for half of --round-timeout, and the others have gone on without it; start it again to take "
-                "the slot back, with a longer --lease or --round-timeout where it needs that"
-            )
-        self._beat()
-
-    def report(
-        self, statuses: Sequence[Status], wait: float, transfer: float, deciding: Status | None = None
-    ) -> Result:
-        """Return the content of the servers' statuses as a result.
-
-        Server 0 decides when the run ends, how commits are used, and which workers are excluded:
-        the commit that asked for that may have reached some servers only, and the next payload
-        tells the others which workers are excluded. Where servers are in different rounds, the next
-        payload is part of the earliest one, and the workers that are excluded are those that this
-        round does not wait for.
-
-        Args:
-            statuses: of all servers.
-            wait: see `Result`.
-            transfer: see `Result`.
-            deciding: the status that counts; None: that of server 0.
-        """
-        status = statuses[0] if deciding is None else deciding
-        self.store.finished = status.finished
-        first, earliest = statuses[0], min(statuses, key=lambda each: each.rounds_together)
-        self._round = earliest.rounds_together + 1
-        self._excluded = first.excluded
-        self._uninformed = [
-            server
-            for server, each in enumerate(statuses)
-            if each.excluded != first.excluded and each.rounds_together == first.rounds_together
-        ]
-        self._aside = tuple(sorted({rank for each in statuses for rank in each.aside}))
-        if self._host is not None and not self._steps_aside:
-            self._host.ready(self._round)
-        return Result(
-            round=status.round,
-            version=status.version,
-            samples=status.samples,
-            wait=wait,
-            transfer=transfer,
-            finished=status.finished,
-            used=bool(status.use),
-            elapsed=status.elapsed,
-            exchanged_at=status.exchanged_at,
-            members=status.members,
-            needed=status.needed,
-            whole=status.whole,
-            step=status.step,
-            synchronous=status.synchronous,
-            fastest=status.fastest,
-            scalars=status.scalars,
-            samples_together=status.samples_together,
-            excluded=earliest.excluded,
-            aside=self._aside,
-            resting=status.resting,
-        )
-
-    def say(self, kind: int, **fields: Any) -> None:
+    def send_to_all(self, kind: int, **fields: Any) -> None:
         """Send a message to all servers; before the handshake they do not know this worker."""
-        if self._met:
-            self._spoke = self.store.now()
+        if self._introduced:
+            self._heard_at = self.store.now()
             for server in range(self.store.servers):
-                self.say_to(server, kind, **fields)
+                self.send_to(server, kind, **fields)
 
-    def say_to(self, server: int, kind: int, **fields: Any) -> None:
+    def send_to(self, server: int, kind: int, **fields: Any) -> None:
         """Send a message to one server."""
         self.store.send(server, (), self._message(kind, **fields))
 
@@ -414,8 +303,8 @@ class ParameterServerExchange(Exchange):
 
         With every message they check which other workers are alive.
         """
-        if self._watched and self.store.now() - self._spoke > heartbeat_interval(self.store.lease):
-            self.say(wire.NOTHING)
+        if self._watched and self.store.now() - self._heard_at > heartbeat_interval(self.store.lease):
+            self.send_to_all(wire.NOTHING)
 
     def _send_heartbeat(self) -> None:
         """Tell the servers, from the background, that this worker is alive, while they need it."""
@@ -429,27 +318,24 @@ class ParameterServerExchange(Exchange):
             The result of the exchange.
         """
         store, wanted = self.store, payload.returned
-        if payload.back and statuses[0].use:
+        if payload.control.use == wire.BACK and statuses[0].use:
             self._steps_aside = False
         store.inject_delay()
         with store.waiting("the model from"):
-            codecs = {name: codec for name, codec in self._codecs.items() if name in wanted}
+            names = [name for name in self.layout.sizes if name in wanted]
             lengths = [status.answer for status in statuses]
-            rest: Collection[int] = range(store.servers)
-            missed = payload.discard or payload.unawaited  # rounds may have ended without this worker
-            if missed and codecs[WEIGHTS].decoder.keeps_common:
-                self._fetch_common(codecs, model)
-                rest = ()
-            elif self._host is not None:
-                rest = self._host.fetch(codecs, model, lengths)
-            if not rest:
-                pass
-            elif store.carries_values:
-                self._fetch(codecs, model, lengths, rest)
+            # Rounds may have ended without a worker that they do not wait for.
+            missed = not payload.control.awaited
+            if missed and self.transfer.codecs[WEIGHTS].decoder.keeps_common:
+                self.transfer.fetch_common(names, model)
             else:
-                self._fetch_sizes(self._sizes(wanted, answers=True))
+                servers: Collection[int] = range(store.servers)
+                if self._host is not None:
+                    servers = self._host.fetch(names, model, lengths)
+                if servers:
+                    self.transfer.fetch(names, model, lengths, servers)
         wait = max(status.wait for status in statuses) + (self._host.waited if self._host is not None else 0.0)
-        return self.report(statuses, wait, max(0.0, store.now() - begun - wait))
+        return self._result(statuses, wait, max(0.0, store.now() - begun - wait))
 
     def _message(self, kind: int, **fields: Any) -> dict[str, Any]:
         return {**self._fields, "kind": kind, "sequence": self.sequence, **fields}
@@ -457,16 +343,25 @@ class ParameterServerExchange(Exchange):
     def _handshake(self, handshake: Handshake) -> list[Status]:
         with self.store.waiting("the handshake of"):
             self.store.send_handshake(handshake)
-            self._met = True
+            self._introduced = True
         if self.store.lease < math.inf:
             self.store.start_heartbeats(self._send_heartbeat)
-        return self._statuses()
+        return self._statuses.read()
 
-    def _statuses(self) -> list[Status]:
-        statuses = self.store.statuses()
-        for status in statuses:
-            self.look(status)
-        return statuses
+    def _observe(self, status: Status) -> None:
+        """Do what is due whenever a status has been read."""
+        if self._host is not None:
+            self._host.note(status)
+        self._beat()
+
+    def _result(
+        self, statuses: Sequence[Status], wait: float, transfer: float, deciding: Status | None = None
+    ) -> Result:
+        """Return the result that the statuses contain, and announce the next round to the host."""
+        result = self._statuses.result(statuses, wait, transfer, deciding)
+        if self._host is not None and not self._steps_aside:
+            self._host.ready(self._statuses.round)
+        return result
 
     def _rejoin(self, statuses: list[Status]) -> list[Status]:
         """Wait until this worker can take part in a round of a running job.
@@ -483,7 +378,7 @@ class ParameterServerExchange(Exchange):
                 [status.rounds_together for status in statuses], [status.committed for status in statuses]
             ):
                 store.sleep(LONGEST_PAUSE)
-                statuses = self._statuses()
+                statuses = self._statuses.read()
                 wait.check()
         return statuses
 
@@ -492,12 +387,7 @@ class ParameterServerExchange(Exchange):
         if self._host_group is None or len(self._host_group.ranks) == 1:
             return
 
-        def write(vectors: Mapping[str, Any], attempt: int) -> Iterator[tuple[int, Place]]:
-            return self._write(self._codecs, vectors, wire.PAYLOAD, attempt)
-
-        host = HostExchange(
-            self._host_group, self.store, self.specification, self.layout, self._codecs, write, self._sizes, self._beat
-        )
+        host = HostExchange(self._host_group, self.store, self.specification, self.layout, self.transfer, self._beat)
         for status in statuses:
             host.note(status)
         if host.join(self.replacement):
@@ -509,161 +399,26 @@ class ParameterServerExchange(Exchange):
         Raises:
             PerHostError: this mode has no rounds.
         """
-        if payload.discard or payload.unawaited:
-            return False
-        if payload.together is None and not self.specification.synchronous:
+        control = payload.control
+        if control.use == wire.AS_AGREED and not self.specification.synchronous:
             raise PerHostError("payloads that are used at once")
-        return payload.together is not False
+        return control.awaited and control.use != wire.AT_ONCE
 
-    def _look_for_host(self, status: Status) -> None:
-        """Check a status (see `look`), and do what it asks for among the workers of this host."""
-        self.look(status)
+    def _check_for_host(self, status: Status) -> None:
+        """Check a status, and do what it asks for among the workers of this host."""
+        self._statuses.check(status)
         if self._host is not None:
             self._host.look(status)
 
     def _inform(self) -> None:
         """Tell servers which workers the round does not wait for, where they do not know it."""
-        for server in self._uninformed:
-            self.say_to(server, wire.FOLLOW, round=self._round, text=wire.encode_ranks(self._excluded))
-
-    def _write(
-        self, codecs: Mapping[str, WorkerCodec], vectors: Mapping[str, Any], kind: int, attempt: int = 0
-    ) -> Iterator[tuple[int, Place]]:
-        """Put vectors where they are sent from; yield the server and the place of each array."""
-        store, buffers = self.store, dict[int, np.ndarray]()
-
-        def buffer(key: int, elements: int) -> np.ndarray:
-            buffers[key] = store.buffer(key, wire.HEADER_ELEMENTS + elements)
-            return buffers[key][wire.HEADER_ELEMENTS :]
-
-        for name, codec in codecs.items():
-            if name in vectors:
-                for server, key, place in codec.encoder.write(vectors[name], buffer):
-                    array = buffers.pop(key)
-                    wire.stamp(array, kind, self.rank, store.nonce, self.sequence, place, attempt)
-                    yield server, (key, array.size)
-
-    def _by_server(self, places: Iterable[tuple[int, Place]]) -> list[list[Place]]:
-        by_server: list[list[Place]] = [[] for _ in range(self.store.servers)]
-        for server, place in places:
-            by_server[server].append(place)
-        return by_server
-
-    def _fetch(
-        self,
-        codecs: Mapping[str, WorkerCodec],
-        model: ModelSink,
-        lengths: Sequence[int],
-        servers: Collection[int],
-    ) -> None:
-        """Fetch vectors from servers, and write them to the model as they come.
-
-        Args:
-            codecs: of the vectors.
-            model: takes the vectors.
-            lengths: bytes of each server's answer, where its codec has to know.
-            servers: their numbers.
-        """
-        store, under_way = self.store, []
-        for server, length in enumerate(lengths):
-            if server in servers:
-                places = [wire.with_headers(codec.decoder.wanted(server, length)) for codec in codecs.values()]
-                arrays = store.fetch(server, list(chain.from_iterable(places)))
-                under_way.append((server, places, self._beating(arrays)))
-        for server, places, arrays in under_way:
-            for codec, part in zip(codecs.values(), places, strict=True):
-                codec.decoder.read(server, islice(arrays, len(part)), lengths[server], model)
-
-    def _fetch_common(self, codecs: Mapping[str, WorkerCodec], model: ModelSink) -> None:
-        """Fetch vectors from all servers, the weights uncompressed.
-
-        Compressed answers lead from one round to the next, so that they are of no use to a worker
-        that has missed one.
-        """
-        store, shared = self.store, UncompressedDecoder(self.layout, 0)
-        plain = {**codecs, WEIGHTS: codecs[WEIGHTS]._replace(decoder=shared)}
-        if not store.carries_values:
-            self._fetch_sizes([_sizes_of(plain.values(), server, answers=True) for server in range(store.servers)])
-            return
-        received = ReceivedModel(self.layout.sizes)
-        self._fetch(plain, received, [0] * store.servers, range(store.servers))
-        received.deliver(model, codecs)
-        store.release([self.layout.key(bucket) for bucket in self.layout.of(WEIGHTS)])
-        self._codecs[WEIGHTS].decoder.begin(self._common(model, received), shared.steps)
-
-    def _included(self) -> list[int]:
-        """Return the ranks whose unawaited commits the next round can take in.
-
-        They are those that all servers have, but for servers that have used them already. Where a
-        leader before has reached some servers only, this round is over there: a commit that they
-        have not used in it may not be used on the others, or the run may end with it on some. It
-        looks at the servers now, on the worker whose commit counts, so that they need not wait for
-        the round after the next one.
-        """
-        statuses = self._statuses()
-        leaders = {min(_counted(status), default=-1) for status in statuses}
-        if self.rank not in leaders:
-            return []
-        found: list[int] = []
-        for rank in sorted({rank for status in statuses for rank in status.aside}):
-            slots = [(status.slot(rank), status.rounds_together >= self._round) for status in statuses]
-            same = len({slot.acknowledged + slot.committed for slot, _ in slots}) == 1
-            waits = any(slot.committed for slot, _ in slots)
-            if same and waits and all(not slot.committed and slot.used if over else slot.committed or slot.used
-                                      for slot, over in slots):  # fmt: skip
-                found.append(rank)
-        return found
-
-    def _beating(self, arrays: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-        """Yield arrays as they come, and send heartbeats in between.
-
-        All of them may take longer than the lease.
-        """
-        for array in arrays:
-            self._beat()
-            yield array
-
-    def _fetch_sizes(self, places: Sequence[Sequence[Place]]) -> None:
-        """Wait as long as fetching arrays of these sizes takes; places are by server."""
-        for arrays in [self.store.fetch(server, part) for server, part in enumerate(places)]:
-            for _ in arrays:
-                pass
-
-    def _sizes(self, names: Collection[str], answers: bool) -> Sequence[Sequence[Place]]:
-        """Return the sizes of these vectors' arrays, without values, by server.
-
-        They are those in payloads, or in answers.
-        """
-        key = frozenset(names), answers
-        if key not in self._sized:
-            codecs = [codec for name, codec in self._codecs.items() if name in names]
-            self._sized[key] = [_sizes_of(codecs, server, answers) for server in range(self.store.servers)]
-        return self._sized[key]
-
-    def _common(self, model: ModelSink, received: ReceivedModel) -> dict[int, np.ndarray]:
-        """Return the memory of the common weights: index of a bucket → its values.
-
-        It is the model's where the model has them already, so that no exchange has to copy them.
-        Where it has none, or where they may be needed while an exchange is under way, it is that of
-        the received model.
-        """
-        kept = model.common_weights() if isinstance(model, KeepsCommon) and not self.specification.overlap else None
-        weights = received.vectors[WEIGHTS].values if kept is None else kept
-        return {bucket.index: weights[bucket.start : bucket.stop] for bucket in self.layout.of(WEIGHTS)}
+        for server in self._statuses.uninformed:
+            self.send_to(
+                server, wire.FOLLOW, round=self._statuses.round, text=wire.encode_ranks(self._statuses.excluded)
+            )
 
     def _cancel(self) -> None:
         """Cancel the exchange that is under way, if any."""
         if self._overlapped is not None:
             self._overlapped.cancel()
             self._overlapped = None
-
-
-def _counted(status: Status) -> set[int]:
-    """Return the ranks that a server's rounds wait for."""
-    return set(status.members).difference(status.excluded, status.aside)
-
-
-def _sizes_of(codecs: Iterable[WorkerCodec], server: int, answers: bool) -> list[Place]:
-    """Return the places of the arrays that these codecs send to a server, or get from it."""
-    sizes = (codec.decoder.answer_sizes(server) if answers else codec.encoder.sizes(server) for codec in codecs)
-    return wire.with_headers((NO_KEY, elements) for part in sizes for elements in part)

@@ -26,7 +26,7 @@ import logging
 import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -34,7 +34,6 @@ import numpy as np
 from ... import config
 from .. import blockwise
 from ..base import ModelSink, SlotLostError, Source
-from ..codecs.base import WorkerCodec
 from ..codecs.buckets import BucketEncoder
 from ..host_group import NOBODY, HostGroup, HostMemoryPlan, table_type
 from ..weighting import factor
@@ -42,15 +41,13 @@ from . import wire
 from .layout import WEIGHTS, Layout
 from .specification import Specification
 from .status import Status
-from .store import LONGEST_PAUSE, Place, Store
+from .store import LONGEST_PAUSE, ArraySpec, Store
+from .transfer import Transfer
 
 log = logging.getLogger(__name__)
 
 #: States of a server's answer in shared memory.
 ABSENT, COMPLETE, NO_ROOM = 0, 1, 2
-
-#: Puts vectors where they are sent from, given the attempt; yields each array's server and place.
-Write = Callable[[Mapping[str, Any], int], Iterable[tuple[int, Place]]]
 
 
 class WeightedSum:
@@ -119,21 +116,21 @@ class Answer:
 
     Attributes:
         round: number of the round.
-        codecs: of the vectors that are wanted.
+        names: of the vectors that are wanted.
         model: takes them.
         lengths: bytes of each server's answer, where its codec has to know.
-        places: of each server's arrays, by codec; one part for all where only sizes travel.
+        specs: of each server's arrays, by vector.
     """
 
     round: int
-    codecs: Mapping[str, WorkerCodec]
+    names: Sequence[str]
     model: ModelSink
     lengths: Sequence[int]
-    places: Sequence[Sequence[Sequence[Place]]]
+    specs: Sequence[Sequence[Sequence[ArraySpec]]]
 
     def elements(self, server: int) -> int:
         """Return the values of a server's arrays, their headers included."""
-        return sum(elements for part in self.places[server] for _, elements in part)
+        return sum(elements for part in self.specs[server] for _, elements in part)
 
 
 class HostExchange:
@@ -144,10 +141,7 @@ class HostExchange:
         store: to the servers.
         specification: of the exchange.
         layout: how the model is cut into buckets.
-        codecs: of each vector, on this worker.
-        write: puts the arrays of a payload where they are sent from.
-        sizes: returns the places of arrays by server, where only sizes travel, given the names of
-            vectors and whether it is an answer.
+        transfer: of vectors, to and from the servers.
         beat: sends the servers a heartbeat where one is due.
 
     Attributes:
@@ -161,14 +155,11 @@ class HostExchange:
         store: Store,
         specification: Specification,
         layout: Layout,
-        codecs: Mapping[str, WorkerCodec],
-        write: Write,
-        sizes: Callable[[Collection[str], bool], Sequence[Sequence[Place]]],
+        transfer: Transfer,
         beat: Callable[[], None],
     ) -> None:
         self._group, self._store, self._specification = group, store, specification
-        self._layout, self._codecs = layout, codecs
-        self._write, self._sizes, self._beat = write, sizes, beat
+        self._layout, self._transfer, self._beat = layout, transfer, beat
         self._weightings = specification.weightings()
         self._names = tuple(layout.sizes)
         self._place = group.ranks.index(group.rank)
@@ -190,14 +181,14 @@ class HostExchange:
         """
         group, layout = self._group, self._layout
         record = wire.message_type(self._specification.scalars)
-        valued = self._store.carries_values
+        shared = self._transfer.shared_elements
         answers = [0] * layout.servers
         for bucket in layout.buckets:
             answers[bucket.shard] += wire.HEADER_ELEMENTS + bucket.stop - bucket.start
         plan = HostMemoryPlan(
-            contributions={name: size if valued else 0 for name, size in layout.sizes.items()},
-            residual=layout.sizes[WEIGHTS] if valued and self._encoder is not None else 0,
-            answers=answers if valued else [0] * layout.servers,
+            contributions={name: shared(size) for name, size in layout.sizes.items()},
+            residual=layout.sizes[WEIGHTS] if self._encoder is not None else 0,
+            answers=[shared(elements) for elements in answers],
             table=table_type(len(group.ranks), layout.servers, record),
         )
         if not group.join(plan):
@@ -287,11 +278,11 @@ class HostExchange:
 
     # --- answers ----------------------------------------------------------------------------------
 
-    def fetch(self, codecs: Mapping[str, WorkerCodec], model: ModelSink, lengths: Sequence[int]) -> set[int]:
+    def fetch(self, names: Sequence[str], model: ModelSink, lengths: Sequence[int]) -> set[int]:
         """Write the answer to the exchange to the model, by way of the shared memory.
 
         Args:
-            codecs: of the vectors that are wanted.
+            names: of the vectors that are wanted, in the layout's order.
             model: takes them.
             lengths: bytes of each server's answer, where its codec has to know.
 
@@ -311,16 +302,8 @@ class HostExchange:
             own_record = table["workers"][self._place]
             if self._is_mine(own_record) and own_record["contributed"] == mine.round and own_record["begun"]:
                 self.waited = max(0.0, float(own_record["gathered"]) - mine.since)
-        wanted = self._mask(codecs)
-        places: list[list[Sequence[Place]]]
-        if self._store.carries_values:
-            places = [
-                [wire.with_headers(codec.decoder.wanted(server, length)) for codec in codecs.values()]
-                for server, length in enumerate(lengths)
-            ]
-        else:
-            places = [[part] for part in self._sizes(tuple(codecs), True)]
-        answer = Answer(mine.round, codecs, model, lengths, places)
+        wanted = self._mask(names)
+        answer = Answer(mine.round, names, model, lengths, self._transfer.answer_arrays(names, lengths))
         own: set[int] = set()
         done: set[int] = set()
         known = 0
@@ -393,8 +376,7 @@ class HostExchange:
     @property
     def _encoder(self) -> BucketEncoder | None:
         """The encoder of the weights, where it keeps what it could not express."""
-        encoder = self._codecs[WEIGHTS].encoder
-        return encoder if isinstance(encoder, BucketEncoder) else None
+        return self._transfer.residual_encoder
 
     def _mask(self, names: Collection[str]) -> int:
         return sum(1 << place for place, name in enumerate(self._names) if name in names)
@@ -484,7 +466,7 @@ class HostExchange:
         """Send the payload of a group, note that its commit has begun, and send the commits."""
         mine, group, store = self._contribution, self._group, self._store
         assert mine is not None
-        encoder = self._encoder if store.carries_values and WEIGHTS in mine.vectors else None
+        encoder = self._encoder if WEIGHTS in mine.vectors else None
         generation = 0
         if encoder is not None:
             # In this worker's own memory: others may take its place while it is at work.
@@ -549,8 +531,6 @@ class HostExchange:
         ranks = [int(member["commit"]["rank"]) for member in members]
         samples = [int(member["commit"]["samples"]) for member in members]
         for name in mine.vectors:
-            if not self._store.carries_values:
-                break
             factors = [factor(self._weightings[name], number) for number in samples]
             arrays = [self._group.contribution(rank, name) for rank in ranks]
             if len(members) == 1:
@@ -567,11 +547,10 @@ class HostExchange:
     def _send_alone(self, server: int, mine: Contribution) -> None:
         """Send this worker's own payload and its commit to one server."""
         mine.alone.add(server)
-        encoder = self._encoder if self._store.carries_values else None
+        encoder = self._encoder
         before = None if encoder is None else encoder.rest.copy()
         vectors = {
-            name: WeightedSum([self._group.contribution(self._group.rank, name)], [1.0])
-            for name in (mine.vectors if self._store.carries_values else ())
+            name: WeightedSum([self._group.contribution(self._group.rank, name)], [1.0]) for name in mine.vectors
         }
         attempt, sent = self._send_arrays(mine, vectors, [server])
         if encoder is not None and before is not None:
@@ -589,26 +568,15 @@ class HostExchange:
         Returns:
             The attempt's number, and the number of arrays that were sent to each server.
         """
-        store, attempt = self._store, mine.attempt
+        attempt = mine.attempt
         mine.attempt += 1
-        sent = [0] * store.servers
-        if not store.carries_values:
-            for server in servers:
-                store.send(server, self._sizes(mine.vectors, False)[server])
-            return attempt, sent
-        if attempt:
-            store.flush()  # the arrays of an earlier one are sent from the same memory
-        for server, place in self._write(vectors, attempt):
-            if server in servers:
-                store.send(server, (place,))
-                sent[server] += 1
-        return attempt, sent
+        return attempt, self._transfer.send(vectors, mine.sequence, servers, attempt)
 
     def _fill(self, vectors: Mapping[str, Source]) -> None:
         """Write this worker's payload into the shared memory."""
-        if self._store.carries_values:
-            for name, source in vectors.items():
-                array = self._group.contribution(self._group.rank, name)
+        for name, source in vectors.items():
+            array = self._group.contribution(self._group.rank, name)
+            if array.size:
                 source.read(0, array.size, array)
         if self._owes and WEIGHTS in vectors and (encoder := self._encoder) is not None:
             own = self._group.contribution(self._group.rank, WEIGHTS)
@@ -652,12 +620,11 @@ class HostExchange:
 
     def _copy(self, servers: Sequence[int], answer: Answer) -> None:
         """Fetch the answers of these servers for all workers of the host."""
-        store = self._store
-        under_way = [store.fetch(server, list(chain.from_iterable(answer.places[server]))) for server in servers]
+        under_way = [self._transfer.request(server, answer.specs[server]) for server in servers]
         for server, arrays in zip(servers, under_way, strict=True):
             shared, elements = self._group.answer(server), answer.elements(server)
-            room = not store.carries_values or elements <= shared.size
-            self._decode(server, self._shared(arrays, shared if room and store.carries_values else None), answer)
+            room = self._transfer.shared_elements(elements) <= shared.size
+            self._decode(server, _copied(arrays, shared) if room else arrays, answer)
             self._group.moved(2 * elements)
             with self._group.locked() as table:
                 if table["round"] == answer.round and self._is_fetcher(table):
@@ -671,27 +638,17 @@ class HostExchange:
     def _is_fetcher(self, table: Any) -> bool:
         return (table["fetcher"], table["fetcher_nonce"]) == (self._group.rank, self._store.nonce)
 
-    def _shared(self, arrays: Iterable[np.ndarray], shared: np.ndarray | None) -> Iterator[np.ndarray]:
-        """Yield arrays as they come, and copy them into the shared memory."""
-        at = 0
-        for array in arrays:
-            self._beat()
-            if shared is not None:
-                shared[at : at + array.size] = array
-                at += array.size
-            yield array
-
     def _read(self, server: int, answer: Answer) -> None:
         """Read a server's answer from the shared memory."""
         shared = self._group.answer(server)
 
         def arrays() -> Iterator[np.ndarray]:
             at = 0
-            for _, elements in chain.from_iterable(answer.places[server]):
+            for _, elements in chain.from_iterable(answer.specs[server]):
                 yield shared[at : at + elements]
                 at += elements
 
-        self._decode(server, arrays() if self._store.carries_values else (), answer)
+        self._decode(server, arrays(), answer)
         self._group.moved(answer.elements(server))
         with self._group.locked() as table:
             if table["round"] != answer.round:
@@ -701,13 +658,16 @@ class HostExchange:
                 )
 
     def _decode(self, server: int, arrays: Iterable[np.ndarray], answer: Answer) -> None:
-        arrays = iter(arrays)
-        if not self._store.carries_values:
-            for _ in arrays:
-                pass
-            return
-        for codec, part in zip(answer.codecs.values(), answer.places[server], strict=True):
-            codec.decoder.read(server, islice(arrays, len(part)), answer.lengths[server], answer.model)
+        self._transfer.decode(server, arrays, answer.specs[server], answer.names, answer.lengths[server], answer.model)
+
+
+def _copied(arrays: Iterable[np.ndarray], shared: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield arrays as they arrive, copied one behind the other into the shared memory."""
+    start = 0
+    for array in arrays:
+        shared[start : start + array.size] = array
+        start += array.size
+        yield array
 
 
 def _listed(ranks: Iterable[int]) -> str:

@@ -471,19 +471,16 @@ class ParameterServer:
 
         The values of each vector are divided by its divisor first; none: they are not.
         """
-        updated = self._updated(values, message, ranks, divisors or dict.fromkeys(self._weightings, 1))
-        # The round under way is only counted when all of it has been done.
-        self.downlink.publish(updated, ranks, self.round_state.step + 1, self.round_state.answer)
-
-    def _updated(
-        self, values: dict[int, Array], message: Any, ranks: list[int], divisors: Mapping[str, float]
-    ) -> Iterator[UpdatedBucket]:
-        """Run the rule on one bucket after the other, and yield those of the weights."""
         for index, value in values.items():
-            self._update_bucket(index, value, message, ranks, divisors[self.layout.buckets[index].vector])
-            if self.layout.buckets[index].vector == WEIGHTS:
-                kept = self._bucket_states[index]
-                yield UpdatedBucket(index, kept.weights, kept.published[wire.HEADER_ELEMENTS :], value)
+            vector = self.layout.buckets[index].vector
+            self._update_bucket(index, value, message, ranks, divisors[vector] if divisors else 1.0)
+            if vector == WEIGHTS:
+                bucket = self._bucket_states[index]
+                self.downlink.pack(
+                    UpdatedBucket(index, bucket.weights, bucket.published[wire.HEADER_ELEMENTS :], value)
+                )
+        # The round under way is only counted when all of it has been done.
+        self.downlink.publish(ranks, self.round_state.step + 1, self.round_state.answer)
 
     def _update_bucket(self, index: int, value: Array, message: Any, ranks: list[int], denominator: float) -> None:
         kept, vector = self._bucket_states[index], self.layout.buckets[index].vector

@@ -22,7 +22,7 @@ from .handshake import Command, Handshake
 from .status import Status
 
 #: A key of a server, and the number of values of its array, the header included.
-Place = tuple[int, int]
+ArraySpec = tuple[int, int]
 #: Seconds between two looks at the status: the first pause, its growth, the longest.
 FIRST_PAUSE, PAUSE_GROWTH, LONGEST_PAUSE = 0.0005, 1.5, 0.01
 
@@ -160,20 +160,20 @@ class Store(Protocol):
         """
         ...
 
-    def init_shared(self, places: Sequence[Sequence[Place]]) -> None:
-        """Set up keys that all workers share, with the arrays in their buffers; places by server.
+    def init_shared(self, specs: Sequence[Sequence[ArraySpec]]) -> None:
+        """Set up keys that all workers share, with the arrays in their buffers; specs by server.
 
         All workers call it, and it returns when all have, except in a job that runs already, whose
         keys are there. Rank 0's arrays count.
         """
 
-    def open(self, places: Sequence[Sequence[Place]]) -> None:
+    def open(self, specs: Sequence[Sequence[ArraySpec]]) -> None:
         """Set up keys of this worker's own on the servers, with the arrays in their buffers."""
 
     def send(
         self,
         server: int,
-        places: Iterable[Place],
+        specs: Iterable[ArraySpec],
         message: Mapping[str, Any] | None = None,
         others: Sequence[Any] = (),
     ) -> None:
@@ -184,7 +184,7 @@ class Store(Protocol):
         way. With a commit go those of `others` of the same host (records of `wire.message_type`).
         """
 
-    def fetch(self, server: int, places: Sequence[Place]) -> Iterable[np.ndarray]:
+    def fetch(self, server: int, specs: Sequence[ArraySpec]) -> Iterable[np.ndarray]:
         """Ask for the arrays of these keys, and return an iterator over them as they come.
 
         They include their headers. The request leaves at once. The arrays are the store's, to be

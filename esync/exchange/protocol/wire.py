@@ -8,6 +8,7 @@ survives).
 
 import math
 from collections.abc import Iterable, Sequence
+from enum import IntEnum
 from functools import lru_cache
 from typing import Any
 
@@ -47,13 +48,25 @@ ASIDE = 12  # rounds do not wait for this worker from now on, until a commit of 
 #: vector of its state.
 SERVER_WEIGHTS = -1
 
-# --- how a commit is used (Sync-Switch) -----------------------------------------------------------
-AS_AGREED = 0  # as the handshake says, which holds for the whole run
-TOGETHER = 1  # with those of all members, as one round
-AT_ONCE = 2  # alone, as soon as it is complete
-DISCARD = 3  # not at all, only acknowledged: its worker is one that the rounds do not wait for
-UNAWAITED = 4  # together, in the round whose leader names it; rounds do not wait for its worker
-BACK = 5  # likewise, but from the end of that round on they wait for its worker again
+
+class Use(IntEnum):
+    """How a commit is used."""
+
+    AS_AGREED = 0
+    """As the handshake says, which holds for the whole run."""
+    TOGETHER = 1
+    """With those of all members, as one round."""
+    AT_ONCE = 2
+    """Alone, as soon as it is complete."""
+    DISCARD = 3
+    """Not at all, only acknowledged: rounds do not wait for its worker."""
+    UNAWAITED = 4
+    """Together, in the round whose leader names it; rounds do not wait for its worker."""
+    BACK = 5
+    """Like UNAWAITED, but from the end of that round on they wait for its worker again."""
+
+
+AS_AGREED, TOGETHER, AT_ONCE, DISCARD, UNAWAITED, BACK = Use
 
 HEADER = np.dtype(
     [
@@ -79,7 +92,7 @@ MESSAGE = np.dtype(
         # attempt whose arrays count.
         ("place", "<i4"),
         ("round", "<i8"),  # used together: number of the round that it is part of, from 1; 0: the one under way
-        ("use", "<i4"),  # how this commit is used: AS_AGREED, TOGETHER, AT_ONCE, DISCARD, UNAWAITED, BACK
+        ("use", "<i4"),  # how this commit is used; see Use
         ("part", "<i8"),  # round of the newest part of a checkpoint of this run on this worker's disk; 0: none
         ("switch", "<i4"),  # how commits are to be used from now on, see `RoundState.applied`; AS_AGREED: as before
         # Of the leader's commit: the ranks that rounds do not wait for from now on; FOLLOW: those

@@ -1,0 +1,156 @@
+"""What a worker reads in the statuses of the servers: errors, its next round, an exchange's result."""
+
+import math
+from collections.abc import Callable, Sequence
+
+from ... import config
+from ..base import JobAbortedError, Result, SlotLostError
+from .status import Status
+from .store import Store
+
+
+class StatusReader:
+    """Reads and checks the servers' statuses for one worker.
+
+    Args:
+        store: to the servers.
+        observe: called with every status that is in order.
+
+    Attributes:
+        round: number of the round that the next payload is part of, where it is used together.
+        excluded: ranks that this round does not wait for, as the first server says.
+        uninformed: servers in that round that do not know of them yet.
+        aside: ranks that asked not to be waited for.
+        lost: whether this process has lost its slot.
+    """
+
+    def __init__(self, store: Store, observe: Callable[[Status], None]) -> None:
+        self._store, self._observe = store, observe
+        self.round = 0
+        self.excluded: tuple[int, ...] = ()
+        self.uninformed: list[int] = []
+        self.aside: tuple[int, ...] = ()
+        self.lost = False
+        self._read_at = -math.inf
+
+    @property
+    def stale(self) -> bool:
+        """Whether the newest status was read too long ago to rely on."""
+        return self._store.now() - self._read_at > config.STATUS_EVERY
+
+    def read(self) -> list[Status]:
+        """Return the present statuses of all servers, checked."""
+        statuses = self._store.statuses()
+        for status in statuses:
+            self.check(status)
+        return statuses
+
+    def check(self, status: Status) -> None:
+        """Check a status.
+
+        Raises:
+            JobAbortedError: some worker has ended the run because it failed.
+            SlotLostError: this process has been declared dead.
+        """
+        store = self._store
+        store.progressed()
+        self._read_at = store.now()
+        if status.failure:
+            raise JobAbortedError(status.failure)
+        replaced = status.nonce != store.nonce
+        dropped = store.lease < math.inf and store.rank not in status.members
+        self.lost = replaced or dropped
+        if replaced:
+            raise SlotLostError(f"another process has taken over the slot of worker {store.rank}")
+        if dropped:
+            raise SlotLostError(
+                f"worker {store.rank} was not heard for {store.lease:g} s (its process or machine stood still), or "
+                "took no step for half of --round-timeout, and the others have gone on without it; start it again to "
+                "take the slot back, with a longer --lease or --round-timeout where it needs that"
+            )
+        self._observe(status)
+
+    def result(
+        self, statuses: Sequence[Status], wait: float, transfer: float, deciding: Status | None = None
+    ) -> Result:
+        """Return the content of the servers' statuses as a result, and note what it says of the next round.
+
+        Server 0 decides when the run ends, how commits are used, and which workers are excluded:
+        the commit that asked for that may have reached some servers only, and the next payload
+        tells the others which workers are excluded. Where servers are in different rounds, the next
+        payload is part of the earliest one, and the workers that are excluded are those that this
+        round does not wait for.
+
+        Args:
+            statuses: of all servers.
+            wait: see `Result`.
+            transfer: see `Result`.
+            deciding: the status that counts; None: that of server 0.
+        """
+        first = statuses[0]
+        earliest = min(statuses, key=lambda status: status.rounds_together)
+        deciding = deciding or first
+        self._store.finished = deciding.finished
+        self.round = earliest.rounds_together + 1
+        self.excluded = first.excluded
+        self.uninformed = [
+            server
+            for server, status in enumerate(statuses)
+            if status.excluded != first.excluded and status.rounds_together == first.rounds_together
+        ]
+        self.aside = tuple(sorted({rank for status in statuses for rank in status.aside}))
+        return Result(
+            round=deciding.round,
+            version=deciding.version,
+            samples=deciding.samples,
+            wait=wait,
+            transfer=transfer,
+            finished=deciding.finished,
+            used=bool(deciding.use),
+            elapsed=deciding.elapsed,
+            exchanged_at=deciding.exchanged_at,
+            members=deciding.members,
+            needed=deciding.needed,
+            whole=deciding.whole,
+            step=deciding.step,
+            synchronous=deciding.synchronous,
+            fastest=deciding.fastest,
+            scalars=deciding.scalars,
+            samples_together=deciding.samples_together,
+            excluded=earliest.excluded,
+            aside=self.aside,
+            resting=deciding.resting,
+        )
+
+    def includable(self) -> list[int]:
+        """Return the ranks whose unawaited commits the next round can take in.
+
+        They are those that all servers have, but for servers that have used them already. Where a
+        leader before has reached some servers only, this round is over there: a commit that they
+        have not used in it may not be used on the others, or the run may end with it on some. The
+        servers are asked now, by the worker whose commit counts, so that they need not wait for the
+        round after the next one.
+        """
+        statuses = self.read()
+        leaders = {min(awaited_ranks(status), default=-1) for status in statuses}
+        if self._store.rank not in leaders:
+            return []
+        includable: list[int] = []
+        for rank in sorted({rank for status in statuses for rank in status.aside}):
+            slots = [(status.slot(rank), status.rounds_together >= self.round) for status in statuses]
+            same = len({slot.acknowledged + slot.committed for slot, _ in slots}) == 1
+            waits = any(slot.committed for slot, _ in slots)
+            if (
+                same
+                and waits
+                and all(
+                    not slot.committed and slot.used if over else slot.committed or slot.used for slot, over in slots
+                )
+            ):
+                includable.append(rank)
+        return includable
+
+
+def awaited_ranks(status: Status) -> set[int]:
+    """Return the ranks that a server's rounds wait for."""
+    return set(status.members).difference(status.excluded, status.aside)

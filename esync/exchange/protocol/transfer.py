@@ -1,0 +1,338 @@
+"""The transfer of vectors between a worker and the servers: of their values, or of their sizes only.
+
+Values travel array by array, packed by each vector's codec. Where the exchanged model stands for a
+larger one, in the simulator, only the sizes of that one's arrays travel.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from typing import Any
+
+import numpy as np
+from typing_extensions import override
+
+from ..base import ModelSink, Source
+from ..codecs.base import KeepsCommon, WorkerCodec
+from ..codecs.buckets import BucketEncoder
+from ..codecs.uncompressed import UncompressedDecoder, uncompressed_codec
+from . import wire
+from .layout import WEIGHTS, Layout
+from .pending import ReceivedModel
+from .specification import Specification
+from .store import ArraySpec, Store
+
+#: Stands for a key where arrays have no values.
+NO_KEY = -1
+
+
+class Transfer(ABC):
+    """Moves vectors between this worker and the servers, through a store.
+
+    Args:
+        specification: of the exchange.
+        store: to the servers.
+        layout: how the model is cut into buckets.
+        codecs: name of each vector → its codec on this worker, in the layout's order.
+        beat: sends the servers a heartbeat where one is due.
+
+    Attributes:
+        codecs: as given.
+    """
+
+    def __init__(
+        self,
+        specification: Specification,
+        store: Store,
+        layout: Layout,
+        codecs: Mapping[str, WorkerCodec],
+        beat: Callable[[], None],
+    ) -> None:
+        self._specification, self._store, self._layout, self._beat = specification, store, layout, beat
+        self.codecs = codecs
+
+    @property
+    def residual_encoder(self) -> BucketEncoder | None:
+        """The encoder of the weights, where it keeps what a payload could not express."""
+        return None
+
+    @abstractmethod
+    def shared_elements(self, elements: int) -> int:
+        """Return how many float32 values the workers of a host share for an array of that size."""
+
+    @abstractmethod
+    def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> None:
+        """Set up the keys with the vectors of rank 0, and write the common model."""
+
+    @abstractmethod
+    def send(
+        self, vectors: Mapping[str, Any], sequence: int, servers: Collection[int] | None = None, attempt: int = 0
+    ) -> list[int]:
+        """Send the arrays of a payload.
+
+        Args:
+            vectors: name → values.
+            sequence: number of the exchange.
+            servers: their numbers; None: all.
+            attempt: number of the attempt to send this payload, from 0.
+
+        Returns:
+            For each server, the number of arrays that a commit has to wait for.
+        """
+
+    @abstractmethod
+    def answer_arrays(self, names: Sequence[str], lengths: Sequence[int]) -> Sequence[Sequence[Sequence[ArraySpec]]]:
+        """Return the arrays of the servers' answers, by server and by vector.
+
+        Args:
+            names: of the vectors, in the layout's order.
+            lengths: bytes of each server's answer, where its codec has to know.
+        """
+
+    @abstractmethod
+    def decode(
+        self,
+        server: int,
+        arrays: Iterable[np.ndarray],
+        specs: Sequence[Sequence[ArraySpec]],
+        names: Sequence[str],
+        length: int,
+        model: ModelSink,
+    ) -> None:
+        """Write the arrays of a server's answer to the model.
+
+        Args:
+            server: its number.
+            arrays: in the order of `specs`; all are consumed.
+            specs: the server's part of `answer_arrays`.
+            names: of the vectors.
+            length: bytes of the answer, where its codec has to know.
+            model: takes the vectors.
+        """
+
+    @abstractmethod
+    def fetch_common(self, names: Sequence[str], model: ModelSink) -> None:
+        """Fetch vectors from all servers, the weights uncompressed.
+
+        Compressed answers lead from one round to the next, so they are of no use to a worker that
+        has missed one.
+        """
+
+    def fetch(self, names: Sequence[str], model: ModelSink, lengths: Sequence[int], servers: Collection[int]) -> None:
+        """Fetch vectors from these servers, and write them to the model as they arrive."""
+        specs = self.answer_arrays(names, lengths)
+        requests = [(server, self.request(server, specs[server])) for server in sorted(servers)]
+        for server, arrays in requests:
+            self.decode(server, arrays, specs[server], names, lengths[server], model)
+
+    def request(self, server: int, specs: Sequence[Sequence[ArraySpec]]) -> Iterator[np.ndarray]:
+        """Ask a server for arrays, and return an iterator over them as they arrive.
+
+        All of them together may take longer than the lease: heartbeats are sent in between.
+        """
+        return self._beating(self._store.fetch(server, list(chain.from_iterable(specs))))
+
+    def _beating(self, arrays: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+        for array in arrays:
+            self._beat()
+            yield array
+
+    def _uncompressed(self, names: Iterable[str]) -> "Transfer":
+        """Return the transfer of the vectors as they are, through the keys that all workers share."""
+        codecs = {name: uncompressed_codec(self._layout, 0, name) for name in names}
+        return type(self)(self._specification, self._store, self._layout, codecs, self._beat)
+
+
+class ValueTransfer(Transfer):
+    """Moves the values of vectors."""
+
+    @property
+    def residual_encoder(self) -> BucketEncoder | None:
+        """See `Transfer.residual_encoder`."""
+        encoder = self.codecs[WEIGHTS].encoder
+        return encoder if isinstance(encoder, BucketEncoder) else None
+
+    @override
+    def shared_elements(self, elements: int) -> int:
+        return elements
+
+    @override
+    def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> None:
+        store, private = self._store, self._specification.private
+        common, decoder = self._uncompressed(self._layout.sizes), self.codecs[WEIGHTS].decoder
+        store.init_shared(common.buffered(vectors))
+        # The values that this worker has now, even where its model rounds them.
+        received = ReceivedModel(self._layout.sizes) if private or decoder.keeps_common else None
+        common.fetch(list(self._layout.sizes), received or model, [0] * store.servers, range(store.servers))
+        if received is not None:
+            received.deliver(model, self._layout.sizes)
+        if received is not None and private:
+            channel = self._specification.channel(WEIGHTS, store.rank)
+            codecs = {WEIGHTS: uncompressed_codec(self._layout, channel, WEIGHTS)}
+            own = ValueTransfer(self._specification, store, self._layout, codecs, self._beat)
+            store.open(own.buffered(received.vectors))
+        if received is not None or self._specification.sparse:
+            self._release_common()
+        if received is not None and decoder.keeps_common:
+            decoder.begin(self._common_memory(model, received), common.steps)
+
+    @override
+    def send(
+        self, vectors: Mapping[str, Any], sequence: int, servers: Collection[int] | None = None, attempt: int = 0
+    ) -> list[int]:
+        store = self._store
+        if attempt:
+            store.flush()  # the arrays of an earlier attempt are sent from the same memory
+        sent = [0] * store.servers
+        for server, spec in self._write(vectors, wire.PAYLOAD, sequence, attempt):
+            if servers is None or server in servers:
+                store.send(server, (spec,))
+                sent[server] += 1
+        return sent
+
+    @override
+    def answer_arrays(self, names: Sequence[str], lengths: Sequence[int]) -> Sequence[Sequence[Sequence[ArraySpec]]]:
+        return [
+            [wire.with_headers(self.codecs[name].decoder.wanted(server, length)) for name in names]
+            for server, length in enumerate(lengths)
+        ]
+
+    @override
+    def decode(
+        self,
+        server: int,
+        arrays: Iterable[np.ndarray],
+        specs: Sequence[Sequence[ArraySpec]],
+        names: Sequence[str],
+        length: int,
+        model: ModelSink,
+    ) -> None:
+        remaining = iter(arrays)
+        for name, part in zip(names, specs, strict=True):
+            self.codecs[name].decoder.read(server, islice(remaining, len(part)), length, model)
+
+    @override
+    def fetch_common(self, names: Sequence[str], model: ModelSink) -> None:
+        common, received = self._uncompressed(names), ReceivedModel(self._layout.sizes)
+        common.fetch(names, received, [0] * self._store.servers, range(self._store.servers))
+        received.deliver(model, names)
+        self._release_common()
+        self.codecs[WEIGHTS].decoder.begin(self._common_memory(model, received), common.steps)
+
+    @property
+    def steps(self) -> Mapping[int, int]:
+        """Index of a bucket of weights → number of weight changes it had when it was read."""
+        decoder = self.codecs[WEIGHTS].decoder
+        assert isinstance(decoder, UncompressedDecoder)
+        return decoder.steps
+
+    def buffered(self, vectors: Mapping[str, Source]) -> list[list[ArraySpec]]:
+        """Put the initial values of vectors into the store's buffers; return the arrays by server."""
+        by_server: list[list[ArraySpec]] = [[] for _ in range(self._store.servers)]
+        for server, spec in self._write(vectors, wire.NOTHING, 0, 0):
+            by_server[server].append(spec)
+        return by_server
+
+    @override
+    def _uncompressed(self, names: Iterable[str]) -> "ValueTransfer":
+        transfer = super()._uncompressed(names)
+        assert isinstance(transfer, ValueTransfer)
+        return transfer
+
+    def _write(
+        self, vectors: Mapping[str, Any], kind: int, sequence: int, attempt: int
+    ) -> Iterator[tuple[int, ArraySpec]]:
+        """Put vectors where they are sent from; yield the server and the spec of each array."""
+        store, buffers = self._store, dict[int, np.ndarray]()
+
+        def buffer(key: int, elements: int) -> np.ndarray:
+            buffers[key] = store.buffer(key, wire.HEADER_ELEMENTS + elements)
+            return buffers[key][wire.HEADER_ELEMENTS :]
+
+        for name, codec in self.codecs.items():
+            if name in vectors:
+                for server, key, number in codec.encoder.write(vectors[name], buffer):
+                    array = buffers.pop(key)
+                    wire.stamp(array, kind, store.rank, store.nonce, sequence, number, attempt)
+                    yield server, (key, array.size)
+
+    def _release_common(self) -> None:
+        """Forget the shared keys of the weights, which travel through other keys from now on."""
+        self._store.release([self._layout.key(bucket) for bucket in self._layout.of(WEIGHTS)])
+
+    def _common_memory(self, model: ModelSink, received: ReceivedModel) -> dict[int, np.ndarray]:
+        """Return the memory of the common weights: index of a bucket → its values.
+
+        It is the model's where the model has them already, so that no exchange has to copy them.
+        Otherwise, or where they may be needed while an exchange is under way, it is that of the
+        received model.
+        """
+        kept = model.common_weights() if isinstance(model, KeepsCommon) and not self._specification.overlap else None
+        weights = received.vectors[WEIGHTS].values if kept is None else kept
+        return {bucket.index: weights[bucket.start : bucket.stop] for bucket in self._layout.of(WEIGHTS)}
+
+
+class SizeTransfer(Transfer):
+    """Moves arrays of the sizes that vectors have, without values."""
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        self._specs: dict[tuple[bool, tuple[str, ...]], list[list[list[ArraySpec]]]] = {}
+
+    @override
+    def shared_elements(self, elements: int) -> int:
+        return 0
+
+    @override
+    def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> None:
+        names, lengths = list(self._layout.sizes), [0] * self._store.servers
+        common = self._uncompressed(names)
+        self._store.init_shared([list(chain.from_iterable(part)) for part in common.answer_arrays(names, lengths)])
+        common.fetch(names, model, lengths, range(self._store.servers))
+
+    @override
+    def send(
+        self, vectors: Mapping[str, Any], sequence: int, servers: Collection[int] | None = None, attempt: int = 0
+    ) -> list[int]:
+        specs = self._sizes([name for name in self.codecs if name in vectors], answers=False)
+        for server in range(self._store.servers) if servers is None else servers:
+            self._store.send(server, chain.from_iterable(specs[server]))
+        return [0] * self._store.servers
+
+    @override
+    def answer_arrays(self, names: Sequence[str], lengths: Sequence[int]) -> Sequence[Sequence[Sequence[ArraySpec]]]:
+        return self._sizes(names, answers=True)
+
+    @override
+    def decode(
+        self,
+        server: int,
+        arrays: Iterable[np.ndarray],
+        specs: Sequence[Sequence[ArraySpec]],
+        names: Sequence[str],
+        length: int,
+        model: ModelSink,
+    ) -> None:
+        for _ in arrays:
+            pass
+
+    @override
+    def fetch_common(self, names: Sequence[str], model: ModelSink) -> None:
+        self._uncompressed(names).fetch(names, model, [0] * self._store.servers, range(self._store.servers))
+
+    def _sizes(self, names: Sequence[str], answers: bool) -> list[list[list[ArraySpec]]]:
+        """Return the arrays of payloads, or of answers, by server and by vector."""
+        key = answers, tuple(names)
+        if key not in self._specs:
+            codecs = [self.codecs[name] for name in names]
+            self._specs[key] = [
+                [
+                    wire.with_headers(
+                        (NO_KEY, elements)
+                        for elements in (codec.decoder.answer_sizes(server) if answers else codec.encoder.sizes(server))
+                    )
+                    for codec in codecs
+                ]
+                for server in range(self._store.servers)
+            ]
+        return self._specs[key]
