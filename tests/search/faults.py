@@ -96,7 +96,7 @@ _SERVER = "esync.exchange.protocol.parameter_server:ParameterServer"
 _KEYED = "esync.exchange.keystores.keyed:KeyedStore"
 _CLIENT = "esync.exchange.protocol.client"
 _ROUND_STATE = "esync.exchange.protocol.round_state:RoundState"
-_HOST = "esync.exchange.protocol.host_exchange:HostExchange"
+_HOST = "esync.exchange.protocol.host_upload:HostUpload"
 _CHECKPOINTS = "esync.checkpoints.checkpoints:Checkpoints"
 _DECIDE = "esync.coordination.coordinator:decide"
 _ESYNC = "esync.algorithms.esync:ESync"
@@ -257,7 +257,7 @@ FAULTS: dict[str, Fault] = {
         (
             Edit(
                 f"{_HOST}._has_carrier",
-                "self._is_there(table, carrier, nonce) and now - mine.carrier[2] <= self._store.lease",
+                "self._member.is_present(table, carrier, nonce) and now - contribution.carrier[2] <= self._store.lease",
                 "True",
             ),
         ),

@@ -408,7 +408,7 @@ class ParameterServerExchange(Exchange):
         """Check a status, and do what it asks for among the workers of this host."""
         self._statuses.check(status)
         if self._host is not None:
-            self._host.look(status)
+            self._host.follow(status)
 
     def _inform(self) -> None:
         """Tell servers which workers the round does not wait for, where they do not know it."""

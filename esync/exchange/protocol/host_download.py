@@ -1,0 +1,180 @@
+"""Answers to the workers of one host: one of them fetches the model, all read it from shared memory."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+
+from ..base import ModelSink, SlotLostError
+from .host_member import HostMember
+from .store import LONGEST_PAUSE, ArraySpec, Store
+from .transfer import Transfer
+
+#: States of a server's answer in shared memory.
+ABSENT, COMPLETE, NO_ROOM = 0, 1, 2
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The servers' answers to one exchange, by server.
+
+    Attributes:
+        round: number of the round.
+        names: of the vectors that are wanted.
+        model: takes them.
+        lengths: bytes of each server's answer, where its codec has to know.
+        specs: of each server's arrays, by vector.
+    """
+
+    round: int
+    names: Sequence[str]
+    model: ModelSink
+    lengths: Sequence[int]
+    specs: Sequence[Sequence[Sequence[ArraySpec]]]
+
+    def elements(self, server: int) -> int:
+        """Return the values of a server's arrays, their headers included."""
+        return sum(elements for part in self.specs[server] for _, elements in part)
+
+
+class HostDownload:
+    """Gets the servers' answers to this worker, by way of the shared memory.
+
+    Args:
+        member: this worker among those of its host.
+        store: to the servers.
+        transfer: of vectors from the servers.
+        beat: sends the servers a heartbeat where one is due.
+    """
+
+    def __init__(self, member: HostMember, store: Store, transfer: Transfer, beat: Callable[[], None]) -> None:
+        self._member, self._group, self._store = member, member.group, store
+        self._transfer, self._beat = transfer, beat
+
+    def fetch(self, round_: int, names: Sequence[str], model: ModelSink, lengths: Sequence[int]) -> set[int]:
+        """Write the answer to an exchange to the model.
+
+        Args:
+            round_: that the exchange was part of.
+            names: of the vectors that are wanted, in the layout's order.
+            model: takes them.
+            lengths: bytes of each server's answer, where its codec has to know.
+
+        Returns:
+            Servers whose answers this worker has to fetch for itself.
+
+        Raises:
+            SlotLostError: the others have gone on without this worker.
+        """
+        servers = set(range(self._store.servers))
+        wanted = self._member.mask(names)
+        answer = Answer(round_, names, model, lengths, self._transfer.answer_arrays(names, lengths))
+        unshared: set[int] = set()
+        read: set[int] = set()
+        settled = 0
+        since = self._store.now()
+        with self._store.waiting("the worker of this host that fetches the model from") as wait:
+            while settled < len(servers):
+                state, fetches = self._claim(round_, wanted, hung=self._store.now() - since > self._store.lease)
+                if state is None:
+                    return servers - read
+                if fetches:
+                    absent = [server for server in servers if state[server] == ABSENT]
+                    self._copy(absent, answer)
+                    read.update(absent)
+                for server in sorted(servers - read - unshared):
+                    if state[server] == COMPLETE:
+                        self._read(server, answer)
+                        read.add(server)
+                    elif state[server] == NO_ROOM:
+                        unshared.add(server)
+                before, settled = settled, len(read) + len(unshared)
+                if before == settled < len(servers):
+                    self._beat()
+                    self._group.wait(LONGEST_PAUSE)
+                    wait.check()
+        return unshared
+
+    def _claim(self, round_: int, wanted: int, hung: bool) -> tuple[list[int] | None, bool]:
+        """Become the worker that fetches a round's answer, if there is none.
+
+        Args:
+            round_: number of the round.
+            wanted: which vectors.
+            hung: whether whoever fetches it has been waited for for too long.
+
+        Returns:
+            The state of each server's answer, None where this worker has to fetch its own; and
+            whether this worker fetches what is absent.
+        """
+        with self._group.locked() as table:
+            if not self._member.owns_entry(table) or table["round"] > round_:
+                return None, False
+            if table["round"] < round_:
+                if table["round"] and ABSENT in table["complete"] and self._another_fetches(table):
+                    return None, False  # one that has hung may go on at any time, and write over this answer
+                table["round"], table["returned"], table["complete"] = round_, wanted, ABSENT
+                table["fetcher"], table["fetcher_nonce"] = self._member.rank, self._member.nonce
+                return [ABSENT] * self._store.servers, True
+            state = table["complete"].tolist()
+            if wanted & ~int(table["returned"]):
+                return None, False
+            if ABSENT not in state:
+                return state, False
+            if self._another_fetches(table):
+                return (None if hung else state), False
+            table["fetcher"], table["fetcher_nonce"] = self._member.rank, self._member.nonce
+            return state, True
+
+    def _copy(self, servers: Sequence[int], answer: Answer) -> None:
+        """Fetch the answers of these servers for all workers of the host."""
+        requests = [self._transfer.request(server, answer.specs[server]) for server in servers]
+        for server, arrays in zip(servers, requests, strict=True):
+            shared, elements = self._group.answer(server), answer.elements(server)
+            room = self._transfer.shared_elements(elements) <= shared.size
+            self._decode(server, _copied(arrays, shared) if room else arrays, answer)
+            self._group.moved(2 * elements)
+            with self._group.locked() as table:
+                if table["round"] == answer.round and self._is_fetcher(table):
+                    table["complete"][server] = COMPLETE if room else NO_ROOM
+
+    def _another_fetches(self, table: Any) -> bool:
+        """Return whether the worker that fetches the newest answer is another one, and is there."""
+        present = self._member.is_present(table, int(table["fetcher"]), int(table["fetcher_nonce"]))
+        return present and not self._is_fetcher(table)
+
+    def _is_fetcher(self, table: Any) -> bool:
+        return (table["fetcher"], table["fetcher_nonce"]) == (self._member.rank, self._member.nonce)
+
+    def _read(self, server: int, answer: Answer) -> None:
+        """Read a server's answer from the shared memory."""
+        shared = self._group.answer(server)
+
+        def arrays() -> Iterator[np.ndarray]:
+            start = 0
+            for _, elements in chain.from_iterable(answer.specs[server]):
+                yield shared[start : start + elements]
+                start += elements
+
+        self._decode(server, arrays(), answer)
+        self._group.moved(answer.elements(server))
+        with self._group.locked() as table:
+            if table["round"] != answer.round:
+                raise SlotLostError(
+                    f"the other workers of its host have gone on without worker {self._member.rank}, which read the "
+                    "model too slowly; start it again to take the slot back"
+                )
+
+    def _decode(self, server: int, arrays: Iterable[np.ndarray], answer: Answer) -> None:
+        self._transfer.decode(server, arrays, answer.specs[server], answer.names, answer.lengths[server], answer.model)
+
+
+def _copied(arrays: Iterable[np.ndarray], shared: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield arrays as they arrive, copied one behind the other into the shared memory."""
+    start = 0
+    for array in arrays:
+        shared[start : start + array.size] = array
+        start += array.size
+        yield array

@@ -1,0 +1,402 @@
+"""Payloads of the workers of one host: each contributes its own, one of them sends the sum.
+
+Payloads of several workers are Σ factor · values of each vector, with the factors of its weighting
+(`weighting.factor`); the servers add them as they are. Packed weights are the mean, which has the
+range of one worker's values; the servers multiply it by Σ factor. What packing cannot express
+belongs to the host: it is in shared memory, in two buffers, of which the other one counts as soon
+as a commit has begun. A carrier works on a copy of its own, and puts it there only while it holds
+the lock and is still the carrier: one that has hung spoils nothing when it goes on.
+"""
+
+import math
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ..base import Source
+from ..codecs.buckets import BucketEncoder
+from ..host_group import NOBODY
+from ..weighted_sum import WeightedSum
+from ..weighting import factor
+from . import wire
+from .host_member import HostMember
+from .layout import WEIGHTS, Layout
+from .specification import Specification
+from .status import Status
+from .store import Store
+from .transfer import Transfer
+
+
+@dataclass
+class Contribution:
+    """What this worker exchanges in the round under way.
+
+    Attributes:
+        vectors: names, in the layout's order.
+        fields: of its commit, but for those that say which arrays it has.
+        round: number of the round.
+        sequence: number of the exchange.
+        since: when it was written, in seconds of the store's clock.
+        attempt: number of the next attempt to send arrays.
+        sent_alone: servers to which this worker has sent it by itself.
+        carrier: rank and nonce of the carrier that this worker waits for, and since when.
+        begun: when this worker saw that the group's commit had begun.
+    """
+
+    vectors: tuple[str, ...]
+    fields: dict[str, Any]
+    round: int
+    sequence: int
+    since: float
+    attempt: int = 0
+    sent_alone: set[int] = field(default_factory=set)
+    carrier: tuple[int, int, float] = (NOBODY, 0, math.inf)
+    begun: float = math.inf
+
+
+class HostUpload:
+    """Gets this worker's payloads to the servers, with those of its host or alone.
+
+    Args:
+        member: this worker among those of its host.
+        store: to the servers.
+        specification: of the exchange.
+        layout: how the model is cut into buckets.
+        transfer: of vectors to the servers.
+
+    Attributes:
+        contribution: to the round under way; None: there is none.
+    """
+
+    def __init__(
+        self, member: HostMember, store: Store, specification: Specification, layout: Layout, transfer: Transfer
+    ) -> None:
+        self._member, self._group, self._store = member, member.group, store
+        self._scalars, self._weightings = specification.scalars, specification.weightings()
+        self._layout, self._transfer = layout, transfer
+        self._statuses: dict[int, Status] = {}  # server → the newest one
+        self.contribution: Contribution | None = None
+        self._unsent_alone = False  # whether this worker's own encoder keeps something
+
+    def start(self, vectors: Mapping[str, Source], fields: dict[str, Any]) -> None:
+        """Contribute a payload, and send the group's if all others have contributed.
+
+        Args:
+            vectors: name → values.
+            fields: of the commit.
+        """
+        names = tuple(name for name in self._layout.sizes if name in vectors)
+        self._fill(vectors)
+        contribution = Contribution(names, fields, int(fields["round"]), int(fields["sequence"]), self._store.now())
+        self.contribution = contribution
+        commit = wire.message(scalars=self._scalars, **fields)
+        members: list[np.ndarray] = []
+        with self._group.locked() as table:
+            if self._member.owns_entry(table):
+                entry = self._member.entry(table)
+                entry["contributed"], entry["commit"] = contribution.round, commit
+                entry["vectors"] = self._member.mask(names)
+                entry["carrier"], entry["begun"] = NOBODY, 0
+                members = self._form(table, contribution)
+        if members:
+            self._carry(members, contribution)
+
+    def follow(self, status: Status) -> None:
+        """Do what a server's status asks for while the exchange is under way.
+
+        It may make this worker the carrier, or have it send its payload by itself. In the status,
+        the workers of this host that have contributed are not late.
+        """
+        self.note(status)
+        contribution = self.contribution
+        dealt_with = contribution is None or status.acknowledged >= contribution.sequence
+        if contribution is None or dealt_with or status.nonce != self._store.nonce:
+            return
+        members: list[np.ndarray] = []
+        alone = False
+        with self._group.locked() as table:
+            entry = self._member.entry(table)
+            if not self._member.owns_entry(table) or entry["contributed"] != contribution.round:
+                return
+            if entry["begun"]:
+                alone = status.server not in contribution.sent_alone
+                alone = alone and self._is_lost(table, entry, status, contribution)
+            elif not self._has_carrier(table, entry, contribution):
+                members = self._form(table, contribution)
+            contributed = table["workers"]["contributed"] == contribution.round
+        ready = {rank for rank, is_ready in zip(self._group.ranks, contributed, strict=True) if is_ready}
+        status.late = tuple(rank for rank in status.late if rank not in ready)
+        if members:
+            self._carry(members, contribution)
+        elif alone:
+            self._send_alone(status.server, contribution)
+
+    def note(self, status: Status) -> None:
+        """Remember a server's status."""
+        self._statuses[status.server] = status
+
+    def finish(self) -> tuple[Contribution | None, float]:
+        """Forget the contribution, which the servers have used.
+
+        Returns:
+            The contribution, and the seconds that it has waited for those of the host before the
+            group's payload was sent.
+        """
+        contribution, self.contribution = self.contribution, None
+        if contribution is None:
+            return None, 0.0
+        with self._group.locked() as table:
+            entry = self._member.entry(table)
+            if self._member.owns_entry(table) and entry["contributed"] == contribution.round and entry["begun"]:
+                return contribution, max(0.0, float(entry["gathered"]) - contribution.since)
+        return contribution, 0.0
+
+    # --- checkpoints ------------------------------------------------------------------------------
+
+    def unsent(self) -> dict[str, Any]:
+        """Return what the encoder of the weights keeps, as a codec's state; see `Exchange.unsent`.
+
+        The host's residual goes with its first worker.
+        """
+        encoder = self.encoder
+        if encoder is None:
+            return {}
+        state: dict[str, Any] = {"rest": encoder.rest} if self._unsent_alone else {}
+        if self._member.position == 0:
+            with self._group.locked() as table:
+                generation = int(table["residual"])
+            state["host"] = self._group.residual(generation % 2)
+            state["ranks"] = list(self._group.ranks)
+        return state
+
+    def restore_unsent(self, state: Mapping[str, Any]) -> None:
+        """Go on with what `unsent` has returned.
+
+        Raises:
+            KeyError, ValueError: it is that of something else.
+        """
+        encoder = self.encoder
+        if encoder is None:
+            raise ValueError("it has values that were not sent yet, and this codec keeps none")
+        if "host" in state and tuple(state["ranks"]) != self._group.ranks:
+            raise ValueError(
+                f"it has values that workers {_listed(state['ranks'])}, which shared a host, had not sent yet, and now "
+                f"workers {_listed(self._group.ranks)} share one: go on with the workers on each host as they were"
+            )
+        if "rest" in state:
+            encoder.restore(state)
+            self._unsent_alone = True
+        if "host" in state:
+            with self._group.locked() as table:
+                generation = int(table["residual"]) + 1  # whoever has encoded with what was there does it again
+                np.copyto(self._group.residual(generation % 2), state["host"])
+                table["residual"] = generation
+
+    @property
+    def encoder(self) -> BucketEncoder | None:
+        """The encoder of the weights, where it keeps what it could not express."""
+        return self._transfer.residual_encoder
+
+    # --- groups -----------------------------------------------------------------------------------
+
+    def _takes_part(self, rank: int, nonce: int) -> bool:
+        """Return whether, as far as is known here, rounds wait for the process with this rank."""
+        for status in self._statuses.values():
+            away = rank not in status.members or rank in status.excluded or rank in status.aside
+            if away or status.slot(rank).nonce != nonce:
+                return False
+        return True
+
+    def _form(self, table: Any, contribution: Contribution) -> list[np.ndarray]:
+        """Make this worker the carrier of all who have contributed, unless others are awaited.
+
+        Returns:
+            The members' entries in the table; empty where others are awaited.
+        """
+        hung = self._store.now() - contribution.since > self._store.lease
+        members: list[int] = []
+        vectors = self._member.entry(table)["vectors"]
+        for position, rank in enumerate(self._group.ranks):
+            entry = table["workers"][position]
+            if position == self._member.position:
+                members.append(position)
+            elif self._group.alive(rank) and self._takes_part(rank, int(entry["nonce"])):
+                if entry["contributed"] == contribution.round:
+                    if entry["carrier"] == NOBODY and entry["vectors"] == vectors:
+                        members.append(position)
+                elif 0 < entry["next_round"] <= contribution.round and not hung:
+                    return []
+        for position in members:
+            entry = table["workers"][position]
+            entry["carrier"], entry["carrier_nonce"] = self._group.rank, self._store.nonce
+            entry["gathered"] = self._store.now()
+        return [table["workers"][position].copy() for position in members]
+
+    def _has_carrier(self, table: Any, entry: Any, contribution: Contribution) -> bool:
+        """Return whether this worker has a carrier that is at work; if not, free its group."""
+        carrier, nonce = int(entry["carrier"]), int(entry["carrier_nonce"])
+        if carrier == NOBODY:
+            return False
+        now = self._store.now()
+        if contribution.carrier[:2] != (carrier, nonce):
+            contribution.carrier = carrier, nonce, now
+        if self._member.is_present(table, carrier, nonce) and now - contribution.carrier[2] <= self._store.lease:
+            return True
+        self._free(table, contribution, carrier, nonce)
+        return False
+
+    def _free(self, table: Any, contribution: Contribution, carrier: int, nonce: int) -> None:
+        """Dissolve a carrier's group, whose commit has not begun."""
+        for entry in table["workers"]:
+            group = entry["contributed"], entry["begun"], entry["carrier"], entry["carrier_nonce"]
+            if group == (contribution.round, 0, carrier, nonce):
+                entry["carrier"] = NOBODY
+
+    def _is_lost(self, table: Any, entry: Any, status: Status, contribution: Contribution) -> bool:
+        """Return whether a server may never count this worker by its group's commit."""
+        slots = [status.slot(rank) for rank in self._group.ranks]
+        if slots[self._member.position].committed:
+            return False
+        if not self._member.is_present(table, int(entry["carrier"]), int(entry["carrier_nonce"])):
+            return True
+        contribution.begun = min(contribution.begun, self._store.now())
+        if self._store.now() - contribution.begun > self._store.lease:
+            return True
+        return any(
+            nonce and (slot.nonce != nonce or not slot.member or slot.committed or slot.acknowledged >= sequence)
+            for slot, nonce, sequence in zip(slots, entry["members"], entry["sequences"], strict=True)
+        )
+
+    # --- sending ----------------------------------------------------------------------------------
+
+    def _fill(self, vectors: Mapping[str, Source]) -> None:
+        """Write this worker's payload into the shared memory."""
+        for name, source in vectors.items():
+            array = self._group.contribution(self._group.rank, name)
+            if array.size:
+                source.read(0, array.size, array)
+        if self._unsent_alone and WEIGHTS in vectors and (encoder := self.encoder) is not None:
+            weights = self._group.contribution(self._group.rank, WEIGHTS)
+            weights += encoder.rest
+            encoder.rest[:] = 0
+            self._unsent_alone = False
+        self._group.moved(2 * self._elements(vectors))
+
+    def _carry(self, members: Sequence[Any], contribution: Contribution) -> None:
+        """Send the payload of a group, note that its commit has begun, and send the commits."""
+        group, store = self._group, self._store
+        encoder = self.encoder if WEIGHTS in contribution.vectors else None
+        generation = 0
+        if encoder is not None:
+            # In this worker's own memory: others may take its place while it is at work.
+            with group.locked() as table:
+                generation = int(table["residual"])
+            np.copyto(encoder.rest, group.residual(generation % 2))
+        try:
+            sums = self._sums(contribution, members)
+            attempt, sent = self._send_arrays(contribution, sums, range(store.servers))
+            begun = self._begin_commit(contribution, members, None if encoder is None else encoder.rest, generation)
+        finally:
+            if encoder is not None:
+                encoder.rest[:] = 0
+        if not begun:
+            return
+        others = [member["commit"].copy() for member in members if member["commit"]["rank"] != group.rank]
+        for commit in others:
+            commit["kind"] = wire.MEMBER
+        for server in range(store.servers):
+            store.send(server, (), {**contribution.fields, "buckets": sent[server], "place": attempt}, others)
+
+    def _begin_commit(
+        self, contribution: Contribution, members: Sequence[Any], residual: np.ndarray | None, generation: int
+    ) -> bool:
+        """Note that a group's commit begins, unless the others have gone on without this carrier.
+
+        Args:
+            contribution: what this worker exchanges.
+            members: their entries when the group was formed.
+            residual: what the group's payload could not express; becomes the host's.
+            generation: number of the residual that went into the payload.
+
+        Returns:
+            Whether the commit may be sent.
+        """
+        group = self._group
+        positions = [group.ranks.index(int(member["commit"]["rank"])) for member in members]
+        with group.locked() as table:
+            entry = self._member.entry(table)
+            carrier = (group.rank, self._store.nonce)
+            carries = (entry["carrier"], entry["carrier_nonce"]) == carrier and self._member.owns_entry(table)
+            if not carries or entry["begun"]:
+                return False  # the others have gone on without this worker
+            used = residual is not None and table["residual"] != generation  # by another group of this host
+            if used or any(
+                table["workers"][position]["nonce"] != member["nonce"]
+                for position, member in zip(positions, members, strict=True)
+            ):
+                self._free(table, contribution, *carrier)  # or one of them has been replaced
+                return False
+            for position in positions:
+                entry = table["workers"][position]
+                entry["begun"], entry["members"], entry["sequences"] = 1, 0, 0
+                for other, member in zip(positions, members, strict=True):
+                    entry["members"][other] = member["nonce"]
+                    entry["sequences"][other] = member["commit"]["sequence"]
+            if residual is not None:
+                np.copyto(group.residual((generation + 1) % 2), residual)
+                table["residual"] = generation + 1
+        return True
+
+    def _sums(self, contribution: Contribution, members: Sequence[Any]) -> dict[str, Source]:
+        """Return the vectors of a group's payload: sums, but for the mean of packed weights."""
+        sums: dict[str, Source] = {}
+        ranks = [int(member["commit"]["rank"]) for member in members]
+        samples = [int(member["commit"]["samples"]) for member in members]
+        for name in contribution.vectors:
+            factors = [factor(self._weightings[name], count) for count in samples]
+            arrays = [self._group.contribution(rank, name) for rank in ranks]
+            if len(members) == 1:
+                sums[name] = WeightedSum(arrays, [1.0])
+            else:
+                packed = name == WEIGHTS and self.encoder is not None
+                sums[name] = WeightedSum(arrays, factors, sum(factors) if packed else 1.0)
+        self._group.moved((len(members) + 1) * self._elements(contribution.vectors))
+        return sums
+
+    def _send_alone(self, server: int, contribution: Contribution) -> None:
+        """Send this worker's own payload and its commit to one server."""
+        contribution.sent_alone.add(server)
+        encoder = self.encoder
+        before = None if encoder is None else encoder.rest.copy()
+        vectors = {
+            name: WeightedSum([self._group.contribution(self._group.rank, name)], [1.0])
+            for name in contribution.vectors
+        }
+        attempt, sent = self._send_arrays(contribution, vectors, [server])
+        if encoder is not None and before is not None:
+            self._unsent_alone = True
+            for bucket in self._layout.of(WEIGHTS):
+                if bucket.shard != server:
+                    encoder.rest[bucket.start : bucket.stop] = before[bucket.start : bucket.stop]
+        self._store.send(server, (), {**contribution.fields, "buckets": sent[server], "place": attempt})
+
+    def _send_arrays(
+        self, contribution: Contribution, vectors: Mapping[str, Any], servers: Collection[int]
+    ) -> tuple[int, list[int]]:
+        """Send the arrays of a payload to these servers.
+
+        Returns:
+            The attempt's number, and the number of arrays that were sent to each server.
+        """
+        attempt = contribution.attempt
+        contribution.attempt += 1
+        return attempt, self._transfer.send(vectors, contribution.sequence, servers, attempt)
+
+    def _elements(self, names: Iterable[str]) -> int:
+        return sum(self._layout.sizes[name] for name in names)
+
+
+def _listed(ranks: Iterable[int]) -> str:
+    return ", ".join(map(str, ranks))
