@@ -17,7 +17,7 @@ from .exchange.protocol.round_state import Limits
 from .gluon.batch_samples import ONE_SAMPLE, divisor_and_samples
 from .gluon.loader_batches import Batch, LoaderBatches
 from .gluon.optimizer_trainer import OptimizerTrainer
-from .gluon.parameter_kinds import check_types, distinct
+from .gluon.parameter_kinds import check_types, distinct, others_of
 from .gluon.randomness import seed_mxnet
 from .gluon.replica import Replica, track_running_statistics, weights_of
 from .gluon.trial import undone
@@ -174,7 +174,7 @@ class Trainer(OptimizerTrainer):
             return
         self._end.check_open()
         self._run.setup(self)
-        self._others = self._parameters_beside()
+        self._others = others_of(self._run.network_parameters(), self._params)
         self._follow_optimizer()
         self.replica = Replica(
             self._params, self._local_step, self._master, lambda: self._scale / self.gradient_scale, self._others
@@ -323,19 +323,16 @@ class Trainer(OptimizerTrainer):
     def batches(self, loader: Iterable[Batch], begin_epoch: Callable[[int], None] | None = None) -> Iterator[Batch]:
         """Return an iterator over a loader's batches, epoch after epoch, until the run is over.
 
-        It starts the loader anew at the end of each epoch, ends when the run is `finished`, and
-        hands a batch out again whose gradients a step has left unused (`abandoned`). The logs show
-        the time that the loop waits for batches as the phase "get_batch". Checkpoints keep its
-        position, the number of the epoch and of its batches used: a resumed run goes through the
-        batches of that epoch up to there once more, without training on them, which takes as long
-        as loading them. A program with several such iterators has the position of the one made last
-        in its checkpoints.
+        It restarts the loader at the end of each epoch, ends when the run is `finished`, and repeats
+        a batch whose gradients a step has left unused (`abandoned`). The logs show the time that the
+        loop waits for batches as the phase "get_batch". Checkpoints contain the position of the
+        iterator made last; a resumed run skips the batches of that epoch up to there, which takes
+        as long as loading them.
 
-        Among several workers each epoch begins with random numbers of its own on each of them:
-        NumPy's, Python's and MXNet's generators are seeded by rank and epoch, from numbers that are
-        drawn from them when the first epoch begins. So the program's own seeds make a run
-        repeatable, and a resumed run, whose checkpoint has the drawn numbers, goes on with the same
-        order of a `DataLoader(…, shuffle=True)`. A worker alone is not seeded; there
+        Among several workers, NumPy's, Python's and MXNet's generators are seeded by rank and epoch
+        before each epoch, from numbers that they draw when the first one begins. So the program's
+        own seeds make a run repeatable, and a resumed run has the same order of a
+        `DataLoader(…, shuffle=True)`. A worker alone is not seeded; there
         `begin_epoch=numpy.random.seed` repeats the order.
 
         Args:
@@ -366,7 +363,8 @@ class Trainer(OptimizerTrainer):
         Replica(self._params, self._local_step)  # refuses parameters without a shape, whose values could not be kept
         owners = [self._optimizer, self._updaters[0], *([self._loss_scaler] if self._loss_scaler is not None else [])]
         device, scale = self.world.device, self._scale
-        with undone([*self._params, *(self._others or self._parameters_beside())], owners):
+        others = self._others or others_of(self._run.network_parameters(), self._params)
+        with undone([*self._params, *others], owners):
             self._on_trial = True
             mx.nd.waitall()
             begun = device.now()
@@ -394,19 +392,6 @@ class Trainer(OptimizerTrainer):
             return
         with self.replica.with_mean_statistics():
             yield
-
-    @property
-    def epoch(self) -> float:
-        """Epochs that all workers together have done by the last exchange: samples ÷ dataset_size.
-
-        Raises:
-            ValueError: the size of the training set is not known.
-        """
-        if self.dataset_size is None:
-            raise ValueError(
-                "trainer.epoch needs the size of the training set: esync.Trainer(…, dataset_size=len(dataset))"
-            )
-        return self.samples / self.dataset_size
 
     @contextmanager
     def paused(self) -> Iterator[None]:
@@ -463,26 +448,3 @@ class Trainer(OptimizerTrainer):
     def parameters(self) -> list[Any]:
         """The parameters that are exchanged: the trainer's own, and what else its run's network has."""
         return [*self._params, *self._others]
-
-    def _parameters_beside(self) -> list[Any]:
-        """Return the parameters of the run's network that the trainer does not have.
-
-        Those that nobody initializes take no part in what the network computes.
-        """
-        beside = [
-            network_parameter
-            for network_parameter in self._run.network_parameters()
-            if id(network_parameter) not in self._places
-        ]
-        return [parameter for parameter in distinct(beside) if parameter._data is not None or parameter._deferred_init]
-
-    def _become_local(self) -> None:
-        """Train alone, because there is no cluster.
-
-        Whatever the chosen mode would refuse in a cluster has been refused by now.
-        """
-        log.warning("no DMLC_* variable is set, so there is no cluster: training alone, in mode local")
-        by_servers = self.algorithm.sends == "gradients"
-        self.algorithm = make("local")
-        if by_servers:
-            self._fit(())

@@ -11,9 +11,11 @@ class TrainerStatus:
 
     Attributes:
         algorithm: the algorithm object.
+        dataset_size: samples of the whole training set, or None.
     """
 
     algorithm: Algorithm
+    dataset_size: int | None
 
     @property
     def rank(self) -> int:
@@ -52,6 +54,19 @@ class TrainerStatus:
         ones it is what the servers had counted when they answered this worker last.
         """
         return self.algorithm.result.samples if self.algorithm.result is not None else 0
+
+    @property
+    def epoch(self) -> float:
+        """Epochs that all workers together have done by the last exchange: samples ÷ dataset_size.
+
+        Raises:
+            ValueError: the size of the training set is not known.
+        """
+        if self.dataset_size is None:
+            raise ValueError(
+                "trainer.epoch needs the size of the training set: esync.Trainer(…, dataset_size=len(dataset))"
+            )
+        return self.samples / self.dataset_size
 
     @property
     def elapsed(self) -> float:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from os import PathLike
 from typing import Any
 
+from ..algorithms import make
 from ..algorithms.base import Algorithm
 from ..algorithms.context import Hyper
 from ..rules import PLAIN_SGD, RuleChoice
@@ -316,6 +317,17 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         # Rounded to nine digits, because the last bits may differ between machines.
         digits = {name: float(f"{rate:.9g}") for name, rate in rates.items() if rate is not None}
         return {"optimizer": type(optimizer).__name__.lower(), **digits}
+
+    def _become_local(self) -> None:
+        """Train alone, because there is no cluster.
+
+        Whatever the chosen mode would refuse in a cluster has been refused by now.
+        """
+        log.warning("no DMLC_* variable is set, so there is no cluster: training alone, in mode local")
+        by_servers = self.algorithm.sends == "gradients"
+        self.algorithm = make("local")
+        if by_servers:
+            self._fit(())
 
 
 def _follow_scale(optimizer: Any, scale: float) -> None:

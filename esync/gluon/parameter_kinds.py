@@ -49,6 +49,16 @@ def distinct(params: Any) -> Any:
     return list({id(parameter): parameter for parameter in params}.values())
 
 
+def others_of(network_parameters: Iterable[Any], trained: Iterable[Any]) -> list[Any]:
+    """Return the parameters of a network that a trainer does not have.
+
+    Parameters that nobody initializes are left out: the network does not compute with them.
+    """
+    known = {id(parameter) for parameter in trained}
+    others = distinct([parameter for parameter in network_parameters if id(parameter) not in known])
+    return [parameter for parameter in others if parameter._data is not None or parameter._deferred_init]
+
+
 def check_types(parameters: Iterable[Any], algorithm: str) -> None:
     """Refuse parameters that change in training, and that an exchange would round.
 
