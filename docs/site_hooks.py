@@ -5,6 +5,7 @@ relative paths. On the site, Markdown and sources are pages of their own there, 
 figures and data are files. MkDocs calls the functions named on_….
 """
 
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -20,6 +21,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PLACE = "repository"
 #: Suffix → language of a source that is shown as a page.
 LANGUAGES = {".py": "python", ".sh": "sh", ".yaml": "yaml"}
+#: Suffixes of sources and notebooks, whose pages have names of their own.
+GENERATED = (*LANGUAGES, ".ipynb")
 LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
 COMMENT = re.compile(r"^<!--.*?-->\n?", re.DOTALL | re.MULTILINE)
 
@@ -54,14 +57,30 @@ def source_of(path: Path) -> str:
     text = path.read_text(encoding="utf-8")
     if path.suffix == ".md":
         return text
+    if path.suffix == ".ipynb":
+        return "\n\n".join(part for cell in json.loads(text)["cells"] for part in notebook_parts(cell))
     if path.suffix in LANGUAGES:
         return f"# {name}\n\n````{LANGUAGES[path.suffix]}\n{text}````\n"
     raise ValueError(f"{name} is shown as it is")
 
 
+def notebook_parts(cell: dict[str, Any]) -> Iterator[str]:
+    """Yield a cell of a notebook and its outputs as Markdown."""
+    source = "".join(cell["source"])
+    if cell["cell_type"] == "markdown":
+        yield source
+        return
+    yield f"````python\n{source}\n````"
+    for output in cell["outputs"]:
+        if output["output_type"] == "stream":
+            yield f"````text\n{''.join(output['text']).strip()}\n````"
+        elif image := output.get("data", {}).get("image/png"):
+            yield f"![Output of the cell above](data:image/png;base64,{''.join(image).strip()})"
+
+
 def is_page(path: Path) -> bool:
     """Return whether a file or folder becomes a page."""
-    return path.is_dir() or path.suffix in (".md", *LANGUAGES)
+    return path.is_dir() or path.suffix in (".md", *GENERATED)
 
 
 def place(path: Path) -> str:
@@ -71,7 +90,7 @@ def place(path: Path) -> str:
         return name.removeprefix("docs/")
     if path.is_dir():
         return f"{PLACE}/{name}/index.md"
-    return f"{PLACE}/{name}.md" if path.suffix in LANGUAGES else f"{PLACE}/{name}"
+    return f"{PLACE}/{name}.md" if path.suffix in GENERATED else f"{PLACE}/{name}"
 
 
 def origin(uri: str) -> Path:

@@ -3,8 +3,11 @@
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import nbformat
 import pytest
+from nbclient import NotebookClient
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
@@ -16,3 +19,17 @@ def test_example_that_imports_its_sibling_starts(name: str, as_module: bool, tmp
     done = subprocess.run([sys.executable, *program, "--help"], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("usage: ")
+
+
+def test_notebook_runs_and_shows_what_is_in_it(tmp_path: Path) -> None:
+    notebook = nbformat.read(EXAMPLES / "esync.ipynb", nbformat.NO_CONVERT)
+    shown = [cell.get("outputs", []) for cell in notebook.cells]
+    NotebookClient(notebook, timeout=300, resources={"metadata": {"path": tmp_path}}).execute()
+    ran = [cell.get("outputs", []) for cell in notebook.cells]
+    assert [text_of(outputs) for outputs in ran] == [text_of(outputs) for outputs in shown]
+    assert any("image/png" in output.get("data", {}) for outputs in ran for output in outputs)
+
+
+def text_of(outputs: list[dict[str, Any]]) -> str:
+    """Return what a cell has printed; all times in it are virtual."""
+    return "".join(output["text"] for output in outputs if output["output_type"] == "stream")
