@@ -127,12 +127,12 @@ def _plan(options: argparse.Namespace, file: str) -> int:
     calibrated, missing = options.file, list[str]()
     if not options.no_measure:
         calibrated, missing = write_measured(
-            options.file, _tell, write=options.write, from_logs=options.from_logs, program=options.program
+            options.file, _notify, write=options.write, from_logs=options.from_logs, program=options.program
         )
     made = predict(calibrated, options)
     if not options.no_measure and made.ranking.recommended.candidate.per_host and not made.description.per_host:
         set_per_host(calibrated)
-        _tell(f"added per_host: true to {calibrated}, as it is recommended")
+        _notify(f"added per_host: true to {calibrated}, as it is recommended")
     notes = (*made.notes, *(f"not measured: {line}" for line in missing))
     show(replace(made, program=options.program, notes=notes), file, options)
     return 0
@@ -190,7 +190,7 @@ class _Progress:
             print(f"plan: {done} of {of} simulated", file=sys.stderr, flush=True)
 
 
-def _tell(text: str) -> None:
+def _notify(text: str) -> None:
     print(f"plan: {text}", file=sys.stderr, flush=True)
 
 

@@ -56,7 +56,7 @@ class MeasuringTime:
 
 
 def measure_devices(
-    specs: Sequence[ProcessSpec], logs: Path, say: Callable[[str], None], limits: MeasuringTime
+    specs: Sequence[ProcessSpec], logs: Path, notify: Callable[[str], None], limits: MeasuringTime
 ) -> tuple[dict[str, DeviceFigures], dict[str, str]]:
     """Return the figures of each device, by the name of its worker, and why others have none.
 
@@ -66,7 +66,7 @@ def measure_devices(
     Args:
         specs: the workers, each of which trains alone (`launch.plan.plan_measurement`).
         logs: folder for their output.
-        say: tells the user something.
+        notify: tells the user something.
         limits: how long to measure.
     """
     figures: dict[str, DeviceFigures] = {}
@@ -75,22 +75,22 @@ def measure_devices(
         return figures, problems
     where = {spec.name: spec.where for spec in specs}
     announced = time.monotonic()
-    say(f"devices: starting {', '.join(where.values())}")
-    with MeasuringProcesses(specs, logs, say) as processes:
+    notify(f"devices: starting {', '.join(where.values())}")
+    with MeasuringProcesses(specs, logs, notify) as processes:
 
         def left() -> list[str]:
             """Return the devices that may still be measured, and note the problems of others."""
             for name in where:
                 if name not in problems and (why := processes.failure(name)):
                     problems[name] = why
-                    say(f"devices: {where[name]} ({name}) {why}")
+                    notify(f"devices: {where[name]} ({name}) {why}")
             return [name for name in where if name not in problems]
 
         def announce(text: str) -> None:
             nonlocal announced
             if time.monotonic() - announced >= config.MEASURE_ANNOUNCE:
                 announced = time.monotonic()
-                say(text)
+                notify(text)
 
         begun = time.monotonic()
         while silent := [name for name in left() if processes.report(name) is None]:
@@ -98,14 +98,14 @@ def measure_devices(
             if waited > limits.start:
                 for name in silent:
                     problems[name] = f"has not done its first iterations within {limits.start:.0f} s"
-                    say(f"devices: {where[name]} ({name}) {problems[name]}")
+                    notify(f"devices: {where[name]} ({name}) {problems[name]}")
                 break
             announce(f"devices: waiting for {', '.join(map(where.__getitem__, silent))} to train ({waited:.0f} s)")
             processes.turn()
         begun = announced = time.monotonic()
         first = {name: _statistics(processes.report(name)) for name in left()}
         if first:
-            say(f"devices: measuring {', '.join(map(where.__getitem__, first))} for at least {limits.least:.0f} s")
+            notify(f"devices: measuring {', '.join(map(where.__getitem__, first))} for at least {limits.least:.0f} s")
         while measured := {name: _since(processes.report(name), first[name]) for name in left()}:
             lasted = time.monotonic() - begun
             enough = all(
@@ -123,7 +123,7 @@ def measure_devices(
             figures[name] = DeviceFigures(
                 statistics.mean, statistics.jitter, statistics.batch, statistics.iterations, vectors
             )
-            say(
+            notify(
                 f"devices: {where[name]} takes {1e3 * statistics.mean:.1f} ms an iteration "
                 f"(± {statistics.jitter:.1%}, {statistics.iterations} iterations)"
             )

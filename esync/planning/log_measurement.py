@@ -17,7 +17,7 @@ from ..exchange import STATISTICS, WEIGHTS
 from ..launch import flags
 from ..launch.description import Description
 from ..launch.hosts import locate
-from ..launch.plan import device_folders
+from ..launch.workers import device_folders
 from ..runtime.errors import ExpectedError
 from ..runtime.files import EARLIER_PREFIX
 from ..runtime.iteration_statistics import IterationStatistics
@@ -67,14 +67,14 @@ class _Run:
     rounds: int = 0
 
 
-def measure_from_logs(description: Description, file: Path, folder: Path, say: Callable[[str], None]) -> Measurement:
+def measure_from_logs(description: Description, file: Path, folder: Path, notify: Callable[[str], None]) -> Measurement:
     """Return what the logs of an earlier run on the described cluster tell.
 
     Args:
         description: the cluster.
         file: its file, for messages.
         folder: the folder of the run's logs: {log_dir}/{network}/{mode}, or one above it.
-        say: tells the user something.
+        notify: tells the user something.
 
     Raises:
         LogsError: there is no such folder, no log of this cluster in it, or those of several runs.
@@ -91,7 +91,7 @@ def measure_from_logs(description: Description, file: Path, folder: Path, say: C
             found.missing.append(f"worker-{number} ({place}): {folder} has no rounds of it")
             continue
         found.devices[number] = figures = _device(devices[place], logged)
-        say(f"logs: {place} took {1e3 * figures.step_time:.1f} ms an iteration (± {figures.jitter:.1%})")
+        notify(f"logs: {place} took {1e3 * figures.step_time:.1f} ms an iteration (± {figures.jitter:.1%})")
     if not found.devices:
         places = ", ".join(sorted(devices)) or "no rounds at all"
         raise LogsError(f"{folder}: no rounds of any worker of {file.name}; there are: {places}")
@@ -101,7 +101,7 @@ def measure_from_logs(description: Description, file: Path, folder: Path, say: C
     elif description.state_server is not None:
         found.missing.append("the state server: it was not asked in that run")
     if logged.transfers:
-        say("logs: fitting the simulated exchanges to the logged ones")
+        notify("logs: fitting the simulated exchanges to the logged ones")
         try:
             _fit(found, description, file, logged, alone)
         except (ExpectedError, ValueError) as error:

@@ -15,7 +15,7 @@ from .measurement import measure
 
 def write_measured(
     file: Path,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     *,
     write: Path | None = None,
     from_logs: Path | None = None,
@@ -26,7 +26,7 @@ def write_measured(
 
     Args:
         file: the description.
-        say: tells the user what is being measured.
+        notify: tells the user what is being measured.
         write: where to; None: beside the description, or in the current folder where that comes
             with this package.
         from_logs: folder of the logs of an earlier run, which take the place of a measurement.
@@ -49,12 +49,12 @@ def write_measured(
     description = read(file)
     try:
         if from_logs is not None:
-            found = measure_from_logs(description, file, from_logs, say)
+            found = measure_from_logs(description, file, from_logs, notify)
         else:
-            found = measure(description, typed or {}, HostResources((), threads()), say, program)
+            found = measure(description, typed or {}, HostResources((), threads()), notify, program)
     except DescriptionError as error:
         raise DescriptionError(f"{file}: {error}") from None
     content = calibrated(file, description, found, typed, program)
     write_calibrated(write, file, content, found)
-    say(f"wrote {write}")
+    notify(f"wrote {write}")
     return write, found.missing

@@ -15,9 +15,10 @@ from .. import config
 from ..exchange import STATISTICS, WEIGHTS
 from ..launch import ssh
 from ..launch.agent_pool import AgentPool
+from ..launch.commands import measuring_process
 from ..launch.description import Description
 from ..launch.hosts import Host, locate
-from ..launch.plan import measuring_process, plan_measurement
+from ..launch.plan import plan_measurement
 from ..launch.preflight import check_requests, resources_of
 from ..launch.resources import HostResources
 from ..launch.spec import LaunchPlan, ProcessSpec
@@ -58,7 +59,7 @@ def measure(
     description: Description,
     typed: Mapping[str, Any],
     here: HostResources,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     program: Sequence[str] = (),
     limits: MeasuringTime | None = None,
 ) -> Measurement:
@@ -68,7 +69,7 @@ def measure(
         description: the cluster.
         typed: flags of the worker that override the description's.
         here: this machine's cores.
-        say: tells the user what is being measured.
+        notify: tells the user what is being measured.
         program: words of the user's program that every worker runs; it overrides the description's.
         limits: how long to measure the devices.
 
@@ -83,18 +84,18 @@ def measure(
         plan = plan_measurement(description, hosts, typed, here, {}, program)
         absent = _without_keys(hosts.values())
         agents = stack.enter_context(
-            AgentPool([host for host in hosts.values() if host.name not in absent], say, measuring_agent.__name__)
+            AgentPool([host for host in hosts.values() if host.name not in absent], notify, measuring_agent.__name__)
         )
         there, problems = _check(replace(plan, processes=(*plan.processes, *_stand_ins(description, hosts))), agents)
         absent |= problems
         for why in absent.values():
-            say(f"hosts: {why}")
+            notify(f"hosts: {why}")
             found.missing.append(why)
         plan = plan_measurement(description, hosts, typed, here, there, program)
         own_agent = stack.enter_context(closing(measuring_agent.MeasuringAgent()))
-        _measure_network(found, description, _present(hosts, absent), agents, own_agent, say)
-        _measure_devices(found, plan, absent, logs, say, limits or MeasuringTime())
-        _measure_servers(found, description, plan, _present(hosts, absent), logs, say)
+        _measure_network(found, description, _present(hosts, absent), agents, own_agent, notify)
+        _measure_devices(found, plan, absent, logs, notify, limits or MeasuringTime())
+        _measure_servers(found, description, plan, _present(hosts, absent), logs, notify)
     return found
 
 
@@ -135,13 +136,13 @@ def _measure_network(
     hosts: Mapping[str, Host],
     agents: AgentPool,
     own_agent: measuring_agent.MeasuringAgent,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> None:
     def once(names: Iterable[str]) -> list[Host]:
         return [hosts[name] for name in dict.fromkeys(names) if name in hosts]
 
     if len({machine(host) for host in locate(description).values()}) == 1:
-        say("network: not measured, because all processes are on one machine")
+        notify("network: not measured, because all processes are on one machine")
         return
     state_server = once([description.state_server.host] if description.state_server is not None else [])
     found.network, problems = measure_network(
@@ -150,7 +151,7 @@ def _measure_network(
         state_server[0] if state_server else None,
         agents,
         own_agent,
-        say,
+        notify,
     )
     found.missing += problems
 
@@ -160,7 +161,7 @@ def _measure_devices(
     plan: LaunchPlan,
     absent: Mapping[str, str],
     logs: Path,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     limits: MeasuringTime,
 ) -> None:
     numbers = {spec.name: number for number, spec in enumerate(plan.workers)}
@@ -170,7 +171,7 @@ def _measure_devices(
         for spec in plan.workers
         if spec not in specs
     ]
-    figures, problems = measure_devices(specs, logs, say, limits)
+    figures, problems = measure_devices(specs, logs, notify, limits)
     found.devices = {numbers[name]: figure for name, figure in figures.items()}
     found.missing += [f"{spec.name} ({spec.where}) {problems[spec.name]}" for spec in specs if spec.name in problems]
 
@@ -181,7 +182,7 @@ def _measure_servers(
     plan: LaunchPlan,
     hosts: Mapping[str, Host],
     logs: Path,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> None:
     vectors = next((device.vectors for device in found.devices.values()), SIZES.get(plan.options.network))
     if plan.program is not None and not found.devices:
@@ -201,7 +202,7 @@ def _measure_servers(
     if state_server is not None and state_server.host in hosts:
         host = hosts[state_server.host]
         specs.append(measuring_process("state-server", "state server", host, STATE_SERVER_PROBE))
-    reports, problems = run_probes(specs, logs, say)
+    reports, problems = run_probes(specs, logs, notify)
     found.missing += [f"{spec.name} ({spec.where}) {problems[spec.name]}" for spec in specs if spec.name in problems]
     for number, server in enumerate(description.servers):
         report = reports.get(measured.get((server.host, server.device), ""))

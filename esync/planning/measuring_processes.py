@@ -22,14 +22,14 @@ class MeasuringProcesses:
     Args:
         specs: what to start, in this order.
         logs: folder for their output.
-        say: tells the user something.
+        notify: tells the user something.
 
     Attributes:
         started: the processes that have been started so far, by name.
     """
 
-    def __init__(self, specs: Sequence[ProcessSpec], logs: Path, say: Callable[[str], None]) -> None:
-        self._waiting, self._logs, self._say = list(specs), logs, say
+    def __init__(self, specs: Sequence[ProcessSpec], logs: Path, notify: Callable[[str], None]) -> None:
+        self._waiting, self._logs, self._notify = list(specs), logs, notify
         self.started: dict[str, Process] = {}
 
     def __enter__(self) -> "MeasuringProcesses":
@@ -49,7 +49,7 @@ class MeasuringProcesses:
         """Start what may start, and read what the processes report, for a moment."""
         while self._waiting and all(process.ready or not process.running for process in self.started.values()):
             spec = self._waiting.pop(0)
-            self.started[spec.name] = Process(spec, self._logs / f"{spec.name}.log", _ignore, self._say)
+            self.started[spec.name] = Process(spec, self._logs / f"{spec.name}.log", _ignore, self._notify)
         outputs = [process.output for process in self.started.values() if not process.output.closed]
         readable = select.select(outputs, [], [], TICK)[0]
         for process in self.started.values():

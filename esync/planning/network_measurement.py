@@ -65,7 +65,7 @@ def measure_network(
     state_server: Host | None,
     agents: AgentPool,
     here: MeasuringAgent,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> tuple[NetworkFigures, list[str]]:
     """Return the figures of the network, and a sentence for each pair without figures.
 
@@ -75,9 +75,9 @@ def measure_network(
         state_server: that of the state server.
         agents: the agents of the hosts that are other machines.
         here: the agent of this machine.
-        say: tells the user something.
+        notify: tells the user something.
     """
-    return _NetworkMeasurement(agents, here, say).run(workers, servers, state_server)
+    return _NetworkMeasurement(agents, here, notify).run(workers, servers, state_server)
 
 
 def machine(host: Host) -> str:
@@ -88,8 +88,8 @@ def machine(host: Host) -> str:
 class _NetworkMeasurement:
     """The state of a measurement."""
 
-    def __init__(self, agents: AgentPool, here: MeasuringAgent, say: Callable[[str], None]) -> None:
-        self._agents, self._here, self._say = agents, here, say
+    def __init__(self, agents: AgentPool, here: MeasuringAgent, notify: Callable[[str], None]) -> None:
+        self._agents, self._here, self._notify = agents, here, notify
         self._open_links: dict[str, dict[str, Any]] = {}
         self._problems: list[str] = []
 
@@ -106,23 +106,23 @@ class _NetworkMeasurement:
         found = NetworkFigures()
         for number, (worker, server) in enumerate(pairs, 1):
             place = f"{worker.name} – {server.name} ({number} of {len(pairs)})"
-            self._say(f"network: measuring {place}")
+            self._notify(f"network: measuring {place}")
             answer = self._probe([worker], server, "probe_link").get(worker.name)
             if answer is not None:
                 link = found.links[worker.name, server.name] = LinkFigures(**answer)
-                self._say(
+                self._notify(
                     f"network: {place}: {_rate(link.up)} there, {_rate(link.down)} back, "
                     f"{1e3 * link.latency:.2f} ms one way"
                 )
         for server in servers:
             together = [worker for worker in workers if (worker.name, server.name) in found.links]
             if len({machine(worker) for worker in together}) > 1:
-                self._say(f"network: measuring {len(together)} hosts – {server.name} at the same time")
+                self._notify(f"network: measuring {len(together)} hosts – {server.name} at the same time")
                 answers = [self._probe(together, server, "share_link", up=up).values() for up in (True, False)]
                 up, down = (sum(answer["rate"] for answer in each) for each in answers)
                 if up and down:
                     found.shared[server.name] = LinkFigures(0.0, up, down).both
-                    self._say(f"network: {server.name}: {_rate(up)} from all, {_rate(down)} to all")
+                    self._notify(f"network: {server.name}: {_rate(up)} from all, {_rate(down)} to all")
         return found, self._problems
 
     def _probe(self, workers: Sequence[Host], server: Host, do: str, **more: Any) -> dict[str, dict[str, Any]]:

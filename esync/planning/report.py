@@ -11,7 +11,7 @@ from rich.text import Text
 from .. import config
 from ..algorithms.registry import ALGORITHMS, flags_of
 from ..launch import flags, user_program
-from ..launch.plan import device_folders
+from ..launch.workers import device_folders
 from ..runtime.terminal import NOT_KNOWN, TerminalTable, right
 from .accuracy import known_accuracy
 from .candidates import COLLECTIVE, STRIPPED, Candidate, PlanClass

@@ -70,7 +70,7 @@ def solve(increasing: Callable[[float], float], wanted: float, most: float, halv
 
 
 def run_probes(
-    specs: Sequence[ProcessSpec], logs: Path, say: Callable[[str], None]
+    specs: Sequence[ProcessSpec], logs: Path, notify: Callable[[str], None]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
     """Run processes that measure something and end by themselves, one of each host at a time.
 
@@ -83,21 +83,21 @@ def run_probes(
     while left:
         turn = list({spec.host.name: spec for spec in reversed(left)}.values())
         left = [spec for spec in left if spec not in turn]
-        _run_together(turn, logs, say, reports, problems)
+        _run_together(turn, logs, notify, reports, problems)
     return reports, problems
 
 
 def _run_together(
     specs: Sequence[ProcessSpec],
     logs: Path,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     reports: dict[str, dict[str, Any]],
     problems: dict[str, str],
 ) -> None:
     names = {spec.name: f"{spec.role} on {spec.host.name}" for spec in specs}
-    say(f"servers: measuring the {', the '.join(names.values())}")
+    notify(f"servers: measuring the {', the '.join(names.values())}")
     begun = announced = time.monotonic()
-    with MeasuringProcesses(specs, logs, say) as processes:
+    with MeasuringProcesses(specs, logs, notify) as processes:
         while processes.running:
             processes.turn()
             waiting = [name for name in names if processes.report(name) is None and not processes.failure(name)]
@@ -109,7 +109,7 @@ def _run_together(
                 break
             if now - announced > config.MEASURE_ANNOUNCE:
                 announced = now
-                say(f"servers: measuring the {', the '.join(map(names.__getitem__, waiting))} ({now - begun:.0f} s)")
+                notify(f"servers: measuring the {', the '.join(map(names.__getitem__, waiting))} ({now - begun:.0f} s)")
         for name in names:
             report = processes.report(name)
             if report is not None:

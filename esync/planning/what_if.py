@@ -11,8 +11,8 @@ from pydantic import ValidationError
 from .. import config
 from ..launch.description import Description, ServerEntry, WorkerEntry
 from ..launch.fields import DEVICE
-from ..launch.plan import device_folders
 from ..launch.simulation_schema import DeviceBehaviour, HostLink, NetworkSection
+from ..launch.workers import device_folders
 from ..launch.yaml_text import DescriptionError
 from ..runtime.errors import suggestion
 from ..simulate.cluster import NUMBERED, links

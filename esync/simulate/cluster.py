@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import config
 from ..launch.description import Description, DescriptionError, WorkerEntry
-from ..launch.plan import device_folders
+from ..launch.workers import device_folders
 from ..runtime.errors import suggestion
 from ..runtime.files import expanded
 from ..runtime.phase_timer import iteration_times

@@ -15,7 +15,7 @@ from ..exchange import STATISTICS, WEIGHTS
 from ..launch import flags
 from ..launch.batch_shares import partition_of
 from ..launch.description import Description, DescriptionError, read
-from ..launch.plan import check_per_host
+from ..launch.host_groups import check_per_host
 from ..launch.simulation_schema import SimulationSection
 from ..launch.user_program import UserProgram, up_to_the_program
 from ..models.names import is_network

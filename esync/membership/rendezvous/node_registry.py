@@ -68,7 +68,7 @@ class NodeRegistry:
         me: the scheduler.
         servers: number of parameter servers.
         workers: number of worker slots.
-        say: called with messages for the user.
+        notify: called with messages for the user.
         places: where the launcher starts the processes.
 
     Attributes:
@@ -87,13 +87,13 @@ class NodeRegistry:
         me: Node,
         servers: int,
         workers: int,
-        say: Callable[[str], None] = lambda text: None,
+        notify: Callable[[str], None] = lambda text: None,
         places: Places = Places(),  # noqa: B008 - a tuple
     ) -> None:
         self._places = places
         self._me = me.given(SCHEDULER_ID)
         self._expected = {SERVER: servers, WORKER: workers}
-        self._say, self._refuse = say, RateLimitedLog(say)
+        self._notify, self._refuse = notify, RateLimitedLog(notify)
         self._arriving: list[Node] = []
         self._waiting: list[Node] = []
         self._nodes: dict[int, Node] = {}  # by id; a dead one stays until it is replaced
@@ -359,7 +359,7 @@ class NodeRegistry:
         self._waiting.remove(replacement)
         del self._nodes[number]
         self._nodes[node.id] = node
-        self._say(f"the worker at {node.host}:{node.port} takes slot {rank % self.slots}, whose holder is gone")
+        self._notify(f"the worker at {node.host}:{node.port} takes slot {rank % self.slots}, whose holder is gone")
         servers = [other for other in self._nodes.values() if other.role == SERVER]
         introduction = Message(messages.ADD_NODE, (node,))
         everybody = Message(messages.ADD_NODE, (*servers, node, self._me))
