@@ -243,10 +243,6 @@ PLAN_VARIATIONS = {
     "query_mode": ("delayed-ack",),
     "staleness": (10,),
 }
-#: A sample is worth half of one in sequential SGD where so many devices more than one compute at the same time, …
-PLAN_HALF_DEVICES = 7.0
-#: … and where so many local steps more than one lie between two exchanges; docs/how-to/plan.md has the fit.
-PLAN_HALF_LOCAL = 22.0
 PLAN_GROUPS = 2  # groups of fastest devices on which local averaging is tried, too
 PLAN_FASTEST = 6  # groups of fastest devices that are tried, at most; a group ends where the next device takes …
 PLAN_SLOWER = 1.05  # … at least that many times as long for an iteration

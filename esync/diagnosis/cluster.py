@@ -9,15 +9,16 @@ from ..data import locate as locate_data
 from ..launch.agent_pool import AgentPool, RemoteHostError
 from ..launch.description import Description, read
 from ..launch.hosts import locate
-from ..launch.plan import plan, ports_needed
+from ..launch.plan import plan
 from ..launch.preflight import check_requests, fixed_ports, patience, resources_of
 from ..launch.reachability import try_paths
 from ..launch.resources import HostResources, PortInUseError, Ports
+from ..launch.services import ports_needed
 from ..launch.spec import LaunchPlan
 from .finding import Finding, run_checks
 
 
-def cluster(path: Path, say: Callable[[str], None]) -> Iterator[Finding]:
+def cluster(path: Path, notify: Callable[[str], None]) -> Iterator[Finding]:
     """Check a description, and ask each of its hosts whether it can take part.
 
     Nothing is started or written on a host. One host's problem does not hide another's; the ports
@@ -25,7 +26,7 @@ def cluster(path: Path, say: Callable[[str], None]) -> Iterator[Finding]:
 
     Args:
         path: the description.
-        say: tells the user which hosts are waited for.
+        notify: tells the user which hosts are waited for.
     """
     description = read(path)
     hosts = locate(description)
@@ -48,7 +49,7 @@ def cluster(path: Path, say: Callable[[str], None]) -> Iterator[Finding]:
                 yield Finding("ports", "problem", str(error))
         yield from _this_machine(job)
         if far:
-            yield from _far_hosts(job, job_on, claims, description, say)
+            yield from _far_hosts(job, job_on, claims, description, notify)
 
 
 def _this_machine(job: LaunchPlan) -> Iterator[Finding]:
@@ -70,7 +71,7 @@ def _far_hosts(
     job_on: Callable[[dict[str, HostResources]], LaunchPlan],
     claims: dict[str | None, dict[str, int]],
     description: Description,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> Iterator[Finding]:
     """Ask the hosts that are reached over ssh, then try the ports between all hosts."""
     if shutil.which("ssh") is None:
@@ -78,7 +79,7 @@ def _far_hosts(
         yield Finding("ssh", "problem", "the program ssh is not installed here", remedy)
         return
     try:
-        with AgentPool(job.hosts, say) as agents:
+        with AgentPool(job.hosts, notify) as agents:
             requests = check_requests(job, claims, ports_needed(description))
             answers, problems = agents.try_to_ask(requests, patience(job))
             for name in requests:

@@ -2,10 +2,11 @@
 
 Planning starts nothing: `description` checks the YAML file (`yaml_text`, `fields`, `key_paths`,
 `simulation_schema`), `flags` the worker's flags, and `plan` turns both into the commands of all
-processes (`spec`). Running: `supervisor` starts them (`processes`, `process_backend`,
-`process_shim`), `replacements` and `unreachable` decide what happens when one ends too early or its
-host is silent, `view` shows progress, `report` the result. Other hosts: `ssh`, `agent_pool` and
-`remote_agent`, `heartbeat_pipe`, `preflight`, `reachability`, `gather`. May import `algorithms`,
+processes (`spec`): `services`, `workers` and their `host_groups`. Running: `supervisor` starts them
+(`processes`, `process_backend`, `process_shim`), `replacements` and `unreachable` decide what
+happens when one ends too early or its host is silent, `view` shows progress (`status_table`,
+`silence`), `report` the `outcome`. Other hosts: `ssh`, `agent_pool` and `remote_agent`,
+`heartbeat_pipe`, `preflight`, `reachability`, `gather`. May import `algorithms`,
 `arguments`, `checkpoints`, `config`, `data`, `exchange`, `reports`, `runtime`, `training` and
 `version`.
 """

@@ -1,9 +1,8 @@
 """Query the agents of all remote hosts at once.
 
-Each failure becomes a sentence that names the host.
-
-Nothing of a job starts before every host has answered: then it is reachable, knows the key, has the
-working directory, Python, this package in the same version, the data, and free ports.
+A job starts only after the agent of every host has answered: each host is then known to be
+reachable, and to have the key, the working directory, Python, this package in the same version, the
+data, and free ports. Each failure is reported in a sentence that names the host.
 """
 
 import json
@@ -24,7 +23,7 @@ from .heartbeat_pipe import HeartbeatPipe
 from .hosts import Host
 from .ssh_errors import explain_exit
 
-#: Lines of an agent's other output that are kept: ssh's longest warning fits.
+#: Number of lines kept of an agent's other output, enough for ssh's longest warning.
 LAST_LINES = 30
 
 
@@ -37,24 +36,24 @@ class AgentProcess:
 
     Args:
         host: where it runs.
-        module: module of this package that is the agent.
+        module: module of this package that implements the agent.
 
     Attributes:
         host: where it runs.
-        said: the last lines of its output that are no answers.
+        last_lines: the end of its output, without the answers.
     """
 
     def __init__(self, host: Host, module: str) -> None:
         self.host = host
-        self.said: deque[str] = deque(maxlen=LAST_LINES)
+        self.last_lines: deque[str] = deque(maxlen=LAST_LINES)
         self._popen = process_backend.start(ssh.start_module(host, module), subprocess.PIPE)
         self._line = HeartbeatPipe(self._popen, ssh.first_lines(host, {}))
         assert self._popen.stdout is not None
         self.output = self._popen.stdout
-        self._line_so_far: list[bytes] = []
+        self._partial_line: list[bytes] = []
 
     def ask(self, request: Mapping[str, Any]) -> None:
-        """Send a request; the answer is what `receive` finds."""
+        """Send a request, whose answer `receive` returns."""
         self._line.send(json.dumps(request).encode() + b"\n")
 
     def receive(self) -> dict[str, Any] | None:
@@ -69,24 +68,24 @@ class AgentProcess:
         chunk = os.read(self.output.fileno(), 1 << 20)
         if not chunk:
             self._line.cut()
-            raise RemoteHostError(explain_exit(self.host, self._popen.wait(), list(self.said)))
+            raise RemoteHostError(explain_exit(self.host, self._popen.wait(), list(self.last_lines)))
         *lines, rest = chunk.split(b"\n")
         if lines:
-            lines[0] = b"".join([*self._line_so_far, lines[0]])
-            self._line_so_far = []
-        self._line_so_far.append(rest)
+            lines[0] = b"".join([*self._partial_line, lines[0]])
+            self._partial_line = []
+        self._partial_line.append(rest)
         answer = None
         for line in lines:
             text = line.decode(errors="replace").strip()
-            found = _answer_in(text)
-            if found is not None:
-                answer = found
+            parsed = _answer_in(text)
+            if parsed is not None:
+                answer = parsed
             elif text:
-                self.said.append(text)
+                self.last_lines.append(text)
         return answer
 
     def close(self) -> None:
-        """End the agent, which then releases what it holds."""
+        """End the agent, which then releases its ports and folders."""
         self._line.cut()
         if self._popen.poll() is None:
             self._popen.terminate()
@@ -98,23 +97,25 @@ class AgentPool:
     """The agents of all remote hosts, for use in a `with` statement.
 
     Args:
-        hosts: all of a job's; those of this machine are left out.
-        say: tells the user which hosts are waited for.
-        module: module of this package that is the agent: it answers as `remote_agent` does.
+        hosts: all hosts of a job; those on this machine are ignored.
+        notify: tells the user which hosts are waited for.
+        module: module of this package that implements the agent, with the protocol of `remote_agent`.
 
     Raises:
         RemoteHostError: a key file does not exist.
     """
 
-    def __init__(self, hosts: Iterable[Host], say: Callable[[str], None], module: str = remote_agent.__name__) -> None:
-        self._say = say
+    def __init__(
+        self, hosts: Iterable[Host], notify: Callable[[str], None], module: str = remote_agent.__name__
+    ) -> None:
+        self._notify = notify
         self._agents: dict[str, AgentProcess] = {}
-        far = [host for host in hosts if not host.here]
-        problems = list(filter(None, map(ssh.missing_key, far)))
+        remote = [host for host in hosts if not host.here]
+        problems = list(filter(None, map(ssh.missing_key, remote)))
         if problems:
             raise RemoteHostError("\n".join(problems))
         try:
-            for host in far:
+            for host in remote:
                 self._agents[host.name] = AgentProcess(host, module)
         except BaseException:
             self.close()
@@ -125,14 +126,14 @@ class AgentPool:
         return name in self._agents
 
     def ask(self, requests: Mapping[str, Mapping[str, Any]], limit: float) -> dict[str, dict[str, Any]]:
-        """Query hosts, by their names, all at the same time; return their answers.
+        """Query several hosts at the same time, and return their answers by host name.
 
         Args:
-            requests: what to ask each of them.
-            limit: seconds without a word from one that has not answered.
+            requests: the request to each host.
+            limit: seconds without any answer after which the others are given up.
 
         Raises:
-            RemoteHostError: hosts have not answered, or have answered that something is wrong.
+            RemoteHostError: hosts have not answered, or have answered with an error.
         """
         self.send(requests)
         return self.collect(list(requests), limit)
@@ -167,29 +168,29 @@ class AgentPool:
                 for silent in waiting:
                     problems[silent.host.name] = _silent(silent, limit)
                 break
-            wait.what = ", ".join(f"{one.host.name} ({one.host.address})" for one in waiting)
+            wait.what = ", ".join(f"{agent.host.name} ({agent.host.address})" for agent in waiting)
             if wait.due(config.ANNOUNCE_AFTER):
-                self._say(wait.announcement())
-            ready, _, _ = select.select([one.output for one in waiting], [], [], 0.5)
-            for one in waiting:
-                if one.output not in ready:
+                self._notify(wait.announcement())
+            ready, _, _ = select.select([agent.output for agent in waiting], [], [], 0.5)
+            for agent in waiting:
+                if agent.output not in ready:
                     continue
                 heard = time.monotonic()
                 try:
-                    answer = one.receive()
+                    answer = agent.receive()
                 except RemoteHostError as error:
-                    problems[one.host.name] = str(error)
+                    problems[agent.host.name] = str(error)
                     continue
                 if answer and "error" in answer:
-                    problems[one.host.name] = f"host {one.host.name}: {answer['error']}"
+                    problems[agent.host.name] = f"host {agent.host.name}: {answer['error']}"
                 elif answer is not None:
-                    answers[one.host.name] = answer
+                    answers[agent.host.name] = answer
         return answers, problems
 
     def close(self) -> None:
         """End all agents."""
-        for one in self._agents.values():
-            one.close()
+        for agent in self._agents.values():
+            agent.close()
 
     def __enter__(self) -> "AgentPool":
         return self
@@ -210,9 +211,9 @@ def _answer_in(text: str) -> dict[str, Any] | None:
     return answer if isinstance(answer, dict) else None
 
 
-def _silent(one: AgentProcess, limit: float) -> str:
-    last = f"; it said last: {one.said[-1]}" if one.said else ""
+def _silent(agent: AgentProcess, limit: float) -> str:
+    last = f"; it said last: {agent.last_lines[-1]}" if agent.last_lines else ""
     return (
-        f"host {one.host.name}: {one.host.address} has not answered for {limit:.0f} s; check its address, the network "
-        f"and the firewall{last}"
+        f"host {agent.host.name}: {agent.host.address} has not answered for {limit:.0f} s; check its address, "
+        f"the network and the firewall{last}"
     )

@@ -1,7 +1,7 @@
 """Batches and shares of the data in proportion to the devices' speeds.
 
-Batches are those of a description's `batch_by_speed`, of which the samples of an iteration, of all
-workers together, stay as many as with equal batches. Shares are those of `--partition SCHEME:speed`.
+Batches follow `batch_by_speed` in a description, which keeps the number of samples per iteration of
+all workers together. Shares follow `--partition SCHEME:speed`.
 """
 
 import argparse
@@ -15,16 +15,16 @@ from .description import DescriptionError, WorkerEntry
 
 
 def batch_sizes(total: int, step_times: Sequence[float]) -> list[int]:
-    """Divide the samples of an iteration so that all devices need about equally long.
+    """Divide the samples of an iteration so that all devices take about equally long.
 
-    Every device gets one sample. The others are divided in proportion to the speeds, rounded down,
-    and the samples that are left go one by one to the largest remainders; of equal ones, to the
-    first. Iterations are taken to last in proportion to their samples, so that a device with a
-    large constant share gets too few.
+    Every device gets one sample. The remaining ones are divided in proportion to the speeds, rounded
+    down, and the samples left over are assigned one by one to the largest remainders (of equal ones,
+    to the first). The time of an iteration is assumed to be proportional to its samples, so a device
+    with a large constant overhead gets too few.
 
     Args:
-        total: samples of all batches together.
-        step_times: seconds of an iteration of each device, all with the same number of samples.
+        total: number of samples in all batches together.
+        step_times: seconds per iteration of each device, all with the same number of samples.
 
     Returns:
         Samples of each device's batch, 1 at least; their sum is `total`.
@@ -48,12 +48,12 @@ def divided(workers: Sequence[WorkerEntry], options: argparse.Namespace) -> list
     """Return the batch size of each worker of a job.
 
     Args:
-        workers: of the description, whose speeds it says.
-        options: the flags that all workers have in common.
+        workers: workers of the description, with their step times.
+        options: flags that all workers have in common.
 
     Raises:
-        DescriptionError: the mode or the optimizer would not weight samples equally, or a speed is
-            missing; the message says what to do.
+        DescriptionError: the mode or the optimizer would not weight samples equally, or a step time
+            is missing; the message says what to do.
     """
     algorithm = choose_algorithm(options)
     if not algorithm.synchronous or not algorithm.equal_updates:
@@ -70,10 +70,10 @@ def divided(workers: Sequence[WorkerEntry], options: argparse.Namespace) -> list
 
 
 def partition_of(spec: str, workers: Sequence[WorkerEntry]) -> str:
-    """Return a job's partition, with the devices' speeds as weights where it asks for them.
+    """Return the partition of a job, with the devices' speeds filled in as weights if it uses them.
 
     Raises:
-        DescriptionError: a speed is missing, or there are weights for another number of workers.
+        DescriptionError: a step time is missing, or the number of weights is not that of workers.
     """
     if needs_speeds(spec):
         spec = with_speeds(spec, step_times(workers, f"--partition {spec}"))
@@ -84,21 +84,21 @@ def partition_of(spec: str, workers: Sequence[WorkerEntry]) -> str:
     return spec
 
 
-def step_times(workers: Sequence[WorkerEntry], wanted: str) -> list[float]:
-    """Return the seconds of an iteration of each worker, as the description has them.
+def step_times(workers: Sequence[WorkerEntry], feature: str) -> list[float]:
+    """Return the seconds per iteration of each worker, as given in the description.
 
     Args:
-        workers: of the description.
-        wanted: what needs them, for the message.
+        workers: workers of the description.
+        feature: name of what needs the step times, for the message.
 
     Raises:
         DescriptionError: a worker has none.
     """
     times = [worker.simulate.step_time or worker.step_time for worker in workers]
-    known = [seconds for seconds in times if seconds is not None]
-    if len(known) < len(times):
+    known_times = [seconds for seconds in times if seconds is not None]
+    if len(known_times) < len(times):
         raise DescriptionError(
-            f"workers[{times.index(None)}].simulate.step_time: {wanted} needs the seconds of an iteration of "
-            f"each device; esync plan measures them in a description without {wanted}"
+            f"workers[{times.index(None)}].simulate.step_time: {feature} needs the seconds of an iteration of "
+            f"each device; esync plan measures them in a description without {feature}"
         )
-    return known
+    return known_times

@@ -25,15 +25,17 @@ from .description import Description, DescriptionError, read
 from .folders import LogFolders
 from .gather import gather
 from .hosts import locate
-from .plan import plan, ports_needed
+from .plan import plan
 from .preflight import check_hosts, fixed_ports, prepare
 from .reachability import try_paths
 from .repeat import Repetition, RunEnd
 from .resources import HostResources, Ports
+from .services import ports_needed
 from .spec import LaunchPlan
 from .supervisor import Supervisor
 
-#: Variable with the secret that workers and state server share where others can reach the server.
+#: Variable that holds the secret shared by the workers and the state server of a job on several
+#: machines.
 TOKEN_VARIABLE = "ESYNC_TOKEN"
 
 #: Printed above the commands of --dry-run, which contain no token. Launch itself passes it on
@@ -48,7 +50,7 @@ TOKEN_NEEDED = f"""\
 
 
 def parse_arguments(words: list[str]) -> tuple[argparse.Namespace, dict[str, Any]]:
-    """Return launch's own options, and those of the worker's flags that were given."""
+    """Return launch's own options, and the worker's flags that are on the command line."""
     words, own_program = user_program.split(words)
     program_name = program.name("python -m esync.launch")
     parser = flags.parser_of_all(
@@ -113,7 +115,7 @@ def _add_to(parser: argparse.ArgumentParser) -> None:
 
 def main(words: list[str] | None = None) -> int:
     """Run the launcher and return its exit code: 0 done, 1 failed, 2 bad usage."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # also where a shell has started this with SIGINT ignored
+    for number in (signal.SIGINT, signal.SIGTERM):  # a shell may have started this process with SIGINT ignored
         signal.signal(number, signal.default_int_handler)
     options, typed = parse_arguments(sys.argv[1:] if words is None else words)
     return terminal.run_command(lambda: _launch(options, typed), _print_error)
@@ -131,29 +133,29 @@ def _repeat(description: Description, options: argparse.Namespace, typed: dict[s
     words = options.program or description.program
     runs = repeat.repetitions(options.repeat, {} if options.program else description.train, typed)
 
-    def launch(each: Repetition) -> RunEnd:
-        own = argparse.Namespace(**vars(options))
-        own.json = options.json and _of_run(options.json, each)
+    def launch(repetition: Repetition) -> RunEnd:
+        run_options = argparse.Namespace(**vars(options))
+        run_options.json = options.json and _of_run(options.json, repetition)
         if not words:
-            return _launch_once(description, own, {**typed, **each.typed, "seed": each.seed}, ())
-        program = [word.replace(repeat.PLACEHOLDER, str(each.seed)) for word in words]
-        return _launch_once(description, own, {**typed, **each.typed}, program, each.seed)
+            return _launch_once(description, run_options, {**typed, **repetition.typed, "seed": repetition.seed}, ())
+        program = [word.replace(repeat.PLACEHOLDER, str(repetition.seed)) for word in words]
+        return _launch_once(description, run_options, {**typed, **repetition.typed}, program, repetition.seed)
 
     def write(comparison: Comparison) -> None:
         if options.json:
             comparison.write_json(options.json)
 
     if words and not any(repeat.PLACEHOLDER in word for word in words):
-        _tell(
+        _notify(
             "the program finds its seed in the variable ESYNC_SEED; if it does not read it, all runs are the same: "
             f"write {repeat.PLACEHOLDER} among its words, for instance --seed {repeat.PLACEHOLDER}, to tell it"
         )
-    return repeat.run_all(runs, launch, _tell, _print_error, write)
+    return repeat.run_all(runs, launch, _notify, _print_error, write)
 
 
-def _of_run(path: Path, each: Repetition) -> Path:
-    """Return the file of one run beside that of all."""
-    return path.with_name(f"{path.stem}-{each.name}{path.suffix}")
+def _of_run(path: Path, repetition: Repetition) -> Path:
+    """Return the file for one run, beside the file for all runs."""
+    return path.with_name(f"{path.stem}-{repetition.name}{path.suffix}")
 
 
 def _launch_once(
@@ -163,20 +165,22 @@ def _launch_once(
     program: Sequence[str],
     seed: int | None = None,
 ) -> RunEnd:
-    """Launch one job, and return how it has ended; `seed` is told to the user's program."""
+    """Launch one job, and return how it has ended; `seed` is passed to the user's program."""
     try:
         hosts = locate(description)
     except DescriptionError as error:
         raise DescriptionError(f"{options.file}: {error}") from None
     if not options.dry_run and not all(host.here for host in hosts.values()):
-        os.environ[TOKEN_VARIABLE] = os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(24)  # of this job alone
+        os.environ[TOKEN_VARIABLE] = os.environ.get(TOKEN_VARIABLE) or secrets.token_urlsafe(
+            24
+        )  # valid for this job only
     with Ports() as ports:
-        here = HostResources(ports.free(ports_needed(description)), threads())
+        local = HostResources(ports.free(ports_needed(description)), threads())
         token = secrets.token_hex(8)
 
-        def job_on(there: dict[str, HostResources]) -> LaunchPlan:
+        def job_on(remote: dict[str, HostResources]) -> LaunchPlan:
             try:
-                return plan(description, hosts, typed, here, there, program, seed, token)
+                return plan(description, hosts, typed, local, remote, program, seed, token)
             except DescriptionError as error:
                 raise DescriptionError(f"{options.file}: {error}") from None
 
@@ -184,7 +188,7 @@ def _launch_once(
         if options.dry_run:
             print("\n\n".join(_explain(job)))
             return RunEnd(0)
-        with AgentPool(job.hosts, _tell) as agents:
+        with AgentPool(job.hosts, _notify) as agents:
             claims = fixed_ports(description, job)
             for owner, port in claims.pop(None, {}).items():
                 ports.claim(port, owner)
@@ -204,7 +208,7 @@ def _run(job: LaunchPlan, agents: AgentPool, options: argparse.Namespace) -> Run
             restarts = options.max_restarts if job.options.collective == "ps" else 0  # nobody can take a rank's place
             outcome = Supervisor(job, folders.processes, screen, restarts, options.wait_for_host).run()
             not_here = gather(job, agents, folders.nonce, screen.say)
-            if outcome.ok:  # without some hosts, perhaps: then their logs are not missed
+            if outcome.ok:  # the job does not need the logs of hosts that it has gone on without
                 for name in not_here.keys() & set(outcome.lost_hosts):
                     screen.say(not_here.pop(name))
             missing = list(not_here.values())
@@ -242,7 +246,7 @@ def _explain(job: LaunchPlan) -> list[str]:
     ]
 
 
-def _tell(text: str) -> None:
+def _notify(text: str) -> None:
     print(f"launch: {text}", file=sys.stderr, flush=True)
 
 

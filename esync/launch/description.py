@@ -1,8 +1,6 @@
 """Description of a cluster: a YAML file, checked as a whole before anything starts.
 
-Each error names the file, the line and the key, and says what would be right there.
-
-
+Each error names the file, the line and the key, and says what would be valid there.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,20 +15,20 @@ from . import flags, user_program
 from .fields import LATENCIES, Device, HostName, KeyFile, Port, Section, Variables, Word, error, quantity, unknown
 from .key_paths import find, put
 from .simulation_schema import DeviceBehaviour, NetworkSection, ServerCost, SimulationSection, StateServerCost
-from .yaml_text import DescriptionError, Place, dotted, load
+from .yaml_text import DescriptionError, Location, dotted, load
 
 
 class StragglerEntry(Section):
-    """A period, or several, in which this worker is slower.
+    """One or more periods in which this worker is slower.
 
-    `delay` is in seconds per iteration or message, everything else in seconds of the run.
+    `delay` is in seconds per iteration or message; the other times are in seconds of the run.
     """
 
     kind: Literal["compute", "network"]
-    delay: Annotated[float, quantity(LATENCIES, "30ms")]  # of every iteration, or of every message to a server
+    delay: Annotated[float, quantity(LATENCIES, "30ms")]  # added to every iteration, or to every message to a server
     at: float = Field(ge=0)
     lasting: float = Field(gt=0)
-    every: float | None = Field(default=None, gt=0)  # from one beginning to the next
+    every: float | None = Field(default=None, gt=0)  # seconds from one beginning to the next
     times: int = Field(default=1, ge=1)
 
     @model_validator(mode="after")
@@ -43,22 +41,21 @@ class StragglerEntry(Section):
 
 
 def straggler_events(section: Iterable[StragglerEntry]) -> tuple[StragglerEvent, ...]:
-    """Return the straggler events of a section: one for each time that an entry occurs."""
+    """Return the straggler events of a section, one for each repetition of an entry."""
     return tuple(
-        StragglerEvent(each.kind, each.delay, each.at + number * (each.every or 0.0), each.lasting)
-        for each in section
-        for number in range(each.times)
+        StragglerEvent(entry.kind, entry.delay, entry.at + number * (entry.every or 0.0), entry.lasting)
+        for entry in section
+        for number in range(entry.times)
     )
 
 
 class HostEntry(Section):
     """How to reach a host.
 
-    It is reached over ssh if the entry says how to log in, even where the address is this
-    machine's.
+    An entry that says how to log in is reached over ssh, even if its address is this machine's.
     """
 
-    address: Word | None = None  # under which the other hosts reach it; None: its name
+    address: Word | None = None  # at which the other hosts reach it; None: its name
     user: Word | None = None
     port: Annotated[int, Field(ge=1, le=65535)] | None = None  # of its sshd
     key: KeyFile | None = None  # identity file on the launching machine
@@ -84,7 +81,7 @@ class ServerEntry(Section):
     """Host and device of a parameter server."""
 
     host: HostName
-    device: Device = "cpu"  # adds the payloads up
+    device: Device = "cpu"  # sums the payloads
     simulate: ServerCost = Field(default_factory=ServerCost)
 
 
@@ -99,15 +96,15 @@ class StateServerEntry(Section):
 class WorkerEntry(Section):
     """A device that trains.
 
-    With `count`, it stands for that many machines of one kind: HOST-0, HOST-1 and so on.
+    With `count`, the entry stands for that many machines of one kind: HOST-0, HOST-1 and so on.
     """
 
     host: HostName
     device: Device
     count: int = Field(default=1, ge=1, le=config.MAX_WORKERS)
-    step_time: float | None = Field(None, gt=0)  # seconds of one iteration, where it stands for a slower device
-    threads: int | None = Field(None, ge=1)  # of its computations on the CPU
-    straggle: list[StragglerEntry] = Field(default_factory=list)  # when it is a straggler on purpose
+    step_time: float | None = Field(None, gt=0)  # seconds per iteration of the slower device that it emulates
+    threads: int | None = Field(None, ge=1)  # for computations on the CPU
+    straggle: list[StragglerEntry] = Field(default_factory=list)  # when it is slowed down on purpose
     simulate: DeviceBehaviour = Field(default_factory=DeviceBehaviour)
 
     @property
@@ -122,7 +119,7 @@ class WorkerEntry(Section):
         return [self.model_copy(update={"host": f"{self.host}-{number}", "count": 1}) for number in range(self.count)]
 
 
-#: What is said of a value that is no Boolean.
+#: Error message for a value that is not a Boolean.
 TRUE_OR_FALSE = "expected true or false"
 
 
@@ -131,7 +128,7 @@ def _train(section: object) -> dict[str, Any]:
     if not isinstance(section, dict):
         raise error("expected a mapping of the worker's flags, with underscores")
     try:
-        flags.algorithm_of(section)  # it may be another package's, whose flags are known afterwards
+        flags.algorithm_of(section)  # loads an algorithm of another package, whose flags are known afterwards
     except flags.FlagError as problem:
         raise error(str(problem).removeprefix("mode: "), "mode") from None
     checked = {}
@@ -158,8 +155,8 @@ def _program(value: object) -> user_program.Words:
 class Description(Section):
     """A cluster and what it trains.
 
-    `hosts` may give a host an address; a host that is not among them is its own address. So
-    `hosts: {cloud1: {address: localhost}}` has this machine stand for cloud1.
+    `hosts` maps the name of a host to its address and login; the name of any other host is its
+    address. For instance, `hosts: {cloud1: {address: localhost}}` lets this machine stand for cloud1.
     """
 
     scheduler: SchedulerEntry
@@ -167,13 +164,13 @@ class Description(Section):
     state_server: StateServerEntry | None = None
     workers: list[WorkerEntry] = Field(min_length=1)
     hosts: dict[HostName, HostEntry] = Field(default_factory=dict)
-    spare_hosts: list[HostName] = Field(default_factory=list)  # each takes the workers of a host that is lost
+    spare_hosts: list[HostName] = Field(default_factory=list)  # each takes over the workers of one lost host
     network: NetworkSection = Field(default_factory=NetworkSection)
-    per_host: bool = False  # workers of a host add up what they send, and exchange as one
-    batch_by_speed: bool = False  # workers have batches in proportion to their speeds
+    per_host: bool = False  # the workers of a host sum what they send, and exchange as one
+    batch_by_speed: bool = False  # batches are proportional to the workers' speeds
     simulate: SimulationSection = Field(default_factory=SimulationSection)
     train: Annotated[dict[str, Any], BeforeValidator(_train)] = Field(default_factory=dict)
-    program: Annotated[tuple[str, ...], BeforeValidator(_program)] = ()  # in the place of the built-in worker
+    program: Annotated[tuple[str, ...], BeforeValidator(_program)] = ()  # replaces the built-in worker
 
     @field_validator("workers")
     @classmethod
@@ -201,7 +198,7 @@ class Description(Section):
         return self
 
     def host_names(self) -> list[str]:
-        """Return every host that something runs on, once; spare hosts are not among them."""
+        """Return the name of every host on which a process runs, without duplicates and spare hosts."""
         names = [self.scheduler.host, *(server.host for server in self.servers)]
         if self.state_server:
             names.append(self.state_server.host)
@@ -213,15 +210,15 @@ def read(path: Path, changes: Mapping[str, Any] | None = None) -> Description:
 
     Args:
         path: the file.
-        changes: values that take the place of those in the file: network.bandwidth,
-            workers.0.step_time …
+        changes: key path, such as network.bandwidth or workers.0.step_time → value that overrides
+            the one in the file.
 
     Raises:
         DescriptionError: the file cannot be read, is not YAML, or does not describe a cluster.
     """
     content, lines = _load(path)
-    for place, value in (changes or {}).items():
-        content = put(content, find(content, Description, place), value)
+    for key_path, value in (changes or {}).items():
+        content = put(content, find(content, Description, key_path), value)
     try:
         return Description.model_validate(content)
     except ValidationError as wrong:
@@ -229,20 +226,20 @@ def read(path: Path, changes: Mapping[str, Any] | None = None) -> Description:
         raise DescriptionError("\n".join(_problem(path, lines, problem) for problem in problems)) from None
 
 
-def check_key_paths(path: Path, places: Iterable[str]) -> None:
-    """Check that a description has these places, whatever their values are.
+def check_key_paths(path: Path, key_paths: Iterable[str]) -> None:
+    """Check that a description has the given key paths, whatever their values are.
 
     Raises:
-        UnknownKeyError: it does not have one of them.
+        UnknownKeyError: one of them does not exist.
         DescriptionError: the file cannot be read.
     """
     content, _ = _load(path)
-    for place in places:
-        find(content, Description, place)
+    for key_path in key_paths:
+        find(content, Description, key_path)
 
 
 def load_content(path: Path) -> dict[str, Any]:
-    """Return the content of a description's file as it was written, to be changed and written again.
+    """Return the content of a description's file, without defaults, to be changed and written again.
 
     Raises:
         DescriptionError: the file cannot be read.
@@ -250,24 +247,24 @@ def load_content(path: Path) -> dict[str, Any]:
     return _load(path)[0]
 
 
-def _load(path: Path) -> tuple[dict[str, Any], dict[Place, int]]:
-    """Return the content of a description's file, and the line of each place in it."""
+def _load(path: Path) -> tuple[dict[str, Any], dict[Location, int]]:
+    """Return the content of a description's file, and the line of each value in it."""
     content, lines = load(path)
     if not isinstance(content, dict):
         raise DescriptionError(f"{path}: expected a mapping with the keys {', '.join(Description.model_fields)}")
     return content, lines
 
 
-def _problem(path: Path, lines: Mapping[Place, int], problem: Any) -> str:
-    """Return one line about one of pydantic's errors."""
-    place = tuple(str(part) for part in problem["loc"])
+def _problem(path: Path, lines: Mapping[Location, int], problem: Any) -> str:
+    """Return one of pydantic's errors as a line of a message."""
+    location = tuple(str(part) for part in problem["loc"])
     key = problem.get("ctx", {}).get("key")
     if key is not None:
-        place = (*place, *(key if isinstance(key, tuple) else (str(key),)))
-    inner = place
+        location = (*location, *(key if isinstance(key, tuple) else (str(key),)))
+    inner = location
     while inner and inner not in lines:
         inner = inner[:-1]
     line = f":{lines[inner]}" if inner in lines else ""
     texts = {"missing": "it is missing", "bool_type": TRUE_OR_FALSE, "bool_parsing": TRUE_OR_FALSE}
     text = texts.get(problem["type"], problem["msg"])
-    return f"{path}{line}: {dotted(place)}: {text}"
+    return f"{path}{line}: {dotted(location)}: {text}"

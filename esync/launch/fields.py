@@ -40,17 +40,17 @@ LATENCIES = {"us": 1e-6, "ms": 1e-3, "s": 1.0}
 
 
 def error(reason: str, key: object = None) -> PydanticCustomError:
-    """Return the error for a wrong value of a section.
+    """Return the error for an invalid section.
 
-    `key` is the wrong key in it, or a tuple that leads to one deeper down; None means the section
-    as a whole.
+    `key` is the key of the invalid value, or a tuple of keys for a nested one; None means the
+    section as a whole.
     """
     return PydanticCustomError("description", "{reason}", {"reason": reason, "key": key})
 
 
-def unknown(key: object, known: Mapping[str, Any]) -> PydanticCustomError:
+def unknown(key: object, valid_keys: Mapping[str, Any]) -> PydanticCustomError:
     """Return the error for a key that the section does not have."""
-    return error(f"unknown key; known: {', '.join(known)}{suggestion(key, known)}", key)
+    return error(f"unknown key; known: {', '.join(valid_keys)}{suggestion(key, valid_keys)}", key)
 
 
 def _host(name: str) -> str:
@@ -73,7 +73,7 @@ def quantity(units: Mapping[str, float], example: str, positive: bool = False) -
     Args:
         units: each unit's size in the basic unit.
         example: a correct value, for the error message.
-        positive: whether to refuse 0, where it might be taken for "unlimited".
+        positive: whether to refuse 0, which might be taken for "unlimited".
     """
 
     def read(text: object) -> float:
@@ -94,14 +94,14 @@ def quantity(units: Mapping[str, float], example: str, positive: bool = False) -
 
 
 def _word(text: str) -> str:
-    """Refuse words that ssh would take for an option, and empty or unprintable ones."""
+    """Refuse words that ssh would parse as an option, and empty or unprintable ones."""
     if not text or text.startswith("-") or not text.isprintable():
         raise error(f"{shown(text)} cannot be passed to ssh")
     return text
 
 
 def _key_file(text: str) -> str:
-    """Refuse file names in which ssh would expand a variable, since nothing can escape it."""
+    """Refuse file names in which ssh would expand a variable, which cannot be escaped."""
     if "${" in text:
         raise error(f"{shown(text)} holds ${{, which ssh would expand; write the value, or rename the file")
     return text

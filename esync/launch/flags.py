@@ -62,16 +62,14 @@ def _every(modes: tuple[str, ...]) -> tuple[argparse.ArgumentParser, Mapping[str
 
 
 def parser_of_all(program: str, description: str, words: Sequence[str]) -> argparse.ArgumentParser:
-    """Return a parser of the flags of all modes.
-
-    Those of the chosen mode are included even where it comes from another package.
+    """Return a parser of the flags of all modes, including a chosen mode from another package.
 
     Args:
         program: the program's name, for its help text.
         description: what the program does, for its help text.
         words: the command line. Where it names no mode, the cluster's description does.
     """
-    with contextlib.suppress(FlagError, ExpectedError):  # told when it is parsed, or the file is read
+    with contextlib.suppress(FlagError, ExpectedError):  # reported later, when the words are parsed or the file is read
         _, typed = parse_mode(_Parser, program, words)
         if not typed:
             for word in words:
@@ -103,10 +101,10 @@ def flag(name: str) -> str:
 
 
 def check(name: str, value: object) -> Any:
-    """Return the value of a flag as the worker will understand it.
+    """Return the value of a flag as the worker's parser reads it.
 
     Raises:
-        FlagError: the worker would refuse it, or launch sets it by itself.
+        FlagError: the worker would refuse the value, or launch sets the flag itself.
     """
     if name in CHOSEN_BY_LAUNCH:
         raise FlagError(f"launch chooses it by itself: {CHOSEN_BY_LAUNCH[name]} says it")
@@ -116,23 +114,22 @@ def check(name: str, value: object) -> Any:
         return value
     several = takes_several(name)
     values = value if several and isinstance(value, list) else [value]
-    if not values or not all(isinstance(each, str | int | float) for each in values):
+    if not values or not all(isinstance(element, str | int | float) for element in values):
         raise FlagError(f"expected {'a list of values' if several else 'one value'}, not {shown(value)}")
     words = [flag(name), *map(str, values)] if several else [f"{flag(name)}={value}"]
     try:
         return getattr(_every(tuple(ALGORITHMS))[0].parse_args(words), name)
     except FlagError as error:
-        _, _, reason = str(error).partition(": ")  # in front of it stands the flag, which the caller names
+        _, _, reason = str(error).partition(": ")  # the caller names the flag, which comes first
         raise FlagError(reason or str(error)) from None
 
 
 def merge(described: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
-    """Return the settings to pass on: the typed ones, and those of the description that fit them.
+    """Return the settings of a job: the typed flags, and the description's flags that fit them.
 
-    A description may hold settings of several modes; those of other modes than the one that is run
-    are left out. Typed flags are kept as they are, so that the worker's parser can refuse those
-    that make no sense. A preset of the description ranks behind its other settings, a typed one
-    behind the typed ones.
+    A description may hold settings for several modes; those that do not apply to the chosen mode are
+    dropped. Typed flags are all kept, so that the worker's parser can refuse invalid ones. The flags
+    of a preset have a lower priority than the others of the same source.
     """
     for name in typed:
         if name in CHOSEN_BY_LAUNCH:
@@ -142,24 +139,24 @@ def merge(described: Mapping[str, Any], typed: Mapping[str, Any]) -> Settings:
     replaced = set().union(*(REPLACES.get(name, set()) for name in typed))
     settings = {name: value for name, value in described.items() if name not in replaced} | dict(typed)
     algorithm = algorithm_of(settings)
-    replaced = set().union(*(others for name, (others, _) in algorithm.excludes.items() if name in typed))
+    replaced = set().union(*(excluded for name, (excluded, _) in algorithm.excludes.items() if name in typed))
     if "mode" in typed and typed["mode"] not in WITH_DCASGD:
-        replaced.add(USE_DCASGD)  # it belongs to the description's mode
+        replaced.add(USE_DCASGD)  # it applies to the description's mode only
     merged = {
         name: value
         for name, value in settings.items()
         if name in typed or (name not in replaced and _suits(name, algorithm))
     }
     if "preset" not in typed and not preset.keys() <= merged.keys():
-        del merged["preset"]  # it would bring back those of its flags that do not fit the mode
+        del merged["preset"]  # the worker would apply its flags that do not fit the mode
     return merged
 
 
 def algorithm_of(settings: Mapping[str, Any]) -> type[Algorithm]:
-    """Return the algorithm's class that the settings choose.
+    """Return the class of the algorithm that the settings choose.
 
     Raises:
-        FlagError: there is no such mode.
+        FlagError: the mode does not exist.
     """
     try:
         return arguments.algorithm_of(settings.get("mode", config.MODE), bool(settings.get("use_dcasgd")))
@@ -176,16 +173,16 @@ def _suits(name: str, algorithm: type[Algorithm]) -> bool:
 def to_arguments(settings: Mapping[str, Any]) -> list[str]:
     """Return settings as words of a command line.
 
-    None stands for a flag that is not given, and so does False for a flag without a value that is
-    no option of the algorithm; one of these is turned off.
+    None means that the flag is not given. False turns a switch of the algorithm off by its `--no-`
+    form; for any other switch it means that the flag is not given.
     """
-    own = flags_of(algorithm_of(settings))
+    algorithm_flags = flags_of(algorithm_of(settings))
     words = []
     for name, value in settings.items():
         if is_switch(name):
             if value:
                 words.append(flag(name))
-            elif value is False and name in own:
+            elif value is False and name in algorithm_flags:
                 words.append(flag(f"no_{name}"))
         elif takes_several(name):
             words += [flag(name), *map(typed_text, value)] if value else []
@@ -196,16 +193,16 @@ def to_arguments(settings: Mapping[str, Any]) -> list[str]:
 
 
 def understood(settings: Mapping[str, Any]) -> argparse.Namespace:
-    """Return the options that a worker will read from settings.
+    """Return the options that a worker reads from settings.
 
     Raises:
-        FlagError: it would refuse them, or read a value as a different one.
+        FlagError: the worker would refuse them, or read back a different value.
     """
     options = parse(to_arguments(settings))
-    for name, each in flags_of(options.algorithm).items():
+    for name, option in flags_of(options.algorithm).items():
         if name in settings and getattr(options, name) != settings[name]:
             raise FlagError(
-                f"{each.flag}: a worker is told {typed_text(settings[name])!r}, and would understand "
+                f"{option.flag}: a worker is told {typed_text(settings[name])!r}, and would understand "
                 f"{shown(getattr(options, name))} instead of {shown(settings[name])}: its type should read "
                 "the text of each of its values as that value"
             )
@@ -213,9 +210,9 @@ def understood(settings: Mapping[str, Any]) -> argparse.Namespace:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """Return the options that a worker will read from a command line.
+    """Return the options that a worker reads from a command line.
 
     Raises:
-        FlagError: it would refuse it.
+        FlagError: the worker would refuse it.
     """
     return arguments.read(PROGRAM, "", words, _Parser)

@@ -7,7 +7,7 @@
 
 For a run with a name, {mode}@{name} takes the place of {mode}.
 
-The folder `processes` has no folders in it, so that the log tools do not take it for a host's.
+The folder `processes` contains no folders, so that the log tools do not mistake it for a host's.
 """
 
 import uuid
@@ -36,15 +36,15 @@ class LogFolders:
     Args:
         mode_folder: {log_dir}/{network}/{mode}.
         overwrite: delete an earlier run's logs instead of moving them aside.
-        resume: leave the devices' logs to the workers, since the job may go on with that run.
+        resume: leave the devices' logs in place, because the workers may continue that run.
 
     Attributes:
-        nonce: content of the file NONCE_FILE in `mode_folder` as long as the job runs. Another
-            machine that finds it there sees the same folder on a shared disk.
+        nonce: content of the file NONCE_FILE in `mode_folder` while the job runs. A machine that
+            reads the same content there shares this disk.
 
     Raises:
         LogDirectoryError: the folders cannot be made or written.
-        BusyLogsError: another job that still runs has them.
+        BusyLogsError: another running job has locked them.
     """
 
     def __init__(self, mode_folder: Path, overwrite: bool, resume: bool = False) -> None:
@@ -66,16 +66,16 @@ class LogFolders:
         self._lock.close()
 
     def _clear_processes(self, overwrite: bool) -> None:
-        """Rename what an earlier job has left, or delete it to overwrite.
+        """Rename the files of an earlier job, or delete them to overwrite.
 
         NAME.log, for instance, becomes NAME.earlier-TIME.log.
         """
-        left = [log for log in self.processes.glob("*.log") if f".{EARLIER_PREFIX}" not in log.name]
-        left += [file for name in (OUTCOME_FILE, REPORT_FILE) if (file := self.mode_folder / name).exists()]
+        leftovers = [log for log in self.processes.glob("*.log") if f".{EARLIER_PREFIX}" not in log.name]
+        leftovers += [file for name in (OUTCOME_FILE, REPORT_FILE) if (file := self.mode_folder / name).exists()]
         stamp = earlier_stamp()
         while any(self.processes.glob(f"*.{stamp}.log")):
             stamp += "+"
-        for file in left:
+        for file in leftovers:
             if overwrite:
                 file.unlink()
             else:
@@ -88,11 +88,11 @@ class HostFolder:
     Args:
         folder: {log_dir}/{network}/{mode}/{host}.
         overwrite: delete an earlier run's logs instead of moving them aside.
-        resume: leave the devices' logs to the workers, since the job may go on with that run.
+        resume: leave the devices' logs in place, because the workers may continue that run.
 
     Raises:
         LogDirectoryError: the folder cannot be made or written.
-        BusyLogsError: another job that still runs has it.
+        BusyLogsError: another running job has locked it.
     """
 
     def __init__(self, folder: Path, overwrite: bool, resume: bool = False) -> None:
@@ -109,9 +109,9 @@ class HostFolder:
 
 
 def lock_folder(folder: Path, name: Path) -> TextIO:
-    """Make a folder and lock it for as long as the returned file is open.
+    """Make a folder, and lock it while the returned file is open.
 
-    `name` is the folder that the error message names.
+    The error message names the folder `name`.
     """
     folder.mkdir(parents=True, exist_ok=True)
     lock = open(folder / LOCK_FILE, "a", encoding="utf-8")  # noqa: SIM115 - stays open as long as the job
@@ -125,7 +125,7 @@ def lock_folder(folder: Path, name: Path) -> TextIO:
 
 
 def clear_devices(folders: Iterable[Path], overwrite: bool) -> None:
-    """Move away, or delete, an earlier run's rounds, which could be taken for this job's."""
+    """Move aside or delete the rounds of an earlier run, which could be mistaken for this job's."""
     for device in list(folders):
         if any(device.glob("iter-*.txt")):
             _, lock = round_log.claim(device.parent, device.name, overwrite)

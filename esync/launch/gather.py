@@ -1,6 +1,6 @@
 """Copy the logs of remote hosts to where they would be if all workers had run on this machine.
 
-What arrives is unpacked beside its place and then moved there, so that a device's folder is either
+Logs are unpacked beside their destination and then moved there, so that a device's folder is either
 complete or missing.
 """
 
@@ -25,17 +25,17 @@ from .spec import LaunchPlan
 LOG_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*/[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
-def gather(plan: LaunchPlan, agents: AgentPool, nonce: str, say: Callable[[str], None]) -> dict[str, str]:
-    """Copy the logs of a job that has ended, however it has ended.
+def gather(plan: LaunchPlan, agents: AgentPool, nonce: str, notify: Callable[[str], None]) -> dict[str, str]:
+    """Copy the logs of a job that has ended, with success or not.
 
     Args:
         plan: the job.
-        agents: the agents of its hosts. If one has ended meanwhile, a new one is started and asked.
+        agents: the agents of its hosts. One that has ended meanwhile is replaced by a new one.
         nonce: see `folders.LogFolders`.
-        say: tells the user which hosts are waited for.
+        notify: tells the user which hosts are waited for.
 
     Returns:
-        For each host whose logs could not be copied, by name, a sentence that says where they are.
+        Name of each host whose logs could not be copied → a sentence that says where they are.
     """
     hosts = {host.name: host for host in plan.log_hosts if not host.here}
     requests = {
@@ -51,12 +51,12 @@ def gather(plan: LaunchPlan, agents: AgentPool, nonce: str, say: Callable[[str],
     try:
         problems = _copy(plan.folder_here, agents, requests)
         if problems:
-            again = {name: requests[name] for name in problems}
-            with AgentPool([hosts[name] for name in again], say) as anew:
-                problems = _copy(plan.folder_here, anew, again)
+            retries = {name: requests[name] for name in problems}
+            with AgentPool([hosts[name] for name in retries], notify) as new_agents:
+                problems = _copy(plan.folder_here, new_agents, retries)
     except KeyboardInterrupt:
         problems = dict.fromkeys(hosts, "interrupted while the logs were copied")
-    return {name: _missing(hosts[name], plan.mode_folder, why) for name, why in problems.items()}
+    return {name: _missing(hosts[name], plan.mode_folder, reason) for name, reason in problems.items()}
 
 
 def _copy(mode_folder: Path, agents: AgentPool, requests: Mapping[str, dict[str, Any]]) -> dict[str, str]:
@@ -74,8 +74,8 @@ def _copy(mode_folder: Path, agents: AgentPool, requests: Mapping[str, dict[str,
 
 def texts_of(answer: Mapping[str, Any]) -> dict[str, str]:
     """Return the logs in an agent's answer: device/file → text."""
-    found: dict[str, str] = json.loads(zlib.decompress(base64.b64decode(answer["logs"])))
-    return found
+    texts: dict[str, str] = json.loads(zlib.decompress(base64.b64decode(answer["logs"])))
+    return texts
 
 
 def unpack(texts: Mapping[str, str], folder: Path) -> None:
@@ -93,23 +93,20 @@ def unpack(texts: Mapping[str, str], folder: Path) -> None:
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def _put(arrived: Path, place: Path) -> None:
-    """Move a device's folder to its place.
-
-    Logs of earlier runs, which lie in folders there, are kept.
-    """
+def _put(arrived: Path, target: Path) -> None:
+    """Move a device's folder to `target`, and keep the logs of earlier runs in subfolders there."""
     for path in arrived.iterdir():
         with open(path, "rb") as file:
             flush_file(file.fileno(), path)
-    place.parent.mkdir(parents=True, exist_ok=True)
-    if place.exists():
-        for earlier in place.glob(f"{EARLIER_PREFIX}*"):
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if target.exists():
+        for earlier in target.glob(f"{EARLIER_PREFIX}*"):
             shutil.move(earlier, arrived / earlier.name)
-        shutil.rmtree(place)
-    shutil.move(arrived, place)
+        shutil.rmtree(target)
+    shutil.move(arrived, target)
 
 
-def _missing(host: Host, mode_folder: Path, why: str) -> str:
-    there = mode_folder if str(mode_folder).startswith("~") else Path(host.entry.workdir or "~") / mode_folder
-    where = f"{host.address}:{there / host.name}"
-    return f"the logs of {host.name} have not been copied ({why}); they are in {where}"
+def _missing(host: Host, mode_folder: Path, reason: str) -> str:
+    folder = mode_folder if str(mode_folder).startswith("~") else Path(host.entry.workdir or "~") / mode_folder
+    location = f"{host.address}:{folder / host.name}"
+    return f"the logs of {host.name} have not been copied ({reason}); they are in {location}"

@@ -1,8 +1,8 @@
-"""Pipe between launch and a process on another machine: when it breaks, both ends notice.
+"""Pipe between launch and a process on another machine, whose loss both ends detect.
 
-Launch writes into the standard input of an ssh process: a request, then orders of one byte each,
-and a heartbeat every few seconds. The other end reads them. The end of its input means that launch
-or the connection is gone; silence means that the network is down.
+Launch writes to the standard input of an ssh process: a request, then orders of one byte each, and
+a heartbeat every few seconds. For the process at the other end, the end of its input means that
+launch has ended or the connection is closed; silence means that the network is down.
 """
 
 import contextlib
@@ -28,25 +28,25 @@ class HeartbeatPipe:
 
     Args:
         popen: the ssh process, whose standard input is an unbuffered pipe.
-        first: bytes to write at once.
+        first: bytes to write immediately.
     """
 
     def __init__(self, popen: "subprocess.Popen[bytes]", first: bytes) -> None:
         assert popen.stdin is not None
         self._pipe = popen.stdin
-        self._lock = threading.Lock()  # the thread that beats must not meet a number that is somebody else's by now
+        self._lock = threading.Lock()  # the descriptor may be reused once it is closed
         os.set_blocking(self._pipe.fileno(), False)
         self.send(first)
         _heart.keep(self)
 
     def send(self, data: bytes) -> None:
-        """Write data. A connection that accepts no more is noticed elsewhere."""
+        """Write data; errors of the connection are ignored here, and detected by its end."""
         with self._lock, contextlib.suppress(BlockingIOError, BrokenPipeError):
             if not self._pipe.closed:
                 self._pipe.write(data)
 
     def cut(self) -> None:
-        """Close the pipe, whereupon the other end ends what it has started."""
+        """Close the pipe, so that the other end terminates its processes."""
         with self._lock, contextlib.suppress(OSError):
             self._pipe.close()
 
@@ -80,7 +80,7 @@ _heart = _Heartbeat()
 
 
 class OrderReader:
-    """Reads, at the other end of the pipe, the orders that launch writes to standard input."""
+    """The other end of the pipe: reads launch's orders from standard input."""
 
     def __init__(self) -> None:
         self._rest = b""
@@ -88,9 +88,9 @@ class OrderReader:
         self._ended = False
 
     def connection_lost(self, lease: float) -> str:
-        """Return why the connection to launch counts as lost, or "" while it does not.
+        """Return why the connection to launch counts as lost, or "" if it does not.
 
-        It does after the end of the input, or after `lease` seconds of silence.
+        It is lost after the end of the input, or after `lease` seconds of silence.
         """
         if self._ended:
             return "launch, or the connection to it, has ended"
@@ -99,9 +99,9 @@ class OrderReader:
         return ""
 
     def listen(self, seconds: float, *wake: int) -> bytes:
-        """Wait for orders, and return those that have come.
+        """Wait for orders up to some seconds, and return those that have arrived.
 
-        The wait ends after some seconds, or when one of the file descriptors `wake` is readable.
+        The wait also ends when one of the file descriptors `wake` is readable.
         """
         if self._rest:
             orders, self._rest = self._rest, b""

@@ -17,10 +17,10 @@ class Host:
     """A host of the description.
 
     Attributes:
-        name: its name in the description, and of its folder in the log tree. Several names may
-            stand for one machine.
+        name: its name in the description, which is also that of its folder in the log tree. Several
+            names may stand for one machine.
         address: name or IP address at which it is reached.
-        here: whether its processes are children of this one; otherwise ssh starts them.
+        here: whether it is this machine, so that its processes are started without ssh.
         ip: the IPv4 address, which ps-lite needs; "" where it cannot be resolved here.
         entry: what the description says about it.
     """
@@ -33,7 +33,7 @@ class Host:
 
     @property
     def loopback(self) -> bool:
-        """Whether its address is a loopback address, which means another machine everywhere."""
+        """Whether its address is a loopback address, which other machines cannot use."""
         return bool(self.ip) and ipaddress.ip_address(self.ip).is_loopback
 
 
@@ -54,33 +54,34 @@ def locate(description: Description, is_here: Callable[[str], bool] = is_this_ma
     """Return all hosts of a description by their names.
 
     Raises:
-        DescriptionError: an address is of use on one machine only, but there are several.
+        DescriptionError: an address is invalid, or is a loopback address while there are several
+            machines.
     """
     hosts = {}
     for name in (*description.host_names(), *description.spare_hosts):
         entry = description.hosts.get(name) or HostEntry()
         address = entry.address or name
-        here = not entry.by_ssh and is_here(address)
-        if here and entry.workdir:
+        is_local = not entry.by_ssh and is_here(address)
+        if is_local and entry.workdir:
             raise DescriptionError(f"hosts.{name}.workdir: {name} is this machine, where launch runs in its own folder")
-        hosts[name] = Host(name, address, here, resolve(address), entry)
+        hosts[name] = Host(name, address, is_local, resolve(address), entry)
     _check_addresses(hosts)
     return hosts
 
 
 def _check_addresses(hosts: Mapping[str, Host]) -> None:
-    """Refuse addresses of IPv6, and a loopback address among several machines.
+    """Refuse addresses of IPv6, and a loopback address if there are several machines.
 
-    Processes tell one another their addresses, which must mean the same machine everywhere.
+    Processes exchange their addresses, which must denote the same machine on every host.
     """
-    far = [host for host in hosts.values() if not host.here and not host.loopback]
+    remote = [host for host in hosts.values() if not host.here and not host.loopback]
     for host in hosts.values():
         if ":" in host.address:
             raise DescriptionError(
                 f"hosts.{host.name}.address: {host.address} is an address of IPv6, but MXNet needs one of IPv4"
             )
-        if far and host.loopback:
+        if remote and host.loopback:
             raise DescriptionError(
                 f"hosts.{host.name}.address: {host.address} ({host.ip}) is reached from the machine itself only, but "
-                f"{far[0].name} takes part, too; put the address under which {far[0].name} reaches {host.name}"
+                f"{remote[0].name} takes part, too; put the address under which {remote[0].name} reaches {host.name}"
             )

@@ -18,27 +18,27 @@ KeyPath = list[str | int]
 
 
 class UnknownKeyError(DescriptionError):
-    """Raised when a description has no such key; the message says which keys it has."""
+    """Raised when a key does not exist in a description; the message lists the valid ones."""
 
 
-def find(content: Any, section: type[Section], place: str) -> KeyPath:
+def find(content: Any, section: type[Section], key_path: str) -> KeyPath:
     """Return the keys and indices that lead to a value of a description.
 
-    Keys of sections may be written with hyphens instead of underscores. Names of hosts are taken as
-    they are, dots and hyphens included.
+    Keys of sections may be written with hyphens instead of underscores. Names of hosts may contain
+    dots and hyphens.
 
     Args:
         content: content of the YAML file.
         section: type of the section that it describes.
-        place: the key path: keys and indices, separated by dots.
+        key_path: keys and indices, separated by dots.
 
     Raises:
-        UnknownKeyError: there is no such key.
+        UnknownKeyError: the key does not exist.
     """
-    way: KeyPath = []
-    here: Any = content
+    path: KeyPath = []
+    value: Any = content
     kind: Any = section
-    parts = place.split(".")
+    parts = key_path.split(".")
     while parts:
         origin = get_origin(kind)
         key: str | int
@@ -47,39 +47,37 @@ def find(content: Any, section: type[Section], place: str) -> KeyPath:
             key = name if name in kind.model_fields else name.replace("-", "_")
             if key not in kind.model_fields:
                 fields = f"it has {', '.join(kind.model_fields)}{suggestion(name, kind.model_fields)}"
-                raise _missing(place, way, f"has no key {name!r}; {fields}")
+                raise _missing(key_path, path, f"has no key {name!r}; {fields}")
             kind = _plain(kind.model_fields[key].annotation)
         elif origin is list or origin is tuple:
-            length = len(here) if isinstance(here, list) else 0
+            length = len(value) if isinstance(value, list) else 0
             name = parts.pop(0)
             if not name.isdecimal() or int(name) >= length:
-                there = f"has the entries 0 to {length - 1}" if length else "has no entries"
-                raise _missing(place, way, f"{there}, not {name!r}")
+                extent = f"has the entries 0 to {length - 1}" if length else "has no entries"
+                raise _missing(key_path, path, f"{extent}, not {name!r}")
             key, kind = int(name), _plain(get_args(kind)[0])
         elif origin is dict:
-            known = [str(each) for each in here] if isinstance(here, Mapping) else []
+            existing = [str(name) for name in value] if isinstance(value, Mapping) else []
             names = [".".join(parts[:length]) for length in range(len(parts), 0, -1)]  # a host's name may have dots
-            key = next((each for each in names if each in known), parts[0])
+            key = next((candidate for candidate in names if candidate in existing), parts[0])
             del parts[: key.count(".") + 1]
             kind = _plain(get_args(kind)[1])
         else:
-            raise _missing(place, way, "is a single value")
-        way.append(key)
-        here = _child(here, key)
-    return way
+            raise _missing(key_path, path, "is a single value")
+        path.append(key)
+        value = _child(value, key)
+    return path
 
 
-def put(content: Any, way: KeyPath, value: Any) -> Any:
-    """Return a copy of the content with another value at a place.
+def put(content: Any, path: KeyPath, value: Any) -> Any:
+    """Return a copy of the content with another value at a path.
 
-    Sections on the way there are made where there are none.
-
-    The content that is given stays as it is. Where an alias makes two places of the file one, only
-    the named one changes.
+    Missing sections on the path are created. The original content is not changed. If a YAML alias
+    puts the same value at several paths, only the named one changes.
     """
-    if not way:
+    if not path:
         return value
-    key, *rest = way
+    key, *rest = path
     changed = copy.copy(content) if content is not None else {}
     changed[key] = put(_child(content, key), rest, value)
     return changed
@@ -93,12 +91,12 @@ def _child(content: Any, key: str | int) -> Any:
 
 
 def _plain(annotation: Any) -> Any:
-    """Return a type without its annotations, and without None as an alternative."""
+    """Return a type without its annotations, and without None as an alternative to it."""
     while get_origin(annotation) in (Annotated, Union, UnionType):
         annotation = next(argument for argument in get_args(annotation) if argument is not type(None))
     return annotation
 
 
-def _missing(place: str, way: KeyPath, reason: str) -> UnknownKeyError:
-    at = ".".join(map(str, way)) or "a description"
-    return UnknownKeyError(f"{place}: there is no such place in the description: {at} {reason}")
+def _missing(key_path: str, path: KeyPath, reason: str) -> UnknownKeyError:
+    at = ".".join(map(str, path)) or "a description"
+    return UnknownKeyError(f"{key_path}: there is no such place in the description: {at} {reason}")

@@ -21,7 +21,7 @@ ENGINE_ROLES = {"server", "worker"}
 
 
 def fixed_ports(description: Description, plan: LaunchPlan) -> dict[str | None, dict[str, int]]:
-    """Return the ports that the description names, by host; None stands for this machine."""
+    """Return the ports that the description gives: host (None: this machine) → key in it → port."""
     services = {"scheduler": description.scheduler, "state server": description.state_server}
     found: dict[str | None, dict[str, int]] = defaultdict(dict)
     for spec in plan.processes:
@@ -35,10 +35,10 @@ def fixed_ports(description: Description, plan: LaunchPlan) -> dict[str | None, 
 def check_hosts(
     plan: LaunchPlan, agents: AgentPool, claims: dict[str | None, dict[str, int]], ports: int
 ) -> dict[str, HostResources]:
-    """Check that all remote hosts can take part, and return their resources.
+    """Check that all hosts can take part, and return the resources of the remote ones.
 
-    On this machine, too, a run must not begin in a directory that holds an earlier run's
-    checkpoints.
+    On this machine, the user's program must exist, and the checkpoint directory must not contain
+    checkpoints of an earlier run.
 
     Args:
         plan: a preliminary plan, made without the hosts' resources.
@@ -47,7 +47,7 @@ def check_hosts(
         ports: how many free ports to reserve on each.
 
     Raises:
-        RemoteHostError: some of them, or this machine, cannot take part; the message says why.
+        RemoteHostError: a host cannot take part; the message says why.
         EarlierCheckpointsError: there are checkpoints of an earlier run on this machine.
     """
     local = [host.name for host in plan.log_hosts if host.here]
@@ -64,7 +64,7 @@ def check_hosts(
 
 
 def check_requests(plan: LaunchPlan, claims: dict[str | None, dict[str, int]], ports: int) -> dict[str, dict[str, Any]]:
-    """Return what to ask the agent of each remote host; see `check_hosts`."""
+    """Return the request to the agent of each remote host; see `check_hosts`."""
     checkpoints = _must_have_none(plan)
     requests: dict[str, dict[str, Any]] = {}
     chosen = plan.options.algorithm
@@ -92,12 +92,12 @@ def check_requests(plan: LaunchPlan, claims: dict[str | None, dict[str, int]], p
 
 
 def resources_of(answers: Mapping[str, Mapping[str, Any]]) -> dict[str, HostResources]:
-    """Return the resources that hosts have named in their answers."""
+    """Return the resources that hosts report in their answers."""
     return {name: HostResources(answer["ports"], answer["cores"]) for name, answer in answers.items()}
 
 
 def _functions(plan: LaunchPlan) -> list[str]:
-    """Return the functions of the user's that the built-in workers call."""
+    """Return the user's functions that the built-in workers call."""
     if plan.program is not None:
         return []
     network, dataset = plan.options.network, plan.options.dataset
@@ -105,9 +105,9 @@ def _functions(plan: LaunchPlan) -> list[str]:
 
 
 def _must_have_none(plan: LaunchPlan) -> tuple[str, int] | None:
-    """Return the directory that may hold no checkpoints, and the number of workers.
+    """Return the directory that must not contain checkpoints, and the number of workers.
 
-    None means that there may be checkpoints.
+    None means that checkpoints are allowed.
     """
     options = plan.options
     if not options.checkpoint_dir or options.resume or options.overwrite:
@@ -116,9 +116,9 @@ def _must_have_none(plan: LaunchPlan) -> tuple[str, int] | None:
 
 
 def prepare(plan: LaunchPlan, agents: AgentPool) -> None:
-    """Lock the log folders on the remote hosts that workers may run on.
+    """Lock the log folders on the remote hosts on which workers may run.
 
-    An earlier run's logs are moved aside there, except with --resume.
+    Logs of an earlier run are moved aside there, except with --resume.
 
     Raises:
         RemoteHostError: a folder cannot be locked, for instance because another job has it.

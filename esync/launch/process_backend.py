@@ -25,8 +25,8 @@ class ChildProcess:
     """A process of a job, run by its shim, which is a child of this process.
 
     Attributes:
-        popen: the shim, or the ssh that leads to it; its `stdout` is a pipe with all output.
-        arriving: whether the command may still begin: neither has it begun nor has the shim ended.
+        popen: the shim, or the ssh process that runs it; its `stdout` is a pipe with all output.
+        arriving: whether the command has not begun yet, and the shim has not ended.
         arrived: whether the command has begun.
     """
 
@@ -36,18 +36,18 @@ class ChildProcess:
         self.arriving, self.arrived = True, False
         self._address = "" if spec.host.here else spec.host.address
         self._all.add(self)
-        asked: dict[str, Any] = {"command": spec.command, "environment": dict(spec.environment)}
-        asked |= {"lease": config.LAUNCH_LEASE, "grace": config.LAUNCH_GRACE}
+        request: dict[str, Any] = {"command": spec.command, "environment": dict(spec.environment)}
+        request |= {"lease": config.LAUNCH_LEASE, "grace": config.LAUNCH_GRACE}
         if spec.host.here:
-            # A pipe between two processes of one machine cannot lose its connection in silence, and
-            # a launcher that is suspended (Ctrl-Z) is still there: silence means nothing.
-            asked["lease"] = math.inf
+            # A pipe on one machine does not break without notice, and a suspended launcher (Ctrl-Z)
+            # sends no heartbeats: silence is no reason to end the process.
+            request["lease"] = math.inf
             self.popen = start((sys.executable, "-m", process_shim.__name__), subprocess.PIPE)
             variables = b""
         else:
             self.popen = start(ssh.start_module(spec.host, process_shim.__name__), subprocess.PIPE)
             variables = ssh.first_lines(spec.host, spec.environment)
-        self._line = HeartbeatPipe(self.popen, variables + json.dumps(asked).encode() + b"\n")
+        self._line = HeartbeatPipe(self.popen, variables + json.dumps(request).encode() + b"\n")
 
     def terminate(self) -> None:
         """Ask the process to end."""
@@ -60,13 +60,15 @@ class ChildProcess:
     def exit_code(self, code: int) -> int:
         """Return the command's exit code, negative for a signal, given the shim's exit code."""
         self.arriving = False
-        named = {each.value for each in signal.Signals}  # real-time signals have no names, but exit codes
+        named = {
+            member.value for member in signal.Signals
+        }  # codes of real-time signals, which have no names, are ordinary exit codes
         return 128 - code if code - 128 in named else code
 
     def reports_start(self, line: str) -> bool:
-        """Return whether a line of output reports that the command starts, and note it if so.
+        """Return whether a line of output reports that the command starts, and record it.
 
-        A login shell may have printed something before, without a newline.
+        A login shell may have printed text before it, without a newline.
         """
         if self.arriving and line.endswith(process_shim.STARTED):
             self.arriving, self.arrived = False, True
@@ -77,16 +79,16 @@ class ChildProcess:
     def room(self) -> bool:
         """Whether the next process may be started.
 
-        Of many that log in to a host at once, sshd refuses some.
+        sshd refuses some of many simultaneous logins.
         """
         if not self._address:
             return True
-        return sum(one.arriving and one._address == self._address for one in self._all) < config.SSH_ARRIVING
+        return sum(child.arriving and child._address == self._address for child in self._all) < config.SSH_ARRIVING
 
-    def let_go(self) -> None:
-        """Kill a shim or an ssh that does not react.
+    def abandon(self) -> None:
+        """Kill a shim or an ssh process that does not react.
 
-        The kernel, or the shim on the other machine, then ends the command.
+        The kernel, or the shim on the other machine, then terminates the command.
         """
         self._line.cut()
         os.killpg(self.popen.pid, signal.SIGKILL)

@@ -2,12 +2,12 @@
 
 Launch starts `esync.launch.process_shim` for every process, on this machine directly and on another
 one over ssh. The shim reads one line of JSON, {"command": [...], "environment": {...}, "lease":
-seconds, "grace": seconds}, and runs the command in a process group of its own, which inherits the
-shim's output, and the shim's variables except those of another process's part in a job. When the
-command has ended, or has been ended because launch is gone, the shim ends every descendant,
-including those that have left the process group. It exits with the command's exit code, or with
-128 + the number of the signal, as a shell does; where launch is gone, with the code of an ssh that
-has lost its connection.
+seconds, "grace": seconds}, and runs the command in a new process group. The command inherits the
+shim's output, and its variables except those that describe another process's role in a job. When
+the command has ended by itself, or has been terminated because launch is gone, the shim kills every
+descendant, including those that have left the process group. It exits with the command's exit code,
+or with 128 + the number of the signal, as a shell does; if launch is gone, with the exit code of an
+ssh process that has lost its connection.
 """
 
 import contextlib
@@ -31,13 +31,13 @@ MOST = 254
 TICK = 1.0
 #: Seconds to wait for the request.
 FIRST_REQUEST = 30.0
-#: Seconds that killed descendants have to disappear.
+#: Seconds to wait until killed descendants have disappeared.
 SWEEP = 3.0
 _PR_SET_CHILD_SUBREAPER = 36
 
 
 class ShimmedProcess:
-    """The command while it runs, and what it leaves behind."""
+    """The command and its descendants."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         self._adopt_orphans()
@@ -45,24 +45,24 @@ class ShimmedProcess:
         for end in (self.wake, write):
             os.set_blocking(end, False)
         signal.set_wakeup_fd(write, warn_on_full_buffer=False)
-        self.told = False  # a signal has come for this process itself
+        self.signalled = False  # whether this process has received a signal
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(number, self._hear)
+            signal.signal(number, self._note_signal)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         self._popen = subprocess.Popen(
             tied(command),
             stdin=subprocess.DEVNULL,
-            stderr=subprocess.STDOUT,  # in one stream, in which the order of the lines is kept
+            stderr=subprocess.STDOUT,  # one stream, which keeps the order of the lines
             start_new_session=True,
             env={**without_part_in_job(), **environment},
         )
 
-    def _hear(self, *_: object) -> None:
-        self.told = True
+    def _note_signal(self, *_: object) -> None:
+        self.signalled = True
 
     @staticmethod
     def _adopt_orphans() -> None:
-        """Adopt descendants whose own parent ends, so that none of them can escape (Linux)."""
+        """Become the parent of descendants whose parent ends, so that none of them escapes (Linux)."""
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
     def awake(self) -> None:
@@ -73,13 +73,13 @@ class ShimmedProcess:
     def ended(self) -> bool:
         """Return whether the command has ended, and reap other children that have.
 
-        The command itself is not reaped yet, so that nobody else gets its process id. Orphans are,
-        because a long job may leave as many of them behind as the machine has process ids.
+        The command itself is not reaped yet, so that its process id is not reused. Orphans are,
+        because those of a long job could exhaust the machine's process ids.
         """
-        while found := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
-            if found.si_pid == self._popen.pid:
+        while child := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if child.si_pid == self._popen.pid:
                 return True
-            os.waitpid(found.si_pid, 0)
+            os.waitpid(child.si_pid, 0)
         return False
 
     def terminate(self) -> None:
@@ -91,7 +91,7 @@ class ShimmedProcess:
         os.killpg(self._popen.pid, signal.SIGKILL)
 
     def finish(self) -> int:
-        """Kill everything that the command has left behind; return the shim's exit code."""
+        """Kill all descendants of the command; return the shim's exit code."""
         self.kill()
         code = self._popen.wait()
         limit = time.monotonic() + SWEEP
@@ -108,25 +108,25 @@ class ShimmedProcess:
 
 
 def children() -> list[int]:
-    """Return the ids of this process's children, including those that wait to be reaped."""
-    found = []
+    """Return the ids of this process's children, including zombies."""
+    pids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal():
             with contextlib.suppress(OSError, IndexError):  # it has ended meanwhile
-                # In bytes: a process may have any name, and anybody's is listed here.
+                # As bytes: the names of processes, of all users, may be no valid text.
                 parent = (entry / "stat").read_bytes().rpartition(b")")[2].split()[1]
                 if int(parent) == os.getpid():
-                    found.append(int(entry.name))
-    return found
+                    pids.append(int(entry.name))
+    return pids
 
 
 def main() -> int:
-    """Run the command that standard input asks for; return the exit code."""
+    """Run the command requested on standard input; return the exit code."""
     reader = OrderReader()
     try:
-        asked = json.loads(reader.line(FIRST_REQUEST) or b"")
-        (program, *words), environment = asked["command"], dict(asked["environment"])
-        lease, grace = float(asked["lease"]), float(asked["grace"])
+        request = json.loads(reader.line(FIRST_REQUEST) or b"")
+        (program, *words), environment = request["command"], dict(request["environment"])
+        lease, grace = float(request["lease"]), float(request["grace"])
     except (ValueError, KeyError, TypeError):
         return 1
     print(STARTED, flush=True)
@@ -140,9 +140,9 @@ def main() -> int:
 
 
 def _attend(process: ShimmedProcess, reader: OrderReader, lease: float, grace: float) -> bool:
-    """Wait until the command has ended; return whether it had to because launch is gone.
+    """Wait until the command has ended; return whether it was terminated because launch is gone.
 
-    It may also end by itself, because launch orders it, or because a signal has come.
+    Otherwise it has ended by itself, on an order of launch, or on a signal.
     """
     deadline, cut_off = 0.0, False
     while not process.ended():
@@ -152,9 +152,9 @@ def _attend(process: ShimmedProcess, reader: OrderReader, lease: float, grace: f
             process.terminate()
         if KILL in orders or (deadline and time.monotonic() > deadline):
             process.kill()
-        reason = "a signal has come" if process.told else reader.connection_lost(lease)
+        reason = "a signal has come" if process.signalled else reader.connection_lost(lease)
         if reason and not deadline:
-            deadline, cut_off = time.monotonic() + grace, not process.told
+            deadline, cut_off = time.monotonic() + grace, not process.signalled
             process.terminate()
             with contextlib.suppress(OSError):  # nobody may be there to read it
                 print(f"{reason}: the process is being ended", flush=True)

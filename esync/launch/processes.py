@@ -17,21 +17,21 @@ from . import ssh
 from .process_backend import ChildProcess
 from .spec import ProcessSpec
 
-#: Lines of a process's output that are kept for the message about its failure.
+#: Number of lines of a process's output that are kept for the message about its failure.
 LAST_LINES = 12
-#: What a terminal takes for colours and movements of the cursor.
+#: Control sequences of terminals, for colours and movements of the cursor.
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
-#: The end of a line: a newline, or the return by which a progress bar goes back to draw its next state.
+#: End of a line: a newline, or the carriage return with which a progress bar draws its next state.
 _END = re.compile(rb"(?<=\n)|(?<=\r)(?=[^\n])")
-#: Bytes to read at once, and the length at which output without a newline counts as a line.
+#: Number of bytes to read at once, and the length at which output without a newline counts as a line.
 CHUNK = 65536
-#: Chunks to read before another process has its turn: some programs never stop printing.
+#: Largest number of chunks to read before the next process, since some programs never stop printing.
 CHUNKS = 16
 
 
 @dataclass(frozen=True)
 class ProgramError:
-    """An exception that has ended a worker: its type and message, and after how many rounds of it."""
+    """An exception that has ended a worker: type and message, and the number of rounds before it."""
 
     reason: str
     rounds: int
@@ -43,18 +43,17 @@ class Process:
     Args:
         spec: what to start.
         log: file for its output.
-        process_line: called with its name, and every line of its output and what ends it: "\r" where
-            a progress bar draws its next state in the same place.
-        say: called with messages for the user.
-        again: append to the log, because the process takes the place of an earlier one.
+        process_line: called with its name, each line of its output, and the line's end, which is
+            "\r" if a progress bar draws its next state in the same line.
+        notify: called with messages for the user.
+        restarted: append to the log, because the process replaces an earlier one.
 
     Attributes:
         exit_code: None while it runs; negative for the signal that ended it.
         progress: the last round that a worker has reported.
-        reported: when it did (time.monotonic); before the first one, when the process started.
-        told_to_end: whether launch has told it to end.
-        events: events that it has reported, kind → facts; "at" among them is the time
-            (time.monotonic).
+        reported: time of that report (time.monotonic); before the first one, that of the start.
+        told_to_end: whether launch has terminated it.
+        events: events that it has reported: kind → facts, including the time "at" (time.monotonic).
     """
 
     def __init__(
@@ -62,18 +61,18 @@ class Process:
         spec: ProcessSpec,
         log: Path,
         process_line: Callable[[str, str, str], None],
-        say: Callable[[str], None],
-        again: bool = False,
+        notify: Callable[[str], None],
+        restarted: bool = False,
     ) -> None:
-        self.spec, self.log, self._process_line, self._say = spec, log, process_line, say
+        self.spec, self.log, self._process_line, self._notify = spec, log, process_line, notify
         self.exit_code: int | None = None
         self.progress: Progress | None = None
         self._last_lines: deque[str] = deque(maxlen=LAST_LINES)
-        self._passing = False  # whether the last of them is a state of a progress bar, which the next replaces
+        self._passing = False  # whether the last line is a state of a progress bar, which the next one replaces
         self.told_to_end = False
         self.events: dict[str, dict[str, Any]] = {}
         self._rest = b""
-        self._file = LossyFile(log, "ab" if again else "wb")
+        self._file = LossyFile(log, "ab" if restarted else "wb")
         self._write(f"$ {spec.shell}\n".encode(errors="backslashreplace"))
         self.reported = time.monotonic()
         self._child = ChildProcess(spec)
@@ -85,7 +84,7 @@ class Process:
 
     @property
     def last_lines(self) -> tuple[str, ...]:
-        """The end of its output; of a progress bar, the last state."""
+        """The last lines of its output, with only the last state of a progress bar."""
         rest = _CONTROL.sub("", _text(self._rest))
         before = list(self._last_lines)
         if rest and self._passing:
@@ -94,12 +93,12 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended yet, as far as is known."""
+        """Whether its end has not been detected yet."""
         return self.exit_code is None
 
     @property
     def arrived(self) -> bool:
-        """Whether its host has been reached, as far as is known."""
+        """Whether its command has started, so that its host has been reached."""
         return self._child.arrived
 
     @property
@@ -109,21 +108,18 @@ class Process:
 
     @property
     def cut_off(self) -> bool:
-        """Whether it ended because a connection was lost.
-
-        That is launch's connection to its host, or its own to the servers.
-        """
+        """Whether it ended because a connection was lost: launch's to its host, or its own to the servers."""
         return self._connection_lost or progress.CUT_OFF in self.events
 
     @property
     def failed_after_another(self) -> bool:
-        """Whether it ended because another process had failed before, as far as it has said."""
+        """Whether it has reported that it ended because another process had failed."""
         over = self.events.get(progress.OVER, {})
         return progress.CUT_OFF in self.events or bool(over.get("consequence"))
 
     @property
     def error(self) -> ProgramError | None:
-        """The exception that has ended it, as it has said, after it had joined; None if there is none."""
+        """The exception that it has reported as the reason of its end after joining, or None."""
         failed, joined = self.events.get(progress.FAILED), self.events.get(progress.JOINED)
         if failed is None or joined is None:
             return None
@@ -131,7 +127,7 @@ class Process:
 
     @property
     def gives_up(self) -> bool:
-        """Whether it has said that it ends because of an error of its own."""
+        """Whether it has reported that it ends because of its own error."""
         return progress.OVER in self.events and not self.failed_after_another
 
     @property
@@ -154,7 +150,9 @@ class Process:
         if self.exit_code is None or self.exit_code >= 0:
             return f"ended with exit code {self.exit_code}"
         number = -self.exit_code
-        name = signal.Signals(number).name if number in {each.value for each in signal.Signals} else f"signal {number}"
+        name = (
+            signal.Signals(number).name if number in {member.value for member in signal.Signals} else f"signal {number}"
+        )
         hint = " (by somebody, or by the kernel for want of memory)" if name == "SIGKILL" else ""
         return f"was ended by {name}{hint}"
 
@@ -166,29 +164,26 @@ class Process:
             except BlockingIOError:
                 return True
             if not chunk:
-                self._take_rest()
+                self._handle_rest()
                 self.output.close()
                 return False
             *lines, self._rest = _END.split(self._rest + chunk)
             for line in lines:
-                self._take(line)
+                self._handle(line)
             if len(self._rest) >= CHUNK:
-                self._take_rest()
+                self._handle_rest()
         return True
 
     def poll(self) -> bool:
-        """Return True once, when the process is found to have ended.
-
-        The rest of its process group is killed then.
-        """
+        """Return True once, when the process has ended, and kill the rest of its process group."""
         if self.exit_code is not None:
             return False
         if os.waitid(os.P_PID, self._popen.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
             return False
-        os.killpg(self._popen.pid, signal.SIGKILL)  # nobody else has this number before the leader is reaped
+        os.killpg(self._popen.pid, signal.SIGKILL)  # its id is not reused before it is reaped
         self.exit_code = self._child.exit_code(self._popen.wait())
-        if not self.output.closed and self.read():  # somebody else still has the pipe
-            self._take_rest()
+        if not self.output.closed and self.read():  # another process holds the pipe open
+            self._handle_rest()
         return True
 
     def terminate(self) -> None:
@@ -206,18 +201,18 @@ class Process:
     def close(self) -> None:
         """Close its pipe and its log, and abandon it if it still runs."""
         if self.running:
-            self._child.let_go()
+            self._child.abandon()
         self.output.close()
         if self._file.missing and not self._file.closed:
-            self._say(f"{self._file.missing} bytes of output are missing in {self.log}: {self._file.why}")
+            self._notify(f"{self._file.missing} bytes of output are missing in {self.log}: {self._file.why}")
         self._file.close()
 
-    def _take_rest(self) -> None:
-        self._take(self._rest)
+    def _handle_rest(self) -> None:
+        self._handle(self._rest)
         self._rest = b""
 
-    def _take(self, line: bytes) -> None:
-        """Keep a report of progress or an event; write every other line to the log."""
+    def _handle(self, line: bytes) -> None:
+        """Store a report of progress or an event; write any other line to the log."""
         if not line:
             return
         text = _text(line)
@@ -226,12 +221,12 @@ class Process:
         if self._awaited and text.startswith(self._awaited):
             self._awaited = ""
         before, report = progress.split(text)
-        if report and self._take_report(report):
+        if report and self._store_report(report):
             text, line = before, f"{before}\n".encode()
             if not before:
                 return
         self._write(line)
-        if self.spec.own_program:  # which need not report rounds
+        if self.spec.own_program:  # such a program may print lines without reporting rounds
             self.reported = time.monotonic()
         if text:
             if self._passing:
@@ -240,15 +235,15 @@ class Process:
             self._passing = line.endswith(b"\r")
             self._process_line(self.spec.name, text, "\r" if self._passing else "\n")
 
-    def _take_report(self, text: str) -> bool:
-        """Keep a report; return whether it is one."""
+    def _store_report(self, text: str) -> bool:
+        """Store a report of progress or an event; return whether the text is one."""
         report, event = progress.parse(text), progress.parse_event(text)
         if report is not None:
             self.progress, self.reported = report, time.monotonic()
         elif event is not None:
             self.events[event["kind"]] = {**event, "at": time.monotonic()}
             if event["kind"] in (progress.ASIDE, progress.WARNING) and event.get("text"):
-                self._say(f"{self.spec.name} ({self.spec.where}): {event['text']}")
+                self._notify(f"{self.spec.name} ({self.spec.where}): {event['text']}")
         return report is not None or event is not None
 
     def _write(self, line: bytes) -> None:
@@ -256,7 +251,9 @@ class Process:
         missing = self._file.missing
         self._file.write(line)
         if self._file.missing and not missing:
-            self._say(f"cannot write {self.log}: {self._file.why}; the job goes on, and its output is left out there")
+            self._notify(
+                f"cannot write {self.log}: {self._file.why}; the job goes on, and its output is left out there"
+            )
 
 
 def _text(line: bytes) -> str:

@@ -1,8 +1,8 @@
 """Check before a job begins that its hosts can reach one another's ports.
 
 Every host listens for a moment on the ports that its processes will use, and every other host
-connects to them. So a firewall in between, or an address that leads somewhere else, is reported in
-seconds instead of after --start-timeout.
+connects to them. A firewall in between or a wrong address is thus reported within seconds instead
+of after --start-timeout.
 """
 
 from collections import defaultdict
@@ -25,31 +25,31 @@ def try_paths(plan: LaunchPlan, agents: AgentPool) -> None:
     hosts = plan.hosts
     if all(host.here for host in hosts):
         return
-    spares = [next(iter(there.values())) for there in plan.spares.values()]
+    spares = [next(iter(specs.values())) for specs in plan.spares.values()]
     processes = [*plan.processes, *(spec for spec in spares if not spec.host.here)]
     endpoints: list[Endpoint] = [
         (spec.host.name, spec.host.ip, spec.port) for spec in processes if spec.port and spec.host.ip
     ]
-    here = Agent()
+    local = Agent()
     try:
-        _ask(plan, agents, here, "listen", {host.name: [e for e in endpoints if e[0] == host.name] for host in hosts})
-        wanted = {host.name: [e for e in endpoints if e[0] != host.name] for host in hosts}
-        failed = _ask(plan, agents, here, "reach", wanted)
-        _ask(plan, agents, here, "hush", {host.name: [] for host in hosts})
+        _ask(plan, agents, local, "listen", {host.name: [e for e in endpoints if e[0] == host.name] for host in hosts})
+        targets = {host.name: [e for e in endpoints if e[0] != host.name] for host in hosts}
+        failed = _ask(plan, agents, local, "reach", targets)
+        _ask(plan, agents, local, "hush", {host.name: [] for host in hosts})
     finally:
-        here.close()
+        local.close()
     if failed:
         raise RemoteHostError("\n".join(failed))
 
 
-def _ask(plan: LaunchPlan, agents: AgentPool, here: Agent, what: str, lists: dict[str, list[Endpoint]]) -> list[str]:
-    """Have all hosts do something with endpoints; return a sentence for each failure."""
-    requests = {host.name: {"do": what, "endpoints": lists[host.name]} for host in plan.hosts}
+def _ask(plan: LaunchPlan, agents: AgentPool, local: Agent, action: str, lists: dict[str, list[Endpoint]]) -> list[str]:
+    """Have all hosts listen at endpoints, or connect to them; return a sentence for each failure."""
+    requests = {host.name: {"do": action, "endpoints": lists[host.name]} for host in plan.hosts}
     agents.send({host.name: requests[host.name] for host in plan.hosts if not host.here})
     answers = {}
     for host in plan.hosts:
         if host.here:
-            answers[host.name] = here.answer(requests[host.name])
+            answers[host.name] = local.answer(requests[host.name])
             if "error" in answers[host.name]:
                 raise RemoteHostError(f"host {host.name}: {answers[host.name]['error']}")
     answers |= agents.collect([host.name for host in plan.hosts if not host.here], patience(plan))

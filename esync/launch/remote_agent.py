@@ -1,8 +1,8 @@
 """Agent on a remote host: check it, reserve ports and log folders, and send the logs at the end.
 
-Launch starts `esync.launch.remote_agent` over ssh, once for every remote host of a job. It reads
-requests, one line of JSON each, and answers each with one line, MARK + JSON. It ends when its
-standard input does, as `process_shim` does.
+Launch starts `esync.launch.remote_agent` over ssh, once for every remote host of a job. The agent
+reads requests, one line of JSON each, and answers each with one line, MARK + JSON. Like
+`process_shim`, it ends with its standard input.
 """
 
 import base64
@@ -32,9 +32,9 @@ from .heartbeat_pipe import OrderReader
 from .resources import Ports
 from .user_program import UserProgram
 
-#: Mark in front of every answer, to tell it from what a login shell may print.
+#: Mark in front of every answer, which distinguishes it from the output of a login shell.
 MARK = "@agent "
-#: Seconds that another host has to accept a connection.
+#: Seconds to wait until another host accepts a connection.
 REACH = 5.0
 #: Files that belong to a device's results.
 RESULTS = ("*.txt", "*.json")
@@ -43,7 +43,7 @@ MOST_PORTS = 1000
 
 
 class Agent:
-    """Answers requests, and holds the ports and folders that it takes until it is closed."""
+    """Answers requests, and holds the ports and folders that it reserves until it is closed."""
 
     def __init__(self) -> None:
         self._held, self._listening = ExitStack(), ExitStack()
@@ -69,7 +69,7 @@ class Agent:
             return {"error": str(error)}
         except OSError as error:
             return {"error": f"{error.filename or 'failed'}: {error.strerror or error}"}
-        except Exception as error:  # whatever comes over the line, the ports and folders of the job stay taken
+        except Exception as error:  # an invalid request must not release the job's ports and folders
             return {"error": f"not a request of launch in version {__version__}: {type(error).__name__}: {error}"}
 
     def do_check(
@@ -84,22 +84,22 @@ class Agent:
         functions: list[tuple[str, str]],
         checkpoints: tuple[str, int] | None,
     ) -> dict[str, Any]:
-        """Check that everything needed is there, and reserve ports.
+        """Check that this host has everything that its processes need, and reserve ports.
 
         Args:
             ports: how many free ports to reserve.
-            claims: given ports, by their names in the description.
-            data: name and directory of the data set, where workers are to run.
+            claims: name in the description → port to reserve.
+            data: name and directory of the data set; None if no worker runs here.
             engine: whether MXNet is needed.
-            address: the address at which the other hosts are to reach this machine; "" if unknown.
-            algorithm: the algorithm as it was typed, and the digest of its source on the launching
-                machine. None if it is one of this package, or if no worker is to run here.
-            program: the words of the user's program, and the digest of its script where launch
-                runs. None for the built-in worker, or where no workers will run.
-            functions: functions of the user's that the workers call, as they were typed, and the
-                digests of their sources on the launching machine.
-            checkpoints: directory that may hold no checkpoints of an earlier run, and the number of
-                workers. None if it may.
+            address: the address at which the other hosts reach this machine; "" if unknown.
+            algorithm: name of the user's algorithm, and the digest of its source on the launching
+                machine. None for an algorithm of this package, or if no worker runs here.
+            program: the user's program with its arguments, and the digest of its script on the
+                launching machine. None for the built-in worker, or if no worker runs here.
+            functions: the user's functions that the workers call, by name, with the digests of their
+                sources on the launching machine.
+            checkpoints: directory that must not contain checkpoints of an earlier run, and the
+                number of workers. None if it may.
         """
         if address and not is_own(address):
             raise ExpectedError(
@@ -108,11 +108,11 @@ class Agent:
             )
         if ports > MOST_PORTS:
             raise ExpectedError(f"{ports} ports are wanted; {MOST_PORTS} is the limit")
-        with ExitStack() as taken:
-            held = taken.enter_context(Ports())
+        with ExitStack() as reserved:
+            port_holder = reserved.enter_context(Ports())
             for owner, port in claims.items():
-                held.claim(port, owner)
-            free = held.free(ports)
+                port_holder.claim(port, owner)
+            free = port_holder.free(ports)
             self._check_installation(data, engine)
             if algorithm is not None:
                 self._check_source(*algorithm, lambda text: algorithm_digest(find(text)))
@@ -124,12 +124,12 @@ class Agent:
             if checkpoints is not None:
                 directory, workers = checkpoints
                 refuse_earlier(expanded(directory), workers)
-            self._held.push(taken.pop_all())
+            self._held.push(reserved.pop_all())
         return {"ports": free, "cores": cores()}
 
     @staticmethod
     def _check_installation(data: tuple[str, str | None] | None, engine: bool) -> None:
-        """Check that MXNet and the data set are there, where they are needed."""
+        """Check that MXNet and the data set exist if they are needed."""
         if engine and importlib.util.find_spec("mxnet") is None:
             raise ExpectedError(f"{sys.executable} has no MXNet; install this package there with an extra: esync[cpu]")
         if data is not None:
@@ -137,12 +137,12 @@ class Agent:
 
     @staticmethod
     def _check_source(text: str, theirs: str, digest: Callable[[str], str]) -> None:
-        """Check that code of the user's is here, and the same as on the launching machine."""
+        """Check that the user's code exists here, and is the same as on the launching machine."""
         try:
-            mine = digest(text)
+            local_digest = digest(text)
         except MissingUserCodeError as error:
             raise ExpectedError(f"{error}; {remedy(text)}") from None
-        if mine != theirs:
+        if local_digest != theirs:
             raise ExpectedError(f"the source of {text} there differs from this machine's; {remedy(text)}")
 
     def do_prepare(self, folder: str, overwrite: bool, resume: bool) -> dict[str, Any]:
@@ -174,30 +174,30 @@ class Agent:
 
         with ThreadPoolExecutor(16) as pool:
             problems = list(pool.map(problem, endpoints))
-        return {"failed": [(*each, why) for each, why in zip(endpoints, problems, strict=True) if why]}
+        return {"failed": [(*endpoint, reason) for endpoint, reason in zip(endpoints, problems, strict=True) if reason]}
 
     def do_hush(self, endpoints: list[tuple[str, str, int]]) -> dict[str, Any]:
-        """Stop listening. The endpoints are not used; every request has the same form."""
+        """Stop listening. The endpoints are ignored: all requests of `reachability` have the same form."""
         self._listening.close()
         return {}
 
     def do_logs(self, folder: str, nonce_file: str, nonce: str) -> dict[str, Any]:
         """Return the logs below a host's folder (device/file → text), compressed.
 
-        Where launch has the same folder on a shared disk, the answer says so instead.
+        If launch has the same folder on a shared disk, the answer is {"shared": True} instead.
 
         Args:
             folder: {log_dir}/{network}/{mode}/{host}.
-            nonce_file: path of a file, relative to {log_dir}/{network}/{mode}.
-            nonce: content of that file if launch and this process share a disk.
+            nonce_file: path of a file relative to {log_dir}/{network}/{mode}.
+            nonce: content that this file has if launch and this process share a disk.
         """
-        place = expanded(folder)
-        mine = place.parent / nonce_file
-        if mine.is_file() and mine.read_text() == nonce:
+        host_folder = expanded(folder)
+        nonce_path = host_folder.parent / nonce_file
+        if nonce_path.is_file() and nonce_path.read_text() == nonce:
             return {"shared": True}
         texts = {
             f"{device.name}/{path.name}": path.read_text(encoding="utf-8", errors="surrogateescape")
-            for device in sorted(place.glob("[!.]*"))
+            for device in sorted(host_folder.glob("[!.]*"))
             for kind in RESULTS
             for path in sorted(device.glob(kind))
             if not path.name.startswith(".") and path.is_file()

@@ -1,7 +1,7 @@
-"""`--repeat N`: the same job with N seeds, one after another, and the mean of their figures.
+"""`--repeat N`: run a job with N seeds, one after another, and report the means of their figures.
 
-Each run has a name, and so a folder of its own: `base-seed3` with `--name base`, `seed3` without.
-A run that fails is named, and the others go on.
+Each run has its own name and folder: `base-seed3` with `--name base`, `seed3` without it. A failed
+run is reported, and the next one starts.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,19 +18,13 @@ from ..runtime.run_names import run_name, with_seed
 from ..runtime.terminal import output_width
 from .description import DescriptionError
 
-#: Stands for the seed among the words of a user's program.
+#: Placeholder for the seed in the command of a user's program.
 PLACEHOLDER = "{seed}"
 
 
 @dataclass(frozen=True)
 class Repetition:
-    """One of the runs.
-
-    Attributes:
-        seed: its seed.
-        name: its name.
-        typed: the flags with which it differs from the others.
-    """
+    """One of the runs: its seed, its name, and the flags in which it differs from the others."""
 
     seed: int
     name: str
@@ -42,9 +36,9 @@ class RunEnd:
     """How one of the runs has ended.
 
     Attributes:
-        exit_code: 0 if it has done its work.
+        exit_code: 0 for success.
         folder: folder of its logs; None if it has none.
-        interrupted: whether a signal has ended it, which ends all.
+        interrupted: whether a signal has ended it; the remaining runs are then skipped.
     """
 
     exit_code: int
@@ -53,17 +47,15 @@ class RunEnd:
 
 
 def repetitions(count: int, described: Mapping[str, Any], typed: Mapping[str, Any]) -> list[Repetition]:
-    """Return the runs with their seeds, from the given one upwards.
-
-    Each run with checkpoints has a folder of its own for them.
+    """Return runs with consecutive seeds, each with its own directory for checkpoints.
 
     Args:
         count: number of runs.
         described: flags of the cluster's description.
-        typed: flags of the command line, which override them.
+        typed: flags of the command line, which override the description's.
 
     Raises:
-        DescriptionError: a name is too long with the seed behind it.
+        DescriptionError: a name with the seed appended is too long.
     """
     settings = {**described, **typed}
     first, base = settings.get("seed", config.SEED), settings.get("name") or ""
@@ -73,40 +65,40 @@ def repetitions(count: int, described: Mapping[str, Any], typed: Mapping[str, An
             name = run_name(with_seed(base, seed))
         except ValueError as error:
             raise DescriptionError(f"--name: {error}") from None
-        own: dict[str, Any] = {"name": name}
+        run_flags: dict[str, Any] = {"name": name}
         if settings.get("checkpoint_dir"):
-            own["checkpoint_dir"] = str(Path(settings["checkpoint_dir"]) / name)
-        runs.append(Repetition(seed, name, own))
+            run_flags["checkpoint_dir"] = str(Path(settings["checkpoint_dir"]) / name)
+        runs.append(Repetition(seed, name, run_flags))
     return runs
 
 
 def run_all(
     runs: Sequence[Repetition],
     run: Callable[[Repetition], RunEnd],
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     print_error: Callable[[str], None],
     report: Callable[[Comparison], None],
 ) -> int:
-    """Do the runs one after another, and report on all of them.
+    """Run the repetitions one after another, and report on all of them.
 
     Args:
-        runs: the runs.
-        run: does one of them.
-        say: tells the user which run begins.
-        print_error: prints an error.
-        report: called with the comparison of the runs that have logged something.
+        runs: the repetitions.
+        run: called with each repetition to run it.
+        notify: called with a message before each run.
+        print_error: called with each error.
+        report: called with the comparison of the runs that have logs.
 
     Returns:
-        The exit code: 0 if all runs have done their work, otherwise 1.
+        The exit code: 0 if all runs have succeeded, otherwise 1.
 
     Raises:
         DescriptionError: the description and the flags do not make a job.
     """
-    folders, failed, left = [], list[str](), ""
-    for number, each in enumerate(runs, 1):
-        say(f"run {number} of {len(runs)}: {each.name}, seed {each.seed}")
+    folders, failed, unstarted = [], list[str](), ""
+    for number, repetition in enumerate(runs, 1):
+        notify(f"run {number} of {len(runs)}: {repetition.name}, seed {repetition.seed}")
         try:
-            end = run(each)
+            end = run(repetition)
         except DescriptionError:
             raise
         except ExpectedError as error:
@@ -115,16 +107,16 @@ def run_all(
         if end.exit_code == 0 and end.folder is not None:
             folders.append(end.folder)
         if end.exit_code:
-            failed.append(each.name)
+            failed.append(repetition.name)
         if end.interrupted:
-            left = f"; {len(runs) - number} more have not begun" if number < len(runs) else ""
+            unstarted = f"; {len(runs) - number} more have not begun" if number < len(runs) else ""
             break
     if folders:
         comparison = compare_folders(folders)
         print(comparison_text(comparison, output_width()), flush=True)
-        report(comparison)  # last, so that a full disk does not keep the table from the user
+        report(comparison)  # last, because it fails on a full disk
     if failed:
-        print_error(f"{len(failed)} of {len(runs)} runs failed: {', '.join(failed)}{left}")
+        print_error(f"{len(failed)} of {len(runs)} runs failed: {', '.join(failed)}{unstarted}")
     return 1 if failed else 0
 
 

@@ -1,4 +1,4 @@
-"""Decide what follows when a process ends too early: replace it, go on without it, or fail."""
+"""Decide what to do when a process ends too early: replace it, go on without it, or fail."""
 
 import enum
 from dataclasses import dataclass, field, replace
@@ -15,28 +15,28 @@ BAD_USAGE = 2
 class Verdict(enum.Enum):
     """What to do about a process that has ended when it should not have."""
 
-    IGNORE = enum.auto()  # it had done its work
-    REPLACE = enum.auto()  # start another one in its place
-    RECONNECT = enum.auto()  # its connection was lost: do so as soon as its host or a spare one answers
+    IGNORE = enum.auto()  # it had finished its work
+    REPLACE = enum.auto()  # start a replacement
+    RECONNECT = enum.auto()  # its connection was lost: start a replacement when its host or a spare one answers
     GO_ON = enum.auto()  # the other workers go on without it
     FAIL = enum.auto()  # the job has failed
 
 
 @dataclass
 class Replacement:
-    """A process that was started in the place of another one.
+    """A process that was started to replace another one.
 
     Times are seconds since the beginning of the job.
 
     Attributes:
         name: the name of both.
-        how: how the first one ended, in words.
-        at: when its end was noticed.
-        ready: when the new one was ready to join the others; None while it is not.
-        joined: when it had the common model; None while it has not.
-        reported: when it reported its first round; None while it has not.
-        counted: whether it counts towards --max-restarts, as it does unless a connection was lost.
-        error: the exception that has ended the first one; None if it has said nothing of one.
+        how: how the replaced process ended, in words.
+        at: when its end was detected.
+        ready: when the new process was ready to join the others; None before.
+        joined: when it had the common model; None before.
+        reported: when it reported its first round; None before.
+        counted: whether it counts towards --max-restarts; after a lost connection it does not.
+        error: the exception that ended the replaced process, if it has reported one.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Replacement:
     error: ProgramError | None = None
 
     def follow(self, process: Process, began: float) -> None:
-        """Note how far the new process is; `began` is the beginning of the job (time.monotonic)."""
+        """Update the times of the new process; `began` is the start of the job (time.monotonic)."""
         ready, joined = process.events.get(progress.READY), process.events.get(progress.JOINED)
         self.ready = ready["at"] - began if ready else None
         self.joined = joined["at"] - began if joined else None
@@ -59,15 +59,15 @@ class Replacement:
 
 @dataclass
 class Replacements:
-    """Decides about the processes of one job, and counts their replacements.
+    """Policy for the replacement of a job's processes, and the record of replacements.
 
     Args:
         restarts: how often each process may be replaced; 0: never.
-        elastic: whether the workers go on without those that are gone.
+        elastic: whether the workers go on without lost ones.
 
     Attributes:
         made: all replacements, in order.
-        lost: workers that were not replaced, and without which the job goes on.
+        lost: names of workers that were not replaced, and without which the job goes on.
     """
 
     restarts: int
@@ -77,25 +77,25 @@ class Replacements:
 
     def count(self, name: str) -> int:
         """Return how many replacements of a process count towards --max-restarts."""
-        return sum(each.name == name and each.counted for each in self.made)
+        return sum(replacement.name == name and replacement.counted for replacement in self.made)
 
     def repeats(self, process: Process) -> bool:
-        """Return whether a process has failed at the same place as the one that it replaced.
+        """Return whether a process has failed like the one that it replaced.
 
-        That is, by the same exception, after as many rounds or in its first ones. A third process
-        would most likely do the same: the error is in the program or its data. With --elastic this
-        is left open, since the servers have been promised all replacements.
+        That is, with the same exception, after as many rounds or in its first ones. The error is
+        then most likely in the program or its data, and another replacement would fail, too. With
+        --elastic the answer is always False, because the servers expect all replacements.
         """
         if process.error is None or self.elastic:
             return False
-        before = [each.error for each in self.made if each.name == process.spec.name][-1:]
-        same = [each for each in before if each is not None and each.reason == process.error.reason]
-        return any(process.error.rounds in (0, 1, each.rounds) for each in same)
+        previous = [replacement.error for replacement in self.made if replacement.name == process.spec.name][-1:]
+        same = [error for error in previous if error is not None and error.reason == process.error.reason]
+        return any(process.error.rounds in (0, 1, error.rounds) for error in same)
 
     def why_not(self, process: Process) -> str:
-        """Return why a process is not replaced any more, in words that follow how it ended.
+        """Return why a process is not replaced any more, as a clause to append to how it ended.
 
-        Returns "" if neither --max-restarts nor an error that repeats itself is the reason.
+        Returns "" if neither --max-restarts nor a repeated error is the reason.
         """
         if self.repeats(process):
             return ", by the same error at the same place as the process that it replaced: it would happen again"
@@ -103,21 +103,25 @@ class Replacements:
         allowed = "1 replacement" if count == 1 else f"{count} replacements"
         return f", after {allowed}, as many as --max-restarts allows" if 0 < self.restarts <= count else ""
 
-    def take_back(self, name: str) -> None:
-        """Forget the replacement of a process that is given up as unreachable: it never joined."""
-        self.made = [each for each in self.made if each.name != name or each.counted or each.joined is not None]
+    def withdraw(self, name: str) -> None:
+        """Remove the replacement of a process that is given up as unreachable: it never joined."""
+        self.made = [
+            replacement
+            for replacement in self.made
+            if replacement.name != name or replacement.counted or replacement.joined is not None
+        ]
 
     def verdict(self, process: Process) -> Verdict:
         """Decide what to do about a process that has ended when it should not have."""
         spec = process.spec
         if progress.DONE in process.events:
             return Verdict.IGNORE
-        replaced = any(each.name == spec.name for each in self.made)
+        replaced = any(replacement.name == spec.name for replacement in self.made)
         begun = spec.resumable or progress.JOINED in process.events or replaced
         if process.cut_off and begun and self.restarts and (spec.resumable or spec.role == "worker"):
             return Verdict.RECONNECT
         if progress.LEFT in process.events:
-            return Verdict.FAIL  # after the end of the run, in which nobody can take its place
+            return Verdict.FAIL  # the run is over, so that a replacement cannot join
         if spec.resumable:
             return Verdict.REPLACE if self.count(spec.name) < self.restarts else Verdict.FAIL
         if spec.role != "worker" or process.exit_code in (0, BAD_USAGE):
@@ -130,26 +134,23 @@ class Replacements:
         return Verdict.GO_ON if self.elastic or unawaited else Verdict.FAIL
 
     def supervised(self, spec: ProcessSpec) -> ProcessSpec:
-        """Return the process as it is to be started.
-
-        A worker is told how often it will still be replaced.
-        """
+        """Return the process to start; a worker's environment has its number of replacements left."""
         if spec.role != "worker" or not (self.restarts or self.elastic):
             return spec
         # With --elastic the servers must not wait for a replacement that will not come.
-        left = self.restarts - self.count(spec.name) if self.elastic else self.restarts
-        return replace(spec, environment={**spec.environment, SUPERVISED_VARIABLE: str(left)})
+        remaining = self.restarts - self.count(spec.name) if self.elastic else self.restarts
+        return replace(spec, environment={**spec.environment, SUPERVISED_VARIABLE: str(remaining)})
 
-    def again(self, process: Process, place: ProcessSpec | None = None) -> ProcessSpec:
-        """Return what to start in the place of a process.
+    def respawn(self, process: Process, new_spec: ProcessSpec | None = None) -> ProcessSpec:
+        """Return the replacement of a process.
 
         Args:
-            process: the one that has ended.
-            place: the same process as another host would run it; None stands for its own host.
+            process: the process that has ended.
+            new_spec: the same process on another host; None means its own host.
         """
-        spec = self.supervised(place or process.spec)
+        spec = self.supervised(new_spec or process.spec)
         environment = dict(spec.environment)
-        # It listens at another port, so that messages for the dead process do not reach it.
+        # The replacement listens at another port, so that it gets no messages for the dead process.
         environment.pop("PORT", None)
         slot = process.spec.environment.get(SLOT_VARIABLE)
         if progress.JOINED in process.events:
@@ -160,7 +161,7 @@ class Replacements:
 
 
 def is_worker_0(process: Process) -> bool:
-    """Return whether a worker is worker 0, or was started in its place."""
+    """Return whether a worker is worker 0 or its replacement."""
     joined = process.events.get(progress.JOINED)
     slot = process.spec.environment.get(SLOT_VARIABLE) if joined is None else joined["rank"]
     return str(slot) == "0"

@@ -15,12 +15,12 @@ from ..reports.speedups import on_same_cluster, over_fastest, speedup
 from ..runtime.files import write_atomically
 from ..runtime.terminal import clock
 from .folders import PROCESSES
+from .outcome import JobOutcome
 from .spec import LaunchPlan
-from .supervisor import JobOutcome
 
 
 def read_figures(plan: LaunchPlan) -> RunFigures | None:
-    """Return the figures of the job that has just ended, whose summary is written, too.
+    """Return the figures of the job that has just ended, and write its summary.
 
     Returns None if no round was logged.
     """
@@ -31,13 +31,13 @@ def read_figures(plan: LaunchPlan) -> RunFigures | None:
 
 
 def earlier_logs(plan: LaunchPlan) -> list[str]:
-    """Return a line about logs of earlier runs that the figures leave out, if there are any."""
-    found = moved_aside(find_devices(plan.folder_here)[0])
-    return [found] if found else []
+    """Return a line about logs of earlier runs that the figures do not include, if there are any."""
+    note = moved_aside(find_devices(plan.folder_here)[0])
+    return [note] if note else []
 
 
 def success(figures: RunFigures | None, plan: LaunchPlan, outcome: JobOutcome) -> list[str]:
-    """Return the lines that report what a finished job has reached."""
+    """Return the lines that report the results of a finished job."""
     if figures is None:
         if plan.program is None:
             return [f"done in {clock(outcome.seconds)}, but no round has been logged in {plan.folder_here}"]
@@ -72,57 +72,61 @@ def _speedups(figures: RunFigures, plan: LaunchPlan) -> list[str]:
     """Return a line about each baseline that has been run on the same cluster, and logged beside it."""
     try:
         beside, _ = load_network(plan.folder_here.parent, (STANDALONE, BASELINE))
-    except OSError:  # of a folder that cannot be listed; the job's own figures do not depend on it
+    except OSError:  # the folder cannot be listed; the job's own figures do not depend on it
         return []
     others = [run.with_target(figures.target).figures for run in beside if run.folder.name != figures.mode.folder]
-    same = [each for each in others if on_same_cluster(figures, each)]
+    same = [other for other in others if on_same_cluster(figures, other)]
     lines = []
     for name, label in ((STANDALONE, f"{STANDALONE_LABEL}, the fastest device alone"), (BASELINE, BASELINE_LABEL)):
-        found = speedup(figures, same, name)
-        if found.value is not None and figures.mode.name != name:
+        estimate = speedup(figures, same, name)
+        if estimate.value is not None and figures.mode.name != name:
             goal = f"{figures.metric.label} {figures.target:g}"
-            lines.append(f"{found.value:.2f} times as fast as {label}, to {goal}")
+            lines.append(f"{estimate.value:.2f} times as fast as {label}, to {goal}")
     return lines
 
 
 def _casualties(outcome: JobOutcome) -> list[str]:
     """Return lines about the processes that were replaced, and the workers that were lost."""
     lines = []
-    for what, counted in {"replaced after its death": True, "replaced after it had lost its connection": False}.items():
+    for heading, counted in {
+        "replaced after its death": True,
+        "replaced after it had lost its connection": False,
+    }.items():
         counts = Counter(replacement.name for replacement in outcome.replacements if replacement.counted is counted)
         times = {1: "once", 2: "twice"}
         replaced = [f"{name} {times.get(count, f'{count} times')}" for name, count in sorted(counts.items())]
-        lines += [f"{what}: {', '.join(replaced)}"] if replaced else []
+        lines += [f"{heading}: {', '.join(replaced)}"] if replaced else []
     return [*lines, *([f"lost: {', '.join(outcome.lost)}; the others went on"] if outcome.lost else [])]
 
 
 def write_page(plan: LaunchPlan, outcome: JobOutcome, figures: RunFigures | None) -> str:
-    """Leave in the run's folder how the job went and, of a finished one with rounds, `report.html`.
+    """Write `outcome.json` to the run's folder and, if the job has figures, `report.html`.
+
+    Errors are not failures of the job: they are returned.
 
     Returns:
-        A line that says where the page is, or why there is none; "" for a job that has no figures.
-        Nothing that goes wrong here is a failure of the job.
+        A line that says where the page is, or why it could not be written; "" without figures.
     """
     page = plan.folder_here / REPORT_FILE
     try:
         write_json(plan.folder_here / OUTCOME_FILE, plan, outcome, figures)
         if figures is None:
             return ""
-        from ..reports.report import write_report  # needs Matplotlib's colours, which take a moment
+        from ..reports.report import write_report  # imports Matplotlib, which takes a moment
 
         write_report([plan.folder_here], page, plan.options.target_accuracy)
-    except Exception as error:  # whatever it is, the training is done
-        why = (
+    except Exception as error:  # the training is done, whatever fails here
+        reason = (
             f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error) or type(error).__name__
         )
-        return f"{page} could not be written: {why}"
+        return f"{page} could not be written: {reason}"
     return f"report: {page}"
 
 
 def failure(outcome: JobOutcome) -> list[str]:
     """Return the lines that say why a job has failed.
 
-    First comes the first failure with the end of its output, then how the others ended.
+    The first failure is shown with the end of its output, the others with how they ended.
     """
     if outcome.interrupted:
         return [f"ended by {outcome.interrupted}; all processes of the job have been ended"]

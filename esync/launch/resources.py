@@ -1,9 +1,8 @@
 """Addresses, ports and cores of the hosts, assigned to the processes of a job.
 
-Ports are held from the moment they are chosen, so two jobs that start at the same time on one
-machine never choose the same one. A socket that is bound but does not listen keeps the kernel from
-giving the port away, while a server that sets SO_REUSEADDR, as ZeroMQ does, can still bind it
-(Linux).
+Ports are reserved from the moment they are chosen, so that two jobs that start at the same time on
+one machine never choose the same one. The kernel does not assign the port of a socket that is bound
+but does not listen, while a server that sets SO_REUSEADDR, as ZeroMQ does, can still bind it (Linux).
 """
 
 import errno
@@ -18,24 +17,24 @@ from .hosts import LOOPBACK, Host
 
 
 class PortInUseError(ExpectedError):
-    """Raised when a port that the description names cannot be used."""
+    """Raised when a port that the description gives cannot be used."""
 
 
 class Ports:
-    """Ports of this machine that are held until this is closed."""
+    """Ports of this machine that stay reserved until this object is closed."""
 
     def __init__(self) -> None:
         self._sockets: list[socket.socket] = []
 
     def free(self, number: int) -> list[int]:
-        """Reserve that many free ports; return them in ascending order."""
+        """Reserve `number` free ports, and return them in ascending order."""
         return sorted(self._hold(0) for _ in range(number))
 
     def claim(self, port: int, owner: str) -> None:
         """Reserve a given port; `owner` is its name in the error message.
 
         Raises:
-            PortInUseError: another process uses it, or this user may not.
+            PortInUseError: another process uses it, or this user lacks the permission.
         """
         try:
             self._hold(port)
@@ -80,30 +79,37 @@ class JobResources:
 
     Args:
         hosts: by their names.
-        here: resources of this machine, for all hosts that stand for it.
-        there: resources of the others, by their names. Hosts that have not been asked are missing.
+        local: resources of this machine, shared by all hosts that stand for it.
+        remote: resources of the other hosts, by their names. Hosts that have not been asked are
+            missing.
         workers: host of each worker.
     """
 
     def __init__(
-        self, hosts: Mapping[str, Host], here: HostResources, there: Mapping[str, HostResources], workers: Sequence[str]
+        self,
+        hosts: Mapping[str, Host],
+        local: HostResources,
+        remote: Mapping[str, HostResources],
+        workers: Sequence[str],
     ) -> None:
         self.hosts = hosts
-        mine = iter(here.ports)
-        self._ports = {name: mine if host.here else iter(_of(there, name).ports) for name, host in hosts.items()}
+        local_ports = iter(local.ports)
+        self._ports = {
+            name: local_ports if host.here else iter(_of(remote, name).ports) for name, host in hosts.items()
+        }
         self._one_machine = all(host.here for host in hosts.values())
         neighbours = Counter(self._machine(name) for name in workers)
         self._shares: dict[str, int] = {}
         for name, host in hosts.items():
-            cores = here.cores if host.here else _of(there, name).cores
+            cores = local.cores if host.here else _of(remote, name).cores
             if cores:
                 # One core is left to the evaluation and the servers, because OpenMP's threads spin
-                # while they wait for one that shares its core.
+                # while they wait for a thread whose core is shared.
                 self._shares[name] = max(1, (cores - 1) // max(1, neighbours[self._machine(name)]))
 
     @property
     def listen_address(self) -> str:
-        """The address at which services listen: loopback if the job runs on one machine only."""
+        """The address at which services listen: loopback if all hosts are this machine."""
         return LOOPBACK if self._one_machine else "0.0.0.0"
 
     def address(self, host: str) -> str:
@@ -113,7 +119,7 @@ class JobResources:
     def interface(self, host: str) -> dict[str, str]:
         """Return the variables that tell ps-lite which of the host's addresses to use.
 
-        It may guess wrong if there are several.
+        ps-lite may choose a wrong one if there are several.
         """
         if not self._one_machine and (not self.hosts[host].ip or "DMLC_INTERFACE" in self.hosts[host].entry.env):
             return {}
@@ -124,16 +130,16 @@ class JobResources:
         return next(self._ports[host], None)
 
     def port_variable(self, host: str) -> dict[str, str]:
-        """Return the variable that gives a process of ps-lite its port.
+        """Return the variable that assigns a port to a process of ps-lite.
 
-        ps-lite ranks the processes of one address by their ports, so that ascending ports keep the
-        order of the description.
+        ps-lite ranks the processes of one address by their ports, so ascending ports keep the order
+        of the description.
         """
         port = self.free_port(host)
         return {"PORT": str(port)} if port else {}
 
     def threads(self, host: str, number: int | None = None) -> dict[str, str]:
-        """Return the variable for the number of threads: `number`, or a fair share of the cores."""
+        """Return the variable for the number of threads: `number`, or an equal share of the cores."""
         number = number or self._shares.get(host)
         return {"OMP_NUM_THREADS": str(number)} if number else {}
 
@@ -141,5 +147,5 @@ class JobResources:
         return "" if self.hosts[host].here else self.hosts[host].address
 
 
-def _of(there: Mapping[str, HostResources], name: str) -> HostResources:
-    return there.get(name, HostResources())
+def _of(remote: Mapping[str, HostResources], name: str) -> HostResources:
+    return remote.get(name, HostResources())

@@ -1,6 +1,6 @@
 """Sections of a description for `simulate`: devices, costs of servers, the network.
 
-`launch` accepts them, too, so that one description serves both.
+`launch` ignores them, so that one description serves both.
 
 
 """
@@ -23,7 +23,7 @@ class ServerCost(Section):
     """Costs of a parameter server."""
 
     message_time: float = Field(default=config.SIMULATE_MESSAGE_TIME, ge=0)  # seconds for every message
-    # bytes per second that it adds up
+    # bytes per second that it sums
     throughput: Annotated[float | None, quantity(SPEEDS, "2GB", positive=True)] = None
 
 
@@ -38,7 +38,7 @@ class PauseEntry(Section):
 
     at: float = Field(ge=0)
     lasting: float = Field(gt=0)
-    every: float | None = Field(default=None, gt=0)  # from one beginning to the next; else it happens once
+    every: float | None = Field(default=None, gt=0)  # seconds from one beginning to the next; None: it happens once
 
     @model_validator(mode="after")
     def _over_before_the_next(self) -> "PauseEntry":
@@ -51,26 +51,26 @@ class CrashEntry(Section):
     """A crash of the worker's machine; all times in seconds of virtual time."""
 
     at: float = Field(ge=0)
-    restart_after: float = Field(gt=0)  # then another worker takes over its slot
+    restart_after: float = Field(gt=0)  # seconds until a replacement takes over its slot
 
 
 class DeviceBehaviour(Section):
     """How fast a device computes, and when it pauses or crashes."""
 
-    step_time: float | None = Field(default=None, gt=0)  # seconds of one iteration; else the step_time that is emulated
+    step_time: float | None = Field(default=None, gt=0)  # seconds per iteration; None: the emulated step_time
     jitter: float = Field(default=0.0, ge=0)  # relative standard deviation of an iteration
     distribution: Literal["normal", "lognormal", "uniform", "exponential"] = "normal"
     # pairs [second, speed]: relative speed from that second on; it is 1 before the first
     speed: list[tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)]]] = Field(default_factory=list)
     pauses: list[PauseEntry] = Field(default_factory=list)
-    # iter-N.txt, or a folder of them; relative to the folder of the description
+    # file iter-N.txt or a folder of them, relative to the description's folder
     trace: str | None = Field(default=None, min_length=1)
     crashes: list[CrashEntry] = Field(default_factory=list)  # in any order
 
     @field_validator("speed", mode="before")
     @classmethod
     def _pairs(cls, value: object) -> object:
-        return [tuple(each) if isinstance(each, list) else each for each in value] if isinstance(value, list) else value
+        return [tuple(pair) if isinstance(pair, list) else pair for pair in value] if isinstance(value, list) else value
 
     @model_validator(mode="after")
     def _in_order(self) -> "DeviceBehaviour":
@@ -99,7 +99,7 @@ class NetworkSection(Section):
 
     bandwidth: Annotated[float | None, quantity(BANDWIDTHS, "1Gbit", positive=True)] = None  # bits per second
     latency: Annotated[float | None, quantity(LATENCIES, "0.2ms")] = None  # seconds
-    # those that are different; HOST stands for HOST-0, HOST-1 … too
+    # hosts with other links; HOST also stands for HOST-0, HOST-1 …
     hosts: dict[HostName, HostLink] = Field(default_factory=dict)
 
 
@@ -107,10 +107,10 @@ class SimulationSection(Section):
     """Costs of everything else in a simulation."""
 
     evaluation_time: float = Field(default=config.SIMULATE_EVALUATION_TIME, gt=0)  # seconds of one evaluation
-    # bytes per second that a worker copies or adds up where the workers of a host exchange as one
+    # bytes per second that a worker copies or sums in a host group
     memory_bandwidth: Annotated[float, quantity(SPEEDS, "10GB", positive=True)] = config.SIMULATE_MEMORY_BANDWIDTH
-    messages_of: str | None = None  # network whose messages are modelled, where a smaller one stands in for it
-    # bytes of the exchanged values as float32, instead of those of the network
+    messages_of: str | None = None  # network whose messages are modelled while a smaller one trains
+    # bytes of the exchanged values as float32; None: those of the network
     model_bytes: Annotated[float | None, quantity(SIZES, "44.7MB", positive=True)] = None
     batch_size: int | None = Field(default=None, ge=1)  # samples of one iteration of a `program`
 

@@ -20,14 +20,14 @@ class ProcessSpec:
         role: scheduler, server, state server or worker.
         host: where it runs.
         command: program and arguments.
-        environment: variables on top of those that are set there.
+        environment: variables to add to those of its host.
         device: folder of a worker's logs: cpu, gpu0, cpu-1 …
-        ready: beginning of the line that it prints when the processes after it may start; "" if
-            they need not wait.
-        endless: whether it runs until it is told to end.
-        port: where it will listen; 0 if it chooses by itself.
-        resumable: whether it goes on where it was when it is started again.
-        own_program: whether it is a program of the user's, not one of this package.
+        ready: beginning of the line that it prints when the next processes may start; "" if they
+            need not wait.
+        endless: whether it runs until it is terminated.
+        port: where it listens; 0 if it chooses the port itself.
+        resumable: whether it continues where it was when it is started again.
+        own_program: whether it is the user's program, not one of this package.
     """
 
     name: str
@@ -49,7 +49,7 @@ class ProcessSpec:
 
     @property
     def shell(self) -> str:
-        """The command as a line for a shell of this machine."""
+        """The command as a line for a shell on this machine."""
         if self.host.here:
             return ssh.shell(self.environment, self.command)
         return ssh.pasteable(self.host, self.environment, self.command)
@@ -63,11 +63,10 @@ class LaunchPlan:
         processes: in the order in which they start.
         options: flags that all workers have in common, as a worker reads them.
         mode_folder: folder of the logs, {log_dir}/{network}/{mode}, as the log tools expect it, or
-            {mode}@{name} for a run with a name;
-            `~` in it is the home directory of whichever machine it is used on. The name of a
-            program of the user's takes the place of the network's.
-        remarks: messages about what may surprise the user.
-        spares: name of a spare host → name of a worker → what to start there when the worker's
+            {mode}@{name} for a run with a name. `~` in it is the home directory of the machine on
+            which it is used. With a user's program, {network} is the program's name.
+        remarks: messages about settings that may surprise the user.
+        spares: name of a spare host → name of a worker → process to start there when the worker's
             host is lost.
         program: the user's program that the workers run; None for the built-in worker.
     """
@@ -81,7 +80,7 @@ class LaunchPlan:
 
     @property
     def trained(self) -> str:
-        """Name of what is trained: the network, or the user's program."""
+        """Name of the network, or of the user's program."""
         return self.program.name if self.program else str(self.options.network)
 
     @property
@@ -91,20 +90,20 @@ class LaunchPlan:
 
     @property
     def workers(self) -> list[ProcessSpec]:
-        """The workers in the order of the description, as is that of their ranks on one machine."""
+        """The workers in the order of the description, which on one machine is that of their ranks."""
         return [spec for spec in self.processes if spec.role == "worker"]
 
     @property
     def stand_ins(self) -> list[ProcessSpec]:
         """The workers as they may be started on spare hosts."""
-        return [spec for there in self.spares.values() for spec in there.values()]
+        return [spec for by_name in self.spares.values() for spec in by_name.values()]
 
     @property
     def hosts(self) -> list[Host]:
-        """Every host that something runs on, or may have to, once."""
+        """Every host on which a process runs or may be started, without duplicates."""
         return list({spec.host.name: spec.host for spec in (*self.processes, *self.stand_ins)}.values())
 
     @property
     def log_hosts(self) -> list[Host]:
-        """Every host that workers run on, or may have to, and so write their logs on, once."""
+        """Every host on which a worker runs or may be started, and writes its logs, without duplicates."""
         return list({spec.host.name: spec.host for spec in (*self.workers, *self.stand_ins)}.values())

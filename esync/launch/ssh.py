@@ -1,7 +1,7 @@
-"""Command lines for the system's ssh: how to log in to a host, and what its shell is to run.
+"""Command lines for the system's ssh: how to log in to a host, and what its shell runs.
 
-Environment variables are not part of them. They are the first lines of standard input (see
-`first_lines`), so that no list of processes shows them on either machine.
+Environment variables are not part of a command line: they are the first lines of standard input
+(see `first_lines`), so that no list of processes shows them on either machine.
 """
 
 import functools
@@ -17,9 +17,9 @@ from ..version import __version__
 from .heartbeat_pipe import NO_CONNECTION as NO_CONNECTION
 from .hosts import Host
 
-#: Options of every connection. It is its own (no shared master that may outlive it), asks the user
-#: nothing, notices a dead network, and runs the command given to it, with its input, whatever the
-#: user's configuration says of that host for sessions of people.
+#: Options of every connection, which override the user's configuration: no shared master connection
+#: that may outlive it, no questions to the user, keep-alive messages that detect a dead network, and
+#: the given command with its standard input.
 OPTIONS = {
     "BatchMode": "yes",
     "ConnectTimeout": f"{config.SSH_CONNECT_TIMEOUT:.0f}",
@@ -32,18 +32,18 @@ OPTIONS = {
     "RemoteCommand": "none",
     "LogLevel": "ERROR",
 }
-#: The same for versions of OpenSSH that know these options; others refuse them.
+#: Further options for versions of OpenSSH that know them; others refuse them.
 NEWER_OPTIONS = {"StdinNull": "no", "SessionType": "default", "ForkAfterAuthentication": "no"}
 NEWER = 8, 7
-#: Variables of the launcher that hold for the whole job, on every host.
+#: Variables of the launcher that are passed to all hosts.
 COMMON_VARIABLES = re.compile(r"(ESYNC|MXNET|PS)_[A-Z0-9_]+")
-#: Variables that are passed on, but never shown.
+#: Variables that are passed on, but never printed.
 SECRETS = {"ESYNC_TOKEN"}
 
 #: Exit codes of the commands below if they fail before the module has begun.
 NO_FOLDER, NO_PYTHON, WRONG_PYTHON, NO_PACKAGE, WRONG_VERSION = range(121, 126)
 
-# Every Python must be able to run this, even an old one. It has no "!", which csh would expand.
+# Any version of Python must be able to run this. It has no "!", which csh would expand.
 _BOOT = f"""import sys
 if not (3, 10) <= sys.version_info[:2] <= (3, 13):
     print("%d.%d" % sys.version_info[:2])
@@ -72,7 +72,7 @@ def login(host: Host, *more: str) -> list[str]:
         words += ["-p", str(entry.port)]
     if entry.key:
         words += [*_identity(os.path.expanduser(entry.key)), "-o", "IdentitiesOnly=yes"]
-    words += entry.ssh_options  # in front of ours: ssh takes the first value of an option
+    words += entry.ssh_options  # before OPTIONS: ssh takes the first value of an option
     for name, value in options().items():
         words += ["-o", f"{name}={value}"]
     return [*words, f"{entry.user}@{host.address}" if entry.user else host.address]
@@ -85,7 +85,7 @@ def options() -> dict[str, str]:
 
 @functools.cache
 def _version() -> tuple[int, int]:
-    """Return the version of OpenSSH on this machine; (0, 0) where it is something else, or is missing."""
+    """Return the version of OpenSSH on this machine; (0, 0) for another ssh, or none."""
     try:
         process = subprocess.run(["ssh", "-V"], stdin=subprocess.DEVNULL, capture_output=True, timeout=10, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -97,8 +97,8 @@ def _version() -> tuple[int, int]:
 def _identity(file: str) -> list[str]:
     """Return the words that name the identity file literally.
 
-    Ssh replaces tokens such as %h in it. %% would stand for %, but -i also checks that a file of
-    the literal name exists.
+    ssh expands tokens such as %h in its name. They cannot be escaped as %% after -i, which also
+    checks that a file with the unexpanded name exists.
     """
     if "%" not in file:
         return ["-i", file]
@@ -116,7 +116,7 @@ def start_module(host: Host, module: str) -> list[str]:
         'while IFS= read -r line && [ -n "$line" ]; do export "$line"; done; '
         f"cd -- {_folder(host)} 2>/dev/null || exit {NO_FOLDER}; "
         f"command -v {python} >/dev/null 2>&1 || exit {NO_PYTHON}; "
-        f"exec {python} -c {shlex.quote(f'exec({_BOOT!r})')} {__version__} {module}"  # in one line, for csh again
+        f"exec {python} -c {shlex.quote(f'exec({_BOOT!r})')} {__version__} {module}"  # in one line, because of csh
     )
     return [*login(host, "-T"), f"exec sh -c {shlex.quote(script)}"]
 
@@ -130,7 +130,7 @@ def first_lines(host: Host, environment: Mapping[str, str]) -> bytes:
 
 
 def pasteable(host: Host, environment: Mapping[str, str], command: Sequence[str]) -> str:
-    """Return a line for a shell here that runs a command on a host, and ends it with ssh."""
+    """Return a line for a local shell that runs a command on a host, and ends it when ssh ends."""
     line = f"cd -- {_folder(host)} && {shell(environment, command, _path(command[0]))}"
     return shlex.join([*login(host, "-t"), f"exec sh -c {shlex.quote(line)}"])
 
@@ -138,7 +138,7 @@ def pasteable(host: Host, environment: Mapping[str, str], command: Sequence[str]
 def shell(environment: Mapping[str, str], command: Sequence[str], program: str = "") -> str:
     """Return a command as a line for a shell, without the secrets among its variables.
 
-    `program` is the first word in that shell's form, where it needs another than `command` has.
+    `program` replaces the first word of the command, already quoted for that shell.
     """
     variables = [f"{name}={shlex.quote(value)}" for name, value in environment.items() if name not in SECRETS]
     return " ".join([*variables, program or shlex.quote(command[0]), *map(shlex.quote, command[1:])])
@@ -150,9 +150,9 @@ def python_of(host: Host) -> str:
 
 
 def missing_key(host: Host) -> str:
-    """Return a sentence if the host's key file does not exist, otherwise "".
+    """Return an error message if the host's key file does not exist, otherwise "".
 
-    Ssh would try other keys instead.
+    ssh would try other keys instead.
     """
     key = host.entry.key
     if key and not Path(key).expanduser().is_file():
@@ -172,6 +172,6 @@ def _folder(host: Host) -> str:
 
 
 def _path(path: str) -> str:
-    """Return a path for a shell, which replaces a leading `~` by the home directory there."""
+    """Return a path quoted for a shell, which still expands a leading `~`."""
     home, rest = re.fullmatch(r"(~[\w.-]*/?)?(.*)", path, re.DOTALL).groups()  # type: ignore[union-attr]
     return f"{home or ''}{shlex.quote(rest) if rest or not home else ''}"

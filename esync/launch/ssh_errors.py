@@ -1,4 +1,4 @@
-"""Explain errors of ssh and of the remote shell in one sentence that says what to do."""
+"""Explain errors of ssh and of the remote shell in one sentence with a remedy."""
 
 import shlex
 
@@ -6,7 +6,7 @@ from ..version import __version__
 from . import ssh
 from .hosts import Host
 
-#: What ssh prints → what it means and what to do. The first that matches is used.
+#: Output of ssh → what it means and what to do. The first match is used.
 SSH_SAYS = {
     "REMOTE HOST IDENTIFICATION HAS CHANGED": "its host key differs from the one in known_hosts; if the machine was "
     "set up anew, remove the old one with ssh-keygen -R, otherwise somebody may be intercepting it",
@@ -24,9 +24,9 @@ SSH_SAYS = {
 }
 
 
-def explain_exit(host: Host, code: int, said: list[str]) -> str:
+def explain_exit(host: Host, code: int, lines: list[str]) -> str:
     """Return why a host's agent has ended, given its exit code and its last lines of output."""
-    last = said[-1] if said else "it said nothing"
+    last = lines[-1] if lines else "it said nothing"
     python = f"{ssh.python_of(host)} there"
     reasons = {
         ssh.NO_FOLDER: f"there is no folder {host.entry.workdir} that it could enter; make it, or correct "
@@ -39,27 +39,26 @@ def explain_exit(host: Host, code: int, said: list[str]) -> str:
         ssh.WRONG_VERSION: f"{python} has esync {last}, but here it is {__version__}; install the same version",
     }
     if code == ssh.NO_CONNECTION:
-        text = _about_ssh(host, said)
+        text = _login_error(host, lines)
     else:
         text = reasons.get(code, f"its agent has ended with exit code {code}: {last}")
     return f"host {host.name}: {text}"
 
 
-def _about_ssh(host: Host, said: list[str]) -> str:
-    everything = "\n".join(said)
+def _login_error(host: Host, lines: list[str]) -> str:
+    everything = "\n".join(lines)
     by_hand = shlex.join(_without_batch_mode(ssh.login(host)))
     for words, meaning in SSH_SAYS.items():
         if words in everything:
             meaning = meaning.format(name=host.name, address=host.address, by_hand=by_hand)
             return f"ssh cannot log in to {host.address}: {meaning}"
-    return f"ssh cannot log in to {host.address}: {said[-1] if said else 'it does not say why'}; try by hand: {by_hand}"
+    return (
+        f"ssh cannot log in to {host.address}: {lines[-1] if lines else 'it does not say why'}; try by hand: {by_hand}"
+    )
 
 
 def _without_batch_mode(words: list[str]) -> list[str]:
-    """Return the words as a person would type them.
-
-    Ssh then asks its questions, and options that only a program needs are left out.
-    """
+    """Return the words as a person would type them, without options that only a program needs."""
     ours = {f"{name}={value}" for name, value in ssh.options().items()}
     typed: list[str] = []
     for word in words:

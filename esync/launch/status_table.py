@@ -1,4 +1,4 @@
-"""Status of a running job: a row for each worker, totals, and both as one line or as a table."""
+"""Status of a running job, a row for each worker and totals, as one line or as a table."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -43,10 +43,10 @@ class JobTotals:
     """Totals of all workers.
 
     Attributes:
-        round: the newest round that is over, 0 before the first.
-        samples_per_second: sum over the workers, each in its last round.
+        round: the newest finished round, 0 before the first.
+        samples_per_second: sum of the workers' throughputs in their last rounds.
         accuracy: the newest test accuracy, or value of another metric; None before the first.
-        accuracy_round: the round whose weights have it.
+        accuracy_round: the round whose weights were evaluated.
         metric: name of the metric.
     """
 
@@ -58,7 +58,7 @@ class JobTotals:
 
 
 def totals(rows: Sequence[WorkerRow]) -> JobTotals:
-    """Return the totals over all workers but those that are lost or away."""
+    """Return the totals over all workers that are neither lost nor away."""
     reports = [row.progress for row in rows if row.progress and row.state not in ("lost", "away")]
     if not reports:
         return JobTotals()

@@ -1,7 +1,4 @@
-"""Supervise a job from the start of its first process to the end of its last one.
-
-Nothing of it is left behind.
-"""
+"""Supervise a job from the start of its first process to the end of its last one."""
 
 import math
 import select
@@ -9,74 +6,23 @@ import signal
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 
 from .. import config
 from ..runtime import progress
+from .outcome import Failure, JobOutcome
 from .processes import Process
 from .replacements import Replacement, Replacements, Verdict, is_worker_0
+from .silence import SilenceMonitor
 from .spec import LaunchPlan, ProcessSpec
 from .status_table import WorkerRow
 from .unreachable import UnreachableProcesses
 from .view import LaunchView
 
-#: Seconds between two looks at the processes.
+#: Seconds between two checks of the processes.
 TICK = 0.1
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-@dataclass(frozen=True)
-class Failure:
-    """A process that has ended when it should not have.
-
-    Attributes:
-        name: the process's name.
-        where: its host and device.
-        how: exit code or signal, in words.
-        log: the file with its output.
-        last_lines: the end of its output.
-        consequence: whether it has ended because another process had failed before.
-    """
-
-    name: str
-    where: str
-    how: str
-    log: Path
-    last_lines: tuple[str, ...] = ()
-    consequence: bool = False
-
-
-@dataclass
-class JobOutcome:
-    """How a job has ended.
-
-    Attributes:
-        began: seconds since 1970.
-        seconds: from the start of the first process to the end of the last one.
-        failures: in the order in which they were noticed, but first those that are no consequence of
-            another one, as far as is known.
-        interrupted: name of the signal that ended the job, "" if none did.
-        exit_codes: exit codes of the processes by name, without those that launch has ended.
-        replacements: processes that were started in the place of others.
-        lost: workers that the others have gone on without.
-        lost_hosts: hosts that no longer answered, and without which the job went on.
-    """
-
-    began: float = field(default_factory=time.time)
-    seconds: float = 0.0
-    failures: list[Failure] = field(default_factory=list)
-    interrupted: str = ""
-    exit_codes: dict[str, int] = field(default_factory=dict)
-    replacements: list[Replacement] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
-    lost_hosts: list[str] = field(default_factory=list)
-
-    @property
-    def ok(self) -> bool:
-        """Whether the job was completed."""
-        return not self.failures and not self.interrupted
 
 
 class Supervisor:
@@ -85,9 +31,9 @@ class Supervisor:
     Args:
         plan: what to start.
         logs: folder for the output of the processes.
-        view: what the user sees.
+        view: shows the job to the user.
         restarts: how often each worker may be replaced.
-        patience: seconds that a host may not answer before its processes are given up.
+        patience: seconds without an answer after which a host's processes are given up.
     """
 
     def __init__(
@@ -103,13 +49,14 @@ class Supervisor:
         self._replacements = Replacements(restarts, bool(getattr(plan.options, "elastic", False)))
         self._processes: list[Process] = []
         self._outcome = JobOutcome()
-        self._farewell = math.inf  # until when workers may go on after the servers (time.monotonic)
+        self._farewell = math.inf  # when workers that outlive the servers are killed (time.monotonic)
         self._ending = False
-        self._hurry = False
+        self._kill_now = False
 
     def run(self) -> JobOutcome:
-        """Start all processes, watch them, end those that are left, and return the outcome."""
-        self._began = self._heard = time.monotonic()
+        """Start all processes, watch them, terminate those that remain, and return the outcome."""
+        self._began = time.monotonic()
+        self._silence = SilenceMonitor(self._began)
         self._outcome.began = time.time()
         with self._signals():
             try:
@@ -118,7 +65,7 @@ class Supervisor:
                 self._linger()
             finally:
                 self._end()
-        self._name_idle()
+        self._report_idle_workers()
         self._outcome.seconds = time.monotonic() - self._began
         self._outcome.failures.sort(key=lambda failure: failure.consequence)
         self._outcome.replacements, self._outcome.lost = self._replacements.made, self._replacements.lost
@@ -128,7 +75,7 @@ class Supervisor:
     # --- the phases of a job ----------------------------------------------------------------------
 
     def _start(self) -> None:
-        """Start the processes one by one, unless something goes wrong."""
+        """Start the processes one by one, until one fails."""
         for spec in self._plan.processes:
             if self._over:
                 return
@@ -150,14 +97,14 @@ class Supervisor:
                 self._end_latecomers()
         if not self._over:
             for name in self._unreachable.give_up_all():
-                self._replacements.take_back(name)
+                self._replacements.withdraw(name)
                 self._replacements.lost.append(name)
 
     def _linger(self) -> None:
         """Let the other processes end by themselves.
 
-        After a failure they have a moment to say why they end, too, and longer if it was theirs: the
-        first one that ends need not be the one that has failed.
+        After a failure they get a moment to report why they end, and longer if the error was theirs:
+        the first process to end need not be the one that has failed.
         """
         if self._outcome.interrupted:
             return
@@ -173,7 +120,7 @@ class Supervisor:
             self._tick()
 
     def _end(self) -> None:
-        """End whatever still runs: the workers first, while they can still tell the servers."""
+        """Terminate the running processes: workers first, so that they can still notify the servers."""
         self._ending = True
         workers = [process for process in self._processes if process.spec.role == "worker"]
         try:
@@ -181,20 +128,20 @@ class Supervisor:
                 for process in group:
                     process.terminate()
                 end = time.monotonic() + config.LAUNCH_GRACE
-                while any(process.running for process in group) and time.monotonic() < end and not self._hurry:
-                    self._look()
+                while any(process.running for process in group) and time.monotonic() < end and not self._kill_now:
+                    self._check()
                 for process in group:
                     process.kill()
-            end = time.monotonic() + config.LAUNCH_GRACE  # the kernel may take its time, but not for ever
+            end = time.monotonic() + config.LAUNCH_GRACE  # even a killed process may take a moment to end
             while any(process.running for process in self._processes) and time.monotonic() < end:
-                self._look()
+                self._check()
             self._show()
         finally:
             for process in self._processes:
                 process.kill()
                 process.close()
 
-    # --- one look ---------------------------------------------------------------------------------
+    # --- one check --------------------------------------------------------------------------------
 
     @property
     def _over(self) -> bool:
@@ -202,15 +149,12 @@ class Supervisor:
 
     @property
     def _finished(self) -> bool:
-        """Whether the run is finished.
-
-        A server has ended for that reason, so that nobody can join any more.
-        """
+        """Whether a server has ended with success, so that the run is over, and no process can join."""
         return any(process.exit_code == 0 for process in self._processes if process.spec.role == "server")
 
     @property
     def _servers_unneeded(self) -> bool:
-        """Whether all workers that still run know that the run is finished, and need no server."""
+        """Whether all running workers know that the run is finished, so that they need no server."""
         workers = [process for process in self._processes if process.spec.role == "worker" and process.running]
         return bool(workers) and all(progress.FINISHED in process.events for process in workers)
 
@@ -222,67 +166,62 @@ class Supervisor:
 
     @property
     def _awaits_culprit(self) -> bool:
-        """Whether the job has failed, and the process whose error that was still runs."""
+        """Whether the job has failed, and the process that caused it still runs."""
         return bool(self._outcome.failures) and any(process.running and process.gives_up for process in self._processes)
 
     def _running(self, *roles: str) -> bool:
         return any(process.running and process.spec.role in roles for process in self._processes)
 
     def _tick(self) -> None:
-        self._look()
+        self._check()
         self._retry_unreachable()
         self._show()
-        self._announce()
+        if text := self._silence.announcement(self._processes):
+            self._view.say(text)
 
-    def _look(self) -> None:
-        """Read the processes' output until the next tick, and note which of them have ended."""
+    def _check(self) -> None:
+        """Read the processes' output until the next tick, and handle those that have ended."""
         end = time.monotonic() + TICK
         pipes = {process.output.fileno(): process for process in self._processes if not process.output.closed}
-        while pipes and (left := end - time.monotonic()) > 0:
+        while pipes and (remaining := end - time.monotonic()) > 0:
             poll = select.poll()
             for number in pipes:
                 poll.register(number, select.POLLIN)
-            for number, _ in poll.poll(1000 * left):
+            for number, _ in poll.poll(1000 * remaining):
                 if not pipes[number].read():
                     del pipes[number]
         time.sleep(max(0.0, end - time.monotonic()))
         for process in list(self._processes):
             if process.poll():
-                self._note_end(process)
+                self._handle_end(process)
         for replacement in self._replacements.made:
             if replacement.reported is None:
                 replacement.follow(self._newest(replacement.name), self._began)
         for process in self._processes:
-            done = process.exit_code == 0  # it may have joined and ended since the last look
+            done = process.exit_code == 0  # it may have joined and ended since the last check
             if process.spec.name in self._unreachable and (done or (process.running and process.arrived)):
                 self._unreachable.host_answers(process)
                 if done or process.settled:
                     seconds = self._unreachable.rejoined(process)
                     self._view.say(f"{process.spec.name} ({process.spec.where}) is back after {seconds:.0f} s")
 
-    def _note_end(self, process: Process) -> None:
+    def _handle_end(self, process: Process) -> None:
         assert process.exit_code is not None
         if process.told_to_end:
             return
         self._outcome.exit_codes[process.spec.name] = process.exit_code
-        if not self._ending and (process.exit_code != 0 or process.spec.endless or self._took_no_part(process)):
-            self._deal_with(process)
+        if not self._ending and (process.exit_code != 0 or process.spec.endless or self._lacks_trainer(process)):
+            self._handle_early_end(process)
 
-    def _took_no_part(self, process: Process) -> bool:
-        """Return whether a user's program has ended with success, but has made no Trainer.
-
-        The other workers would wait for that.
-        """
+    def _lacks_trainer(self, process: Process) -> bool:
+        """Return whether a user's program has ended without making the Trainer that the others wait for."""
         joined = progress.JOINED in process.events or any(
-            each.name == process.spec.name for each in self._replacements.made
+            replacement.name == process.spec.name for replacement in self._replacements.made
         )
         return process.spec.own_program and not joined and not self._finished
 
-    def _deal_with(self, process: Process) -> None:
-        """React to a process that has ended when it should not have.
-
-        It is replaced, or the job goes on without it, or the job fails.
-        """
+    def _handle_early_end(self, process: Process) -> None:
+        """Replace a process that has ended too early, go on without it, or fail the job."""
         name, how = process.spec.name, process.how_it_ended
         verdict = self._replacements.verdict(process) if not self._over else Verdict.FAIL
         last = f"; its last line: {process.last_lines[-1]}" if process.last_lines else ""
@@ -308,12 +247,12 @@ class Supervisor:
                 f"{name} ({process.spec.where}) {how}{last}; starting a replacement "
                 f"({count} of at most {self._replacements.restarts}), output in {process.log}"
             )
-            self._restart(process, self._replacements.again(process))
+            self._restart(process, self._replacements.respawn(process))
         else:
             self._go_on_or_fail(process, verdict is Verdict.GO_ON, how + self._replacements.why_not(process), last)
 
     def _go_on_or_fail(self, process: Process, may_go_on: bool, how: str, last: str = "") -> None:
-        """Go on without a process, or fail the job if the others cannot, or are gone."""
+        """Go on without a process; fail the job if the others cannot, or no worker runs."""
         if may_go_on and self._running("worker"):
             self._replacements.lost.append(process.spec.name)
             self._view.say(f"{process.spec.name} ({process.spec.where}) {how}{last}; the others go on without it")
@@ -321,7 +260,7 @@ class Supervisor:
             self._outcome.failures.append(self._failure(process, how))
 
     def _end_latecomers(self) -> None:
-        """End replacements that come too late, and workers that hang, once the run has finished."""
+        """Terminate late replacements, and kill workers that hang, once the run is finished."""
         now = time.monotonic()
         self._farewell = min(self._farewell, now + config.LAUNCH_FAREWELL)
         for process in self._processes:
@@ -330,14 +269,14 @@ class Supervisor:
             if progress.JOINED not in process.events:
                 process.terminate()
                 self._report_latecomer(process, "was not needed any more")
-            elif now > self._farewell and not process.spec.own_program:  # which may have more to do than to train
+            elif now > self._farewell and not process.spec.own_program:  # such a program may do more than train
                 process.kill()
                 self._report_latecomer(process, f"did not end within {config.LAUNCH_FAREWELL:.0f} s")
 
     def _report_latecomer(self, process: Process, how: str) -> None:
-        """Report a worker that was missing when the run was finished.
+        """Report a worker that was missing when the run finished.
 
-        It is a failure if that worker was to write the model.
+        Worker 0, which writes the model, is a failure of the job.
         """
         if is_worker_0(process):
             reason = f"{how}: the run was finished, but worker 0 had gone: {progress.WITHOUT_FINAL_MODEL}"
@@ -346,16 +285,13 @@ class Supervisor:
             self._view.say(f"{process.spec.name} ({process.spec.where}) {how}: the run is finished")
 
     def _restart(self, process: Process, spec: ProcessSpec) -> None:
-        """Start a process in the place of one that has ended; its output goes to the same file."""
+        """Start the replacement of a process, with its output in the same file."""
         process.close()
         self._processes.remove(process)
-        self._processes.append(Process(spec, process.log, self._view.process_line, self._view.say, again=True))
+        self._processes.append(Process(spec, process.log, self._view.process_line, self._view.say, restarted=True))
 
     def _await_host(self, process: Process, how: str, last: str) -> None:
-        """Plan the restart of a process that has lost its connection.
-
-        It is started again as soon as its host, or a spare one, answers.
-        """
+        """Schedule the restart of a process that has lost its connection, until its host or a spare one answers."""
         name = process.spec.name
         if name not in self._unreachable:
             at = time.monotonic() - self._began
@@ -364,14 +300,14 @@ class Supervisor:
                 f"{name} ({process.spec.where}) {how}{last}; starting a replacement as soon as a host answers, "
                 f"output in {process.log}"
             )
-        if self._unreachable.record(process, self._replacements.again):
+        if self._unreachable.record(process, self._replacements.respawn):
             return
-        why = self._unreachable.give_up(name)
-        self._replacements.take_back(name)
-        self._go_on_or_fail(process, self._replacements.elastic and process.spec.role == "worker", why)
+        reason = self._unreachable.give_up(name)
+        self._replacements.withdraw(name)
+        self._go_on_or_fail(process, self._replacements.elastic and process.spec.role == "worker", reason)
 
     def _retry_unreachable(self) -> None:
-        """Start unreachable processes again when it is time to; say which hosts are waited for."""
+        """Restart unreachable processes whose next attempt is due; announce the hosts that are waited for."""
         if self._over or self._ending:
             return
         for spec in self._unreachable.due():
@@ -402,8 +338,8 @@ class Supervisor:
 
     # --- what the user sees -----------------------------------------------------------------------
 
-    def _name_idle(self) -> None:
-        """Say which workers have contributed nothing to the model, as a server has found."""
+    def _report_idle_workers(self) -> None:
+        """Report the workers that, according to a server, have contributed nothing to the model."""
         for process in self._processes:
             if progress.CONTRIBUTED in process.events:
                 for rank, spec in enumerate(self._plan.workers):
@@ -436,42 +372,17 @@ class Supervisor:
             state = "failed" if process.exit_code else "done"
         return WorkerRow(name, spec.host.name, spec.device, state, process.progress)
 
-    def _announce(self) -> None:
-        """Say what is waited for, if no round has been reported for some time."""
-        waited_for = [process for process in self._processes if process.spec.role == "worker" and process.running]
-        if not waited_for:  # before the workers start, or after they have ended
-            waited_for = [process for process in self._processes if process.running]
-        newest = max((process.reported for process in self._processes), default=self._began)
-        silent = min(waited_for, key=lambda process: process.reported, default=None)
-        if silent is None:
-            return
-        reports = (process.events.get(progress.MISSING) for process in self._processes)
-        missing = next((report for report in reports if report and report["what"]), None)
-        joined = silent.spec.own_program and progress.JOINED in silent.events and missing is None
-        patience = config.ANNOUNCE_AFTER if silent.progress or not joined else config.LAUNCH_PROGRAM_SILENCE
-        now = time.monotonic()
-        if now - max(newest, self._heard) < patience:
-            return
-        self._heard = now
-        if missing is not None:
-            self._view.say(f"waiting for {missing['what']} for {now - missing['at']:.0f} s")
-            return
-        names = ", ".join(process.spec.name for process in waited_for)
-        words = f"; {silent.spec.name} said last: {silent.last_lines[-1]}" if silent.last_lines else ""
-        what = "nothing has been printed" if silent.spec.own_program else "no round has been reported"
-        self._view.say(f"{what} for {now - newest:.0f} s; still running: {names}{words}")
-
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """Have signals end the job instead of this process."""
+        """Let signals end the job instead of this process."""
 
         def interrupt(number: int, frame: FrameType | None) -> None:
-            self._hurry = bool(self._outcome.interrupted)  # the second one
+            self._kill_now = bool(self._outcome.interrupted)  # second signal
             self._outcome.interrupted = self._outcome.interrupted or signal.Signals(number).name
 
         before = {number: signal.getsignal(number) for number in SIGNALS}
         for number in SIGNALS:
-            if number != signal.SIGHUP or before[number] is not signal.SIG_IGN:  # that would be nohup
+            if number != signal.SIGHUP or before[number] is not signal.SIG_IGN:  # ignored by nohup
                 signal.signal(number, interrupt)
         try:
             yield

@@ -1,8 +1,8 @@
-"""A user's own program as the workers of a job: its words, its name, and where it can run.
+"""A user's program that the workers of a job run: its words, its name, and checks that it can run.
 
 It is given by `esync launch FILE -- python train.py --my-flags`, or by `program:` in the
-description. Its own flags are its own business. What the description or the command line says of
-the cluster reaches it by variables (`runtime.worker_environment`).
+description. Launch does not read its flags. The settings of the cluster are passed to it in
+environment variables (`runtime.worker_environment`).
 """
 
 import os
@@ -20,10 +20,10 @@ from . import flags
 
 Words = tuple[str, ...]
 
-#: Separates launch's own words from those of the program.
+#: Separator between launch's own words and those of the program.
 SEPARATOR = "--"
-#: Flags of the built-in worker that have a meaning for any program. All others are about what is
-#: trained and how, which the program decides.
+#: Flags of the built-in worker that apply to any program. All others configure the training, which
+#: is up to the program.
 CLUSTER_FLAGS = frozenset(
     {
         *("mode", "job", "collective", "start_timeout", "round_timeout", "elastic", "lease", "wait_for_replacement"),
@@ -33,10 +33,10 @@ CLUSTER_FLAGS = frozenset(
 )
 #: Name of the logs' folder if the program chooses the mode.
 ANY_MODE = "program"
-#: Words that stand for the Python of each host, which its entry in the description names.
+#: Words that stand for the Python interpreter of each host.
 OWN_PYTHON = ("python", "python3")
 _PYTHON = re.compile(r"python(3(\.[0-9]+)?)?")
-#: Flags of Python that take a value of their own.
+#: Flags of Python that take a value.
 _WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
 
 
@@ -50,8 +50,8 @@ class UserProgram:
 
     Attributes:
         words: the program and its arguments.
-        script: the file that Python is to run; "" if it runs a module, or if it is not Python.
-        name: name of the folder of its logs: that of the script or the module, without .py.
+        script: the file that Python runs; "" for a module, or for a program other than Python.
+        name: name of the script (without .py) or the module, and of the folder of its logs.
     """
 
     words: Words
@@ -60,7 +60,7 @@ class UserProgram:
 
     @classmethod
     def of(cls, words: Sequence[str]) -> "UserProgram":
-        """Return the program with these words, with its script and its name."""
+        """Return the program with these words."""
         script = module = ""
         if _PYTHON.fullmatch(Path(words[0]).name):
             rest = iter(words[1:])
@@ -92,7 +92,7 @@ class UserProgram:
         """Check that the program can be started in the current folder of this machine.
 
         Args:
-            digest: digest of the script on launch's machine; "" if unknown.
+            digest: digest of the script on the launching machine; "" if unknown.
 
         Raises:
             MissingProgramError: the interpreter or the script does not exist, or the script
@@ -113,16 +113,16 @@ class UserProgram:
 
 
 def split(words: Sequence[str]) -> tuple[list[str], Words | None]:
-    """Return launch's own words, and those of the program after `--`; None without `--`."""
-    own = list(words)
-    if SEPARATOR not in own:
-        return own, None
-    place = own.index(SEPARATOR)
-    return own[:place], tuple(own[place + 1 :])
+    """Return launch's own words, and the words after `--` (None without `--`)."""
+    launch_words = list(words)
+    if SEPARATOR not in launch_words:
+        return launch_words, None
+    index = launch_words.index(SEPARATOR)
+    return launch_words[:index], tuple(launch_words[index + 1 :])
 
 
 def words_of(value: object) -> Words:
-    """Return the words of `program:` in a description, which is a text as for a shell, or a list.
+    """Return the words of `program:` in a description, which is a line for a shell or a list.
 
     Raises:
         ValueError: it is neither; the message says what was expected.
@@ -133,10 +133,10 @@ def words_of(value: object) -> Words:
             words = shlex.split(value)
         except ValueError as error:
             raise ValueError(f"{expected}: {error}") from None
-    elif isinstance(value, list) and all(isinstance(each, str | int | float) for each in value):
-        if any(isinstance(each, bool) for each in value):
+    elif isinstance(value, list) and all(isinstance(word, str | int | float) for word in value):
+        if any(isinstance(word, bool) for word in value):
             raise ValueError(f"{expected}; write true and false in quotes")
-        words = [str(each) for each in value]
+        words = [str(word) for word in value]
     else:
         raise ValueError(expected)
     if not words or not words[0]:
@@ -145,18 +145,14 @@ def words_of(value: object) -> Words:
 
 
 def refuse_training_flags(typed: Mapping[str, Any]) -> None:
-    """Refuse typed flags that only the built-in worker understands.
-
-    Raises:
-        FlagError: there is one.
-    """
+    """Raise FlagError if a typed flag applies to the built-in worker only."""
     for name in typed:
         if name not in CLUSTER_FLAGS:
             raise flags.FlagError(f"{flags.flag(name)}: {up_to_the_program(name)}")
 
 
 def up_to_the_program(name: str) -> str:
-    """Return why a flag of the built-in worker is refused beside a program."""
+    """Return why a flag of the built-in worker is refused together with a program."""
     if name in flags.CHOSEN_BY_LAUNCH:
         return f"launch chooses it by itself: {flags.CHOSEN_BY_LAUNCH[name]} says it"
     return f"the program decides on it: give it to the program itself (behind {SEPARATOR}, or in program:)"
@@ -165,7 +161,7 @@ def up_to_the_program(name: str) -> str:
 def cluster_settings(described: Mapping[str, Any]) -> tuple[flags.Settings, list[str]]:
     """Return the settings of `train` that also apply to a program, and the names of the others.
 
-    The mode does not apply either, because it was chosen for another training.
+    The mode does not apply, because it was chosen for the training that the description describes.
     """
-    kept = {name: value for name, value in described.items() if name in CLUSTER_FLAGS - {"mode"}}
-    return kept, sorted(described.keys() - kept.keys())
+    applicable = {name: value for name, value in described.items() if name in CLUSTER_FLAGS - {"mode"}}
+    return applicable, sorted(described.keys() - applicable.keys())

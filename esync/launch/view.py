@@ -16,7 +16,7 @@ REFRESH = 0.25
 
 
 class LaunchView(Protocol):
-    """Shows a running job, as the supervisor tells it to."""
+    """Interface by which the supervisor shows a running job."""
 
     def show(self, rows: Sequence[WorkerRow]) -> None:
         """Show the workers' state; called several times a second."""
@@ -25,7 +25,7 @@ class LaunchView(Protocol):
         """Show a message."""
 
     def process_line(self, name: str, text: str, end: str) -> None:
-        """Take a line that a process has printed, and its end; it is in the process's log already."""
+        """Show a line that a process has printed, and its end; it is in the process's log already."""
 
     def close(self) -> None:
         """End the view; called when the job is over."""
@@ -49,7 +49,7 @@ class QuietView:
 
 
 class LineView(QuietView):
-    """Prints a line every few seconds, for files and for other programs."""
+    """Prints a line every few seconds, for output to a file or a pipe."""
 
     def __init__(self, every: float = config.LAUNCH_LINE_EVERY) -> None:
         self._every = every
@@ -57,7 +57,7 @@ class LineView(QuietView):
         self._states: list[str] = []
 
     def show(self, rows: Sequence[WorkerRow]) -> None:
-        """Print a line when it is time to, or when the state of a worker has changed."""
+        """Print a line at regular intervals, and when the state of a worker has changed."""
         now = time.monotonic()
         states = [row.state for row in rows]
         if now - self._shown >= self._every or (states != self._states and now - self._shown >= 1):
@@ -66,7 +66,7 @@ class LineView(QuietView):
 
 
 class FollowView(LineView):
-    """Prints, between the lines, what the processes print, with their names in front."""
+    """Also prints the output of the processes, with their names in front."""
 
     def process_line(self, name: str, text: str, end: str) -> None:
         """Print the line."""
@@ -74,7 +74,7 @@ class FollowView(LineView):
 
 
 class TableView:
-    """Shows a table that is redrawn, on a terminal."""
+    """Shows a table on a terminal, and redraws it."""
 
     def __init__(self, console: Console, title: str) -> None:
         self._title = title
@@ -84,7 +84,7 @@ class TableView:
         self._live.start()
 
     def show(self, rows: Sequence[WorkerRow]) -> None:
-        """Redraw the table when it is time to."""
+        """Redraw the table, at most every REFRESH seconds."""
         self._rows = rows
         if time.monotonic() - self._shown >= REFRESH:
             self._draw()
@@ -107,7 +107,7 @@ class TableView:
 
 
 def choose(title: str, quiet: bool, follow: bool = False) -> LaunchView:
-    """Return the view that the options ask for, or the one that suits the output."""
+    """Return the view that the options choose, or the one that suits standard output."""
     console = Console()
     if follow:
         return FollowView()

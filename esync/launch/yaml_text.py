@@ -10,20 +10,17 @@ import yaml
 
 from ..runtime.errors import ExpectedError
 
-#: NUL and lone UTF-16 surrogates, which an escape can put into a text.
+#: NUL and lone UTF-16 surrogates, which an escape sequence can produce.
 NO_TEXT = re.compile("[\0\ud800-\udfff]")
 _REPR = reprlib.Repr()
 _REPR.maxstring = _REPR.maxother = 80
 _REPR.maxlevel, _REPR.maxlist, _REPR.maxdict = 2, 6, 4
 #: The keys and indices on the way to a value, as text.
-Place = tuple[str, ...]
+Location = tuple[str, ...]
 
 
 class _Loader(yaml.SafeLoader):
-    """A loader that reads 1e-3 as a number, as people who write learning rates mean it.
-
-    YAML 1.1 takes it for text.
-    """
+    """A loader that reads 1e-3 as a number, which YAML 1.1 reads as text."""
 
 
 _Loader.add_implicit_resolver(
@@ -41,7 +38,7 @@ class DescriptionError(ExpectedError):
 
 
 def value(text: str) -> Any:
-    """Return the value that a text has in a description.
+    """Return the value of a text in a description.
 
     Raises:
         DescriptionError: the text is not YAML.
@@ -51,14 +48,14 @@ def value(text: str) -> Any:
         root = loader.get_single_node()
         if root is None:
             return None
-        dict(_places(shown(text), root, (), set()))
+        dict(_locations(shown(text), root, (), set()))
         return loader.construct_document(root)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         problem = error.problem if isinstance(error, yaml.MarkedYAMLError) else error
         raise DescriptionError(f"{shown(text)}: not valid YAML: {problem}") from None
 
 
-def load(path: Path) -> tuple[Any, dict[Place, int]]:
+def load(path: Path) -> tuple[Any, dict[Location, int]]:
     """Return the content of a file, and the line of each value in it.
 
     Raises:
@@ -69,7 +66,7 @@ def load(path: Path) -> tuple[Any, dict[Place, int]]:
         root = loader.get_single_node()
         if root is None:
             return None, {}
-        lines = dict(_places(path, root, (), set()))
+        lines = dict(_locations(path, root, (), set()))
         return loader.construct_document(root), lines
     except OSError as error:
         raise DescriptionError(f"{path}: {error.strerror or error}") from None
@@ -80,35 +77,35 @@ def load(path: Path) -> tuple[Any, dict[Place, int]]:
         raise DescriptionError(f"{path}: not valid YAML: {error}") from None
 
 
-def _check_text(path: Path | str, node: yaml.Node, place: Place) -> None:
-    """Refuse characters that no file name, variable or word of a command line can hold."""
+def _check_text(path: Path | str, node: yaml.Node, location: Location) -> None:
+    """Refuse characters that file names, variables and command lines cannot contain."""
     if isinstance(node, yaml.ScalarNode) and (wrong := NO_TEXT.search(node.value)):
-        where = dotted(place).encode(errors="backslashreplace").decode().replace("\0", r"\x00")
+        name = dotted(location).encode(errors="backslashreplace").decode().replace("\0", r"\x00")
         raise DescriptionError(
-            f"{path}:{node.start_mark.line + 1}: {where}: {shown(node.value)} holds {wrong[0]!r}, which is invalid"
+            f"{path}:{node.start_mark.line + 1}: {name}: {shown(node.value)} holds {wrong[0]!r}, which is invalid"
         )
 
 
-def _places(path: Path | str, node: yaml.Node, place: Place, seen: set[int]) -> Iterator[tuple[Place, int]]:
-    """Yield all places at and below a node with their lines, and refuse duplicate keys."""
-    yield place, node.start_mark.line + 1
-    _check_text(path, node, place)
-    if id(node) in seen:  # an alias that may lead back here
+def _locations(path: Path | str, node: yaml.Node, location: Location, seen: set[int]) -> Iterator[tuple[Location, int]]:
+    """Yield the locations of a node and its descendants with their lines; refuse duplicate keys."""
+    yield location, node.start_mark.line + 1
+    _check_text(path, node, location)
+    if id(node) in seen:  # an alias, which may be recursive
         return
     seen.add(id(node))
     if isinstance(node, yaml.SequenceNode):
         for index, item in enumerate(node.value):
-            yield from _places(path, item, (*place, str(index)), seen)
+            yield from _locations(path, item, (*location, str(index)), seen)
     elif isinstance(node, yaml.MappingNode):
         keys: set[str] = set()
         for key, value in node.value:
             name, line = str(key.value), key.start_mark.line + 1
-            _check_text(path, key, (*place, name))
+            _check_text(path, key, (*location, name))
             if name in keys:
-                raise DescriptionError(f"{path}:{line}: {dotted((*place, name))}: this key occurs twice")
+                raise DescriptionError(f"{path}:{line}: {dotted((*location, name))}: this key occurs twice")
             keys.add(name)
-            yield from _places(path, value, (*place, name), seen)
-            yield (*place, name), line
+            yield from _locations(path, value, (*location, name), seen)
+            yield (*location, name), line
 
 
 def shown(value: object) -> str:
@@ -116,7 +113,7 @@ def shown(value: object) -> str:
     return _REPR.repr(value)
 
 
-def dotted(place: Place) -> str:
-    """Return a place as text, such as workers[2].device."""
-    text = "".join(f"[{part}]" if part.isdecimal() else f".{part}" for part in place)
+def dotted(location: Location) -> str:
+    """Return a location as text, such as workers[2].device."""
+    text = "".join(f"[{part}]" if part.isdecimal() else f".{part}" for part in location)
     return text.removeprefix(".")

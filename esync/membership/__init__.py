@@ -1,8 +1,8 @@
 """Membership and liveness: which processes belong to the cluster, and which are still alive.
 
-Nobody tells a process that another one has died, but the connections to it end. `connections` asks
-the kernel about them, `names` looks up hosts, `peers` tells which known processes this one is
-connected to, and `failure_detector` concludes who is gone; `monitor` runs it in a thread.
-`heartbeats` speaks for a worker whose main thread is busy. `rendezvous` is the scheduler, where the
-processes find one another. May import `config` and `runtime`.
+The death of a process is detected by the end of its connections. `connections` queries the kernel for
+them, `names` looks up hosts, `peers` returns the known processes to which this one is connected, and
+`failure_detector` decides which are gone; `monitor` runs it in a thread. `heartbeats` sends messages
+for a worker whose main thread is busy. `rendezvous` is the scheduler, where the processes find one
+another. May import `config` and `runtime`.
 """

@@ -1,8 +1,8 @@
-"""The TCP connections of this process, as the kernel knows them: peers, and bytes on the wire.
+"""The TCP connections of this process, according to the kernel: peers, and transmitted bytes.
 
-ps-lite and the HTTP client keep their sockets to themselves, but every open file of a process is
-listed in /proc/self/fd, and TCP_INFO tells the rest. This is Linux only; elsewhere, and on kernels
-that do not count, nothing is found.
+ps-lite and the HTTP client do not expose their sockets, but /proc/self/fd lists every open file of a
+process, and TCP_INFO has the numbers of bytes. This works on Linux only; elsewhere, and on kernels that
+do not count, there are no results.
 """
 
 import contextlib
@@ -37,10 +37,10 @@ class Connection:
     """One TCP connection.
 
     Attributes:
-        inode: identifies the socket as long as it exists.
-        here: this side's address and port.
-        there: the other side's.
-        established: whether both sides are there.
+        inode: identifies the socket while it exists.
+        here: local address and port.
+        there: remote address and port.
+        established: whether the connection is established.
         sent: payload bytes that the other side has acknowledged.
         received: payload bytes received.
     """
@@ -54,39 +54,35 @@ class Connection:
 
 
 def connections() -> list[Connection]:
-    """Return the TCP connections of this process to other ones.
-
-    ps-lite also connects to itself; such connections are left out.
-    """
-    found = list(_connections())
-    ends = {connection.here for connection in found}
-    return [connection for connection in found if connection.there not in ends]
+    """Return the TCP connections of this process to others, without those of ps-lite to itself."""
+    open_connections = list(_connections())
+    ends = {connection.here for connection in open_connections}
+    return [connection for connection in open_connections if connection.there not in ends]
 
 
 def outgoing() -> list[Connection]:
-    """Return the connections that this process has opened itself; strangers cannot add to these."""
+    """Return the connections that this process has opened itself, which others cannot cause."""
     ports = listening()
     return [connection for connection in connections() if connection.here[1] not in ports]
 
 
 def _descriptors() -> Collection[int]:
-    """Return numbers that may be open files of this process."""
+    """Return the possible descriptors of this process's open files."""
     try:
         return [int(name) for name in os.listdir("/proc/self/fd")]
     except FileNotFoundError:
         return []  # not Linux
     except OSError:
-        # The table of open files is full (strangers may have seen to that), so the folder cannot be
-        # opened.
+        # The folder cannot be opened, because there are too many open files (possibly an attack).
         return range(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
 
 class TCPSocket:
-    """A TCP socket of this process, by its number; it may be ps-lite's, or the user's program's.
+    """A TCP socket of this process, given by its descriptor, for instance ps-lite's.
 
-    It is asked in C: neither a duplicate nor a Python socket is made of it. A duplicate fails when
-    the table of open files is full, and a Python socket takes on socket.setdefaulttimeout, which
-    makes the original one non-blocking too.
+    It is accessed in C, without a duplicate or a Python socket: a duplicate fails when there are too
+    many open files, and a Python socket applies socket.setdefaulttimeout, which makes the original one
+    non-blocking, too.
     """
 
     def __init__(self, number: int) -> None:
@@ -94,26 +90,26 @@ class TCPSocket:
 
     @classmethod
     def all(cls, but: Collection[int] = ()) -> "Iterator[TCPSocket]":
-        """Yield every TCP socket that is open now.
+        """Yield every open TCP socket.
 
-        One that is closed meanwhile raises OSError when it is asked.
+        The methods of a socket that is closed meanwhile raise OSError.
 
         Args:
-            but: inodes of sockets that are left out, which costs a fifth of asking them.
+            but: inodes of sockets to skip, which takes a fifth of the time of a query.
         """
         for number in _descriptors():
             try:
                 status = os.fstat(number)
                 if not stat.S_ISSOCK(status.st_mode) or status.st_ino in but:
                     continue
-                each = cls(number)
-                if each.integer(socket.SOL_SOCKET, socket.SO_TYPE) != socket.SOCK_STREAM:
+                socket_ = cls(number)
+                if socket_.integer(socket.SOL_SOCKET, socket.SO_TYPE) != socket.SOCK_STREAM:
                     continue
-                if each.integer(socket.SOL_SOCKET, socket.SO_DOMAIN) not in (socket.AF_INET, socket.AF_INET6):
+                if socket_.integer(socket.SOL_SOCKET, socket.SO_DOMAIN) not in (socket.AF_INET, socket.AF_INET6):
                     continue
             except OSError:
                 continue  # closed meanwhile
-            yield each
+            yield socket_
 
     @property
     def listens(self) -> bool:
@@ -136,25 +132,25 @@ class TCPSocket:
 
     @property
     def inode(self) -> int:
-        """Inode of the socket, which identifies it as long as it exists."""
+        """Inode of the socket, which identifies it while it exists."""
         return os.fstat(self.number).st_ino
 
     @property
     def received(self) -> int:
-        """Payload bytes received; 0 where the kernel does not count."""
+        """Payload bytes received; 0 if the kernel does not count them."""
         info = self.option(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
         return int(_BYTES_RECEIVED.unpack_from(info.ljust(_TCP_INFO_SIZE, b"\0"), _RECEIVED_OFFSET)[0])
 
     def attach_filter(self, program: Sequence[tuple[int, int, int, int]]) -> None:
-        """Have a program of classic BPF look at every segment that arrives.
+        """Attach a classic BPF program that filters every arriving segment.
 
-        The filter is also on connections accepted from now on.
+        The filter also applies to connections accepted from now on.
 
         Args:
-            program: instructions (code, jump if true, jump if false, operand); it returns 0 for a
-                segment that is to be dropped.
+            program: instructions (code, jump if true, jump if false, operand); it returns 0 to drop a
+                segment.
         """
-        instructions = ctypes.create_string_buffer(b"".join(_BPF.pack(*each) for each in program))
+        instructions = ctypes.create_string_buffer(b"".join(_BPF.pack(*instruction) for instruction in program))
         header = _BPF_PROGRAM.pack(len(program), ctypes.addressof(instructions))
         _check(_libc.setsockopt(self.number, socket.SOL_SOCKET, _SO_ATTACH_FILTER, header, len(header)))
 
@@ -185,21 +181,21 @@ def _check(result: int) -> None:
 
 
 def _connections() -> Iterator[Connection]:
-    for each in TCPSocket.all():
+    for socket_ in TCPSocket.all():
         try:
-            if each.listens:
+            if socket_.listens:
                 continue
-            here, there = each.here(), each.there()
-            info = each.option(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
-            inode = os.fstat(each.number).st_ino
+            local, remote = socket_.here(), socket_.there()
+            info = socket_.option(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO_SIZE)
+            inode = os.fstat(socket_.number).st_ino
         except OSError:
             continue  # closed meanwhile, or never connected
         if len(info) < _RECEIVED_OFFSET + 8:
             continue
         yield Connection(
             inode,
-            here,
-            there,
+            local,
+            remote,
             info[_STATE_OFFSET] == _ESTABLISHED,
             _BYTES_ACKED.unpack_from(info, _ACKED_OFFSET)[0],
             _BYTES_RECEIVED.unpack_from(info, _RECEIVED_OFFSET)[0],
@@ -209,21 +205,21 @@ def _connections() -> Iterator[Connection]:
 def listening() -> set[int]:
     """Return the TCP ports that this process listens on."""
     ports = set()
-    for each in TCPSocket.all():
+    for socket_ in TCPSocket.all():
         with contextlib.suppress(OSError):
-            if each.listens:
-                ports.add(each.here()[1])
+            if socket_.listens:
+                ports.add(socket_.here()[1])
     return ports
 
 
 def keep_alive(idle: int, interval: int, count: int, among: Collection[Address]) -> None:
-    """Have the kernel detect other machines that have vanished without a word.
+    """Let the kernel detect dead machines by TCP keep-alive probes.
 
     Args:
-        idle: seconds without a sign of the other side before it is probed.
+        idle: seconds of silence before the first probe.
         interval: seconds between two probes.
-        count: probes without an answer after which the connection has ended.
-        among: addresses, the other side's or this one's, of the connections that are meant.
+        count: number of unanswered probes after which the connection ends.
+        among: local or remote addresses of the connections to configure.
     """
     options = {
         socket.TCP_KEEPIDLE: idle,
@@ -231,40 +227,37 @@ def keep_alive(idle: int, interval: int, count: int, among: Collection[Address])
         socket.TCP_KEEPCNT: count,
         socket.TCP_USER_TIMEOUT: 1000 * (idle + interval * count),  # milliseconds, for data that is under way
     }
-    for each in TCPSocket.all():
+    for socket_ in TCPSocket.all():
         with contextlib.suppress(OSError):
-            if each.there() not in among and each.here() not in among:
+            if socket_.there() not in among and socket_.here() not in among:
                 continue
-            each.set(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            socket_.set(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
             for option, value in options.items():
-                each.set(socket.IPPROTO_TCP, option, value)
+                socket_.set(socket.IPPROTO_TCP, option, value)
 
 
 def reset(inodes: Collection[int]) -> None:
-    """Abort connections of this process, given by their inodes, whichever code owns them.
+    """Abort connections of this process, given by their inodes, whichever library owns them.
 
-    Connecting a TCP socket to no address aborts its connection (connect(2)). After shutdown(2) the
-    other side could go on sending, and whoever reads would never come to the end.
+    Connecting a TCP socket to an unspecified address aborts its connection (connect(2)). After
+    shutdown(2) the other side could continue to send, and a reader would never reach the end.
     """
     nowhere = _FAMILY.pack(socket.AF_UNSPEC).ljust(_ADDRESS_SIZE, b"\0")
-    for each in TCPSocket.all():
+    for socket_ in TCPSocket.all():
         with contextlib.suppress(OSError):
-            if os.fstat(each.number).st_ino in inodes:
-                _check(_libc.connect(each.number, nowhere, _ADDRESS_SIZE))
+            if os.fstat(socket_.number).st_ino in inodes:
+                _check(_libc.connect(socket_.number, nowhere, _ADDRESS_SIZE))
 
 
 def raise_file_limit() -> None:
-    """Allow this process as many open files, and so connections, as the hard limit permits.
-
-    The usual soft limit is 1,024.
-    """
+    """Raise the soft limit of open files, and so of connections, usually 1,024, to the hard limit."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     with contextlib.suppress(OSError, ValueError):
         resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class TrafficMeter:
-    """Adds up what this process has sent and received over TCP, on closed connections, too."""
+    """Counts the bytes that this process has sent and received over TCP, including closed connections."""
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, int]] = {}
@@ -272,10 +265,7 @@ class TrafficMeter:
         self.take()
 
     def take(self) -> tuple[int, int]:
-        """Return the bytes sent and received since the last call.
-
-        The first call counts from when the meter was made.
-        """
+        """Return the bytes sent and received since the last call, or since the meter was created."""
         for connection in connections():
             self._seen[connection.inode] = (connection.sent, connection.received)
         sent = sum(counts[0] for counts in self._seen.values())

@@ -21,7 +21,7 @@ class Heartbeats:
 
     Args:
         every: seconds between two heartbeats.
-        limit: seconds without progress during which they are sent.
+        limit: seconds without progress after which no more are sent.
     """
 
     def __init__(self, every: float, limit: float) -> None:
@@ -31,17 +31,17 @@ class Heartbeats:
         self._closed = threading.Event()
 
     def start(self, beat: Callable[[], None]) -> None:
-        """Begin to call `beat`, which sends a heartbeat."""
+        """Start to call `beat`, which sends a heartbeat."""
         self._thread = threading.Thread(target=self._run, args=(beat,), name="heartbeats", daemon=True)
         self.progressed()
         self._thread.start()
 
     def progressed(self) -> None:
-        """Note that the program has made progress: the limit begins anew."""
+        """Record progress, which restarts the limit."""
         self._progressed = time.monotonic()
 
     def close(self) -> None:
-        """End the thread; no heartbeat is sent after this returns, but one may not be answered yet."""
+        """End the thread; afterwards no heartbeat is sent, but the last one may still be unanswered."""
         self._closed.set()
         if self._thread is not None:
             self._thread.join(LAST_ANSWER)

@@ -1,7 +1,7 @@
-"""The monitor thread: watches the other processes of the cluster, and acts when they are gone.
+"""The monitor thread, which watches the other processes of the cluster, and acts when they are gone.
 
-While MXNet waits for the answer of a dead server, no Python code of the main thread runs, and
-ps-lite's own way out is a barrier over all processes, which never opens once one of them has died.
+While MXNet waits for the answer of a dead server, no Python code of the main thread runs, and ps-lite
+itself ends with a barrier over all processes, which never opens once one of them has died.
 """
 
 import logging
@@ -24,13 +24,12 @@ P = TypeVar("P", bound=Hashable)
 
 #: The scheduler's name in messages, in front of its address.
 SCHEDULER = "the scheduler"
-#: Seconds between two looks.
+#: Seconds between two checks.
 TICK = 0.25
-#: Seconds between two looks before everyone has come: shorter than any process takes from its
-#: first connection to its end.
+#: Seconds between two checks until all processes have arrived, shorter than the life of any process
+#: after its first connection.
 ARRIVAL_TICK = 0.03
-#: Seconds between a worker's last message and its end: the logs of the last rounds are still being
-#: written.
+#: Seconds between a worker's last message and its end, in which the logs of the last rounds are written.
 FAREWELL = 1.0
 
 
@@ -39,8 +38,8 @@ class Arrival:
     """The wait for all processes of a cluster.
 
     Attributes:
-        complete: returns whether all have come, given the number of those that have been connected.
-        watchdog: warns about who is missing.
+        complete: returns whether all processes have arrived, given the number that have been connected.
+        watchdog: announces missing processes.
         wait: the wait that it watches.
     """
 
@@ -50,16 +49,16 @@ class Arrival:
 
 
 class Monitor(threading.Thread, Generic[P]):
-    """Looks again and again at which peers are connected.
+    """Periodically checks which peers are connected.
 
     Args:
-        present: returns the peers that are connected now, each under the same name at every call.
-        grace: seconds without a connection before a peer counts as gone.
-        lost: called in this thread with the peers that are gone and the number of those that are
-            left. Where it returns True, the thread ends; where it returns False, it is called again
-            at the next look at which somebody is gone.
-        arrival: nobody counts as gone before all have been there (not all at one time, if the run
-            fails at once), unless all that have come have left.
+        present: returns the currently connected peers, each with a constant identifier.
+        grace: seconds without a connection after which a peer counts as gone.
+        lost: called in this thread with the peers that are gone and the number of the remaining ones.
+            If it returns True, the thread ends; otherwise it is called again at the next check at
+            which a peer is gone.
+        arrival: no peer counts as gone until all have been connected (not necessarily at the same
+            time), unless all that have arrived have left.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class Monitor(threading.Thread, Generic[P]):
             arrival.watchdog.begin(arrival.wait)
 
     def close(self) -> None:
-        """Stop watching: from now on any peer may leave."""
+        """Stop watching, because peers may leave from now on."""
         self._closed.set()
 
     def run(self) -> None:
@@ -93,21 +92,18 @@ class Monitor(threading.Thread, Generic[P]):
             self._closed.wait(TICK)
 
     def look(self, now: float) -> list[P]:
-        """Take one look; return the peers that are gone."""
+        """Check once; return the peers that are gone."""
         with self._looking:
             return self._detector.look(self._present(), now)
 
     def absent(self) -> list[P]:
-        """Take one more look; return the peers without a connection now, gone or not yet.
-
-        It may be called in any thread.
-        """
+        """Check again, in any thread; return the peers without a connection, gone or not yet."""
         with self._looking:
             self._detector.look(self._present(), time.monotonic())
             return self._detector.absent
 
     def missing(self, peer: P) -> float:
-        """Return the seconds that a peer has been missing."""
+        """Return the seconds for which a peer has been missing."""
         return self._detector.missing(peer, time.monotonic())
 
     def _await(self, arrival: Arrival) -> None:
@@ -123,7 +119,7 @@ class Monitor(threading.Thread, Generic[P]):
 
 
 def give_up(reason: str) -> None:
-    """End this worker, which cannot go on for this reason."""
+    """End this worker, which cannot continue, for a reason."""
     log.error("error: %s", reason)
     progress.report_event(progress.CUT_OFF, reason=reason)
     time.sleep(FAREWELL)
@@ -136,7 +132,7 @@ def monitor_servers(
     lost: Callable[[str], None],
     grace: float | None = None,
 ) -> Monitor[str]:
-    """Return a monitor of the processes that a worker depends on; the caller starts it.
+    """Return a monitor of the processes on which a worker depends; the caller starts it.
 
     Args:
         scheduler: address at which the scheduler listens.
@@ -150,14 +146,14 @@ def monitor_servers(
     for address, role in {scheduler: SCHEDULER, **dict.fromkeys(servers, name)}.items():
         peers.add(f"{role} at {address[0]}:{address[1]}", *address)
 
-    told: set[str] = set()
+    reported: set[str] = set()
 
-    def report(gone: list[str], left: int) -> bool:
-        for who in gone:
-            if who not in told:
-                told.add(who)
-                lost(who)
-        return False  # a worker that does without one may still wait for another
+    def report(gone: list[str], remaining: int) -> bool:
+        for name in gone:
+            if name not in reported:
+                reported.add(name)
+                lost(name)
+        return False  # a worker that does not need this process may depend on another one
 
     return Monitor(peers.connected, config.PEER_GONE if grace is None else grace, report)
 
@@ -175,16 +171,16 @@ def monitor_cluster(
     The caller starts it.
 
     Args:
-        present: returns the peers that are connected now, each under the same name at every call.
-        least: this process is alone when that many peers or fewer are left.
-        grace: seconds without a connection before a peer counts as gone.
+        present: returns the currently connected peers, each with a constant identifier.
+        least: number of remaining peers at which this process counts as alone.
+        grace: seconds without a connection after which a peer counts as gone.
         alone: ends the process; called in the monitor's thread.
-        arrival: the wait for all of them.
-        patience: returns the seconds that this process waits, alone, for replacements.
+        arrival: the wait for all peers.
+        patience: returns the seconds for which a process that is alone waits for replacements.
     """
 
-    def report(gone: list[P], left: int) -> bool:
-        over = left <= least and monitor.missing(gone[-1]) >= patience()
+    def report(gone: list[P], remaining: int) -> bool:
+        over = remaining <= least and monitor.missing(gone[-1]) >= patience()
         if over:
             alone()
         return over

@@ -1,7 +1,7 @@
-"""Host names and their addresses, looked up without keeping anybody waiting.
+"""Look up the addresses of host names in the background.
 
-A name server that is away for a while delays a job and does not end it: a name that cannot be
-resolved is looked up again and again.
+Lookups are repeated until they succeed, so that an outage of the name server delays a job, but does not
+end it.
 """
 
 import socket
@@ -9,12 +9,12 @@ import time
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
 
-#: Threads that look names up, and seconds between two attempts.
+#: Number of threads for lookups, and seconds between two attempts.
 RESOLVERS, RESOLVE_EVERY = 4, 1.0
 
 
 def is_address(host: str) -> bool:
-    """Return whether a host is given by its IPv4 address, as the kernel writes it."""
+    """Return whether a host is an IPv4 address in the kernel's notation."""
     try:
         return socket.inet_ntoa(socket.inet_pton(socket.AF_INET, host)) == host
     except (OSError, ValueError):  # ValueError: there is a NUL in it
@@ -24,13 +24,13 @@ def is_address(host: str) -> bool:
 def resolve(host: str) -> list[str]:
     """Return the IPv4 addresses of a host, the preferred one first.
 
-    There are none where its name cannot be resolved. This may take long: see `Lookup`.
+    The list is empty if the name cannot be resolved. This may take long; see `Lookup`.
     """
     try:
-        found = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
+        results = socket.getaddrinfo(host, None, socket.AF_INET, socket.SOCK_STREAM)
     except (OSError, ValueError):  # ValueError: it cannot be a host name, for instance because of a NUL
         return []
-    return list(dict.fromkeys(str(where[0]) for *_, where in found))
+    return list(dict.fromkeys(str(address[0]) for *_, address in results))
 
 
 @cache
@@ -39,13 +39,13 @@ def _resolvers() -> ThreadPoolExecutor:
 
 
 class Lookup:
-    """The addresses of one host, looked up in another thread until they are found. For one thread.
+    """The addresses of one host, looked up repeatedly in another thread. For use by one thread.
 
     Args:
         host: name or address.
 
     Attributes:
-        failures: attempts that have found nothing.
+        failures: number of failed attempts.
     """
 
     def __init__(self, host: str) -> None:
@@ -56,7 +56,7 @@ class Lookup:
         self._again_at = 0.0
 
     def addresses(self) -> list[str]:
-        """Return the addresses, the preferred one first, or none while they are unknown."""
+        """Return the addresses, the preferred one first; empty while they are unknown."""
         if not self._found:
             self._go_on()
         return self._found

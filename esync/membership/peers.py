@@ -1,4 +1,4 @@
-"""Peers, known by the addresses at which they listen, and whether this process is connected."""
+"""Peers, identified by the addresses at which they listen, and this process's connections to them."""
 
 from collections.abc import Callable, Collection
 from typing import Generic, TypeVar
@@ -11,23 +11,19 @@ P = TypeVar("P")
 
 
 def established(among: Collection[Address]) -> set[Address]:
-    """Return the addresses that this process is connected to.
-
-    Besides, have the kernel keep connections to `among` alive.
-    """
+    """Return the addresses to which this process is connected, and keep connections to `among` alive."""
     keep_alive(*config.KEEP_ALIVE, among=among)
     return {connection.there for connection in connections() if connection.established}
 
 
 class Peers(Generic[P]):
-    """Knows where peers listen, and which of them this process is connected to. For one thread.
+    """The addresses of peers, and this process's connections to them. For use by one thread.
 
-    Only connections to these places count, and only they are kept alive: what else the user's
-    program is connected to is its own business.
+    Other connections of the user's program are ignored.
 
     Args:
-        established: takes the addresses of the peers, and returns those that this process is
-            connected to.
+        established: called with the addresses of the peers; returns those to which this process is
+            connected.
     """
 
     def __init__(self, established: Callable[[Collection[Address]], Collection[Address]] = established) -> None:
@@ -35,7 +31,7 @@ class Peers(Generic[P]):
         self._places: dict[P, tuple[Lookup, int]] = {}
 
     def add(self, peer: P, host: str, port: int) -> None:
-        """Watch a peer, from now on at this place only."""
+        """Watch a peer at this address, which replaces an earlier one."""
         self.discard(peer)
         self._places[peer] = (Lookup(host), port)
 
@@ -49,12 +45,12 @@ class Peers(Generic[P]):
         places = {
             peer: {(address, port) for address in lookup.addresses()} for peer, (lookup, port) in self._places.items()
         }
-        there = self._established(set().union(*places.values()))
-        return {peer for peer, addresses in places.items() if not addresses.isdisjoint(there)}
+        established = self._established(set().union(*places.values()))
+        return {peer for peer, addresses in places.items() if not addresses.isdisjoint(established)}
 
 
 class OutgoingConnections:
-    """Finds the connections that this process has opened, and keeps them alive. For one thread.
+    """Finds the connections that this process has opened, and keeps them alive. For use by one thread.
 
     Attributes:
         there: addresses to which such a connection was established at the last look; for any
@@ -67,10 +63,10 @@ class OutgoingConnections:
 
     def connected(self) -> set[Address]:
         """Return the addresses to which such a connection is established."""
-        found = {each.inode: each.there for each in outgoing() if each.established}
-        there = set(found.values())
-        if not found.keys() <= self._kept:
-            keep_alive(*config.KEEP_ALIVE, among=there)
-        self._kept = set(found)
-        self.there = frozenset(there)
-        return there
+        by_inode = {connection.inode: connection.there for connection in outgoing() if connection.established}
+        addresses = set(by_inode.values())
+        if not by_inode.keys() <= self._kept:
+            keep_alive(*config.KEEP_ALIVE, among=addresses)
+        self._kept = set(by_inode)
+        self.there = frozenset(addresses)
+        return addresses

@@ -21,7 +21,7 @@ class FinalModelError(ExpectedError):
     """Raised when the final model cannot be written; the message says why."""
 
 
-def save(net: Any, folder: Path, shape: tuple[int, ...] | None, say: Callable[[str], None]) -> None:
+def save(net: Any, folder: Path, shape: tuple[int, ...] | None, notify: Callable[[str], None]) -> None:
     """Write a trained network to a folder.
 
     * `model.params`: net.load_parameters takes it, for the same network built by the same code.
@@ -37,7 +37,7 @@ def save(net: Any, folder: Path, shape: tuple[int, ...] | None, say: Callable[[s
         folder: the folder, which is made if it does not exist.
         shape: shape of an input, including the batch. None if it is not known; only `model.params`
             is written then.
-        say: called with a message where only some of the files could be written.
+        notify: called with a message where only some of the files could be written.
 
     Raises:
         FinalModelError: `model.params` cannot be written.
@@ -57,10 +57,10 @@ def save(net: Any, folder: Path, shape: tuple[int, ...] | None, say: Callable[[s
         names = _export(net, symbol, parameters)
     except Exception as error:  # whatever the network does that has no graph, or a full disk
         symbol.unlink(missing_ok=True)
-        say(f"the final model is there as {NAME}.params only: {failure(error)}")
+        notify(f"the final model is there as {NAME}.params only: {failure(error)}")
         return
     if problem := _to_onnx(net, names, symbol, parameters, onnx, shape):
-        say(f"the final model was not exported to ONNX: {problem}")
+        notify(f"the final model was not exported to ONNX: {problem}")
 
 
 def _graph(net: Any) -> tuple[list[Any], Any]:

@@ -31,19 +31,19 @@ WIDTH = 100
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
+    command_parser = argparse.ArgumentParser(
         prog=program.name("python -m esync.planning"),
         description="Predict how fast each mode would train on a cluster, and recommend one.",
         allow_abbrev=False,
     )
-    add = made.add_argument
-    descriptions.add_file(made)
-    made.usage = f"{made.prog} FILE [flags] [-- python train.py [its own flags]]"
-    made.epilog = (
+    add = command_parser.add_argument
+    descriptions.add_file(command_parser)
+    command_parser.usage = f"{command_parser.prog} FILE [flags] [-- python train.py [its own flags]]"
+    command_parser.epilog = (
         "Without --no-measure and --from-logs, devices, network and servers are measured on their hosts, which takes "
         "about half a minute (docs/how-to/plan.md). Behind -- stands a program of your own, as with esync launch."
     )
-    times = made.add_mutually_exclusive_group()
+    times = command_parser.add_mutually_exclusive_group()
     times.add_argument("--no-measure", action="store_true", help="take all times from FILE, and measure nothing")
     times.add_argument(
         "--from-logs", type=expanded, metavar="DIR", help="take the times from the logs of an earlier run, in DIR"
@@ -75,7 +75,7 @@ def parser() -> argparse.ArgumentParser:
         default=None,
         help="how many simulations run at a time (default: as many as there are cores)",
     )
-    return made
+    return command_parser
 
 
 def _modes(text: str) -> tuple[str, ...]:
@@ -92,17 +92,17 @@ def main(words: list[str] | None = None) -> int:
     """Make the plan and return the exit code: 0 done, 1 failed, 2 bad usage."""
     for number in (signal.SIGINT, signal.SIGTERM):  # what it has started on other hosts ends, too
         signal.signal(number, _interrupt)
-    made = parser()
+    command_parser = parser()
     typed, own_program = user_program.split(sys.argv[1:] if words is None else words)
-    options = made.parse_args(typed)
+    options = command_parser.parse_args(typed)
     if own_program == ():
-        made.error("a program should follow --, for instance -- python train.py --epochs 3")
+        command_parser.error("a program should follow --, for instance -- python train.py --epochs 3")
     if own_program and (options.no_measure or options.from_logs):
-        made.error(
+        command_parser.error(
             "a program behind -- is measured: leave out --no-measure and --from-logs, or describe it as program:"
         )
     if options.no_measure and options.write:
-        made.error("--write names a file for what is measured, and with --no-measure nothing is")
+        command_parser.error("--write names a file for what is measured, and with --no-measure nothing is")
     options.program = own_program or ()
     file = next((word for word in typed if _means(word, options.file)), str(options.file))
     return run_command(lambda: _plan(options, file), _print_error)
@@ -127,14 +127,14 @@ def _plan(options: argparse.Namespace, file: str) -> int:
     calibrated, missing = options.file, list[str]()
     if not options.no_measure:
         calibrated, missing = write_measured(
-            options.file, _tell, write=options.write, from_logs=options.from_logs, program=options.program
+            options.file, _notify, write=options.write, from_logs=options.from_logs, program=options.program
         )
-    made = predict(calibrated, options)
-    if not options.no_measure and made.ranking.recommended.candidate.per_host and not made.description.per_host:
+    result = predict(calibrated, options)
+    if not options.no_measure and result.ranking.recommended.candidate.per_host and not result.description.per_host:
         set_per_host(calibrated)
-        _tell(f"added per_host: true to {calibrated}, as it is recommended")
-    notes = (*made.notes, *(f"not measured: {line}" for line in missing))
-    show(replace(made, program=options.program, notes=notes), file, options)
+        _notify(f"added per_host: true to {calibrated}, as it is recommended")
+    notes = (*result.notes, *(f"not measured: {line}" for line in missing))
+    show(replace(result, program=options.program, notes=notes), file, options)
     return 0
 
 
@@ -144,22 +144,22 @@ def predict(path: Path, options: argparse.Namespace) -> Plan:
         return plan(path, modes=options.modes, what_ifs=options.what_if, at_a_time=options.jobs, progress=progress.show)
 
 
-def show(made: Plan, file: str, options: argparse.Namespace) -> None:
+def show(result: Plan, file: str, options: argparse.Namespace) -> None:
     """Print a plan, and write it if that is asked for."""
     console = Console(width=None if sys.stdout.isatty() else WIDTH, highlight=False, markup=False, emoji=False)
-    console.print(report.table(made, options.all, console.width))
-    for lines in (report.recommendation(made, file), report.best_of_classes(made, console.width)):
+    console.print(report.table(result, options.all, console.width))
+    for lines in (report.recommendation(result, file), report.best_of_classes(result, console.width)):
         for line in lines:
             if line.startswith("    # "):
                 line = textwrap.fill(line, console.width, subsequent_indent="    #   ", break_on_hyphens=False)
             console.print(line, soft_wrap=line.startswith("    "))  # commands are one line
-    if made.what_ifs:
+    if result.what_ifs:
         console.print()
-        console.print(report.what_if_table(made))
-    for line in report.notes(made):
+        console.print(report.what_if_table(result))
+    for line in report.notes(result):
         print(f"plan: {line}", file=sys.stderr)
     if options.json:  # last, so that a full disk does not keep the plan from the user
-        write_atomically(options.json, json.dumps(report.as_json(made, file), indent=2).encode() + b"\n")
+        write_atomically(options.json, json.dumps(report.as_json(result, file), indent=2).encode() + b"\n")
 
 
 class _Progress:
@@ -190,7 +190,7 @@ class _Progress:
             print(f"plan: {done} of {of} simulated", file=sys.stderr, flush=True)
 
 
-def _tell(text: str) -> None:
+def _notify(text: str) -> None:
     print(f"plan: {text}", file=sys.stderr, flush=True)
 
 

@@ -1,25 +1,22 @@
-"""What is known of the accuracy of a method.
+"""Measured accuracies of the methods, from docs/results/beyond.md and docs/results/esync.md.
 
-Nothing but what docs/results/beyond.md and docs/results/esync.md say. `worth` is a rule of
-thumb for what a sample brings, fitted to what was measured there (docs/how-to/plan.md).
-Figures in texts are final accuracies of the stand-in there, a perceptron on the paper's cluster
-(devices 1:117), after equal samples and with data dealt out evenly or by class, unless a text says
-otherwise. Synchronous SGD is at 0.792 and 0.807 there.
+Unless a text says otherwise, the figures are final accuracies of a perceptron on the paper's cluster
+(devices 1:117), after equal samples, with the data divided evenly (i.i.d.) or by class (skewed).
+Synchronous SGD reaches 0.792 and 0.807 there.
 """
 
 from dataclasses import dataclass
 
-from .. import config
 from .candidates import Candidate
 
 
 @dataclass(frozen=True)
 class KnownAccuracy:
-    """What is known of a method's accuracy.
+    """Measured accuracy of a method, in words.
 
     Attributes:
-        iid: with data dealt out evenly.
-        skewed: with data by class.
+        iid: with the data divided evenly.
+        skewed: with the data divided by class.
     """
 
     iid: str
@@ -36,7 +33,7 @@ _ASYNC = KnownAccuracy(
     "can fail (LeNet, 8 workers: 0.503 instead of 0.815)",
     "ResNet-18: 0.405, sync 0.422",
 )
-#: Mode and the flags that matter for accuracy → what is known.
+#: Mode and the flags that affect the accuracy → measured accuracy.
 _KNOWN: dict[tuple[str, ...], KnownAccuracy] = {
     ("local",): KnownAccuracy(
         "plain SGD: after 148,160 samples ResNet-18 is at 0.889 (esync 0.844)",
@@ -66,35 +63,12 @@ _KNOWN: dict[tuple[str, ...], KnownAccuracy] = {
 }
 
 
-def worth(local_iterations: float, batches: float) -> float:
-    """Return what a sample is worth, where one in sequential SGD is worth 1: a rule of thumb.
-
-    Samples that are summed or averaged say partly the same. With h local iterations between two
-    exchanges on the device that does most of them, and B batches of all devices, n = B ÷ h devices
-    compute at the same time, and a sample is worth
-
-        1 ÷ (1 + (n − 1) ÷ N) · 1 ÷ (1 + (h − 1) ÷ H).
-
-    The first factor is the trade-off between steps and examples of McCandlish et al., *An Empirical
-    Model of Large-Batch Training* (2018), with a critical batch size of N batches. The second gives
-    the drift of the replicas the same form. N and H (`config.PLAN_HALF_DEVICES`,
-    `config.PLAN_HALF_LOCAL`) were fitted to measured times to an accuracy.
-
-    Args:
-        local_iterations: h, 1 or more.
-        batches: B, 1 or more.
-    """
-    devices = max(1.0, batches / max(1.0, local_iterations))
-    drift = max(0.0, local_iterations - 1) / config.PLAN_HALF_LOCAL
-    return 1 / (1 + (devices - 1) / config.PLAN_HALF_DEVICES) / (1 + drift)
-
-
 def known_accuracy(candidate: Candidate) -> KnownAccuracy:
-    """Return what is known of a candidate's accuracy."""
+    """Return the measured accuracy of a candidate's method."""
     marks = []
     for name, value in candidate.variation.items():
         if name == "compression":
             marks.append(str(value))
-        elif name != "collective":  # the same sums by another way
+        elif name != "collective":  # it computes the same sums
             marks.append(name)
     return _KNOWN.get((candidate.mode, *sorted(marks)), _NOT_MEASURED)

@@ -1,9 +1,9 @@
-"""What keeps a simulated run from being faster, and what would help.
+"""Find the bottleneck of a simulated run, and a remedy.
 
-The argument: of the time in which the fastest device does not compute, the largest part names the
-cause. If it waits for the others, the last of them is asked the same: it computes (then it is the
-slowest device), or it exchanges. If the exchange is the cause, the bottleneck is the port or the
-processor that is loaded most; where none of them is busy during exchanges, it is their latency.
+The cause is the largest part of the time in which the fastest device does not compute. If the device
+waits for the others, the last of them is examined in the same way: it either computes (so it is the
+slowest device) or exchanges. If the cause is the exchange, the bottleneck is the most loaded port or
+processor; if none is busy during exchanges, it is their latency.
 """
 
 import enum
@@ -17,7 +17,7 @@ from ..simulate.network import Link
 
 
 class Cause(enum.Enum):
-    """What a run is held up by."""
+    """Kind of a bottleneck."""
 
     DEVICES = "the devices"
     SLOWEST = "slowest device"
@@ -28,7 +28,7 @@ class Cause(enum.Enum):
     LATENCY = "latency"
 
 
-#: Cause → what would help; {where} is the device or the host.
+#: Cause → remedy; {where} is the device or the host.
 REMEDIES = {
     Cause.DEVICES: "more or faster devices; exchanges cost next to nothing here",
     Cause.SLOWEST: "leaving {where} out, a faster device in its place, or a mode that does not wait for it",
@@ -43,13 +43,13 @@ REMEDIES = {
 
 @dataclass(frozen=True)
 class Bottleneck:
-    """What holds a run up.
+    """The bottleneck of a run.
 
     Attributes:
-        cause: the kind of thing.
-        where: the device or host; "" where it is none in particular.
-        share: share of the fastest device's time that it costs; of `Cause.DEVICES`, that in which the
-            devices compute.
+        cause: its kind.
+        where: the device or host; "" for none in particular.
+        share: share of the fastest device's time that it costs; for `Cause.DEVICES`, the share in
+            which the devices compute.
     """
 
     cause: Cause
@@ -58,15 +58,15 @@ class Bottleneck:
 
     @property
     def remedy(self) -> str:
-        """What would help."""
+        """How to remove the bottleneck, in words."""
         return REMEDIES[self.cause].format(where=self.where)
 
 
 def bottleneck(result: Mapping[str, Any], link: Callable[[str], Link], state_server: str) -> Bottleneck:
-    """Return what holds a run up.
+    """Return the bottleneck of a run.
 
     Args:
-        result: of its steady part; see `steady.between`.
+        result: the steady part of its result; see `steady.between`.
         link: returns a host's link to the network.
         state_server: host of the state server.
     """
@@ -96,15 +96,15 @@ def port_loads(result: Mapping[str, Any], link: Callable[[str], Link]) -> dict[s
 
 
 def _exchange(result: Mapping[str, Any], device: Mapping[str, Any], link: Callable[[str], Link]) -> tuple[Cause, str]:
-    """Return what makes a device's exchanges take so long, and where it is."""
+    """Return the cause of the length of a device's exchanges, and its location."""
     servers = result["servers"]
-    found = [
+    loads = [
         (load, Cause.SERVER_PORT if host in servers else Cause.WORKER_PORT, host)
         for host, load in port_loads(result, link).items()
     ]
     for host, seconds in zip(servers, result["server_seconds"], strict=True):
-        found.append((seconds / result["seconds"], Cause.SERVER, host))
-    load, cause, host = max(found, key=lambda each: each[0], default=(0.0, Cause.LATENCY, ""))
+        loads.append((seconds / result["seconds"], Cause.SERVER, host))
+    load, cause, host = max(loads, key=lambda item: item[0], default=(0.0, Cause.LATENCY, ""))
     # Where a port is the limit, each direction is busy for half of an exchange.
     if load < device["transfer"] / result["seconds"] / 4:
         return Cause.LATENCY, ""
@@ -112,6 +112,6 @@ def _exchange(result: Mapping[str, Any], device: Mapping[str, Any], link: Callab
 
 
 def busiest_traffic(result: Mapping[str, Any]) -> float:
-    """Return the bytes per second of the port that carries most, in its busier direction."""
+    """Return the bytes per second of the busiest port, in its busier direction."""
     most = max((max(way.values()) for way in result["traffic"].values()), default=0.0)
     return most / result["seconds"] if result["seconds"] else math.nan

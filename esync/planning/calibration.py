@@ -1,8 +1,7 @@
-"""Write down what was measured of a cluster: its description, with the times for the simulator.
+"""Write a calibrated description: a cluster's description with measured times for the simulator.
 
-The description that the user has written stays as it is. The calibrated one says the same to
-launch; what was measured stands in `simulate` and `network`, and what was not keeps the user's own
-numbers.
+The user's description is not changed. The calibrated one describes the same job for launch. Measured
+values replace those in its sections `simulate` and `network`; others keep the user's numbers.
 """
 
 import statistics
@@ -22,11 +21,11 @@ from ..simulate.timing import SIZES
 from .measurement import Measurement
 from .network_measurement import HostFigures, bandwidth
 
-#: First line of a calibrated description, by which it is known.
+#: First line of a calibrated description, by which it is recognized.
 MARK = "# Measured by `esync plan`"
-#: What a described device says about its speed; the measured values take its place.
+#: Keys about the speed of a device, which the measured values replace.
 _SPEED = ("step_time", "jitter", "distribution", "trace")
-#: Seconds below which two latencies do not differ: what a busy machine does to a round trip.
+#: Seconds below which two latencies count as equal: the noise of a busy machine.
 LEAST_LATENCY = 1e-4
 #: Flags that decide how long an iteration takes, or how large the model is.
 MEASURED_FLAGS = frozenset(
@@ -38,11 +37,11 @@ MEASURED_FLAGS = frozenset(
 
 
 class NoDevicesError(ExpectedError):
-    """Raised where no device has a time, so that there is nothing to simulate."""
+    """Raised when no device has a step time, so that nothing can be simulated."""
 
 
 class CalibratedFileError(ExpectedError):
-    """Raised where the calibrated description would replace a file of the user's."""
+    """Raised when the calibrated description would overwrite a file of the user's."""
 
     exit_code = 2
 
@@ -66,7 +65,7 @@ def check_path(path: Path) -> None:
                 "it"
             )
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):  # what was measured should not be lost for want of a folder
+        with tempfile.TemporaryFile(dir=path.parent):  # fail before the measurement, not after it
             pass
     except OSError as error:
         raise CalibratedFileError(
@@ -76,7 +75,7 @@ def check_path(path: Path) -> None:
 
 def _is_calibrated(path: Path) -> bool:
     """Return whether a path is a file that `write_calibrated` has written."""
-    if not path.is_file():  # to read a pipe would wait for ever
+    if not path.is_file():  # reading a pipe would block
         return False
     with path.open("rb") as file:
         return file.read(len(MARK)) == MARK.encode()
@@ -86,14 +85,14 @@ def write_calibrated(path: Path, file: Path, content: Mapping[str, Any], measure
     """Write a calibrated description.
 
     Args:
-        path: where to.
-        file: the description that was measured.
+        path: the file to write.
+        file: the description of the measured cluster.
         content: see `calibrated`.
-        measurement: names what is missing.
+        measurement: the measurement, for its missing parts.
 
     Raises:
         CalibratedFileError: see `check_path`.
-        OSError: it cannot be written; nothing is left behind.
+        OSError: the file cannot be written; no part of it is left.
     """
     check_path(path)
     lines = [f"{MARK} on the hosts of {file.name}; the next measurement replaces this file."]
@@ -102,10 +101,10 @@ def write_calibrated(path: Path, file: Path, content: Mapping[str, Any], measure
 
 
 def set_per_host(path: Path) -> None:
-    """Have the workers of a host exchange as one in a calibrated description.
+    """Set `per_host: true` in a calibrated description.
 
     Raises:
-        OSError: it cannot be written; it stays as it was.
+        OSError: the file cannot be written, and is unchanged.
     """
     lines = [line for line in path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
     _write(path, lines, {**load_content(path), "per_host": True})
@@ -123,24 +122,24 @@ def calibrated(
     typed: Mapping[str, Any] | None = None,
     program: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """Return the content of a description's file with what was measured.
+    """Return the content of a description's file with the measured values.
 
-    Devices that were not measured keep the times that the description has for them; without any,
-    they are left out, which is added to what is missing.
+    Devices that were not measured keep the step times of the description. Without any, they are
+    removed, which is added to `measurement.missing`.
 
     Args:
         file: the description's file.
-        description: the same, read.
-        measurement: what was measured.
-        typed: flags of the worker that were measured with, and override the description's.
-        program: words of the user's program, which override the description's.
+        description: its parsed content.
+        measurement: the measured values.
+        typed: flags of the measured workers, which override the description's.
+        program: command of the user's program, which overrides the description's.
 
     Raises:
-        NoDevicesError: no device has a time.
+        NoDevicesError: no device has a step time.
     """
     content = load_content(file)
     described = dict(content.get("train") or {})
-    if program and not description.program:  # what was described for the built-in worker is not the program's
+    if program and not description.program:  # its settings are the built-in worker's
         described, _ = user_program.cluster_settings(described)
         content["train"] = described
     chosen = {**({} if program or description.program else measurement.flags), **(typed or {})}
@@ -161,12 +160,12 @@ def calibrated(
 
 
 def _with(entry: Mapping[str, Any], key: str, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a mapping in which values were added to the mapping at a key, if there are any."""
+    """Return `entry` with `values` merged into its mapping at `key`, if there are any."""
     return {**entry, key: {**(entry.get(key) or {}), **values}} if values else dict(entry)
 
 
 def _workers(entries: list[dict[str, Any]], description: Description, measurement: Measurement) -> list[dict[str, Any]]:
-    """Return an entry for each machine: devices of one kind may differ after all."""
+    """Return an entry for each machine, because devices of one kind may have different speeds."""
     originals = [entry for entry in entries for _ in range(entry.get("count", 1))]
     workers = []
     for number, (entry, worker) in enumerate(zip(originals, description.workers, strict=True)):
@@ -187,7 +186,7 @@ def _workers(entries: list[dict[str, Any]], description: Description, measuremen
 
 
 def _has_time(worker: WorkerEntry) -> bool:
-    """Return whether the description says how long a device's iterations take."""
+    """Return whether the description has a step time or a trace for a device."""
     return bool(worker.step_time or worker.simulate.step_time or worker.simulate.trace)
 
 
@@ -202,27 +201,27 @@ def _server(measurement: Measurement, number: int) -> dict[str, Any]:
 
 
 def _put_network(content: dict[str, Any], measurement: Measurement) -> None:
-    """Put the measured network in the place of the described one, which hosts without figures keep."""
-    if measurement.network is None:  # all on one machine: what is described is not there
+    """Replace the described network by the measured one, except for hosts that were not measured."""
+    if measurement.network is None:  # all hosts are one machine, without a network
         content.pop("network", None)
         return
     hosts = measurement.network.hosts()
     if not hosts:
         return
-    common, own = _links(hosts)
+    common, links = _links(hosts)
     described = (content.get("network") or {}).get("hosts") or {}
     entries = [content["scheduler"], *content["servers"], *content["workers"], content.get("state_server") or {}]
-    left = {entry.get("host") for entry in entries} - hosts.keys()
-    own |= {name: link for name, link in described.items() if name in left}
-    content["network"] = {**common, "hosts": own} if own else common
+    unmeasured = {entry.get("host") for entry in entries} - hosts.keys()
+    links |= {name: link for name, link in described.items() if name in unmeasured}
+    content["network"] = {**common, "hosts": links} if links else common
 
 
 def _links(hosts: Mapping[str, HostFigures]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
-    """Return what hosts have in common, and the links of those that differ from it."""
+    """Return the common values of the hosts' links, and the links of hosts that differ from them."""
     rate = statistics.median(host.rate for host in hosts.values())
     latencies = [host.latency for host in hosts.values()]
-    latency = min(statistics.median(latencies), 1.9 * min(latencies))  # no host may have less than half of it
-    own: dict[str, dict[str, Any]] = {}
+    latency = min(statistics.median(latencies), 1.9 * min(latencies))  # a host's share is at least half of it
+    links: dict[str, dict[str, Any]] = {}
     for name, host in hosts.items():
         link = {}
         if abs(host.rate / rate - 1) > config.MEASURE_TOLERANCE:
@@ -230,12 +229,12 @@ def _links(hosts: Mapping[str, HostFigures]) -> tuple[dict[str, Any], dict[str, 
         if abs(host.latency - latency) > max(config.MEASURE_TOLERANCE * latency, LEAST_LATENCY):
             link["latency"] = _latency(host.latency)
         if link:
-            own[name] = link
-    return {"bandwidth": _bandwidth(rate), "latency": _latency(latency)}, own
+            links[name] = link
+    return {"bandwidth": _bandwidth(rate), "latency": _latency(latency)}, links
 
 
 def _put_model(content: dict[str, Any], program: Sequence[str], measurement: Measurement) -> None:
-    """Say how large the model is, where the simulator does not know the network."""
+    """Set the size of the model if the simulator does not know the network."""
     if program:
         content["program"] = list(program)
     figures = next(iter(measurement.devices.values()), None)
@@ -258,7 +257,7 @@ def _network(content: Mapping[str, Any]) -> str:
 
 
 def _rounded(value: float) -> float:
-    """Return a number with the digits that a measurement has."""
+    """Round a number to the significant digits of a measurement."""
     return float(f"{value:.4g}")
 
 

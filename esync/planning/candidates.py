@@ -23,15 +23,15 @@ from ..simulate.cluster import ClusterModel
 
 OVERLAP = "overlap"
 COLLECTIVE = "collective"
-#: Flags that the candidates vary, and those that make sense beside them only. A description's own
-#: values of them are further values to try.
+#: Flags that the candidates vary, and flags that apply together with them only. Their values in the
+#: description are tried, too.
 VARIED = (*config.PLAN_VARIATIONS, COLLECTIVE)
 STRIPPED = frozenset({*VARIED, "run_ahead"})
 #: Flags whose first value is also tried together with `--overlap`.
 _OVERLAPPED = ("compression", COLLECTIVE, "local_iterations")
 
-#: Parts of an algorithm's class that do not affect when it exchanges how much: names and looks, hooks
-#: and values, and what the class says about itself.
+#: Attributes of an algorithm's class that do not affect the time and size of its exchanges: names and
+#: colours, hooks that compute values, and metadata.
 _WITHOUT_EFFECT = frozenset(
     {
         *("name", "label", "style", "summary", "__module__", "__doc__", "__qualname__", "__orig_bases__"),
@@ -44,7 +44,7 @@ _WITHOUT_EFFECT = frozenset(
 
 
 class PlanClass(enum.Enum):
-    """A class of methods that deviate equally from SGD; in the order of their deviation."""
+    """A class of methods with a similar deviation from SGD; in ascending order of the deviation."""
 
     FAST = "fast devices only"
     EXACT = "exact synchronous"
@@ -58,7 +58,7 @@ class Candidate:
 
     Attributes:
         flags: flags of the worker, by their names with underscores; the mode first.
-        ranks: workers that take part, by their places in the description; None: all of them.
+        ranks: indices of the workers that take part; None: all of them.
         per_host: whether the workers of a host exchange as one (`per_host` of the description).
     """
 
@@ -78,13 +78,13 @@ class Candidate:
 
     @property
     def demands(self) -> tuple[bool, bool, int]:
-        """A key for sorting: whether it needs MPI, changes what is sent; its number of settings."""
+        """Sort key: whether it needs MPI, whether it changes the payload, and its number of settings."""
         settings = len(self.flags) + self.per_host + (self.ranks is not None)
         return self.collective, "compression" in self.flags, settings
 
     @property
     def settings(self) -> tuple[Any, ...]:
-        """A key that candidates have in common which differ in the devices that take part."""
+        """Key that is equal for candidates that differ only in the devices that take part."""
         return *sorted((name, repr(value)) for name, value in self.flags.items()), self.per_host
 
     @property
@@ -94,7 +94,7 @@ class Candidate:
 
 
 def class_of(options: Namespace, candidate: Candidate) -> PlanClass:
-    """Return the class of a candidate, whose flags a worker understands as these options."""
+    """Return the class of a candidate, given the options that its worker reads."""
     algorithm = choose_algorithm(options)
     if not algorithm.synchronous or algorithm.switches_synchrony:
         return PlanClass.ASYNCHRONOUS
@@ -116,29 +116,29 @@ def excluded(modes: Sequence[str] = ()) -> dict[str, str]:
 
 
 def twins(modes: Sequence[str] = ()) -> dict[str, str]:
-    """Return the modes that take as long as another one, which comes before them.
+    """Return the modes that take as long as an earlier one: mode → that one.
 
-    They are classes that differ in nothing but what is computed with the values: a simulation
-    without gradients calls none of it.
+    Their classes differ only in the values that they compute, which a simulation without gradients
+    does not do.
     """
     first: dict[tuple[Any, ...], str] = {}
-    found = {}
+    twin_modes = {}
     for name in modes or ALGORITHMS:
         other = first.setdefault(_timing(ALGORITHMS[name]), name)
         if other != name:
-            found[name] = other
-    return found
+            twin_modes[name] = other
+    return twin_modes
 
 
 def _timing(algorithm: type[Algorithm]) -> tuple[Any, ...]:
-    """Return everything in a class that its timing may depend on."""
+    """Return everything in a class that may affect its timing."""
     parts: dict[str, Any] = {}
     for base in reversed(algorithm.__mro__):
         parts |= {name: part for name, part in vars(base).items() if name not in _WITHOUT_EFFECT}
-    own = flags_of(algorithm)
+    options = flags_of(algorithm)
     return (
         *sorted((name, id(part)) for name, part in parts.items()),
-        *sorted((name, repr(own[name].default)) for name in VARIED if name in own),
+        *sorted((name, repr(options[name].default)) for name in VARIED if name in options),
         *sorted(algorithm.vectors),
     )
 
@@ -146,25 +146,29 @@ def _timing(algorithm: type[Algorithm]) -> tuple[Any, ...]:
 def candidates(
     description: Description, cluster: ClusterModel, modes: Sequence[str] = (), per_host: bool | None = None
 ) -> list[Candidate]:
-    """Return what is tried on a cluster.
+    """Return the candidates on a cluster.
 
     Args:
         description: the cluster; the values that its section `train` gives to varied flags are
             tried, too.
         cluster: its model.
         modes: names of the modes to try; empty: all of them.
-        per_host: whether the workers of a host exchange as one, where the mode allows it; what does
-            not allow it is left out then. None: both ways are tried.
+        per_host: whether the workers of a host exchange as one, in which case modes that do not
+            allow it are left out. None: both ways are tried.
     """
     flat = _by_worker(description, cluster, modes)
-    together = [replace(each, per_host=_shares_a_host(each, cluster)) for each in flat if has_exchanges_per_host(each)]
+    together = [
+        replace(candidate, per_host=_shares_a_host(candidate, cluster))
+        for candidate in flat
+        if has_exchanges_per_host(candidate)
+    ]
     if per_host is None:
-        return [*flat, *(each for each in together if each.per_host)]
+        return [*flat, *(candidate for candidate in together if candidate.per_host)]
     return together if per_host else flat
 
 
 def has_exchanges_per_host(candidate: Candidate) -> bool:
-    """Return whether the simulator models exchanges per host: there are rounds, and servers."""
+    """Return whether the simulator models exchanges per host: with rounds and servers."""
     algorithm = ALGORITHMS[candidate.mode]
     return algorithm.synchronous and algorithm.sends != "nothing" and not candidate.collective
 
@@ -176,50 +180,50 @@ def _shares_a_host(candidate: Candidate, cluster: ClusterModel) -> bool:
 
 
 def _by_worker(description: Description, cluster: ClusterModel, modes: Sequence[str]) -> list[Candidate]:
-    """Return what is tried where every worker exchanges by itself."""
+    """Return the candidates in which every worker exchanges by itself."""
     unusable = excluded(modes).keys() | twins(modes).keys()
-    found: list[Candidate] = []
+    result: list[Candidate] = []
     for name in modes or ALGORITHMS:
         if name in unusable:
             continue
         if ALGORITHMS[name].sends == "nothing":
-            found.append(Candidate({"mode": name}, _fastest(cluster)[:1]))
+            result.append(Candidate({"mode": name}, _fastest(cluster)[:1]))
             continue
-        found += [
+        result += [
             Candidate({"mode": name, **variation})
             for variation in _variations(name, description.train, len(cluster.workers))
         ]
         if len(cluster.workers) > 1 and _exact(name):
-            found += [Candidate({"mode": name}, ranks) for ranks in fast_devices(cluster)]
+            result += [Candidate({"mode": name}, ranks) for ranks in fast_devices(cluster)]
         elif len(cluster.workers) > 1 and ALGORITHMS[name].synchronous and ALGORITHMS[name].sends == "updates":
             groups = fast_devices(cluster, config.PLAN_GROUPS)
-            found += [Candidate({"mode": name, **each}, ranks) for ranks in groups for each in _on_few(name)]
-    return found
+            result += [Candidate({"mode": name, **settings}, ranks) for ranks in groups for settings in _on_few(name)]
+    return result
 
 
 def _on_few(mode: str) -> Iterator[dict[str, Any]]:
-    """Yield the flags that are tried with a mode on the fastest devices, whose rounds are short."""
-    own = flags_of(ALGORITHMS[mode])
+    """Yield the flags that are tried with a mode on the fastest devices."""
+    options = flags_of(ALGORITHMS[mode])
     yield {}
-    if not {OVERLAP, "compression"} <= own.keys():
+    if not {OVERLAP, "compression"} <= options.keys():
         return
     hidden = {OVERLAP: True, "compression": config.PLAN_VARIATIONS["compression"][0]}
     yield hidden
-    if own.get("local_iterations") is not None and own["local_iterations"].default is not None:
+    if options.get("local_iterations") is not None and options["local_iterations"].default is not None:
         yield from ({**hidden, "local_iterations": number} for number in config.PLAN_VARIATIONS["local_iterations"])
 
 
 def _exact(mode: str) -> bool:
-    """Return whether a mode is synchronous SGD, if no flag makes it another method."""
+    """Return whether a mode without further flags is synchronous SGD."""
     algorithm = ALGORITHMS[mode]
     return algorithm.sends == "gradients" and algorithm.synchronous and not algorithm.switches_synchrony
 
 
 def fast_devices(cluster: ClusterModel, most: int = config.PLAN_FASTEST) -> list[tuple[int, ...]]:
-    """Return the groups of fastest devices that might do better without the slower ones.
+    """Return groups of the fastest devices that might be faster without the slower ones.
 
-    They end where the next device is clearly slower. Of many such places those of the largest
-    differences are taken, `most` of them.
+    A group ends where the next device is clearly slower (`config.PLAN_SLOWER`). Of all such groups,
+    the `most` with the largest differences are returned.
     """
     order = _fastest(cluster)
     speeds = [cluster.workers[rank].device.mean for rank in order]
@@ -237,19 +241,19 @@ def _fastest(cluster: ClusterModel) -> tuple[int, ...]:
 
 def _variations(mode: str, train: Mapping[str, Any], workers: int) -> Iterator[dict[str, Any]]:
     """Yield the flags that are tried with a mode: none, each value of each flag, and some with overlap."""
-    own = flags_of(ALGORITHMS[mode])
-    values = {name: list(config.PLAN_VARIATIONS[name]) for name in config.PLAN_VARIATIONS if name in own}
-    if own.get("local_iterations") is not None and own["local_iterations"].default is None:
-        del values["local_iterations"]  # fixing their number would make it another mode
+    options = flags_of(ALGORITHMS[mode])
+    values = {name: list(config.PLAN_VARIATIONS[name]) for name in config.PLAN_VARIATIONS if name in options}
+    if options.get("local_iterations") is not None and options["local_iterations"].default is None:
+        del values["local_iterations"]  # a fixed number would be another mode
     if ALGORITHMS[mode].serverless and workers <= config.PLAN_COLLECTIVE_WORKERS:
         values[COLLECTIVE] = list(SCHEDULES)
     for name in VARIED:
-        if name in train and name in (*own, *values) and train[name] not in values.setdefault(name, []):
+        if name in train and name in (*options, *values) and train[name] not in values.setdefault(name, []):
             values[name].append(train[name])
     yield {}
     for name, choices in values.items():
         for value in choices:
-            if own.get(name) is None or own[name].default != value:
+            if options.get(name) is None or options[name].default != value:
                 yield {name: value}
         if name in _OVERLAPPED and OVERLAP in values:
             yield {OVERLAP: True, name: choices[0]}

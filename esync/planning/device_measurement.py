@@ -12,19 +12,19 @@ from ..launch.spec import ProcessSpec
 from ..runtime.iteration_statistics import IterationStatistics
 from .measuring_processes import MeasuringProcesses
 
-#: Iterations that every device should have done, at least.
+#: Smallest number of iterations to measure on each device.
 LEAST_ITERATIONS = 4
 
 
 @dataclass(frozen=True)
 class DeviceFigures:
-    """What is known of a device after it has trained for a while.
+    """The figures of a device after it has trained for a while.
 
     Attributes:
-        step_time: mean seconds of an iteration.
-        jitter: its relative standard deviation.
-        batch_size: training samples of an iteration.
-        iterations: how many of them were measured.
+        step_time: mean seconds per iteration.
+        jitter: relative standard deviation of an iteration.
+        batch_size: training samples per iteration.
+        iterations: number of measured iterations.
         vectors: name of each vector of the model → number of its values.
     """
 
@@ -45,9 +45,9 @@ class MeasuringTime:
     """How long devices are measured, in seconds.
 
     Attributes:
-        least: from the moment when all of them compute.
-        most: likewise, where a device takes long for its iterations.
-        start: that a device has to begin.
+        least: minimum, from the moment when all devices compute.
+        most: maximum, for devices whose iterations are long.
+        start: limit for a device to begin.
     """
 
     least: float = config.MEASURE_DEVICES
@@ -56,41 +56,41 @@ class MeasuringTime:
 
 
 def measure_devices(
-    specs: Sequence[ProcessSpec], logs: Path, say: Callable[[str], None], limits: MeasuringTime
+    specs: Sequence[ProcessSpec], logs: Path, notify: Callable[[str], None], limits: MeasuringTime
 ) -> tuple[dict[str, DeviceFigures], dict[str, str]]:
     """Return the figures of each device, by the name of its worker, and why others have none.
 
-    Iterations count from the moment when all devices compute: those of one host share its
-    processor, as they will when they train.
+    Iterations are measured from the moment when all devices compute, because the devices of one host
+    share its processor, as in a training.
 
     Args:
         specs: the workers, each of which trains alone (`launch.plan.plan_measurement`).
         logs: folder for their output.
-        say: tells the user something.
+        notify: tells the user something.
         limits: how long to measure.
     """
     figures: dict[str, DeviceFigures] = {}
     problems: dict[str, str] = {}
     if not specs:
         return figures, problems
-    where = {spec.name: spec.where for spec in specs}
+    locations = {spec.name: spec.where for spec in specs}
     announced = time.monotonic()
-    say(f"devices: starting {', '.join(where.values())}")
-    with MeasuringProcesses(specs, logs, say) as processes:
+    notify(f"devices: starting {', '.join(locations.values())}")
+    with MeasuringProcesses(specs, logs, notify) as processes:
 
         def left() -> list[str]:
-            """Return the devices that may still be measured, and note the problems of others."""
-            for name in where:
-                if name not in problems and (why := processes.failure(name)):
-                    problems[name] = why
-                    say(f"devices: {where[name]} ({name}) {why}")
-            return [name for name in where if name not in problems]
+            """Return the workers that may still be measured; record the problems of the others."""
+            for name in locations:
+                if name not in problems and (reason := processes.failure(name)):
+                    problems[name] = reason
+                    notify(f"devices: {locations[name]} ({name}) {reason}")
+            return [name for name in locations if name not in problems]
 
         def announce(text: str) -> None:
             nonlocal announced
             if time.monotonic() - announced >= config.MEASURE_ANNOUNCE:
                 announced = time.monotonic()
-                say(text)
+                notify(text)
 
         begun = time.monotonic()
         while silent := [name for name in left() if processes.report(name) is None]:
@@ -98,33 +98,34 @@ def measure_devices(
             if waited > limits.start:
                 for name in silent:
                     problems[name] = f"has not done its first iterations within {limits.start:.0f} s"
-                    say(f"devices: {where[name]} ({name}) {problems[name]}")
+                    notify(f"devices: {locations[name]} ({name}) {problems[name]}")
                 break
-            announce(f"devices: waiting for {', '.join(map(where.__getitem__, silent))} to train ({waited:.0f} s)")
+            announce(f"devices: waiting for {', '.join(map(locations.__getitem__, silent))} to train ({waited:.0f} s)")
             processes.turn()
         begun = announced = time.monotonic()
         first = {name: _statistics(processes.report(name)) for name in left()}
         if first:
-            say(f"devices: measuring {', '.join(map(where.__getitem__, first))} for at least {limits.least:.0f} s")
+            names = ", ".join(map(locations.__getitem__, first))
+            notify(f"devices: measuring {names} for at least {limits.least:.0f} s")
         while measured := {name: _since(processes.report(name), first[name]) for name in left()}:
             lasted = time.monotonic() - begun
             enough = all(
-                each.iterations >= LEAST_ITERATIONS or not processes.started[name].running
-                for name, each in measured.items()
+                statistics.iterations >= LEAST_ITERATIONS or not processes.started[name].running
+                for name, statistics in measured.items()
             )
             if lasted >= limits.most or (lasted >= limits.least and enough):
                 break
-            announce(f"devices: measuring, {lasted:.0f} s ({', '.join(_counts(measured, where))})")
+            announce(f"devices: measuring, {lasted:.0f} s ({', '.join(_counts(measured, locations))})")
             processes.turn()
         for name, statistics in measured.items():
-            if statistics.iterations == 0:  # a program that has come to its end before the others began
+            if statistics.iterations == 0:  # a program that has ended before the others began
                 statistics = first[name]
             vectors = processes.report(name)["vectors"]  # type: ignore[index]
             figures[name] = DeviceFigures(
                 statistics.mean, statistics.jitter, statistics.batch, statistics.iterations, vectors
             )
-            say(
-                f"devices: {where[name]} takes {1e3 * statistics.mean:.1f} ms an iteration "
+            notify(
+                f"devices: {locations[name]} takes {1e3 * statistics.mean:.1f} ms an iteration "
                 f"(± {statistics.jitter:.1%}, {statistics.iterations} iterations)"
             )
     return figures, problems
@@ -140,5 +141,5 @@ def _since(report: Mapping[str, Any] | None, first: IterationStatistics) -> Iter
     return _statistics(report) - first
 
 
-def _counts(measured: Mapping[str, IterationStatistics], where: Mapping[str, str]) -> list[str]:
-    return [f"{where[name]}: {each.iterations} iterations" for name, each in measured.items()]
+def _counts(measured: Mapping[str, IterationStatistics], locations: Mapping[str, str]) -> list[str]:
+    return [f"{locations[name]}: {statistics.iterations} iterations" for name, statistics in measured.items()]

@@ -1,4 +1,4 @@
-"""How fast a candidate would be, by a simulation that is long enough."""
+"""Predict the speed of a candidate by a simulation that is long enough."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -10,12 +10,12 @@ from ..launch import flags
 from ..launch.description import Description, DescriptionError
 from ..simulate.cluster import NUMBERED, links, model
 from ..simulate.job import SimulationJob
-from .accuracy import worth
 from .bottleneck import Bottleneck, bottleneck, busiest_traffic
 from .candidates import STRIPPED, Candidate, PlanClass, class_of
+from .sample_worth import worth
 from .steady import steady
 
-#: Flags of a description that end its run; a plan's simulations end when they are long enough.
+#: Flags that end a run, which are dropped: a plan's simulations end when they are long enough.
 ENDS = frozenset({"rounds", "epochs", "max_time", "target_accuracy", "train_steps"})
 #: Flags of a description whose effect is not modelled.
 NOT_MODELLED = frozenset({"elastic", "redistribute", "lease"})
@@ -40,18 +40,18 @@ class Task:
 
 @dataclass(frozen=True)
 class Forecast:
-    """How fast a candidate would be.
+    """The predicted speed of a candidate.
 
     Attributes:
-        candidate: what was tried.
+        candidate: the candidate.
         plan_class: its class.
         throughput: samples per second.
-        efficiency: its share of what all devices of the cluster could compute.
-        round_time: seconds of a round; in asynchronous modes, of as many commits as there are workers.
-        wait: seconds that the device that waits longest waits for the others in a round.
+        efficiency: throughput divided by that of all devices of the cluster without exchanges.
+        round_time: seconds per round; in asynchronous modes, per as many commits as there are workers.
+        wait: seconds per round that the device which waits longest waits for the others.
         traffic: bytes per second of the busiest port, in its busier direction.
-        bottleneck: what holds it up.
-        worth: what a sample is worth, where one in sequential SGD is worth 1; see `accuracy.worth`.
+        bottleneck: the bottleneck.
+        worth: worth of a sample, 1 in sequential SGD; see `sample_worth.worth`.
     """
 
     candidate: Candidate
@@ -66,15 +66,14 @@ class Forecast:
 
     @property
     def useful(self) -> float:
-        """Samples per second of sequential SGD that would get as far, by a rule of thumb."""
+        """Samples per second times their worth: the equivalent throughput of sequential SGD."""
         return self.throughput * self.worth
 
 
 def prepared(description: Description) -> tuple[Description, list[str]]:
-    """Return a description without what a plan decides itself, and what cannot be modelled.
+    """Return a description without the flags that a plan chooses or that cannot be modelled.
 
-    The second value names the flags of its section `train` that were left out because they are not
-    modelled.
+    The second value names the flags of its section `train` that are not modelled.
     """
     train = {
         name: value
@@ -86,13 +85,13 @@ def prepared(description: Description) -> tuple[Description, list[str]]:
 
 
 def with_workers(description: Description, ranks: Collection[int]) -> Description:
-    """Return a description in which only these workers take part."""
+    """Return a description with the workers of these ranks only."""
     workers = [worker for rank, worker in enumerate(description.workers) if rank in ranks]
     return with_known_hosts(description.model_copy(update={"workers": workers}))
 
 
 def with_known_hosts(description: Description) -> Description:
-    """Return a description without links of hosts on which nothing runs any more."""
+    """Return a description without links of hosts on which no process runs."""
     names = set(description.host_names())
     names |= {match[1] for name in names if (match := NUMBERED.fullmatch(name))}
     hosts = {name: link for name, link in description.network.hosts.items() if name in names}
@@ -112,7 +111,7 @@ def forecast(task: Task) -> Forecast:
     description = description.model_copy(update={"per_host": candidate.per_host})
     job = SimulationJob(task.file, "none", candidate.flags, description=description, logs=False, quiet=True)
     result = steady(job, len(description.workers))
-    asked = (description.state_server or description.scheduler).host
+    state_server = (description.state_server or description.scheduler).host
     batches = result["samples"] / result["rounds"] / batch_size_of(description)
     most = max(device["iterations"] / max(device["rounds"], 1) for device in result["devices"])
     return Forecast(
@@ -123,7 +122,7 @@ def forecast(task: Task) -> Forecast:
         result["seconds"] / result["rounds"],
         max(device["wait"] / max(device["rounds"], 1) for device in result["devices"]),
         busiest_traffic(result),
-        bottleneck(result, links(description), asked),
+        bottleneck(result, links(description), state_server),
         worth(most, batches),
     )
 
@@ -142,7 +141,7 @@ def speeds_of(description: Description, file: Path) -> list[float]:
 
 
 def limit_of(description: Description, file: Path) -> float:
-    """Return the samples per second that all devices would compute if nobody exchanged anything.
+    """Return the samples per second that all devices would compute without exchanges.
 
     Raises:
         DescriptionError: a device's time is not known.

@@ -1,6 +1,6 @@
-"""Measure latency and bandwidth between two hosts over one TCP connection, with sockets alone.
+"""Measure latency and bandwidth between two hosts over TCP connections.
 
-One host runs a `LinkServer`, the other one calls `probe_link` with its address. Whoever receives
+One host runs a `LinkServer`, the other one calls `probe_link` with its address. The receiver
 measures the bandwidth, because only bytes that have arrived have passed the network.
 """
 
@@ -16,28 +16,28 @@ from dataclasses import dataclass
 
 from .. import config
 
-#: What the caller asks for, in one byte.
+#: Requests, one byte each.
 ECHO, TAKE, SEND, TAKE_SHARED = b"e", b"t", b"s", b"T"
 #: Bytes that are sent or received at a time.
 CHUNK = 1 << 18
-#: Bytes whose time is known well enough.
+#: Number of received bytes that suffices for a measurement.
 ENOUGH = 1 << 20
-#: Seconds that the other side may be silent.
+#: Seconds of silence after which the other side is given up.
 PATIENCE = 15.0
 #: Bytes of a key.
 KEY = 16
 
 
 #: Address, port and key of a `LinkServer`.
-Place = tuple[str, int, bytes]
+Endpoint = tuple[str, int, bytes]
 
 
 @dataclass(frozen=True)
 class LinkFigures:
-    """What was measured between two hosts, from the point of view of the caller.
+    """Latency and bandwidths between two hosts, as seen by the caller.
 
     Attributes:
-        latency: seconds from one host to the other: half of a round trip.
+        latency: seconds from one host to the other, half of a round trip.
         up: bytes of payload per second to the server.
         down: bytes of payload per second from the server.
     """
@@ -53,12 +53,12 @@ class LinkFigures:
 
 
 class LinkServer:
-    """Answers probes on a port of its own until it is closed.
+    """Answers probes on its own port until it is closed.
 
-    It is open to the network, and answers only who knows its key.
+    It only answers callers that send its key.
 
     Args:
-        address: where to listen.
+        address: address at which to listen.
 
     Attributes:
         port: the port.
@@ -73,7 +73,7 @@ class LinkServer:
         threading.Thread(target=self._accept, name="link server", daemon=True).start()
 
     def close(self) -> None:
-        """Accept no more probes."""
+        """Stop accepting probes."""
         self._closed = True
         with contextlib.suppress(OSError):  # wakes the thread that accepts
             self._socket.shutdown(socket.SHUT_RDWR)
@@ -93,15 +93,15 @@ class LinkServer:
             key = connection.recv(KEY, socket.MSG_WAITALL)
             if not secrets.compare_digest(key, bytes.fromhex(self.key)):
                 return
-            asked = connection.recv(1)
-            if asked == ECHO:
+            request = connection.recv(1)
+            if request == ECHO:
                 while byte := connection.recv(1):
                     connection.sendall(byte)
-            elif asked in (TAKE, TAKE_SHARED):
-                connection.sendall(f"{_receive(connection, shared=asked == TAKE_SHARED)!r}\n".encode())
+            elif request in (TAKE, TAKE_SHARED):
+                connection.sendall(f"{_receive(connection, shared=request == TAKE_SHARED)!r}\n".encode())
                 while connection.recv(CHUNK):  # until the caller has read that
                     pass
-            elif asked == SEND:
+            elif request == SEND:
                 _send(connection)
 
 
@@ -109,56 +109,56 @@ def probe_link(address: str, port: int, key: str) -> LinkFigures:
     """Measure the link to a `LinkServer`.
 
     Args:
-        address: where it listens.
-        port: likewise.
-        key: its key.
+        address: address of the server.
+        port: port of the server.
+        key: key of the server.
 
     Raises:
-        OSError: it cannot be reached.
+        OSError: the server cannot be reached.
     """
-    place = address, port, bytes.fromhex(key)
-    return LinkFigures(_latency(place), _up(place, TAKE), _down(place))
+    endpoint = address, port, bytes.fromhex(key)
+    return LinkFigures(_latency(endpoint), _up(endpoint, TAKE), _down(endpoint))
 
 
 def share_link(address: str, port: int, key: str, up: bool) -> float:
-    """Measure what this host gets of a link that others use at the same time, in bytes per second.
+    """Return this host's share of a link that others use at the same time, in bytes per second.
 
-    All of them measure for the same `config.MEASURE_LINK_SHARED` seconds, in one direction: what a
-    host gets after the others have ended is not its share.
+    All hosts measure during the same `config.MEASURE_LINK_SHARED` seconds, in one direction, since
+    their shares grow when others have ended.
 
     Args:
-        address: where the `LinkServer` listens.
-        port: likewise.
-        key: its key.
-        up: whether to measure the way to it; else the way from it.
+        address: address of the `LinkServer`.
+        port: port of the server.
+        key: key of the server.
+        up: whether to measure the direction to the server, or from it.
 
     Raises:
-        OSError: it cannot be reached.
+        OSError: the server cannot be reached.
     """
-    place = address, port, bytes.fromhex(key)
-    return _up(place, TAKE_SHARED) if up else _down(place, shared=True)
+    endpoint = address, port, bytes.fromhex(key)
+    return _up(endpoint, TAKE_SHARED) if up else _down(endpoint, shared=True)
 
 
-def _latency(place: Place) -> float:
-    with _connect(place, ECHO) as connection:
-        taken = []
+def _latency(endpoint: Endpoint) -> float:
+    with _connect(endpoint, ECHO) as connection:
+        latencies = []
         for _ in range(config.MEASURE_ROUND_TRIPS):
             begun = time.perf_counter()
             connection.sendall(b".")
             if not connection.recv(1):
                 raise ConnectionError("the connection has ended")
-            taken.append(time.perf_counter() - begun)
-    return statistics.median(taken[1:]) / 2
+            latencies.append(time.perf_counter() - begun)
+    return statistics.median(latencies[1:]) / 2
 
 
-def _up(place: Place, what: bytes) -> float:
-    with _connect(place, what) as connection:
+def _up(endpoint: Endpoint, request: bytes) -> float:
+    with _connect(endpoint, request) as connection:
         _send(connection)
         return float(connection.makefile("rb").readline() or b"0") or _too_few()
 
 
-def _down(place: Place, shared: bool = False) -> float:
-    with _connect(place, SEND) as connection:
+def _down(endpoint: Endpoint, shared: bool = False) -> float:
+    with _connect(endpoint, SEND) as connection:
         return _receive(connection, shared) or _too_few()
 
 
@@ -166,18 +166,18 @@ def _too_few() -> float:
     raise ConnectionError(f"almost nothing arrived within {config.MEASURE_LINK_MOST:g} s")
 
 
-def _connect(place: Place, what: bytes) -> socket.socket:
-    address, port, key = place
+def _connect(endpoint: Endpoint, request: bytes) -> socket.socket:
+    address, port, key = endpoint
     connection = socket.create_connection((address, port), timeout=PATIENCE)
     _prepare(connection)
-    connection.sendall(key + what)
+    connection.sendall(key + request)
     return connection
 
 
 def _prepare(connection: socket.socket) -> None:
     connection.settimeout(PATIENCE)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    # What a slow link has not carried yet is dropped in the end.
+    # Data that a slow link has not carried yet is dropped when the connection is closed.
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
@@ -196,7 +196,7 @@ def _send(connection: socket.socket) -> None:
 def _receive(connection: socket.socket, shared: bool = False) -> float:
     """Receive for a while, longer from a slow link; return the bytes per second after the warm-up.
 
-    It returns 0 if there are hardly any. A shared link is received from for as long by all.
+    Return 0 if hardly any arrive. On a shared link, all hosts receive for the same time.
     """
     least, most = config.MEASURE_LINK, config.MEASURE_LINK_MOST
     if shared:

@@ -1,8 +1,8 @@
-"""Take what an earlier run has logged in the place of a measurement: `esync plan --from-logs`.
+"""Use the logs of an earlier run instead of a measurement: `esync plan --from-logs`.
 
-The round files tell how long iterations, exchanges and questions to the state server took. How much
-of an exchange was the server's and how much the network's they do not tell: where all processes are
-on one machine, all of it counts as the server's, and elsewhere as the network's.
+The round files contain the times of iterations, exchanges and queries to the state server. They do
+not divide the time of an exchange between server and network: it is attributed to the server if all
+processes are on one machine, and otherwise to the network.
 """
 
 import json
@@ -17,7 +17,7 @@ from ..exchange import STATISTICS, WEIGHTS
 from ..launch import flags
 from ..launch.description import Description
 from ..launch.hosts import locate
-from ..launch.plan import device_folders
+from ..launch.workers import device_folders
 from ..runtime.errors import ExpectedError
 from ..runtime.files import EARLIER_PREFIX
 from ..runtime.iteration_statistics import IterationStatistics
@@ -30,9 +30,9 @@ from .measurement import Measurement
 from .network_measurement import NetworkFigures, machine
 from .server_measurement import ServerFigures, solve
 
-#: Rounds at the beginning of a run that do not count, if there are twice as many: processes are still starting.
+#: Rounds to ignore at the beginning of a run, if there are twice as many: processes are still starting.
 WARM_UP = 2
-#: Seconds of the phase "check ready" below which the worker has asked nobody, because its lease was valid.
+#: Seconds of the phase "check ready" below which the worker has sent no query, because its lease was valid.
 _ASKED = 1e-4
 #: Rounds that are simulated to find the cost of an exchange.
 _ROUNDS = 20
@@ -45,18 +45,18 @@ _MOST_MESSAGE, _MOST_PER_BYTE = 0.5, 1e-4
 
 
 class LogsError(ExpectedError):
-    """Raised where the logs of a run say nothing of the described cluster."""
+    """Raised when logs are missing, or belong to another cluster."""
 
     exit_code = 2
 
 
 @dataclass
 class _Run:
-    """What the logs of a run say of all devices together.
+    """The logged figures of a run over all devices.
 
     Attributes:
-        transfers: mean seconds of an exchange of each device, apart from waiting.
-        questions: seconds of each question to the state server.
+        transfers: mean seconds of an exchange of each device, without waiting.
+        questions: seconds of each query to the state server.
         options: options of the run.
         rounds: number of rounds.
     """
@@ -67,66 +67,71 @@ class _Run:
     rounds: int = 0
 
 
-def measure_from_logs(description: Description, file: Path, folder: Path, say: Callable[[str], None]) -> Measurement:
-    """Return what the logs of an earlier run on the described cluster tell.
+def measure_from_logs(description: Description, file: Path, folder: Path, notify: Callable[[str], None]) -> Measurement:
+    """Return the figures in the logs of an earlier run on the described cluster.
 
     Args:
         description: the cluster.
         file: its file, for messages.
-        folder: the folder of the run's logs: {log_dir}/{network}/{mode}, or one above it.
-        say: tells the user something.
+        folder: the folder of the run's logs, {log_dir}/{network}/{mode}, or a parent folder.
+        notify: called with messages for the user.
 
     Raises:
-        LogsError: there is no such folder, no log of this cluster in it, or those of several runs.
+        LogsError: the folder does not exist, or contains no logs of this cluster, or logs of several
+            runs.
     """
     if not folder.is_dir():
         raise LogsError(f"{folder}: there is no such folder; expected that of a run, for instance logs/lenet/esync")
-    found, logged = Measurement(), _Run()
+    measurement, logged = Measurement(), _Run()
     if not (alone := len({machine(host) for host in locate(description).values()}) == 1):
-        found.network = NetworkFigures()  # no figures: what is described stays
+        measurement.network = NetworkFigures()  # without figures, the described values are kept
     devices = _folders(folder)
     for number, (worker, name) in enumerate(zip(description.workers, device_folders(description.workers), strict=True)):
-        place = f"{worker.host}/{name}"
-        if place not in devices:
-            found.missing.append(f"worker-{number} ({place}): {folder} has no rounds of it")
+        device = f"{worker.host}/{name}"
+        if device not in devices:
+            measurement.missing.append(f"worker-{number} ({device}): {folder} has no rounds of it")
             continue
-        found.devices[number] = figures = _device(devices[place], logged)
-        say(f"logs: {place} took {1e3 * figures.step_time:.1f} ms an iteration (± {figures.jitter:.1%})")
-    if not found.devices:
+        measurement.devices[number] = figures = _device(devices[device], logged)
+        notify(f"logs: {device} took {1e3 * figures.step_time:.1f} ms an iteration (± {figures.jitter:.1%})")
+    if not measurement.devices:
         places = ", ".join(sorted(devices)) or "no rounds at all"
         raise LogsError(f"{folder}: no rounds of any worker of {file.name}; there are: {places}")
-    found.flags = {name: value for name, value in logged.options.items() if name in _WORK}
+    measurement.flags = {name: value for name, value in logged.options.items() if name in _WORK}
     if logged.questions:
-        found.answer_time = statistics.median(logged.questions)
+        measurement.answer_time = statistics.median(logged.questions)
     elif description.state_server is not None:
-        found.missing.append("the state server: it was not asked in that run")
+        measurement.missing.append("the state server: it was not asked in that run")
     if logged.transfers:
-        say("logs: fitting the simulated exchanges to the logged ones")
+        notify("logs: fitting the simulated exchanges to the logged ones")
         try:
-            _fit(found, description, file, logged, alone)
+            _fit(measurement, description, file, logged, alone)
         except (ExpectedError, ValueError) as error:
-            found.servers, found.network = {}, None if alone else NetworkFigures()
-            found.missing.append(f"servers and network: the simulator has no run with the options of this one: {error}")
+            measurement.servers, measurement.network = {}, None if alone else NetworkFigures()
+            measurement.missing.append(
+                f"servers and network: the simulator has no run with the options of this one: {error}"
+            )
     else:
-        found.missing.append("servers and network: nothing was exchanged in that run")
-    return found
+        measurement.missing.append("servers and network: nothing was exchanged in that run")
+    return measurement
 
 
 def _folders(folder: Path) -> dict[str, Path]:
     """Return the folders of devices below a folder: host/device → its path."""
-    found: dict[str, Path] = {}
+    folders: dict[str, Path] = {}
     for path in sorted({file.parent for file in folder.rglob("iter-*.txt")}):
         if path.name.startswith(EARLIER_PREFIX):
             continue  # moved aside by a later run
-        place = f"{path.parent.name}/{path.name}"
-        if place in found:
-            raise LogsError(f"{folder} holds several runs: {found[place]} and {path}; name the folder of one of them")
-        found[place] = path
-    return found
+        device = f"{path.parent.name}/{path.name}"
+        if device in folders:
+            raise LogsError(
+                f"{folder} holds several runs: {folders[device]} and {path}; name the folder of one of them"
+            )
+        folders[device] = path
+    return folders
 
 
 def _device(folder: Path, logged: _Run) -> DeviceFigures:
-    """Return the figures of a device, and add the rest of what its logs say to those of the run."""
+    """Return the figures of a device, and add the other figures in its logs to those of the run."""
     try:
         facts = json.loads((folder / "run.json").read_text(encoding="utf-8"))
         files = sorted(folder.glob("iter-*.txt"), key=lambda path: int(path.stem.removeprefix("iter-")))
@@ -138,7 +143,7 @@ def _device(folder: Path, logged: _Run) -> DeviceFigures:
         transfers = [float(entry["transfer"]) for entry in counted if entry.get("transfer") is not None]
         if not all(0 <= value < math.inf for value in (samples, vectors[WEIGHTS], *times, *transfers)):
             raise ValueError("a time or a size is negative or not finite")
-        phases: Iterable[Mapping[str, float]] = [each for entry in counted for each in entry["time"].values()]
+        phases: Iterable[Mapping[str, float]] = [times for entry in counted for times in entry["time"].values()]
         logged.questions += [phase[CHECK_READY] for phase in phases if phase.get(CHECK_READY, 0.0) > _ASKED]
         chosen = facts.get("options") or facts
         options = {name: chosen[name] for name in (*_OPTIONS, *_WORK) if chosen.get(name) is not None}
@@ -157,10 +162,11 @@ def _device(folder: Path, logged: _Run) -> DeviceFigures:
     return DeviceFigures(sums.mean, sums.jitter, sums.batch, sums.iterations, vectors)
 
 
-def _fit(found: Measurement, description: Description, file: Path, logged: _Run, alone: bool) -> None:
-    """Find the one cost with which simulated exchanges take as long as those of the logs.
+def _fit(measurement: Measurement, description: Description, file: Path, logged: _Run, alone: bool) -> None:
+    """Fit the cost with which simulated exchanges take as long as the logged ones.
 
-    `alone` says whether all processes are on one machine.
+    It is the servers' time per message if all processes are on one machine (`alone`), otherwise the
+    network's time per byte.
     """
     ends = {"mode": logged.options["mode"], "rounds": min(logged.rounds, _ROUNDS)}
     typed = flags.merge({name: value for name, value in logged.options.items() if not description.program}, ends)
@@ -168,15 +174,17 @@ def _fit(found: Measurement, description: Description, file: Path, logged: _Run,
 
     def put(cost: float) -> None:
         if alone:
-            found.servers = {number: ServerFigures(cost, None) for number in range(len(description.servers))}
+            measurement.servers = {number: ServerFigures(cost, None) for number in range(len(description.servers))}
         else:
             link = LinkFigures(0.0, 1 / cost, 1 / cost)
             pairs = ((worker.host, server.host) for worker in description.workers for server in description.servers)
-            found.network = NetworkFigures({(one, other): link for one, other in pairs if one != other})
+            measurement.network = NetworkFigures(
+                {(source, target): link for source, target in pairs if source != target}
+            )
 
     def simulated(cost: float) -> float:
         put(cost)
-        content = calibrated(file, description, replace(found, missing=[]))
+        content = calibrated(file, description, replace(measurement, missing=[]))
         job = SimulationJob(
             file, "none", typed, description=Description.model_validate(content), logs=False, quiet=True
         )

@@ -1,4 +1,4 @@
-"""From a description to the calibrated one: measured on the hosts, or from the logs of a run."""
+"""Make the calibrated description of a cluster, measured on its hosts or from the logs of a run."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +15,7 @@ from .measurement import measure
 
 def write_measured(
     file: Path,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     *,
     write: Path | None = None,
     from_logs: Path | None = None,
@@ -26,18 +26,18 @@ def write_measured(
 
     Args:
         file: the description.
-        say: tells the user what is being measured.
-        write: where to; None: beside the description, or in the current folder where that comes
-            with this package.
-        from_logs: folder of the logs of an earlier run, which take the place of a measurement.
+        notify: tells the user what is being measured.
+        write: file to write; None: beside the description, or in the current folder for a
+            description that is part of this package.
+        from_logs: folder of the logs of an earlier run, to use instead of a measurement.
         typed: flags of the worker that override the description's.
-        program: words of the user's program that every worker runs; it overrides the description's.
+        program: command of the user's program, which overrides the description's.
 
     Returns:
-        The file that was written, and a sentence for each thing that is not measured.
+        The written file, and a sentence about each value that is not measured.
 
     Raises:
-        CalibratedFileError: a file of the user's is in the way.
+        CalibratedFileError: a file of the user's would be overwritten.
         DescriptionError: the description and the flags do not make a job.
         NoDevicesError: no device has a time.
     """
@@ -49,12 +49,12 @@ def write_measured(
     description = read(file)
     try:
         if from_logs is not None:
-            found = measure_from_logs(description, file, from_logs, say)
+            measurement = measure_from_logs(description, file, from_logs, notify)
         else:
-            found = measure(description, typed or {}, HostResources((), threads()), say, program)
+            measurement = measure(description, typed or {}, HostResources((), threads()), notify, program)
     except DescriptionError as error:
         raise DescriptionError(f"{file}: {error}") from None
-    content = calibrated(file, description, found, typed, program)
-    write_calibrated(write, file, content, found)
-    say(f"wrote {write}")
-    return write, found.missing
+    content = calibrated(file, description, measurement, typed, program)
+    write_calibrated(write, file, content, measurement)
+    notify(f"wrote {write}")
+    return write, measurement.missing

@@ -1,7 +1,7 @@
 """Measure a described cluster on its hosts: devices, network, parameter servers, state server.
 
-The hosts are reached as launch reaches them. What cannot be measured is named, and the rest goes
-on.
+The hosts are reached as launch reaches them. A failed part of the measurement is reported, and the
+others continue.
 """
 
 import tempfile
@@ -15,9 +15,10 @@ from .. import config
 from ..exchange import STATISTICS, WEIGHTS
 from ..launch import ssh
 from ..launch.agent_pool import AgentPool
+from ..launch.commands import measuring_process
 from ..launch.description import Description
 from ..launch.hosts import Host, locate
-from ..launch.plan import measuring_process, plan_measurement
+from ..launch.plan import plan_measurement
 from ..launch.preflight import check_requests, resources_of
 from ..launch.resources import HostResources
 from ..launch.spec import LaunchPlan, ProcessSpec
@@ -28,22 +29,21 @@ from .device_measurement import DeviceFigures, MeasuringTime, measure_devices
 from .network_measurement import NetworkFigures, machine, measure_network
 from .server_measurement import ServerFigures, run_probes
 
-#: Modules that measure a server on its host; only there they need what a server needs.
+#: Modules that measure a server. They run on its host, since their imports are those of a server.
 SERVER_PROBE, STATE_SERVER_PROBE = (f"{__package__}.{name}" for name in ("server_probe", "state_server_probe"))
 
 
 @dataclass
 class Measurement:
-    """What was measured of a cluster.
+    """The measured figures of a cluster.
 
     Attributes:
-        devices: number of each worker in the description → what is known of its device.
-        servers: number of each parameter server → its costs.
-        answer_time: seconds that the state server needs for an answer; None if that is not known.
-        network: the network between the hosts; None where all of them are one machine.
-        flags: flags of the worker with which the times were taken, where the description need not
-            have them.
-        missing: a sentence for each thing that could not be measured, and why.
+        devices: index of a worker in the description → figures of its device.
+        servers: index of a parameter server → its costs.
+        answer_time: seconds that the state server needs for an answer; None if unknown.
+        network: the network between the hosts; None if all of them are one machine.
+        flags: flags of the measured workers that are not necessarily in the description.
+        missing: a sentence about each part that could not be measured, with the reason.
     """
 
     devices: dict[int, DeviceFigures] = field(default_factory=dict)
@@ -57,8 +57,8 @@ class Measurement:
 def measure(
     description: Description,
     typed: Mapping[str, Any],
-    here: HostResources,
-    say: Callable[[str], None],
+    local: HostResources,
+    notify: Callable[[str], None],
     program: Sequence[str] = (),
     limits: MeasuringTime | None = None,
 ) -> Measurement:
@@ -67,40 +67,47 @@ def measure(
     Args:
         description: the cluster.
         typed: flags of the worker that override the description's.
-        here: this machine's cores.
-        say: tells the user what is being measured.
-        program: words of the user's program that every worker runs; it overrides the description's.
+        local: this machine's cores.
+        notify: tells the user what is being measured.
+        program: command of the user's program, which overrides the description's.
         limits: how long to measure the devices.
 
     Raises:
         DescriptionError: the description and the flags do not make a job.
-        RemoteHostError: a host's agent cannot be asked at all.
+        RemoteHostError: the agent of a host does not answer.
     """
     hosts = locate(description)
-    found = Measurement()
+    measurement = Measurement()
     with ExitStack() as stack:
         logs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="esync-plan-")))
-        plan = plan_measurement(description, hosts, typed, here, {}, program)
+        plan = plan_measurement(description, hosts, typed, local, {}, program)
         absent = _without_keys(hosts.values())
         agents = stack.enter_context(
-            AgentPool([host for host in hosts.values() if host.name not in absent], say, measuring_agent.__name__)
+            AgentPool([host for host in hosts.values() if host.name not in absent], notify, measuring_agent.__name__)
         )
-        there, problems = _check(replace(plan, processes=(*plan.processes, *_stand_ins(description, hosts))), agents)
+        resources, problems = _check(
+            replace(plan, processes=(*plan.processes, *_stand_ins(description, hosts))), agents
+        )
         absent |= problems
-        for why in absent.values():
-            say(f"hosts: {why}")
-            found.missing.append(why)
-        plan = plan_measurement(description, hosts, typed, here, there, program)
+        for reason in absent.values():
+            notify(f"hosts: {reason}")
+            measurement.missing.append(reason)
+        plan = plan_measurement(description, hosts, typed, local, resources, program)
         own_agent = stack.enter_context(closing(measuring_agent.MeasuringAgent()))
-        _measure_network(found, description, _present(hosts, absent), agents, own_agent, say)
-        _measure_devices(found, plan, absent, logs, say, limits or MeasuringTime())
-        _measure_servers(found, description, plan, _present(hosts, absent), logs, say)
-    return found
+        _measure_network(measurement, description, _present(hosts, absent), agents, own_agent, notify)
+        _measure_devices(measurement, plan, absent, logs, notify, limits or MeasuringTime())
+        _measure_servers(measurement, description, plan, _present(hosts, absent), logs, notify)
+    return measurement
+
+
+def _failures(specs: Iterable[ProcessSpec], problems: Mapping[str, str]) -> list[str]:
+    """Return a sentence about each process that could not measure."""
+    return [f"{spec.name} ({spec.where}) {problems[spec.name]}" for spec in specs if spec.name in problems]
 
 
 def _without_keys(hosts: Iterable[Host]) -> dict[str, str]:
-    """Return the hosts whose key file does not exist, each with a sentence."""
-    return {host.name: why for host in hosts if not host.here and (why := ssh.missing_key(host))}
+    """Return the hosts whose key file does not exist, each with an error message."""
+    return {host.name: reason for host in hosts if not host.here and (reason := ssh.missing_key(host))}
 
 
 def _present(hosts: Mapping[str, Host], absent: Mapping[str, str]) -> dict[str, Host]:
@@ -108,7 +115,7 @@ def _present(hosts: Mapping[str, Host], absent: Mapping[str, str]) -> dict[str, 
 
 
 def _stand_ins(description: Description, hosts: Mapping[str, Host]) -> list[ProcessSpec]:
-    """Return processes for the hosts of servers, so that these are checked for what servers need."""
+    """Return placeholder processes, so that the hosts of servers are checked for a server's needs."""
     roles = [("server", server.host) for server in description.servers]
     if description.state_server is not None:
         roles.append(("state server", description.state_server.host))
@@ -117,77 +124,77 @@ def _stand_ins(description: Description, hosts: Mapping[str, Host]) -> list[Proc
 
 def _check(plan: LaunchPlan, agents: AgentPool) -> tuple[dict[str, HostResources], dict[str, str]]:
     """Return the resources of the hosts that can take part, and why others cannot."""
-    here = {host.name: host for host in plan.log_hosts if host.here}
+    local_hosts = {host.name: host for host in plan.log_hosts if host.here}
     problems: dict[str, str] = {}
-    if plan.program is not None and here:
+    if plan.program is not None and local_hosts:
         try:
             plan.program.check()
         except MissingProgramError as error:
-            problems = {name: f"host {name} (this machine): {error}" for name in here}
-    requests = {name: each for name, each in check_requests(plan, {}, 0).items() if name in agents}
+            problems = {name: f"host {name} (this machine): {error}" for name in local_hosts}
+    requests = {name: request for name, request in check_requests(plan, {}, 0).items() if name in agents}
     answers, failed = agents.try_to_ask(requests, config.LAUNCH_CHECK)
     return resources_of(answers), problems | failed
 
 
 def _measure_network(
-    found: Measurement,
+    measurement: Measurement,
     description: Description,
     hosts: Mapping[str, Host],
     agents: AgentPool,
     own_agent: measuring_agent.MeasuringAgent,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> None:
     def once(names: Iterable[str]) -> list[Host]:
         return [hosts[name] for name in dict.fromkeys(names) if name in hosts]
 
     if len({machine(host) for host in locate(description).values()}) == 1:
-        say("network: not measured, because all processes are on one machine")
+        notify("network: not measured, because all processes are on one machine")
         return
     state_server = once([description.state_server.host] if description.state_server is not None else [])
-    found.network, problems = measure_network(
+    measurement.network, problems = measure_network(
         once(worker.host for worker in description.workers),
         once(server.host for server in description.servers),
         state_server[0] if state_server else None,
         agents,
         own_agent,
-        say,
+        notify,
     )
-    found.missing += problems
+    measurement.missing += problems
 
 
 def _measure_devices(
-    found: Measurement,
+    measurement: Measurement,
     plan: LaunchPlan,
     absent: Mapping[str, str],
     logs: Path,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     limits: MeasuringTime,
 ) -> None:
     numbers = {spec.name: number for number, spec in enumerate(plan.workers)}
     specs = [spec for spec in plan.workers if spec.host.name not in absent]
-    found.missing += [
+    measurement.missing += [
         f"{spec.name} ({spec.where}) is not measured: its host cannot take part"
         for spec in plan.workers
         if spec not in specs
     ]
-    figures, problems = measure_devices(specs, logs, say, limits)
-    found.devices = {numbers[name]: figure for name, figure in figures.items()}
-    found.missing += [f"{spec.name} ({spec.where}) {problems[spec.name]}" for spec in specs if spec.name in problems]
+    figures, problems = measure_devices(specs, logs, notify, limits)
+    measurement.devices = {numbers[name]: figure for name, figure in figures.items()}
+    measurement.missing += _failures(specs, problems)
 
 
 def _measure_servers(
-    found: Measurement,
+    measurement: Measurement,
     description: Description,
     plan: LaunchPlan,
     hosts: Mapping[str, Host],
     logs: Path,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> None:
-    vectors = next((device.vectors for device in found.devices.values()), SIZES.get(plan.options.network))
-    if plan.program is not None and not found.devices:
+    vectors = next((device.vectors for device in measurement.devices.values()), SIZES.get(plan.options.network))
+    if plan.program is not None and not measurement.devices:
         vectors = None
     if vectors is None:
-        found.missing.append("the parameter servers are not measured: no device has told how large the model is")
+        measurement.missing.append("the parameter servers are not measured: no device has told how large the model is")
     specs, measured = [], dict[tuple[str, str], str]()
     for number, server in enumerate(description.servers):
         if vectors is None or server.host not in hosts or (server.host, server.device) in measured:
@@ -201,11 +208,11 @@ def _measure_servers(
     if state_server is not None and state_server.host in hosts:
         host = hosts[state_server.host]
         specs.append(measuring_process("state-server", "state server", host, STATE_SERVER_PROBE))
-    reports, problems = run_probes(specs, logs, say)
-    found.missing += [f"{spec.name} ({spec.where}) {problems[spec.name]}" for spec in specs if spec.name in problems]
+    reports, problems = run_probes(specs, logs, notify)
+    measurement.missing += _failures(specs, problems)
     for number, server in enumerate(description.servers):
         report = reports.get(measured.get((server.host, server.device), ""))
         if report is not None and vectors is not None:
-            found.servers[number] = ServerFigures.of(report["poll"], report["transfer"], vectors)
+            measurement.servers[number] = ServerFigures.of(report["poll"], report["transfer"], vectors)
     if "state-server" in reports:
-        found.answer_time = float(reports["state-server"]["answer_time"])
+        measurement.answer_time = float(reports["state-server"]["answer_time"])

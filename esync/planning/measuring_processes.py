@@ -1,4 +1,4 @@
-"""Processes that measure something: started on their hosts as launch does, watched, and ended."""
+"""Processes that measure something: start them on their hosts as launch does, and watch them."""
 
 import select
 import time
@@ -12,24 +12,24 @@ from ..launch.processes import Process
 from ..launch.spec import ProcessSpec
 from ..runtime import progress
 
-#: Seconds to wait for output before the processes are looked at again.
+#: Seconds to wait for output before the processes are checked again.
 TICK = 0.1
 
 
 class MeasuringProcesses:
-    """Processes that report events, for use in a `with` statement, after which none of them is left.
+    """Processes that report events, for use in a `with` statement, which terminates them at its end.
 
     Args:
-        specs: what to start, in this order.
+        specs: the processes, in the order of their start.
         logs: folder for their output.
-        say: tells the user something.
+        notify: called with messages for the user.
 
     Attributes:
-        started: the processes that have been started so far, by name.
+        started: the processes that have been started, by name.
     """
 
-    def __init__(self, specs: Sequence[ProcessSpec], logs: Path, say: Callable[[str], None]) -> None:
-        self._waiting, self._logs, self._say = list(specs), logs, say
+    def __init__(self, specs: Sequence[ProcessSpec], logs: Path, notify: Callable[[str], None]) -> None:
+        self._waiting, self._logs, self._notify = list(specs), logs, notify
         self.started: dict[str, Process] = {}
 
     def __enter__(self) -> "MeasuringProcesses":
@@ -46,10 +46,10 @@ class MeasuringProcesses:
         return bool(self._waiting) or any(process.running for process in self.started.values())
 
     def turn(self) -> None:
-        """Start what may start, and read what the processes report, for a moment."""
+        """Start the processes that may start, and read the reports of the others for TICK seconds."""
         while self._waiting and all(process.ready or not process.running for process in self.started.values()):
             spec = self._waiting.pop(0)
-            self.started[spec.name] = Process(spec, self._logs / f"{spec.name}.log", _ignore, self._say)
+            self.started[spec.name] = Process(spec, self._logs / f"{spec.name}.log", _ignore, self._notify)
         outputs = [process.output for process in self.started.values() if not process.output.closed]
         readable = select.select(outputs, [], [], TICK)[0]
         for process in self.started.values():
@@ -63,18 +63,18 @@ class MeasuringProcesses:
         return None if process is None else process.events.get(progress.MEASURED)
 
     def failure(self, name: str) -> str:
-        """Return why a process has ended although nobody told it to; "" if it has not, or is done."""
+        """Return why a process has failed; "" if it runs or has succeeded."""
         process = self.started.get(name)
         if process is None or process.running or process.told_to_end:
             return ""
         if process.exit_code == 0 and self.report(name) is not None:
             return ""
         over = process.events.get(progress.OVER)
-        said = over["reason"] if over else process.last_lines[-1] if process.last_lines else ""
-        return f"{process.how_it_ended}{f': {said}' if said else ''}"
+        reason = over["reason"] if over else process.last_lines[-1] if process.last_lines else ""
+        return f"{process.how_it_ended}{f': {reason}' if reason else ''}"
 
     def close(self) -> None:
-        """End all processes, by force if they take too long, and wait for them."""
+        """Terminate all processes, kill those that do not end in time, and wait for them."""
         self._waiting.clear()
         try:
             for end, patience in ((Process.terminate, config.LAUNCH_GRACE), (Process.kill, config.LAUNCH_GRACE)):
@@ -89,4 +89,4 @@ class MeasuringProcesses:
 
 
 def _ignore(name: str, line: str, end: str) -> None:
-    """Take a line of output, which is in the log already."""
+    """Ignore a line of output, which is in the log already."""

@@ -1,8 +1,7 @@
 """Measure the network between the hosts of the workers and those of the servers.
 
-Pairs of hosts take turns, so that each of them has the network to itself. Then all workers' hosts
-together exchange bytes with each parameter server's, which shows how much the server's port
-carries.
+First each pair of hosts is measured while no other traffic is sent. Then all workers' hosts exchange
+bytes with each parameter server's host at the same time, which measures the capacity of its port.
 """
 
 import math
@@ -25,7 +24,7 @@ class HostFigures:
 
     Attributes:
         rate: bytes of payload per second that its port carries in each direction.
-        latency: seconds from this host to the others.
+        latency: seconds from this host to another one.
     """
 
     rate: float
@@ -34,11 +33,11 @@ class HostFigures:
 
 @dataclass
 class NetworkFigures:
-    """What was measured between hosts.
+    """The measured links between hosts.
 
     Attributes:
         links: (worker's host, server's host) → the link between them.
-        shared: server's host → bytes per second to and from all workers' hosts at the same time.
+        shared: server's host → bytes per second in each direction, to and from all workers' hosts.
     """
 
     links: dict[tuple[str, str], LinkFigures] = field(default_factory=dict)
@@ -47,8 +46,8 @@ class NetworkFigures:
     def hosts(self) -> dict[str, HostFigures]:
         """Return the figures of each host.
 
-        A port carries at least what the best of its links has carried, and that of a server what
-        all workers together have.
+        The rate of a port is the largest rate measured on it: that of its best link, or a server's
+        with all workers together.
         """
         rates: dict[str, float] = dict(self.shared)
         latencies: dict[str, list[float]] = {}
@@ -65,95 +64,95 @@ def measure_network(
     state_server: Host | None,
     agents: AgentPool,
     here: MeasuringAgent,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
 ) -> tuple[NetworkFigures, list[str]]:
     """Return the figures of the network, and a sentence for each pair without figures.
 
     Args:
-        workers: the hosts of the workers, each of them once.
-        servers: those of the parameter servers.
-        state_server: that of the state server.
-        agents: the agents of the hosts that are other machines.
+        workers: the hosts of the workers, without duplicates.
+        servers: the hosts of the parameter servers.
+        state_server: the host of the state server.
+        agents: the agents of the remote hosts.
         here: the agent of this machine.
-        say: tells the user something.
+        notify: called with messages for the user.
     """
-    return _NetworkMeasurement(agents, here, say).run(workers, servers, state_server)
+    return _NetworkMeasurement(agents, here, notify).run(workers, servers, state_server)
 
 
 def machine(host: Host) -> str:
-    """Return what names of the same machine have in common."""
+    """Return a key that is equal for all hosts on the same machine."""
     return "" if host.here else host.ip or host.address
 
 
 class _NetworkMeasurement:
     """The state of a measurement."""
 
-    def __init__(self, agents: AgentPool, here: MeasuringAgent, say: Callable[[str], None]) -> None:
-        self._agents, self._here, self._say = agents, here, say
+    def __init__(self, agents: AgentPool, here: MeasuringAgent, notify: Callable[[str], None]) -> None:
+        self._agents, self._here, self._notify = agents, here, notify
         self._open_links: dict[str, dict[str, Any]] = {}
         self._problems: list[str] = []
 
     def run(
         self, workers: Sequence[Host], servers: Sequence[Host], state_server: Host | None
     ) -> tuple[NetworkFigures, list[str]]:
-        others = [state_server] if state_server is not None and state_server not in servers else []
+        additional = [state_server] if state_server is not None and state_server not in servers else []
         pairs = [
             (worker, server)
-            for server in (*servers, *others)
+            for server in (*servers, *additional)
             for worker in workers
             if machine(worker) != machine(server)
         ]
-        found = NetworkFigures()
+        figures = NetworkFigures()
         for number, (worker, server) in enumerate(pairs, 1):
-            place = f"{worker.name} – {server.name} ({number} of {len(pairs)})"
-            self._say(f"network: measuring {place}")
+            pair = f"{worker.name} – {server.name} ({number} of {len(pairs)})"
+            self._notify(f"network: measuring {pair}")
             answer = self._probe([worker], server, "probe_link").get(worker.name)
             if answer is not None:
-                link = found.links[worker.name, server.name] = LinkFigures(**answer)
-                self._say(
-                    f"network: {place}: {_rate(link.up)} there, {_rate(link.down)} back, "
+                link = figures.links[worker.name, server.name] = LinkFigures(**answer)
+                self._notify(
+                    f"network: {pair}: {_rate(link.up)} there, {_rate(link.down)} back, "
                     f"{1e3 * link.latency:.2f} ms one way"
                 )
         for server in servers:
-            together = [worker for worker in workers if (worker.name, server.name) in found.links]
+            together = [worker for worker in workers if (worker.name, server.name) in figures.links]
             if len({machine(worker) for worker in together}) > 1:
-                self._say(f"network: measuring {len(together)} hosts – {server.name} at the same time")
+                self._notify(f"network: measuring {len(together)} hosts – {server.name} at the same time")
                 answers = [self._probe(together, server, "share_link", up=up).values() for up in (True, False)]
-                up, down = (sum(answer["rate"] for answer in each) for each in answers)
+                up, down = (sum(answer["rate"] for answer in answer_pair) for answer_pair in answers)
                 if up and down:
-                    found.shared[server.name] = LinkFigures(0.0, up, down).both
-                    self._say(f"network: {server.name}: {_rate(up)} from all, {_rate(down)} to all")
-        return found, self._problems
+                    figures.shared[server.name] = LinkFigures(0.0, up, down).both
+                    self._notify(f"network: {server.name}: {_rate(up)} from all, {_rate(down)} to all")
+        return figures, self._problems
 
     def _probe(self, workers: Sequence[Host], server: Host, do: str, **more: Any) -> dict[str, dict[str, Any]]:
-        """Have hosts measure their links to another one at the same time; return the answers."""
+        """Let hosts measure their links to a server's host at the same time; return the answers."""
         link = self._open(server)
         if not link:
             return {}
         request = {"do": do, "address": server.ip, **link, **more}
         answers, problems = self._ask(workers, request)
-        self._problems += [f"network to {server.name}: {why}" for why in problems]
+        self._problems += [f"network to {server.name}: {problem}" for problem in problems]
         return answers
 
     def _open(self, server: Host) -> dict[str, Any]:
-        """Return the port at which a host answers probes, and the key; {} if it does not."""
+        """Return the port at which a host answers probes, and its key; {} if it does not answer."""
         if server.name not in self._open_links:
             answers, problems = self._ask([server], {"do": "open_link", "address": server.ip})
-            self._problems += [f"network to {server.name}: {why}" for why in problems]
+            self._problems += [f"network to {server.name}: {problem}" for problem in problems]
             self._open_links[server.name] = (
                 {name: answers[server.name][name] for name in ("port", "key")} if answers else {}
             )
         return self._open_links[server.name]
 
     def _ask(self, hosts: Sequence[Host], request: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
-        """Ask hosts the same, this machine among them, at once; return answers and problems."""
-        far = {host.name: request for host in hosts if not host.here}
+        """Send a request to hosts, including this machine, at once; return answers and problems."""
+        remote = {host.name: request for host in hosts if not host.here}
         near = [host.name for host in hosts if host.here]
         with ThreadPoolExecutor(max(1, len(near))) as pool:
-            mine = {name: pool.submit(self._here.answer, dict(request)) for name in near}
-            answers, failed = self._agents.try_to_ask(far, config.LAUNCH_CHECK)
+            local = {name: pool.submit(self._here.answer, dict(request)) for name in near}
+            answers, failed = self._agents.try_to_ask(remote, config.LAUNCH_CHECK)
             problems = list(failed.values())
-            for name, future in mine.items():
+            for name, future in local.items():
                 answer = future.result()
                 if "error" in answer:
                     problems.append(f"host {name}: {answer['error']}")
@@ -163,11 +162,11 @@ class _NetworkMeasurement:
 
 
 def _rate(rate: float) -> str:
-    """Return bytes per second of payload as the bandwidth of a network, for a reader."""
+    """Format bytes of payload per second as the bandwidth of a network."""
     bits = bandwidth(rate)
     return f"{bits / 1e9:.3g} Gbit/s" if bits >= 1e9 else f"{bits / 1e6:.3g} Mbit/s"
 
 
 def bandwidth(rate: float) -> float:
-    """Return the bandwidth, in bits per second, that carries so many bytes of payload per second."""
+    """Return the bandwidth in bits per second that carries `rate` bytes of payload per second."""
     return rate * 8 / config.SIMULATE_GOODPUT if rate < math.inf else math.inf

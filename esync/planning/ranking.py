@@ -1,4 +1,4 @@
-"""The plan: candidates simulated, ranked within their classes, and one of them recommended."""
+"""Simulate the candidates, rank them within their classes, and recommend one."""
 
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -15,7 +15,7 @@ from .candidates import Candidate, PlanClass, candidates, excluded, twins
 from .forecast import Forecast, Task, forecast, limit_of, prepared, speeds_of
 from .what_if import Change, WhatIfError, changed
 
-#: Called with the number of candidates that are done, and of all.
+#: Called with the number of simulated candidates, and of all.
 Progress = Callable[[int, int], None]
 
 
@@ -25,13 +25,12 @@ class PlanError(ExpectedError):
 
 @dataclass(frozen=True)
 class Ranking:
-    """The candidates on one cluster.
+    """The ranked candidates on one cluster.
 
     Attributes:
-        classes: class → its forecasts, the best one first, then by speed; classes without any are
-            left out.
+        classes: class → its forecasts, the best one first, then by speed, for classes that have any.
         failed: candidates that could not be simulated, and why.
-        recommended: what is recommended.
+        recommended: the recommended one.
         limit: samples per second that all devices would compute without exchanges.
     """
 
@@ -43,7 +42,7 @@ class Ranking:
     @property
     def every(self) -> list[Forecast]:
         """The forecasts of all classes."""
-        return [each for forecasts in self.classes.values() for each in forecasts]
+        return [forecast for forecasts in self.classes.values() for forecast in forecasts]
 
     def best(self, plan_class: PlanClass) -> Forecast | None:
         """Return the best of a class; None if it has none."""
@@ -52,12 +51,12 @@ class Ranking:
 
 @dataclass(frozen=True)
 class WhatIf:
-    """What becomes of the recommendation on a changed cluster.
+    """The effect of a change to the cluster.
 
     Attributes:
-        text: the changes, as they were asked for.
-        ranking: of the changed cluster.
-        gain: useful samples/s of the best of the recommended class, divided by what they are
+        text: the changes, as the user has written them.
+        ranking: the ranking on the changed cluster.
+        gain: useful samples/s of the best candidate of the recommended class, relative to those
             without the change; None if the class has no candidate there.
     """
 
@@ -68,17 +67,17 @@ class WhatIf:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a plan found out.
+    """The result of planning.
 
     Attributes:
-        description: the cluster, as described.
+        description: the cluster.
         ranking: its candidates.
-        what_ifs: the changes that were asked about, by gain.
+        what_ifs: the requested changes, by gain.
         excluded: modes that cannot be simulated without gradients, and why.
-        twins: modes that take as long as another one → that one, which stands for them.
-        notes: what the user should know of it beside.
-        program: words of the user's program, where the description does not name it.
-        shares: share of the devices' speed that each worker has, in their order.
+        twins: mode that takes as long as another one → that one, which represents it.
+        notes: further remarks for the user.
+        program: command of the user's program, if it is not in the description.
+        shares: share of each worker in the speed of all devices.
     """
 
     description: Description
@@ -104,9 +103,9 @@ def plan(
     Args:
         path: description of the cluster, with the times of its devices, network and servers.
         modes: names of the modes to try; empty: all of them.
-        what_ifs: changes to try, each as `--what-if` takes it.
-        at_a_time: number of simulations at a time; None: as many as there are cores.
-        progress: told how far it is.
+        what_ifs: changes to try, in the syntax of `--what-if`.
+        at_a_time: number of simulations at a time; None: the number of cores.
+        progress: called after each simulation.
 
     Raises:
         DescriptionError: the description cannot be read, or lacks the time of a device.
@@ -142,9 +141,9 @@ def plan(
     with pool(at_a_time, total, modes) as executor:
         rankings = _ranked(executor, tasks, excluded(modes), report)
     base = rankings[0]
-    asked = [_what_if(change.text, each, base) for change, each in zip(changes, rankings[1:], strict=True)]
-    asked.sort(key=lambda each: -(each.gain or 0.0))
-    if any(each.candidate.collective for ranking in rankings for each in ranking.every):
+    asked = [_what_if(change.text, ranking, base) for change, ranking in zip(changes, rankings[1:], strict=True)]
+    asked.sort(key=lambda change: -(change.gain or 0.0))
+    if any(option.candidate.collective for ranking in rankings for option in ranking.every):
         notes.append(
             "--collective: what MPI costs the workers' processors is not measured; one is recommended only where it is "
             f"predicted to be more than {config.PLAN_COLLECTIVE:g} times as fast as all others of its class"
@@ -155,10 +154,10 @@ def plan(
 
 
 def _network_notes(changes: Sequence[Change], clusters: Sequence[Description]) -> list[str]:
-    """Return what the user should know where the network costs nothing.
+    """Return remarks for clusters whose network has no bandwidth and latency.
 
     Args:
-        changes: the changes that were asked about.
+        changes: the requested changes.
         clusters: the described cluster, and that of each change.
     """
     notes = [
@@ -166,7 +165,7 @@ def _network_notes(changes: Sequence[Change], clusters: Sequence[Description]) -
         for change, cluster in zip(changes, clusters[1:], strict=True)
         if change.is_of_network and len(cluster.host_names()) == 1
     ]
-    if any(len(each.host_names()) > 1 and each.network == NetworkSection() for each in clusters):
+    if any(len(cluster.host_names()) > 1 and cluster.network == NetworkSection() for cluster in clusters):
         notes.append(
             "there is no section network, so messages between hosts take no time here; to limit them, write for "
             "instance network: {bandwidth: 1Gbit, latency: 0.2ms}"
@@ -175,7 +174,7 @@ def _network_notes(changes: Sequence[Change], clusters: Sequence[Description]) -
 
 
 def _tasks(description: Description, path: Path, modes: Sequence[str], per_host: bool | None = None) -> list[Task]:
-    """Return what is to be simulated on one cluster; see `candidates`."""
+    """Return the candidates to simulate on one cluster; see `candidates`."""
     limit = limit_of(description, path)
     try:
         cluster = model(description, path.parent)
@@ -190,73 +189,73 @@ def _ranked(
     executor: Executor, tasks: Sequence[Sequence[Task]], unusable: Mapping[str, str], report: Callable[[], None]
 ) -> list[Ranking]:
     """Simulate the candidates of several clusters, and return a ranking for each of them."""
-    every = [task for part in tasks for task in part]
-    found = outcomes(executor, forecast, every)
+    all_tasks = [task for part in tasks for task in part]
+    results = outcomes(executor, forecast, all_tasks)
     rankings = []
     for part in tasks:
         forecasts, failed = list[Forecast](), list[tuple[Candidate, str]]()
         for task in part:
-            outcome = next(found)
+            outcome = next(results)
             report()
             if isinstance(outcome, Failed):
                 failed.append((task.candidate, outcome.reason))
             else:
                 forecasts.append(outcome)
         if not forecasts:
-            reasons = [*(reason for _, reason in failed), *(f"{mode}: {why}" for mode, why in unusable.items())]
+            reasons = [*(reason for _, reason in failed), *(f"{mode}: {reason}" for mode, reason in unusable.items())]
             raise PlanError(f"nothing could be simulated: {'; '.join(dict.fromkeys(reasons))}")
         rankings.append(rank(forecasts, failed, part[0].limit))
     return rankings
 
 
 def rank(forecasts: Sequence[Forecast], failed: Sequence[tuple[Candidate, str]], limit: float) -> Ranking:
-    """Return the forecasts by class and useful samples/s, and what is recommended.
+    """Return the forecasts by class and useful samples/s, and the recommended one.
 
-    Doing without slower devices makes sense only where that gains, compared with the same method on
-    all of them. Of such groups the best is kept: one of all methods in the class of fast devices,
-    one of each method elsewhere.
+    A candidate on a group of devices is kept only if it is faster than the same method on all
+    devices, and only the best one: one in the class of fast devices, otherwise one per method.
     """
-    whole = {each.candidate.settings: each for each in forecasts if each.candidate.ranks is None}
+    complete = {forecast.candidate.settings: forecast for forecast in forecasts if forecast.candidate.ranks is None}
     groups: dict[object, Forecast] = {}
-    for each in forecasts:
-        on_all = whole.get(each.candidate.settings)
-        if each.candidate.ranks is None or on_all is None or each.useful <= on_all.useful:
+    for prediction in forecasts:
+        on_all = complete.get(prediction.candidate.settings)
+        if prediction.candidate.ranks is None or on_all is None or prediction.useful <= on_all.useful:
             continue
-        key = each.plan_class if each.plan_class is PlanClass.FAST else each.candidate.settings
-        if key not in groups or each.useful > groups[key].useful:
-            groups[key] = each
+        key = prediction.plan_class if prediction.plan_class is PlanClass.FAST else prediction.candidate.settings
+        if key not in groups or prediction.useful > groups[key].useful:
+            groups[key] = prediction
     best = set(map(id, groups.values()))
-    kept = [
-        each
-        for each in forecasts
-        if each.candidate.ranks is None or id(each) in best or each.candidate.settings not in whole
+    useful = [
+        forecast
+        for forecast in forecasts
+        if forecast.candidate.ranks is None or id(forecast) in best or forecast.candidate.settings not in complete
     ]
     classes = {
-        plan_class: _in_order([each for each in kept if each.plan_class is plan_class]) for plan_class in PlanClass
+        plan_class: _in_order([forecast for forecast in useful if forecast.plan_class is plan_class])
+        for plan_class in PlanClass
     }
     classes = {plan_class: members for plan_class, members in classes.items() if members}
     return Ranking(classes, failed, recommended(classes), limit)
 
 
 def _in_order(forecasts: Sequence[Forecast]) -> list[Forecast]:
-    """Return forecasts, the most useful first; of those that are nearly so, the simplest leads.
+    """Sort forecasts by useful samples/s, except that the simplest of nearly equal ones leads.
 
-    A collective leads only where it is predicted to be more than `config.PLAN_COLLECTIVE` times as
-    fast as everything else: what MPI costs the workers' processors is not measured.
+    A collective leads only if it is predicted to be more than `config.PLAN_COLLECTIVE` times as fast
+    as every other candidate, because MPI's load on the workers' processors is not measured.
     """
-    ordered = sorted(forecasts, key=lambda each: -each.useful)
-    leaders = [each for each in ordered if not each.candidate.collective]
+    ordered = sorted(forecasts, key=lambda forecast: -forecast.useful)
+    leaders = [forecast for forecast in ordered if not forecast.candidate.collective]
     if not leaders or ordered[0].useful > config.PLAN_COLLECTIVE * leaders[0].useful:
         leaders = ordered
     near = [leader for leader in leaders if leader.useful >= (1 - config.PLAN_EQUAL) * leaders[0].useful]
-    best = min(near, key=lambda each: each.candidate.demands, default=None)  # the first of equal ones
-    return ([best] if best is not None else []) + [each for each in ordered if each is not best]
+    best = min(near, key=lambda forecast: forecast.candidate.demands, default=None)  # the first of equals
+    return ([best] if best is not None else []) + [forecast for forecast in ordered if forecast is not best]
 
 
 def recommended(classes: Mapping[PlanClass, Sequence[Forecast]]) -> Forecast:
-    """Return the best of the class that deviates least from SGD, unless a later one gains much.
+    """Return the best forecast of the class that deviates least from SGD, unless another gains much.
 
-    A class takes the place of the one before if its best gains more than `config.PLAN_GAIN`.
+    A later class is preferred to an earlier one if its best gains more than `config.PLAN_GAIN`.
     """
     chosen: Forecast | None = None
     for plan_class in PlanClass:

@@ -11,21 +11,21 @@ from rich.text import Text
 from .. import config
 from ..algorithms.registry import ALGORITHMS, flags_of
 from ..launch import flags, user_program
-from ..launch.plan import device_folders
+from ..launch.workers import device_folders
 from ..runtime.terminal import NOT_KNOWN, TerminalTable, right
 from .accuracy import known_accuracy
 from .candidates import COLLECTIVE, STRIPPED, Candidate, PlanClass
 from .forecast import Forecast
 from .ranking import Plan, Ranking
 
-#: Characters of a line of text, at most.
+#: Maximum width of a line of text in characters.
 _WIDTH = 96
-#: Characters of a method in the table at least, and those of a line that the other columns take.
+#: Minimum width of the column "method", and width of the other columns of the table.
 _METHOD_WIDTH, _FIGURES_WIDTH = 24, 81
 
 
 def method(plan: Plan, candidate: Candidate) -> str:
-    """Return what a candidate is called: its mode with its flags, or the devices that take part."""
+    """Return the name of a candidate: its mode with its flags, or the devices that take part."""
     if candidate.ranks is None:
         return _settings(candidate)
     if len(candidate.ranks) == 1:
@@ -50,12 +50,12 @@ def _devices(plan: Plan, ranks: Sequence[int]) -> list[str]:
     return [f"{workers[rank].host}/{folders[rank]}" for rank in ranks]
 
 
-def table(plan: Plan, every: bool, width: int) -> TerminalTable:
+def table(plan: Plan, show_all: bool, width: int) -> TerminalTable:
     """Return the ranking as a table.
 
     Args:
         plan: the plan.
-        every: show all methods of each class, not only the best.
+        show_all: show all methods of each class, not only the best.
         width: characters of a line.
     """
     room = max(_METHOD_WIDTH, width - _FIGURES_WIDTH)
@@ -68,41 +68,41 @@ def table(plan: Plan, every: bool, width: int) -> TerminalTable:
         columns.add(textwrap.fill(plan_class.value, room), *[""] * 7, style="bold")
         shown = [
             member
-            for place, member in enumerate(members)
-            if every or place < config.PLAN_SHOWN or not member.candidate.variation
+            for index, member in enumerate(members)
+            if show_all or index < config.PLAN_SHOWN or not member.candidate.variation
         ]
-        for each in shown:
-            mark = "*" if each is plan.ranking.recommended else " "
+        for forecast in shown:
+            mark = "*" if forecast is plan.ranking.recommended else " "
             name = textwrap.fill(
-                f"{mark} {method(plan, each.candidate)}", room, subsequent_indent="    ", break_on_hyphens=False
+                f"{mark} {method(plan, forecast.candidate)}", room, subsequent_indent="    ", break_on_hyphens=False
             )
-            columns.add(Text(name), *_figures(each))
+            columns.add(Text(name), *_figures(forecast))
         if len(shown) < len(members):
             columns.add(f"  … and {len(members) - len(shown)} more (--all)"[:room], *[""] * 7, style="dim")
     return columns
 
 
-def _figures(each: Forecast) -> tuple[str, ...]:
-    held = each.bottleneck
-    where = f" {held.where}" if held.where else ""
+def _figures(forecast: Forecast) -> tuple[str, ...]:
+    bottleneck = forecast.bottleneck
+    location = f" {bottleneck.where}" if bottleneck.where else ""
     return (
-        rate(each.throughput),
-        rate(each.useful),
-        f"{each.efficiency:.0%}",
-        seconds(each.round_time),
-        seconds(each.wait),
-        f"{each.traffic / 1e6:.3g}",
-        f"{held.cause.value}{where} ({held.share:.0%})",
+        rate(forecast.throughput),
+        rate(forecast.useful),
+        f"{forecast.efficiency:.0%}",
+        seconds(forecast.round_time),
+        seconds(forecast.wait),
+        f"{forecast.traffic / 1e6:.3g}",
+        f"{bottleneck.cause.value}{location} ({bottleneck.share:.0%})",
     )
 
 
 def rate(value: float) -> str:
-    """Return samples per second with three digits at least."""
+    """Format samples per second with at least three digits."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"
 
 
 def seconds(value: float) -> str:
-    """Return a time with two or three digits, in milliseconds below 0.1 s."""
+    """Format a time with two or three digits, in milliseconds below 0.1 s."""
     if 0 < value < 0.1:
         return f"{value * 1000:.3g} ms"
     return f"{value:.0f} s" if value >= 100 else f"{value:.3g} s"
@@ -117,23 +117,23 @@ def recommendation(plan: Plan, file: str) -> list[str]:
 
 
 def left_out(plan: Plan, candidate: Candidate) -> list[str]:
-    """Return a line about the devices that take no part, and the speed that they would bring."""
+    """Return a line about the devices that are not used, with their shares of the speed."""
     alike: dict[str, list[int]] = {}
     for rank, share in enumerate(plan.shares):
         if candidate.ranks is not None and rank not in candidate.ranks:
             alike.setdefault(f"{share:.1%}", []).append(rank)
     if not alike:
         return []
-    said = [
+    parts = [
         f"{', '.join(_devices(plan, ranks))} ({share}{' each' * (len(ranks) > 1)})" for share, ranks in alike.items()
     ]
-    return [f"Left out, with their shares of the devices' speed: {', '.join(said)}"]
+    return [f"Left out, with their shares of the devices' speed: {', '.join(parts)}"]
 
 
 def reasons(ranking: Ranking) -> str:
     """Return how the recommended method compares with the best of each other class."""
     best = ranking.recommended
-    said = [f"{rate(best.throughput)} samples/s{_worth(best)}"]
+    parts = [f"{rate(best.throughput)} samples/s{_worth(best)}"]
     before = True
     for plan_class in PlanClass:
         other = ranking.best(plan_class)
@@ -141,17 +141,17 @@ def reasons(ranking: Ranking) -> str:
             before = False
         elif other is not None and before:
             ratio = best.useful / other.useful
-            said.append(f'{ratio:.3g} times as fast as the best of "{plan_class.value}"')
+            parts.append(f'{ratio:.3g} times as fast as the best of "{plan_class.value}"')
         elif other is not None:
             more = other.throughput / best.throughput
             but = f"has {more:.3g} times the samples/s{_worth(other)}, and " if more > 1 > other.worth + 0.005 else ""
-            said.append(f'the best of "{plan_class.value}" {but}is {_gain(other.useful / best.useful - 1)}')
-    return "; ".join(said)
+            parts.append(f'the best of "{plan_class.value}" {but}is {_gain(other.useful / best.useful - 1)}')
+    return "; ".join(parts)
 
 
-def _worth(each: Forecast) -> str:
-    """Return in words what a sample is worth; "" if it is worth one of sequential SGD."""
-    return f", each worth {each.worth:.0%} of one in sequential SGD" if each.worth < 0.995 else ""
+def _worth(forecast: Forecast) -> str:
+    """Return the worth of a sample in words; "" if it is that of sequential SGD."""
+    return f", each worth {forecast.worth:.0%} of one in sequential SGD" if forecast.worth < 0.995 else ""
 
 
 def _gain(share: float) -> str:
@@ -162,45 +162,45 @@ def _gain(share: float) -> str:
 
 
 def command(plan: Plan, candidate: Candidate, file: str) -> list[str]:
-    """Return the command that runs a candidate, and what has to be done before."""
+    """Return the command that runs a candidate, after comments on manual preparations."""
     described = plan.description
     lines = []
     if candidate.ranks is not None:
-        there = _devices(plan, candidate.ranks)
-        kept = f"only {there[0]}" if len(there) == 1 else f"only {', '.join(there)}"
-        if len(there) < len(described.workers):
-            lines.append(f"# in a copy of {file} with {kept} among its workers:")
+        devices = _devices(plan, candidate.ranks)
+        note = f"only {devices[0]}" if len(devices) == 1 else f"only {', '.join(devices)}"
+        if len(devices) < len(described.workers):
+            lines.append(f"# in a copy of {file} with {note} among its workers:")
     if described.state_server is None and ALGORITHMS[candidate.mode].instead_of_state_server:
         lines.append("# with a section state_server: {host: …}")
     if candidate.per_host != described.per_host:
         lines.append(f"# {'with per_host: true' if candidate.per_host else 'without per_host'} in {file}:")
     if COLLECTIVE in candidate.flags:
         lines.append("# needs MPICH and mpi4py on every host (docs/how-to/collectives.md)")
-    given = dict(candidate.flags)
+    settings = dict(candidate.flags)
     undo, by_hand = _undone(plan, candidate)
     if by_hand:
         lines.append(f"# without {', '.join(by_hand)} in the section train of {file}:")
-    own = {name: value for name, value in given.items() if name not in user_program.CLUSTER_FLAGS}
-    if described.program and own:
-        given = {name: value for name, value in given.items() if name in user_program.CLUSTER_FLAGS}
+    program_flags = {name: value for name, value in settings.items() if name not in user_program.CLUSTER_FLAGS}
+    if described.program and program_flags:
+        settings = {name: value for name, value in settings.items() if name in user_program.CLUSTER_FLAGS}
         lines.append(f"# with algorithm={python(candidate)} in the program:")
-    words = flags.to_arguments({**given, **({} if described.program else undo)})
+    words = flags.to_arguments({**settings, **({} if described.program else undo)})
     lines.append(shlex.join(["esync", "launch", file, *words, *(["--", *plan.program] if plan.program else [])]))
     return lines
 
 
 def _undone(plan: Plan, candidate: Candidate) -> tuple[dict[str, Any], list[str]]:
-    """Return flags that undo what the description says of varied flags, and those that no flag undoes."""
-    own = flags_of(ALGORITHMS[candidate.mode])
+    """Return flags that override the description's varied flags, and names of those that none overrides."""
+    options = flags_of(ALGORITHMS[candidate.mode])
     undo, by_hand = {}, []
     for name, value in plan.description.train.items():
         if (
             name not in STRIPPED
             or name in candidate.flags
-            or (name in flags.known() and name not in {*own, COLLECTIVE})
+            or (name in flags.known() and name not in {*options, COLLECTIVE})
         ):
             continue
-        default = own[name].default if name in own else config.COLLECTIVE
+        default = options[name].default if name in options else config.COLLECTIVE
         if value == default:
             continue
         if flags.is_switch(name) or default is None:
@@ -211,27 +211,27 @@ def _undone(plan: Plan, candidate: Candidate) -> tuple[dict[str, Any], list[str]
 
 
 def python(candidate: Candidate) -> str:
-    """Return the expression that makes a candidate's algorithm in a program of the user's."""
+    """Return the Python expression that creates a candidate's algorithm."""
     algorithm = ALGORITHMS[candidate.mode]
-    own = flags_of(algorithm)
-    values = ", ".join(f"{own[name].name}={value!r}" for name, value in candidate.flags.items() if name in own)
+    options = flags_of(algorithm)
+    values = ", ".join(f"{options[name].name}={value!r}" for name, value in candidate.flags.items() if name in options)
     return f"esync.algorithms.{algorithm.__name__}({values})"
 
 
 def best_of_classes(plan: Plan, width: int = _WIDTH) -> list[str]:
-    """Return what is known of the best method of each class, and what would make it faster.
+    """Return the accuracy of the best method of each class, and how to make it faster.
 
     Args:
         plan: the plan.
-        width: characters that fit into a line.
+        width: characters of a line.
     """
     lines = []
     for members in plan.ranking.classes.values():
         best = members[0]
-        known = known_accuracy(best.candidate)
+        accuracy = known_accuracy(best.candidate)
         lines.append(f"{best.plan_class.value}: {method(plan, best.candidate)}")
-        said = {"i.i.d.": known.iid, "skewed": known.skewed, "faster": best.bottleneck.remedy}
-        for title, text in said.items():
+        texts = {"i.i.d.": accuracy.iid, "skewed": accuracy.skewed, "faster": best.bottleneck.remedy}
+        for title, text in texts.items():
             lines += textwrap.wrap(
                 text, min(width, _WIDTH), initial_indent=f"    {title:<9}", subsequent_indent=" " * 13
             )
@@ -246,35 +246,35 @@ def best_of_classes(plan: Plan, width: int = _WIDTH) -> list[str]:
 
 
 def what_if_table(plan: Plan) -> TerminalTable:
-    """Return what the asked changes would bring, by gain."""
+    """Return a table of the requested changes, by gain."""
     base = plan.ranking.recommended
     figures = map(right, ("gain", "samples/s", "useful"))
     columns = TerminalTable("what if", *figures, Column("recommended then", overflow="fold"))
     columns.add("as described", "", rate(base.throughput), rate(base.useful), method(plan, base.candidate))
-    for each in plan.what_ifs:
-        best = each.ranking.best(base.plan_class)
-        then = each.ranking.recommended
-        name = _settings(then.candidate)
-        if then.candidate.ranks is not None:
-            count = len(then.candidate.ranks)
+    for what_if in plan.what_ifs:
+        best = what_if.ranking.best(base.plan_class)
+        recommended = what_if.ranking.recommended
+        name = _settings(recommended.candidate)
+        if recommended.candidate.ranks is not None:
+            count = len(recommended.candidate.ranks)
             name += f", {count} fastest devices" if count > 1 else " on one device"
-        also = "" if then is best else f", {rate(then.throughput)} samples/s"
+        also = "" if recommended is best else f", {rate(recommended.throughput)} samples/s"
         columns.add(
-            each.text,
-            NOT_KNOWN if each.gain is None else f"{each.gain - 1:+.1%}",
+            what_if.text,
+            NOT_KNOWN if what_if.gain is None else f"{what_if.gain - 1:+.1%}",
             NOT_KNOWN if best is None else rate(best.throughput),
             NOT_KNOWN if best is None else rate(best.useful),
-            f"{name} ({then.plan_class.value}{also})",
+            f"{name} ({recommended.plan_class.value}{also})",
         )
     return columns
 
 
 def notes(plan: Plan) -> list[str]:
-    """Return what was left out, and why."""
+    """Return lines about omitted modes and failures, with the reasons."""
     lines = list(plan.notes)
     lines += [f"{name}: as fast as {other}" for name, other in plan.twins.items()]
     lines += [f"{name}: not simulated: {reason}" for name, reason in plan.excluded.items()]
-    lines += [f"{method(plan, each)}: failed: {reason}" for each, reason in plan.ranking.failed]
+    lines += [f"{method(plan, candidate)}: failed: {reason}" for candidate, reason in plan.ranking.failed]
     return lines
 
 
@@ -287,9 +287,9 @@ def as_json(plan: Plan, file: str) -> dict[str, Any]:
         "shares": dict(zip(_devices(plan, range(len(plan.shares))), plan.shares, strict=True)),
         **_ranking(plan, plan.ranking),
         "what_if": [
-            {"change": each.text, "gain": each.gain, "recommended": _row(plan, each.ranking.recommended)}
-            | _ranking(plan, each.ranking)
-            for each in plan.what_ifs
+            {"change": what_if.text, "gain": what_if.gain, "recommended": _row(plan, what_if.ranking.recommended)}
+            | _ranking(plan, what_if.ranking)
+            for what_if in plan.what_ifs
         ],
         "not_simulated": dict(plan.excluded),
         "equally_fast": dict(plan.twins),
@@ -304,30 +304,30 @@ def _ranking(plan: Plan, ranking: Ranking) -> dict[str, Any]:
             plan_class.name.lower(): [_row(plan, member) for member in members]
             for plan_class, members in ranking.classes.items()
         },
-        "failed": [{"flags": dict(each.flags), "reason": reason} for each, reason in ranking.failed],
+        "failed": [{"flags": dict(candidate.flags), "reason": reason} for candidate, reason in ranking.failed],
     }
 
 
-def _row(plan: Plan, each: Forecast) -> dict[str, Any]:
-    known = known_accuracy(each.candidate)
+def _row(plan: Plan, forecast: Forecast) -> dict[str, Any]:
+    accuracy = known_accuracy(forecast.candidate)
     return {
-        "method": method(plan, each.candidate),
-        "class": each.plan_class.name.lower(),
-        "flags": dict(each.candidate.flags),
-        "workers": None if each.candidate.ranks is None else list(each.candidate.ranks),
-        "per_host": each.candidate.per_host,
-        "throughput": each.throughput,
-        "worth": each.worth,
-        "useful": each.useful,
-        "efficiency": each.efficiency,
-        "round_time": each.round_time,
-        "wait": each.wait,
-        "traffic": each.traffic,
+        "method": method(plan, forecast.candidate),
+        "class": forecast.plan_class.name.lower(),
+        "flags": dict(forecast.candidate.flags),
+        "workers": None if forecast.candidate.ranks is None else list(forecast.candidate.ranks),
+        "per_host": forecast.candidate.per_host,
+        "throughput": forecast.throughput,
+        "worth": forecast.worth,
+        "useful": forecast.useful,
+        "efficiency": forecast.efficiency,
+        "round_time": forecast.round_time,
+        "wait": forecast.wait,
+        "traffic": forecast.traffic,
         "bottleneck": {
-            "cause": each.bottleneck.cause.name.lower(),
-            "where": each.bottleneck.where,
-            "share": each.bottleneck.share,
-            "remedy": each.bottleneck.remedy,
+            "cause": forecast.bottleneck.cause.name.lower(),
+            "where": forecast.bottleneck.where,
+            "share": forecast.bottleneck.share,
+            "remedy": forecast.bottleneck.remedy,
         },
-        "accuracy": {"iid": known.iid, "skewed": known.skewed},
+        "accuracy": {"iid": accuracy.iid, "skewed": accuracy.skewed},
     }

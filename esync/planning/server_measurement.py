@@ -1,4 +1,4 @@
-"""Measure the servers of a cluster, each on its host, by a real one that runs there for a moment."""
+"""Measure the servers of a cluster by running each on its host for a moment."""
 
 import math
 import time
@@ -10,18 +10,18 @@ from typing import Any
 from .. import config
 from ..exchange.protocol.layout import Layout
 from ..launch.spec import ProcessSpec
+from ..simulate.acknowledgement import noticed_at
 from ..simulate.servers import ServerModel, Sizes
-from ..simulate.store import noticed_at
 from .measuring_processes import MeasuringProcesses
 
 
 @dataclass(frozen=True)
 class ServerFigures:
-    """What a parameter server costs, as `simulate.servers.ServerModel` means it.
+    """Costs of a parameter server, as modelled by `simulate.servers.ServerModel`.
 
     Attributes:
         message_time: seconds for every message.
-        throughput: bytes per second that it adds up and hands out; None where messages cost it all.
+        throughput: bytes per second that it sums and sends; None if only messages take time.
     """
 
     message_time: float
@@ -31,7 +31,7 @@ class ServerFigures:
     def of(cls, poll: float, transfer: float, vectors: Mapping[str, int]) -> "ServerFigures":
         """Return the figures with which the simulator's exchange takes as long as the real one.
 
-        What a worker does for an exchange is counted as the server's.
+        The worker's share of the time of an exchange is attributed to the server.
 
         Args:
             poll: seconds that the real server needs for a message and its answer.
@@ -44,9 +44,9 @@ class ServerFigures:
             throughput = 1 / seconds_per_byte if seconds_per_byte else math.inf
             return exchange_seconds(ServerModel("", message_time, throughput), sizes)
 
-        message_time = min(poll, solve(lambda each: simulated(each, 0.0), transfer, poll))
+        message_time = min(poll, solve(lambda seconds: simulated(seconds, 0.0), transfer, poll))
         size, _ = sizes.amount(0)
-        per_byte = solve(lambda each: simulated(message_time, each), transfer, transfer / size)
+        per_byte = solve(lambda byte_time: simulated(message_time, byte_time), transfer, transfer / size)
         return cls(message_time, 1 / per_byte if per_byte * size > 1e-3 * transfer else None)
 
 
@@ -57,47 +57,44 @@ def exchange_seconds(model: ServerModel, sizes: Sizes) -> float:
     return noticed_at(0.0, used, 0.0)[0] + model.cost(messages, size)
 
 
-def solve(increasing: Callable[[float], float], wanted: float, most: float, halvings: int = 60) -> float:
-    """Return where an increasing function has the wanted value, between 0 and `most`.
-
-    The interval is halved so many times.
-    """
+def solve(increasing: Callable[[float], float], target: float, most: float, halvings: int = 60) -> float:
+    """Return where an increasing function reaches `target`, between 0 and `most`, by bisection."""
     low, high = 0.0, most
     for _ in range(halvings):
         middle = (low + high) / 2
-        low, high = (middle, high) if increasing(middle) < wanted else (low, middle)
+        low, high = (middle, high) if increasing(middle) < target else (low, middle)
     return (low + high) / 2
 
 
 def run_probes(
-    specs: Sequence[ProcessSpec], logs: Path, say: Callable[[str], None]
+    specs: Sequence[ProcessSpec], logs: Path, notify: Callable[[str], None]
 ) -> tuple[dict[str, dict[str, Any]], dict[str, str]]:
-    """Run processes that measure something and end by themselves, one of each host at a time.
+    """Run measuring processes that end by themselves, one per host at a time.
 
     Returns:
-        Their reports by name, and why others have none.
+        Reports by name, and problems of the other processes by name.
     """
     reports: dict[str, dict[str, Any]] = {}
     problems: dict[str, str] = {}
-    left = list(specs)
-    while left:
-        turn = list({spec.host.name: spec for spec in reversed(left)}.values())
-        left = [spec for spec in left if spec not in turn]
-        _run_together(turn, logs, say, reports, problems)
+    remaining = list(specs)
+    while remaining:
+        turn = list({spec.host.name: spec for spec in reversed(remaining)}.values())
+        remaining = [spec for spec in remaining if spec not in turn]
+        _run_together(turn, logs, notify, reports, problems)
     return reports, problems
 
 
 def _run_together(
     specs: Sequence[ProcessSpec],
     logs: Path,
-    say: Callable[[str], None],
+    notify: Callable[[str], None],
     reports: dict[str, dict[str, Any]],
     problems: dict[str, str],
 ) -> None:
     names = {spec.name: f"{spec.role} on {spec.host.name}" for spec in specs}
-    say(f"servers: measuring the {', the '.join(names.values())}")
+    notify(f"servers: measuring the {', the '.join(names.values())}")
     begun = announced = time.monotonic()
-    with MeasuringProcesses(specs, logs, say) as processes:
+    with MeasuringProcesses(specs, logs, notify) as processes:
         while processes.running:
             processes.turn()
             waiting = [name for name in names if processes.report(name) is None and not processes.failure(name)]
@@ -109,7 +106,7 @@ def _run_together(
                 break
             if now - announced > config.MEASURE_ANNOUNCE:
                 announced = now
-                say(f"servers: measuring the {', the '.join(map(names.__getitem__, waiting))} ({now - begun:.0f} s)")
+                notify(f"servers: measuring the {', the '.join(map(names.__getitem__, waiting))} ({now - begun:.0f} s)")
         for name in names:
             report = processes.report(name)
             if report is not None:

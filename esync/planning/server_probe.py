@@ -1,8 +1,7 @@
-"""Measure what a parameter server needs for messages, on the host where it would run.
+"""Measure the time that a parameter server needs for messages, on the host where it would run.
 
-A process of its own, `python -m esync.planning.server_probe`, starts a scheduler and a server on
-this host, exchanges a model of the given size with them as a worker does, and reports how long
-polls and exchanges take.
+`python -m esync.planning.server_probe` starts a scheduler and a server on this host, exchanges a
+model of the given size with them as a worker does, and reports the times of polls and exchanges.
 """
 
 import argparse
@@ -24,9 +23,9 @@ from ..runtime.processes import tied
 from ..runtime.watchdog import Watchdog
 from ..world import RealWorld
 
-#: Polls that count; exchanges that count, at least and at most; how long exchanges are measured.
+#: Measured polls; minimum and maximum of measured exchanges; seconds to measure exchanges.
 POLLS, LEAST, MOST, SECONDS = 50, 4, 40, 2.0
-#: Exchanges and polls before those that count.
+#: Exchanges and polls before the measured ones.
 WARM_UP = 2
 #: Seconds that scheduler and server have to start.
 START = 60.0
@@ -38,9 +37,9 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--weights", type=int, required=True, help="values that are trained")
     parser.add_argument("--statistics", type=int, default=0, help="values of batch norm's statistics")
     parser.add_argument("--gpu", type=int, help="device that adds up the payloads; the CPU if it is left out")
-    given = parser.parse_args(words)
-    sizes = {WEIGHTS: given.weights, STATISTICS: given.statistics}
-    return program.run("server probe", lambda watchdog: _measure(watchdog, sizes, given.gpu))
+    options = parser.parse_args(words)
+    sizes = {WEIGHTS: options.weights, STATISTICS: options.statistics}
+    return program.run("server probe", lambda watchdog: _measure(watchdog, sizes, options.gpu))
 
 
 class _Model:
@@ -50,7 +49,7 @@ class _Model:
         self.vectors = {name: Flat(np.zeros(size, np.float32)) for name, size in sizes.items()}
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        """Take values of a vector."""
+        """Store values of a vector."""
         self.vectors[vector].write(start, values)
 
     def add(self, step: object) -> None:
@@ -89,20 +88,20 @@ def _measure(watchdog: Watchdog, sizes: Mapping[str, int], gpu: int | None) -> i
 
 @contextmanager
 def _cluster(gpu: int | None) -> Iterator[None]:
-    """Run a scheduler and a server, and let this process be the worker."""
+    """Run a scheduler and a server, with this process as the worker."""
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
-    place = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(port), "DMLC_NODE_HOST": "127.0.0.1"}
-    place |= {"DMLC_NUM_SERVER": "1", "DMLC_NUM_WORKER": "1"}
+    variables = {"DMLC_PS_ROOT_URI": "127.0.0.1", "DMLC_PS_ROOT_PORT": str(port), "DMLC_NODE_HOST": "127.0.0.1"}
+    variables |= {"DMLC_NUM_SERVER": "1", "DMLC_NUM_WORKER": "1"}
     on = [] if gpu is None else ["--gpu", str(gpu)]
     processes = []
     try:
         for role, words in (("scheduler", []), ("server", on)):
-            environment = {**os.environ, **place, "DMLC_ROLE": role}
-            environment.pop(progress.VARIABLE, None)  # what they report is not this process's measurement
+            environment = {**os.environ, **variables, "DMLC_ROLE": role}
+            environment.pop(progress.VARIABLE, None)  # their reports must not be mixed with this process's
             command = tied([sys.executable, "-m", f"esync.{role}", *words])
             processes.append(subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL))
-        os.environ.update(place, DMLC_ROLE="worker")
+        os.environ.update(variables, DMLC_ROLE="worker")
         yield
     finally:
         for process in processes:

@@ -1,7 +1,7 @@
-"""Measure how long a state server takes to answer a worker, on the host where it would run.
+"""Measure the time that a state server needs for an answer, on the host where it would run.
 
-A process of its own, `python -m esync.planning.state_server_probe`, starts a state server on this
-host, asks it as a worker does, and reports the median of its answers' times.
+`python -m esync.planning.state_server_probe` starts a state server on this host, queries it as a
+worker does, and reports the median time of its answers.
 """
 
 import os
@@ -20,10 +20,10 @@ from ..runtime.errors import ExpectedError
 from ..runtime.processes import tied
 from ..runtime.watchdog import Watchdog
 
-#: Questions that count, and those before them.
+#: Measured queries, and queries before them.
 QUESTIONS, WARM_UP = 60, 10
 _LISTENS = re.compile(r"http://127\.0\.0\.1:(\d+)")
-#: Seconds of an iteration of the slowest worker, for whom the others should not wait: the answer is NOT-READY.
+#: Seconds per iteration of a slow worker, so long that the answer to another one is NOT-READY.
 _BUSY = 1e6
 
 
@@ -40,12 +40,12 @@ def _measure(watchdog: Watchdog) -> int:
             for client in (slowest, worker):
                 client.reset(1)
             slowest.ask(0, _BUSY)
-            taken = []
+            durations = []
             for number in range(WARM_UP + QUESTIONS):
                 begun = time.perf_counter()
                 worker.ask(number, 1.0)
-                taken.append(time.perf_counter() - begun)
-        progress.report_event(progress.MEASURED, answer_time=statistics.median(taken[WARM_UP:]))
+                durations.append(time.perf_counter() - begun)
+        progress.report_event(progress.MEASURED, answer_time=statistics.median(durations[WARM_UP:]))
     return 0
 
 

@@ -1,8 +1,10 @@
-"""A simulation that is long enough, without its start and its end."""
+"""Model of time: a simulation that is long enough, without its start and its end."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
+
+import numpy as np
 
 from .. import config
 from ..simulate.job import SimulationJob, run
@@ -13,11 +15,10 @@ Result = Mapping[str, Any]
 def steady(job: SimulationJob, workers: int) -> dict[str, Any]:
     """Simulate a job until its samples per second are steady, and return the steady part.
 
-    The job is simulated for `config.PLAN_ROUNDS` rounds (fewer where its workers are many), and for
-    twice as many. Both runs begin alike, so their difference is what happens in the second half.
-    The rounds are doubled again until the samples per second of two such halves, or of two whole
-    runs, differ by less than `config.PLAN_STEADY`, or a run has more than `config.PLAN_EVENTS`
-    events.
+    The job is simulated for `config.PLAN_ROUNDS` rounds (fewer with many workers), and for twice as
+    many. Both runs begin alike, so that their difference is the second half. The rounds are doubled
+    until the samples per second of two such halves, or of two whole runs, differ by less than
+    `config.PLAN_STEADY`, or a run has more than `config.PLAN_EVENTS` events.
 
     Args:
         job: what to simulate; its limits are added here.
@@ -31,20 +32,20 @@ def steady(job: SimulationJob, workers: int) -> dict[str, Any]:
     half: dict[str, Any] | None = None
     while True:
         rounds *= 2
-        whole, events = _run(job, rounds)
-        earlier, half = half, between(before, whole)
-        alike = _alike(whole, before) or (earlier is not None and _alike(half, earlier))
+        result, events = _run(job, rounds)
+        earlier, half = half, between(before, result)
+        alike = _alike(result, before) or (earlier is not None and _alike(half, earlier))
         if alike or events > config.PLAN_EVENTS:
             return half
-        before = whole
+        before = result
 
 
 def between(first: Result, second: Result) -> dict[str, Any]:
-    """Return what happens between the end of a run and that of one that goes on for longer.
+    """Return the part of the longer run `second` after the end of the run `first`.
 
     Keys are those of `simulate.result`, but a device's `wait` and `transfer` are sums over its
-    rounds, in seconds. Samples count when they are exchanged: a run that ends just after a long
-    round would have more of them than its devices compute in that time, which is the most.
+    rounds, in seconds. Samples are counted when they are exchanged, so that a part which ends just
+    after a long round may count more than its devices compute in that time; that limits `samples`.
     """
     seconds = second["seconds"] - first["seconds"]
     devices = [_device(*pair) for pair in zip(first["devices"], second["devices"], strict=True)]
@@ -68,19 +69,25 @@ def between(first: Result, second: Result) -> dict[str, Any]:
     }
 
 
-def _computed(whole: Result, devices: Sequence[Result]) -> float:
-    """Return the samples that devices compute in the part of a run in which they do so much."""
-    batch = whole["limit"] / sum(1 / device["step_time"] for device in whole["devices"])
-    computed = 0.0
-    for device, part in zip(whole["devices"], devices, strict=True):
-        done = device["iterations"]  # of a device that speeds up they take less than its step time
-        lasting = min(device["step_time"], device["computing"] / done) if done else device["step_time"]
-        computed += part["computing"] / lasting
-    return batch * computed
+def _computed(result: Result, parts: Sequence[Result]) -> float:
+    """Return the samples that the devices of a run compute in parts of it.
+
+    A device computes for c seconds in its part, and for C seconds and k iterations in the whole run.
+    An iteration takes t = min(step_time, C ÷ k) seconds, less than step_time on a device that speeds
+    up. With batches of b samples, all devices compute b · Σ c ÷ t.
+    """
+    devices = result["devices"]
+    step_time, iterations, computing = (
+        np.array([device[key] for device in devices], float) for key in ("step_time", "iterations", "computing")
+    )
+    mean = np.divide(computing, iterations, out=step_time.copy(), where=iterations > 0)
+    batch_size = result["limit"] / np.sum(1 / step_time)
+    computing_in_part = np.array([part["computing"] for part in parts], float)
+    return float(batch_size * np.sum(computing_in_part / np.minimum(step_time, mean)))
 
 
 def _device(first: Result, second: Result) -> dict[str, Any]:
-    """Return what a device does between the ends of two runs."""
+    """Return the figures of a device between the ends of two runs."""
     return {
         **{name: second[name] for name in ("host", "device", "step_time")},
         **{name: second[name] - first[name] for name in ("rounds", "iterations", "computing", "questions")},
@@ -90,10 +97,10 @@ def _device(first: Result, second: Result) -> dict[str, Any]:
 
 
 def _run(job: SimulationJob, rounds: int) -> tuple[dict[str, Any], int]:
-    """Return the result of so many rounds, and the number of events."""
+    """Return the result of a simulation of `rounds` rounds, and the number of its events."""
     done = run(replace(job, typed={**job.typed, "rounds": rounds}))
     return done.result, done.real["events"]
 
 
-def _alike(one: Result, other: Result) -> bool:
-    return bool(abs(one["throughput"] - other["throughput"]) < config.PLAN_STEADY * one["throughput"])
+def _alike(first: Result, second: Result) -> bool:
+    return bool(abs(first["throughput"] - second["throughput"]) < config.PLAN_STEADY * first["throughput"])

@@ -1,4 +1,4 @@
-"""Changes to a described cluster: a faster network, devices more or fewer, more servers."""
+"""Changes to a described cluster: a faster network, more or fewer devices, more servers."""
 
 import math
 import re
@@ -11,15 +11,15 @@ from pydantic import ValidationError
 from .. import config
 from ..launch.description import Description, ServerEntry, WorkerEntry
 from ..launch.fields import DEVICE
-from ..launch.plan import device_folders
 from ..launch.simulation_schema import DeviceBehaviour, HostLink, NetworkSection
+from ..launch.workers import device_folders
 from ..launch.yaml_text import DescriptionError
 from ..runtime.errors import suggestion
 from ..simulate.cluster import NUMBERED, links
 from .forecast import with_known_hosts
 
 FORMS = "network=10Gbit, latency=5ms, without=HOST, without=HOST/DEVICE, add=gpu:0.03x2, servers=2 or per-host"
-#: Changes that may be of one host only.
+#: Changes that can be limited to one host.
 _LINKS = ("network", "latency")
 #: Devices to be added: kind, seconds of an iteration, number of them.
 _ADDED = re.compile(r"([a-z]+[0-9]*):([0-9.eE+-]+?)(?:x([0-9]{1,9}))?")
@@ -29,7 +29,7 @@ _WORKER = re.compile(r"worker-([0-9]{1,9})")
 
 
 class WhatIfError(DescriptionError):
-    """Raised when a change makes no sense for a cluster; the message says what would be right."""
+    """Raised when a change is invalid for a cluster; the message says what would be valid."""
 
 
 @dataclass(frozen=True)
@@ -37,8 +37,8 @@ class Change:
     """A change, or several together.
 
     Attributes:
-        text: as it was asked for.
-        parts: keys and values, in their order.
+        text: the change as the user has written it.
+        parts: keys and values, in order.
     """
 
     text: str
@@ -51,20 +51,20 @@ class Change:
 
     @property
     def per_host(self) -> bool | None:
-        """Whether the workers of a host are to exchange as one; None: it does not say."""
+        """Whether the workers of a host are to exchange as one; None if this change does not set it."""
         return dict(self.parts)[PER_HOST] == "true" if PER_HOST in dict(self.parts) else None
 
     @classmethod
     def parse(cls, text: str) -> "Change":
-        """Read KEY=VALUE, or several with commas in between.
+        """Parse KEY=VALUE, or several of them separated by commas.
 
         Raises:
-            WhatIfError: it is neither.
+            WhatIfError: the text is invalid.
         """
         parts = []
         for part in text.split(","):
-            key, given, value = map(str.strip, part.partition("="))
-            if key == PER_HOST and not given:
+            key, sign, value = map(str.strip, part.partition("="))
+            if key == PER_HOST and not sign:
                 value = "true"
             if not key or not value:
                 raise WhatIfError(f"--what-if {text}: expected KEY=VALUE, one of {FORMS}")
@@ -87,7 +87,7 @@ def changed(description: Description, change: Change) -> Description:
         kind, _, host = key.partition(".")
         try:
             description = _CHANGES[kind](description, value, host)
-            links(description)  # refuses links that cannot be
+            links(description)  # refuses impossible links
         except DescriptionError as error:
             raise WhatIfError(f"--what-if {change.text}: {error}") from None
     if change.per_host and len({worker.host for worker in description.workers}) == len(description.workers):
@@ -106,20 +106,20 @@ def _latency(description: Description, value: str, host: str) -> Description:
 def _with_link(description: Description, field: str, value: str, host: str) -> Description:
     """Return a description with another bandwidth or latency of one host, or of all of them."""
     try:
-        wanted = getattr(NetworkSection.model_validate({field: value}), field)
+        limit = getattr(NetworkSection.model_validate({field: value}), field)
     except ValidationError as error:
         raise WhatIfError(error.errors()[0]["msg"]) from None
     network, hosts = description.network, dict(description.network.hosts)
     update: dict[str, Any] = {}
     if host:
-        known = _known_hosts(description)
-        if host not in known:
-            raise WhatIfError(f"nothing runs on a host {host!r}{suggestion(host, known)}")
-        own = hosts.get(host) or (hosts.get(match[1]) if (match := NUMBERED.fullmatch(host)) else None)
-        entry = own or HostLink()
-        hosts[host] = entry.model_copy(update={field: wanted})
+        known_hosts = _known_hosts(description)
+        if host not in known_hosts:
+            raise WhatIfError(f"nothing runs on a host {host!r}{suggestion(host, known_hosts)}")
+        link = hosts.get(host) or (hosts.get(match[1]) if (match := NUMBERED.fullmatch(host)) else None)
+        entry = link or HostLink()
+        hosts[host] = entry.model_copy(update={field: limit})
     else:
-        update[field] = wanted
+        update[field] = limit
         hosts = {name: link.model_copy(update={field: None}) for name, link in hosts.items()}
     return description.model_copy(update={"network": network.model_copy(update={**update, "hosts": hosts})})
 
@@ -133,27 +133,27 @@ def _without(description: Description, value: str, _: str) -> Description:
     """Return a description without a device, or without all devices of a host."""
     workers = description.workers
     names = [f"{worker.host}/{folder}" for worker, folder in zip(workers, device_folders(workers), strict=True)]
-    gone = {rank for rank, name in enumerate(names) if value == name}
-    gone = gone or {rank for rank, worker in enumerate(workers) if value == worker.host}
-    gone = gone or {
+    removed = {rank for rank, name in enumerate(names) if value == name}
+    removed = removed or {rank for rank, worker in enumerate(workers) if value == worker.host}
+    removed = removed or {
         rank for rank, worker in enumerate(workers) if re.fullmatch(rf"{re.escape(value)}-[0-9]+", worker.host)
     }
-    if not gone and (match := _WORKER.fullmatch(value)) and int(match[1]) < len(workers):
-        gone = {int(match[1])}
-    if not gone:
+    if not removed and (match := _WORKER.fullmatch(value)) and int(match[1]) < len(workers):
+        removed = {int(match[1])}
+    if not removed:
         hosts = [worker.host for worker in workers]
         raise WhatIfError(
             f"no worker is called {value!r}{suggestion(value, [*names, *hosts])}; expected a host, HOST/DEVICE, or "
             f"worker-0 to worker-{len(workers) - 1}; there are {_listed(names)}"
         )
-    rest = [worker for rank, worker in enumerate(workers) if rank not in gone]
+    rest = [worker for rank, worker in enumerate(workers) if rank not in removed]
     if not rest:
         raise WhatIfError("no worker would be left; leave some of them in")
     return with_known_hosts(description.model_copy(update={"workers": rest}))
 
 
 def _add(description: Description, value: str, _: str) -> Description:
-    """Return a description with further devices, on hosts of their own."""
+    """Return a description with additional devices, each on a new host."""
     match = _ADDED.fullmatch(value)
     step_time = _number(match[2]) if match else 0.0
     device = match[1] if match and match[1] != "gpu" else "gpu0"
@@ -169,17 +169,17 @@ def _add(description: Description, value: str, _: str) -> Description:
 
 
 def _servers(description: Description, value: str, _: str) -> Description:
-    """Return a description with so many servers; those that are added have hosts of their own."""
+    """Return a description with the given number of servers; added ones run on new hosts."""
     if not re.fullmatch("[0-9]{1,9}", value) or not 1 <= int(value) <= config.MAX_WORKERS:
         raise WhatIfError(f"expected the number of servers in all, up to {config.MAX_WORKERS}, for instance servers=2")
-    servers, wanted = description.servers, int(value)
-    hosts = _new_names("added-server", max(0, wanted - len(servers)), set(description.host_names()))
+    servers, count = description.servers, int(value)
+    hosts = _new_names("added-server", max(0, count - len(servers)), set(description.host_names()))
     new = [ServerEntry(host=host, simulate=servers[0].simulate) for host in hosts]
-    return with_known_hosts(description.model_copy(update={"servers": [*servers[:wanted], *new]}))
+    return with_known_hosts(description.model_copy(update={"servers": [*servers[:count], *new]}))
 
 
 def _per_host(description: Description, value: str, _: str) -> Description:
-    """Check the value; return the description as it is, because `candidates` makes the change."""
+    """Check the value; return the description unchanged, because `candidates` applies the change."""
     if value not in ("true", "false"):
         raise WhatIfError(f"{PER_HOST}={value}: expected {PER_HOST}, {PER_HOST}=true or {PER_HOST}=false")
     return description
@@ -202,9 +202,9 @@ def _number(text: str) -> float:
         return 0.0
 
 
-def _new_names(stem: str, count: int, taken: set[str]) -> list[str]:
+def _new_names(stem: str, count: int, used: set[str]) -> list[str]:
     """Return names of new hosts."""
-    while any(name.startswith(stem) for name in taken):
+    while any(name.startswith(stem) for name in used):
         stem = f"{stem}-too"
     return [f"{stem}-{number}" for number in range(count)]
 

@@ -1,4 +1,4 @@
-"""Aggregate the rounds of one mode into its summary, and report everything left out."""
+"""Aggregate the rounds of one mode into its summary, and report omitted files."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
@@ -18,16 +18,16 @@ Track = Callable[[Sequence[int]], Iterable[int]]
 
 @dataclass
 class ModeReport:
-    """What was read of one mode, and what was not.
+    """The summary of one mode, and what is missing in it.
 
     Attributes:
         mode: the mode.
-        path: where its summary is written.
+        path: the summary's file.
         summary: the rounds that were read.
         skipped: files and folders that are not in the summary.
-        missing_rounds: number of rounds before the last one of which there is no file.
+        missing_rounds: number of rounds before the last one without a file.
         earlier: a sentence about logs of earlier runs that were moved aside; "" if there are none.
-        warnings: sentences about what else is wrong.
+        warnings: sentences about other problems.
     """
 
     mode: Mode
@@ -104,7 +104,7 @@ def read_rounds(
     mode = mode_of(folder.name)
     report = ModeReport(mode, mode.summary_path(folder.parent), earlier=moved_aside(devices))
     for device in devices:
-        source = Source.of(device.path)  # before the files are read, which may change meanwhile
+        source = Source.of(device.path)  # before the files are read, because they may change meanwhile
         info = _run_info(report, device)
         metric = info.metric if info else TEST_ACCURACY
         rounds = []
@@ -119,9 +119,9 @@ def read_rounds(
             summary = report.summary[device.host][device.device]
             summary.source_files, summary.source_bytes = source.files, source.bytes
     if report.summary:
-        said, problems = algorithm_info_of(report.summary)
+        algorithm, problems = algorithm_info_of(report.summary)
         report.warnings.extend(problems)
-        report.mode = mode_of(folder.name, said)
+        report.mode = mode_of(folder.name, algorithm)
         report.path = report.mode.summary_path(folder.parent)
     return report
 
@@ -129,7 +129,7 @@ def read_rounds(
 def summarized_rounds(
     folder: Path, devices: Sequence[DeviceFolder], path: Path, summary: Summary, model_bytes: int | None
 ) -> ModeReport:
-    """Return what `read_rounds` would, where a summary has the rounds already.
+    """Return the result of `read_rounds` from a summary, without reading the rounds.
 
     Args:
         folder: the run's folder.
@@ -139,18 +139,18 @@ def summarized_rounds(
         model_bytes: as for `read_rounds`.
     """
     report = ModeReport(mode_of(folder.name), path, summary)
-    for name, known in ((name, each) for group in summary.values() for name, each in group.items()):
-        _complete_device(report, known, model_bytes)
-        if known.accuracy_list and not known.accuracy_rounds:
+    for name, device_summary_ in (item for group in summary.values() for item in group.items()):
+        _complete_device(report, device_summary_, model_bytes)
+        if device_summary_.accuracy_list and not device_summary_.accuracy_rounds:
             report.warnings.append(f"the accuracies of {name} in {path} have no times; run summarize again")
     for device in devices:
-        known = summary[device.host][device.device]
-        _check_device(report, device, known, known.run)
+        columns = summary[device.host][device.device]
+        _check_device(report, device, columns, columns.run)
     return report
 
 
 def _run_info(report: ModeReport, folder: DeviceFolder) -> RunInfo | None:
-    """Return what a device's run.json says; None if it says nothing that can be used."""
+    """Return the content of a device's run.json; None if it is missing or invalid."""
     try:
         return load_run_info(folder.path / RUN_FILE)
     except SummaryError as error:
@@ -161,7 +161,7 @@ def _run_info(report: ModeReport, folder: DeviceFolder) -> RunInfo | None:
 def _add_device(
     report: ModeReport, folder: DeviceFolder, rounds: list[LoggedRound], info: RunInfo | None, model_bytes: int | None
 ) -> None:
-    """Add one device to the summary, and to the report what is wrong with its folder."""
+    """Add one device to the summary, and problems of its folder to the report."""
     device = device_summary(rounds, info) if rounds else None
     if device is not None:
         _complete_device(report, device, model_bytes)
@@ -170,7 +170,7 @@ def _add_device(
 
 
 def _complete_device(report: ModeReport, device: DeviceSummary, model_bytes: int | None) -> None:
-    """Take from run.json what the rounds do not have."""
+    """Complete the columns of a device from its run.json."""
     if device.run and not device.overruns:
         device.overruns = device.run.overruns or 0
         device.iterations = device.run.iterations or device.iterations
@@ -180,7 +180,7 @@ def _complete_device(report: ModeReport, device: DeviceSummary, model_bytes: int
 
 
 def _check_device(report: ModeReport, folder: DeviceFolder, device: DeviceSummary | None, info: RunInfo | None) -> None:
-    """Add to the report what is wrong with a device's rounds; `device` is None if no file holds one."""
+    """Add problems of a device's rounds to the report; `device` is None if there are no rounds."""
     name = f"{folder.host}/{folder.device}"
     report.skipped.extend(folder.foreign)
     everywhere = info is None or info.tier is None
@@ -207,7 +207,7 @@ def _check_device(report: ModeReport, folder: DeviceFolder, device: DeviceSummar
 
 
 def device_summary(rounds: list[LoggedRound], info: RunInfo | None) -> DeviceSummary:
-    """Return the rounds of one device, given in ascending order, and what its run.json says."""
+    """Return the columns of one device, from its rounds in ascending order and its run.json."""
     metric = info.metric if info else TEST_ACCURACY
     evaluated = [(r.number, r.accuracy, r.accuracy_time, r.total_time) for r in rounds if r.accuracy is not None]
     return DeviceSummary(
@@ -218,7 +218,7 @@ def device_summary(rounds: list[LoggedRound], info: RunInfo | None) -> DeviceSum
         aggregate_time_list=[r.aggregate for r in rounds],
         rounds_list=[r.number for r in rounds],
         accuracy_rounds=[number for number, _, _, _ in evaluated],
-        accuracy_time_list=[round(total if own is None else own, 3) for _, _, own, total in evaluated],
+        accuracy_time_list=[round(total if exact is None else exact, 3) for _, _, exact, total in evaluated],
         accuracy_exact_list=[accuracy for _, accuracy, _, _ in evaluated],
         computing_time_list=[round(r.computing, 6) for r in rounds],
         bytes_sent_list=_complete(r.bytes_sent for r in rounds),
@@ -235,15 +235,12 @@ def device_summary(rounds: list[LoggedRound], info: RunInfo | None) -> DeviceSum
 
 
 def _complete(values: Iterable[int | None]) -> list[int]:
-    """Return the values if every round has one, else nothing.
-
-    Half of them could be taken for all.
-    """
+    """Return the values if every round has one, otherwise an empty list."""
     column = list(values)
     return [] if None in column else [value for value in column if value is not None]
 
 
 def _where_any(values: Iterable[float | None]) -> list[float | None]:
-    """Return the values if any round has one, else nothing."""
+    """Return the values if any round has one, otherwise an empty list."""
     column = list(values)
     return column if any(value is not None for value in column) else []

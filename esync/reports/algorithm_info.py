@@ -1,7 +1,7 @@
-"""What a run says about its algorithm: the checked content of "algorithm" in run.json.
+"""Check the description of a run's algorithm: the content of "algorithm" in run.json.
 
-The algorithm may be unknown here, so that all of it is outside input. Nothing that it names is
-ever imported.
+The algorithm may be unknown here, so its description is untrusted input: nothing that it names is
+imported.
 """
 
 import reprlib
@@ -22,7 +22,7 @@ class AlgorithmInfo:
     Attributes:
         label: its name in figures and tables.
         summary: stem of the summary file.
-        style: color, line and marker, which `esync.reports.style` has yet to check.
+        style: color, line and marker, to be checked by `esync.reports.style`.
     """
 
     label: str | None = None
@@ -31,25 +31,25 @@ class AlgorithmInfo:
 
 
 def algorithm_info_of(summary: Summary) -> tuple[AlgorithmInfo, list[str]]:
-    """Return the facts from the first device that has any, and the problems found.
+    """Return the description of the first device that has one, and problems.
 
-    A problem is a fact that is wrong, or differs on other devices.
+    A problem is an invalid value, or one that differs on other devices.
     """
-    said = {
+    contents = {
         f"{host}/{name}/{RUN_FILE}": device.run.model_extra["algorithm"]
         for host, devices in summary.items()
         for name, device in devices.items()
         if device.run and device.run.model_extra and "algorithm" in device.run.model_extra
     }
-    if not said:
+    if not contents:
         return AlgorithmInfo(), []
-    first, content = next(iter(said.items()))
+    first, content = next(iter(contents.items()))
     facts, problems = _checked(content)
     problems = [f"{first}: algorithm{problem}" for problem in problems]
-    others = [place for place, other in said.items() if _essence(other) != _essence(content)]
-    if others:
-        more = f" and {len(others) - 1} more" if len(others) > 1 else ""
-        problems.append(f"{others[0]}{more}: differs about the algorithm from {first}, which is used")
+    differing = [device for device, other in contents.items() if _essence(other) != _essence(content)]
+    if differing:
+        more = f" and {len(differing) - 1} more" if len(differing) > 1 else ""
+        problems.append(f"{differing[0]}{more}: differs about the algorithm from {first}, which is used")
     return facts, problems
 
 

@@ -1,10 +1,10 @@
-"""Compare runs, given by their folders: differences, and whether they are more than chance.
+"""Compare runs, given by their folders: differences, and whether they are significant.
 
     esync compare logs/lenet/esync@base-seed* logs/lenet/esync@overlap-seed*
     esync compare logs --target 0.8 --figure curves.svg --csv runs.csv
 
-A folder that is not a run's stands for all runs in it. Runs that differ in their seed only are one
-group, of which mean, standard deviation and interval are printed. `LABEL=FOLDER` names a group.
+A folder that is not a run's stands for all runs in it. Runs that differ only in their seeds form a
+group, whose mean, standard deviation and interval are printed. `LABEL=FOLDER` names a group.
 """
 
 import argparse
@@ -27,7 +27,7 @@ from .tensorboard_export import export
 
 #: Endings of --figure.
 PICTURES = (".png", ".svg", ".pdf")
-#: What the second file of --csv has in its name.
+#: Suffix of the name of --csv's second file.
 EVALUATIONS = "-evaluations"
 
 
@@ -60,7 +60,7 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def add_runs(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments that say what is compared: the runs, and the target of their metric."""
+    """Add the arguments for the runs to compare, and the target of their metric."""
     parser.add_argument(
         "runs",
         nargs="+",
@@ -112,7 +112,7 @@ def write_results(comparison: Comparison, options: argparse.Namespace) -> list[P
         second = options.csv.with_name(f"{options.csv.stem}{EVALUATIONS}{options.csv.suffix}")
         texts = table(comparison.rows()), table(comparison.evaluation_rows(), EVALUATION_COLUMNS)
         for path, text in zip((options.csv, second), texts, strict=True):
-            write_atomically(path, text.encode(errors="surrogateescape"))  # names of folders as they are
+            write_atomically(path, text.encode(errors="surrogateescape"))  # names of folders may be invalid UTF-8
             written.append(path)
     if options.json is not None:
         comparison.write_json(options.json)
@@ -125,7 +125,7 @@ def write_results(comparison: Comparison, options: argparse.Namespace) -> list[P
 
 
 def _draw(comparison: Comparison, figure: Path | None, folder: Path | None) -> list[Path]:
-    from . import comparison_figures, figures  # only these need the whole of Matplotlib
+    from . import comparison_figures, figures  # they need Matplotlib, an extra
 
     written = []
     if figure is not None:
@@ -142,7 +142,7 @@ def _draw(comparison: Comparison, figure: Path | None, folder: Path | None) -> l
 
 
 def table(rows: Sequence[dict[str, Any]], columns: Sequence[str] = ()) -> str:
-    """Return rows as CSV, with these columns and all that any of them has; unknown values are empty."""
+    """Return rows as CSV, with these columns followed by all others of the rows; unknown values are empty."""
     columns = list(dict.fromkeys([*columns, *(column for row in rows for column in row)]))
     text = io.StringIO()
     writer = csv.DictWriter(text, columns, lineterminator="\n")

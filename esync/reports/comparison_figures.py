@@ -6,9 +6,10 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from .comparison import Comparison, Group, Section
+from .comparison import Comparison
 from .figures import layout, time_unit
 from .plot import drawings_of
+from .run_groups import Group, Section
 from .style import STYLE, colour, label, pale
 
 
@@ -49,7 +50,7 @@ def _draw(axes: Axes, section: Section) -> None:
 
 
 def _draw_group(axes: Axes, group: Group, seconds: float) -> None:
-    """Draw the mean with its band where all runs have evaluations, and the runs, thin, beyond it."""
+    """Draw the mean with its band while all runs have evaluations, and single runs as thin lines after that."""
     first = group.figures
     shade = colour(first)
     several = len(group.counted) > 1
@@ -69,14 +70,11 @@ def _draw_group(axes: Axes, group: Group, seconds: float) -> None:
 
 
 def all_drawings(comparison: Comparison) -> dict[str, Callable[[], Figure]]:
-    """Return, by file name, functions that draw the curves and the groups' published figures.
-
-    The published figures show the means of each group as those of one run.
-    """
+    """Return functions that draw the curves and the five figures of the groups' means, by file name."""
     several = len(comparison.sections) > 1
-    found: dict[str, Callable[[], Figure]] = {}
+    drawings: dict[str, Callable[[], Figure]] = {}
     for number, section in enumerate(comparison.sections, 1):
-        own = drawings_of(section.network, [group.figures for group in section.groups], {})
-        found |= {f"{section.network}-{number}-{name}" if several else name: draw for name, draw in own.items()}
-    drawn = curves(comparison)
-    return found if drawn is None else {**found, "curves": lambda: drawn}
+        drawn = drawings_of(section.network, [group.figures for group in section.groups], {})
+        drawings |= {f"{section.network}-{number}-{name}" if several else name: draw for name, draw in drawn.items()}
+    figure = curves(comparison)
+    return drawings if figure is None else {**drawings, "curves": lambda: figure}

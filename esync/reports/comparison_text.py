@@ -1,18 +1,20 @@
-"""A comparison of runs as text in Markdown: what differs, the means, and the differences."""
+"""A comparison of runs as text in Markdown: differing options, means, and differences."""
 
 from collections.abc import Iterator
 
 from rich.table import Column
 
 from ..runtime.terminal import NOT_KNOWN, UNLIMITED, markdown, right
-from .comparison import Comparison, Group, Quantity, Section, shown
+from .comparison import Comparison
 from .estimates import LEVEL, Difference
+from .grouping import shown
 from .modes import BASELINE, BASELINE_LABEL, STANDALONE, STANDALONE_LABEL
+from .run_groups import Group, Quantity, Section
 from .speedups import best_alone, slower_than_fastest
 
-#: What the column "limit" of the speedups says.
+#: Explanation of the column "limit" of the speedups.
 LIMIT = "limit = sum of the devices' speeds ÷ that of the one device alone"
-#: Characters of an option's value that are shown; a list of devices may have many more.
+#: Largest length of an option's value in characters; longer ones, such as lists of devices, are cut.
 _VALUE_LENGTH = 60
 
 
@@ -30,7 +32,7 @@ def section_text(section: Section, width: int = UNLIMITED) -> str:
         reference = section.groups[0].label
         text += f"\nDifference from {reference} [{LEVEL:.0%} confidence interval]\n\n"
         text += _differences_table(section, width)
-        tested = sum(1 for _, _, each in _differences(section) if each.beyond_chance is not None)
+        tested = sum(1 for _, _, difference in _differences(section) if difference.beyond_chance is not None)
         if tested > 1:
             text += (
                 f"\nEach of these {tested} verdicts is wrong in up to {1 - LEVEL:.0%} of the cases where there is no "
@@ -41,16 +43,16 @@ def section_text(section: Section, width: int = UNLIMITED) -> str:
 
 def results_text(section: Section, width: int = UNLIMITED) -> str:
     """Return the table of the groups' means, and that of their speedups."""
-    what = ", ".join(part for part in (section.network, section.dataset, section.metric.label) if part)
+    title = ", ".join(part for part in (section.network, section.dataset, section.metric.label) if part)
     runs = sum(len(group.runs) for group in section.groups)
-    text = f"{what}: {runs} run{'s' * (runs > 1)}"
+    text = f"{title}: {runs} run{'s' * (runs > 1)}"
     if runs > len(section.groups):
         text += f", mean ± standard deviation [{LEVEL:.0%} confidence interval of the mean]"
     return f"{text}\n\n{means_table(section, width)}{_speedups_text(section, width)}"
 
 
 def means_table(section: Section, width: int = UNLIMITED) -> str:
-    """Return the table of the groups' means: a row for each group, or for each mean where that is too wide."""
+    """Return the table of the groups' means: one row per group, or per mean if that is too wide."""
     columns: list[str | Column] = [
         "runs",
         right("n"),
@@ -86,7 +88,7 @@ def _means_row(section: Section, group: Group) -> list[str]:
 
 
 def _speedups_text(section: Section, width: int) -> str:
-    """Return the table of speedups, and the limits where no run was on the fastest device alone."""
+    """Return the table of speedups, or the limits if no run was on the fastest device alone."""
     figures = [group.figures for group in section.groups]
     columns, rows = speedup_rows(section)
     text = ""
@@ -113,21 +115,21 @@ def _speedups_text(section: Section, width: int) -> str:
 def speedup_rows(section: Section) -> tuple[list[str], list[list[str]]]:
     """Return headings and rows of the speedups over the baselines among the groups.
 
-    There are no rows where only one group, or no baseline, is there.
+    There are no rows without a baseline, or with a single group.
     """
     names = {group.mode.name for group in section.groups}
-    there = [name for name in (STANDALONE, BASELINE) if name in names]
-    if len(section.groups) < 2 or not there:
+    baselines = [name for name in (STANDALONE, BASELINE) if name in names]
+    if len(section.groups) < 2 or not baselines:
         return [], []
     rows = []
     for group in section.groups:
         cells = [group.label]
-        for name in there:
+        for name in baselines:
             cells.append(section.speedup(group, name).text)
         limit = section.speedup(group, STANDALONE).limit or group.figures.speedup_limit
         rows.append([*cells, NOT_KNOWN if limit is None else f"{limit:.2f}×"])
     labels = {STANDALONE: f"over {STANDALONE_LABEL}", BASELINE: f"over {BASELINE_LABEL}"}
-    return ["runs", *(labels[name] for name in there), "limit"], rows
+    return ["runs", *(labels[name] for name in baselines), "limit"], rows
 
 
 def _options_table(section: Section, width: int) -> str:
@@ -143,16 +145,16 @@ def _value(value: object) -> str:
 def _differences_table(section: Section, width: int) -> str:
     columns: list[str | Column] = ["runs", "figure", right("difference"), right("share"), right("interval"), "verdict"]
     rows = []
-    for group, quantity, each in _differences(section):
-        share = NOT_KNOWN if each.share is None else f"{each.share:+.1%}"
+    for group, quantity, difference in _differences(section):
+        share = NOT_KNOWN if difference.share is None else f"{difference.share:+.1%}"
         rows.append(
             [
                 group.label,
                 quantity.heading,
-                quantity.text(each.value, True) + quantity.unit.replace("%", "points"),
+                quantity.text(difference.value, True) + quantity.unit.replace("%", "points"),
                 share,
-                quantity.interval_text(each, True) or NOT_KNOWN,
-                verdict(each),
+                quantity.interval_text(difference, True) or NOT_KNOWN,
+                verdict(difference),
             ]
         )
     return markdown(columns, rows, width)
@@ -161,14 +163,14 @@ def _differences_table(section: Section, width: int) -> str:
 def _differences(section: Section) -> Iterator[tuple[Group, Quantity, Difference]]:
     for group in section.groups[1:]:
         for quantity in section.quantities:
-            found = section.difference(group, quantity)
-            if found is not None:
-                yield group, quantity, found
+            difference = section.difference(group, quantity)
+            if difference is not None:
+                yield group, quantity, difference
 
 
-def verdict(found: Difference) -> str:
-    """Return in words whether a difference is more than chance."""
-    match found.beyond_chance:
+def verdict(difference: Difference) -> str:
+    """Return in words whether a difference is significant."""
+    match difference.beyond_chance:
         case None:
             return "not known: a single run"
         case True:

@@ -1,7 +1,4 @@
-"""Find the devices of a mode and their round files.
-
-They lie in {base}/{network}/{mode}/{host}/{device}/iter-N.txt.
-"""
+"""Find the devices of a mode and their round files, {base}/{network}/{mode}/{host}/{device}/iter-N.txt."""
 
 import os
 import re
@@ -15,12 +12,12 @@ from ..runtime import run_names
 from ..runtime.files import EARLIER_PREFIX
 from .rounds import ROUND_FILE, Category
 
-#: Names of devices: cpu, gpu0, …, and cpu-1 for a second process on the same device. Folders of
-#: other names do not count: an earlier run's logs, which were moved aside, are not a worker's.
+#: Names of devices: cpu, gpu0, …, and cpu-1 for a second process on the same device. Other folders are
+#: ignored, for instance logs of an earlier run that were moved aside.
 DEVICE_FOLDER = re.compile(r"(cpu|gpu[0-9]+)(-[0-9]+)?")
 
-#: Files that a worker writes to its device's folder beside the rounds: facts of the run and the
-#: final model. Locks and unfinished files are hidden.
+#: Files in a device's folder other than rounds: facts of the run and the final model. Locks and
+#: unfinished files are hidden.
 RUN_FILE = "run.json"
 SPEEDUP_FILE = "speedup.json"  # written by plot, beside the figures
 MODEL_FOLDER = "model"
@@ -29,7 +26,7 @@ CURVES = ("acc.csv", "loss.csv")  # accuracy and loss step by step, of mode sync
 
 @dataclass(frozen=True)
 class Skipped:
-    """A file or a folder that is not in the summary, and why."""
+    """A file or a folder that is not in the summary, and the reason."""
 
     path: Path
     category: Category
@@ -41,11 +38,11 @@ class DeviceFolder:
     """A device's folder.
 
     Attributes:
-        host, device: the names of its worker's host and device.
+        host, device: names of the worker's host and device.
         path: the folder.
-        rounds: numbers of the rounds of which there are files, in ascending order.
-        foreign: files that are not a worker's.
-        earlier: folders into which logs of earlier runs were moved.
+        rounds: numbers of the rounds with a file, in ascending order.
+        foreign: files that no worker writes.
+        earlier: folders with logs of earlier runs that were moved aside.
     """
 
     host: str
@@ -62,12 +59,12 @@ class DeviceFolder:
 
 @dataclass(frozen=True)
 class Source:
-    """The files of a device that its summary is made from.
+    """The files of a device from which its summary is made.
 
     Attributes:
         files: number of round files.
         bytes: size of the round files and of run.json.
-        newest: when the last of them was written, in nanoseconds since 1970.
+        newest: time of the last modification, in nanoseconds since 1970.
     """
 
     files: int
@@ -94,14 +91,14 @@ class Source:
 
 
 def natural(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Return a key for sorting names as people do: gpu2 before gpu10."""
+    """Return a sort key for natural order: gpu2 before gpu10."""
     return tuple(
         (0, int(part), "") if part.isdecimal() else (1, 0, part) for part in re.split(r"([0-9]+)", name) if part
     )
 
 
 def find_devices(mode_folder: Path) -> tuple[list[DeviceFolder], list[Skipped]]:
-    """Return the devices below a mode's folder, and the folders left out.
+    """Return the devices below a mode's folder, and the ignored folders.
 
     Hosts and devices are in natural order.
 
@@ -150,20 +147,21 @@ def holds_rounds(mode_folder: Path) -> bool:
 
 
 def others_to_choose(base_dir: Path, network: str) -> str:
-    """Return which other networks' rounds a folder of logs holds, and how to choose one of them.
+    """Return a clause about the other networks in a folder of logs, and how to choose one.
 
-    The text continues a message; it is "" if there is none, or if the folder has that network's.
+    It is "" if there are none, or if the folder contains the given network.
     """
-    found = [folder.name for folder in subfolders(base_dir) if _is_network(folder)] if base_dir.is_dir() else []
-    if not found or network in found:
+    networks = [folder.name for folder in subfolders(base_dir) if _is_network(folder)] if base_dir.is_dir() else []
+    if not networks or network in networks:
         return ""
-    return f"; {base_dir} holds rounds of {', '.join(found)}: choose with -n, for instance -n {shlex.quote(found[0])}"
+    example = shlex.quote(networks[0])
+    return f"; {base_dir} holds rounds of {', '.join(networks)}: choose with -n, for instance -n {example}"
 
 
 def _is_network(folder: Path) -> bool:
     try:
         return any(holds_rounds(folder / mode) for mode in mode_folders(folder))
-    except OSError:  # not to be listed
+    except OSError:  # the folder cannot be listed
         return False
 
 
@@ -201,13 +199,13 @@ def list_device(host: str, folder: Path) -> DeviceFolder:
 
 
 def moved_aside(devices: Iterable[DeviceFolder]) -> str:
-    """Return a sentence about logs of earlier runs that are in no figure; "" if there are none."""
-    found = [path for device in devices for path in device.earlier]
-    if not found:
+    """Return a sentence about logs of earlier runs, which are ignored; "" if there are none."""
+    folders = [path for device in devices for path in device.earlier]
+    if not folders:
         return ""
-    more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+    more = f" and {len(folders) - 1} more" if len(folders) > 1 else ""
     return (
-        f"logs of an earlier run are in no figure: {found[0]}{more}; to see that run, too, move them to "
+        f"logs of an earlier run are in no figure: {folders[0]}{more}; to see that run, too, move them to "
         f"MODE{run_names.SEPARATOR}NAME/HOST/DEVICE; a --name of its own keeps each run's logs"
     )
 

@@ -1,7 +1,7 @@
 """Means over runs with their intervals, differences between groups of runs, and mean curves.
 
-Intervals are Student's at a level of 95 %; a difference has Welch's, which assumes no equal
-variances. Both need two runs or more.
+Intervals are Student's at a level of 95 %, for a difference Welch's, which does not assume equal
+variances. Both need at least two runs.
 """
 
 import functools
@@ -51,13 +51,13 @@ class Difference:
 
     @property
     def beyond_chance(self) -> bool | None:
-        """Whether the interval leaves 0 out; None if there is none."""
+        """Whether the interval excludes 0; None without an interval."""
         return None if self.low is None or self.high is None else not self.low <= 0 <= self.high
 
 
 @dataclass(frozen=True)
 class MeanCurve:
-    """Mean of several runs' curves over the time in which all of them have evaluations.
+    """Mean of several runs' curves, over the time in which all of them have evaluations.
 
     Attributes:
         times: seconds.
@@ -90,7 +90,7 @@ def difference(group: Estimate, reference: Estimate) -> Difference:
         return Difference(value, share)
     parts = group.sd**2 / group.n, reference.sd**2 / reference.n
     variance = sum(parts)
-    if not variance:  # simulations without chance
+    if not variance:  # deterministic simulations
         return Difference(value, share, value, value)
     freedom = variance**2 / (parts[0] ** 2 / (group.n - 1) + parts[1] ** 2 / (reference.n - 1))
     half = t_quantile(freedom) * math.sqrt(variance)
@@ -108,18 +108,18 @@ def mean_curve(curves: Sequence[tuple[Sequence[float], Sequence[float]]]) -> Mea
     grid = sorted({time for times, _ in curves for time in times if begin <= time <= end})
     if not grid:
         return None
-    values = np.array([np.interp(grid, times, own) for times, own in curves])
+    values = np.array([np.interp(grid, times, accuracies) for times, accuracies in curves])
     sds = values.std(axis=0, ddof=1).tolist() if len(curves) > 1 else []
     return MeanCurve(tuple(grid), tuple(values.mean(axis=0).tolist()), tuple(sds))
 
 
 @functools.cache
 def _gauss_legendre() -> tuple[np.ndarray, np.ndarray]:
-    return np.polynomial.legendre.leggauss(200)  # takes ten times as long as a quantile does with them
+    return np.polynomial.legendre.leggauss(200)  # ten times as slow as a quantile, so it is cached
 
 
 def t_quantile(freedom: float, level: float = LEVEL) -> float:
-    """Return how many standard errors an interval of that level extends to each side of a mean.
+    """Return the half-width, in standard errors, of the interval of a mean at that level.
 
     With t = √ν · tan θ, the share of Student's distribution up to t is an integral of cos^(ν − 1) θ.
 
@@ -128,10 +128,10 @@ def t_quantile(freedom: float, level: float = LEVEL) -> float:
         level: share of the distribution in the interval.
     """
     nodes, weights = _gauss_legendre()
-    whole = math.sqrt(math.pi) * math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2))
+    norm = math.sqrt(math.pi) * math.exp(math.lgamma(freedom / 2) - math.lgamma((freedom + 1) / 2))
     low, high = 0.0, math.pi / 2
     for _ in range(60):
         middle = (low + high) / 2
-        inside = middle * weights @ np.cos(middle * (nodes + 1) / 2) ** (freedom - 1) / whole
+        inside = middle * weights @ np.cos(middle * (nodes + 1) / 2) ** (freedom - 1) / norm
         low, high = (middle, high) if inside < level else (low, middle)
     return math.sqrt(freedom) * math.tan(high)

@@ -1,7 +1,4 @@
-"""Draw the five figures: each function takes runs and returns a Matplotlib figure.
-
-`save` writes it.
-"""
+"""Draw the five figures: each function returns a Matplotlib figure of runs, which `save` writes."""
 
 import io
 import textwrap
@@ -22,7 +19,7 @@ from .published_results import ACCURACY, END, PublishedRun
 from .speedups import best_alone
 from .style import FORMATS, LEGEND, NON_IID_HATCH, STYLE, TICK_WIDTH, TITLE_WIDTH, colour, label, pale
 
-MARKED_POINTS = 60  # largest number of evaluations that a curve marks one by one
+MARKED_POINTS = 60  # largest number of evaluations of a curve that are all marked
 BAR = 0.38  # width of a bar, relative to a method's place
 NOTHING: Mapping[str, PublishedRun] = MappingProxyType({})
 PUBLISHED = "1 − aggregation ÷ total, as published"
@@ -97,8 +94,8 @@ def _mark_published(
     axes: Axes, runs: Sequence[RunFigures], published: Mapping[str, PublishedRun], seconds: float
 ) -> None:
     """Mark the published results of these runs: the time to an accuracy, and the final accuracy."""
-    found = [(run, published[run.mode.folder]) for run in runs if run.mode.folder in published]
-    for run, result in found:
+    marked = [(run, published[run.mode.folder]) for run in runs if run.mode.folder in published]
+    for run, result in marked:
         points = [(END, result.final_accuracy)]
         if result.reached is not None:
             points.append((result.reached, ACCURACY))
@@ -113,15 +110,12 @@ def _mark_published(
             markeredgewidth=1.8,
             clip_on=False,
         )
-    if found:
+    if marked:
         axes.plot([], [], "o", color=LEGEND, markersize=10, markerfacecolor="none", label="published")
 
 
 def throughput(network: str, runs: Sequence[RunFigures]) -> Figure:
-    """Draw the samples per second of all devices together.
-
-    Beside them is the sum of the devices' speeds, if that is known.
-    """
+    """Draw the samples per second of all devices together, and the sum of their speeds if known."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=_bars_size(runs), layout=layout())
         axes = figure.subplots()
@@ -131,7 +125,7 @@ def throughput(network: str, runs: Sequence[RunFigures]) -> Figure:
             note = run.bracketed(f"{run.throughput:,.0f}")
             if run.efficiency is not None:
                 note += "\n" + run.bracketed(f"{100 * run.efficiency:.0f} %")
-            near_limit = (run.efficiency or 0.0) > 0.75  # above the bar, the note would lie across the limit's line
+            near_limit = (run.efficiency or 0.0) > 0.75  # above the bar, the note would overlap the limit's line
             _bar(axes, run, position, [run.throughput or 0.0], note, inside=near_limit)
             if run.speed_limit is not None:
                 axes.hlines(run.speed_limit, position - 0.45 * BAR, position + 0.45 * BAR, color="black", linewidth=1.6)
@@ -147,10 +141,7 @@ def throughput(network: str, runs: Sequence[RunFigures]) -> Figure:
 
 
 def traffic(network: str, runs: Sequence[RunFigures]) -> Figure:
-    """Draw the bytes per second of all workers together.
-
-    Each bar has what they sent, and on top what they received.
-    """
+    """Draw the bytes per second of all workers together: sent ones, and received ones on top."""
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=_bars_size(runs), layout=layout())
         axes = figure.subplots()
@@ -169,10 +160,7 @@ def traffic(network: str, runs: Sequence[RunFigures]) -> Figure:
 
 
 def computing_ratio(network: str, runs: Sequence[RunFigures]) -> Figure:
-    """Draw the computing time ratio: one panel per run, one bar per device.
-
-    The value of the published formula is drawn, too.
-    """
+    """Draw the computing time ratio, and its value by the published formula: one panel per run, one bar per device."""
     devices = _all_devices(runs)
     kinds = [kind for kind in (True, False) if any(run.mode.iid == kind for run in runs)]
     columns = max(sum(run.mode.iid == kind for run in runs) for kind in kinds)
@@ -233,9 +221,9 @@ def _bars_size(runs: Sequence[RunFigures]) -> tuple[float, float]:
 
 
 def _positions(axes: Axes, runs: Sequence[RunFigures]) -> list[tuple[RunFigures, float]]:
-    """Give each method a place on the x axis; return each run with the position of its bar.
+    """Label the x axis with the methods; return each run with the position of its bar.
 
-    Runs of one method on i.i.d. and on other data stand side by side.
+    Runs of one method on i.i.d. and on other data are side by side.
     """
     methods = {run.mode.method: textwrap.fill(run.mode.method, TICK_WIDTH) for run in runs}
     axes.set_xticks(range(len(methods)), list(methods.values()))
@@ -243,8 +231,8 @@ def _positions(axes: Axes, runs: Sequence[RunFigures]) -> list[tuple[RunFigures,
     axes.grid(axis="x", visible=False)
     placed = []
     for index, method in enumerate(methods):
-        own = [run for run in runs if run.mode.method == method]
-        placed += [(run, index + (place - (len(own) - 1) / 2) * (BAR + 0.06)) for place, run in enumerate(own)]
+        members = [run for run in runs if run.mode.method == method]
+        placed += [(run, index + (slot - (len(members) - 1) / 2) * (BAR + 0.06)) for slot, run in enumerate(members)]
     return placed
 
 
@@ -290,17 +278,14 @@ def _finish(figure: Figure, axes: Axes, handles: list[Patch | Line2D], ylabel: s
 
 
 def _ratio_panel(axes: Axes, run: RunFigures, devices: list[str]) -> None:
-    """Draw one run's devices from top to bottom.
-
-    The place of a device that the run does not have stays empty.
-    """
-    places = {name: place for place, name in enumerate(devices)}
+    """Draw one run's devices from top to bottom, with empty rows for devices that it lacks."""
+    places = {name: row for row, name in enumerate(devices)}
     for device in run.devices:
-        place = places[device.name]
+        row = places[device.name]
         if device.computing_ratio is not None:
-            axes.barh(place, device.computing_ratio, 0.7, color=colour(run))
+            axes.barh(row, device.computing_ratio, 0.7, color=colour(run))
         if device.published_computing_ratio is not None:
-            axes.plot(device.published_computing_ratio, place, "|", color="black", markersize=9, markeredgewidth=2)
+            axes.plot(device.published_computing_ratio, row, "|", color="black", markersize=9, markeredgewidth=2)
     axes.set_title(label(run.mode.label, run, "\n", TITLE_WIDTH), fontsize=11)
     axes.set(xlim=(0, 1), ylim=(len(devices) - 0.4, -0.6))
     axes.set_xlabel("share of total time", fontsize=10)

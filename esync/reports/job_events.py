@@ -1,7 +1,7 @@
-"""What happened in a run: replacements, losses, failures, and the checkpoint it went on from.
+"""Events of a run: replacements, losses, failures, and the checkpoint with which it resumed.
 
-Launch leaves how a job went in the run's folder, `processes/outcome.json`, with the content of its
-`--json`. It is outside input: a file with anything else in it shows nothing.
+Launch writes the content of its `--json` to `processes/outcome.json` in the run's folder. It is
+untrusted input: an invalid file is ignored.
 """
 
 from pathlib import Path
@@ -15,11 +15,11 @@ from ..runtime.terminal import clock
 if TYPE_CHECKING:
     from .runs import LoggedRun
 
-#: Where launch leaves how a job went, and its report, below the run's folder.
+#: Files that launch writes to the run's folder: how the job went, and its report.
 OUTCOME_FILE = Path("processes", "outcome.json")
 REPORT_FILE = "report.html"
 
-#: Pairs of when, as minutes and seconds since the start of the job, and what happened.
+#: Pairs of time, in minutes and seconds since the start of the job, and event.
 EventList = list[tuple[str, str]]
 
 Text = Annotated[str, AfterValidator(printable)]
@@ -40,7 +40,7 @@ class _Failure(BaseModel):
 
 
 class _Outcome(BaseModel):
-    """What the page shows of an outcome.json."""
+    """The part of outcome.json that a page shows."""
 
     seconds: Seconds
     replacements: list[_Replacement] = []
@@ -51,20 +51,20 @@ class _Outcome(BaseModel):
 
 
 def events_of(run: "LoggedRun") -> EventList:
-    """Return what is known of a run's course, in order."""
+    """Return the known events of a run, in order."""
     resumed = run.facts.get("resumed")
-    found = [("0:00", f"went on from the checkpoint of round {resumed}")] if isinstance(resumed, int) else []
+    events = [("0:00", f"went on from the checkpoint of round {resumed}")] if isinstance(resumed, int) else []
     try:
         outcome = _Outcome.model_validate_json((run.folder / OUTCOME_FILE).read_bytes())
     except (OSError, ValidationError):
-        return found
+        return events
     end = clock(outcome.seconds)
     for replacement in outcome.replacements:
         joined = f"; the new one had the model at {clock(replacement.joined)}" if replacement.joined is not None else ""
-        found.append((clock(replacement.at), f"{replacement.name} {replacement.how} and was replaced{joined}"))
-    found += [("", f"{name} was lost; the others went on") for name in outcome.lost]
-    found += [("", f"the host {name} no longer answered; the job went on without it") for name in outcome.lost_hosts]
-    found += [(end, f"{failure.name} on {failure.where} {failure.how}") for failure in outcome.failures]
+        events.append((clock(replacement.at), f"{replacement.name} {replacement.how} and was replaced{joined}"))
+    events += [("", f"{name} was lost; the others went on") for name in outcome.lost]
+    events += [("", f"the host {name} no longer answered; the job went on without it") for name in outcome.lost_hosts]
+    events += [(end, f"{failure.name} on {failure.where} {failure.how}") for failure in outcome.failures]
     if outcome.interrupted:
-        found.append((end, f"the job was ended by {outcome.interrupted}"))
-    return found
+        events.append((end, f"the job was ended by {outcome.interrupted}"))
+    return events

@@ -31,7 +31,7 @@ class DeviceFigures:
     wait_mean: float | None
     wait_max: float | None
     step_time: float | None
-    overrun_share: float | None  # share of a padded device's iterations; None if it is not padded
+    overrun_share: float | None  # share of overrun iterations; None if they are not padded
     speed: float | None = None
 
     @property
@@ -48,20 +48,19 @@ class RunFigures:
         mode: the run's mode.
         devices: figures of its devices, in the order of the summary.
         total_time: total time of the device that ended last.
-        accuracy_device: the device whose evaluations are shown; None if nothing was evaluated.
-        metric: what its evaluations compute.
+        accuracy_device: the device with the evaluations; None without evaluations.
+        metric: the metric of its evaluations.
         times, accuracies: its evaluations.
         accuracy_rounds: the rounds that were evaluated.
-        round_ends: number and end of each round of that device; whole seconds.
+        round_ends: number and end of each round of that device, in whole seconds.
         target: the value of the metric for `time_to_target`; None if there is none.
         throughput: samples per second of all devices; None if unknown.
-        speed_limit: sum of the devices' speeds in samples per second; None unless all of them are
-            known.
-        bytes_sent, bytes_received: bytes per second of all devices; None where unknown.
+        speed_limit: sum of the devices' speeds in samples per second; None unless all are known.
+        bytes_sent, bytes_received: bytes per second of all devices; None if unknown.
         bytes_estimated: whether they are computed from the size of the model, not measured.
         overrun_share: share of the padded iterations that took longer than their step time.
-        times_of_runs: where these are means of several runs, the time to the target of each of
-            them, or None where it did not reach it.
+        times_of_runs: if these are means of several runs, the time to the target of each run, or
+            None for a run that has not reached it.
     """
 
     mode: Mode
@@ -84,9 +83,9 @@ class RunFigures:
 
     @property
     def time_to_target(self) -> float | None:
-        """Time of the first evaluation that reached the target; None if none did.
+        """Time of the first evaluation that reached the target, or None.
 
-        Of several runs it is the mean, and None unless all of them reached it.
+        For several runs it is the mean, or None if one of them has not reached the target.
         """
         if self.times_of_runs:
             reached = [time for time in self.times_of_runs if time is not None]
@@ -122,20 +121,20 @@ class RunFigures:
 
     @property
     def bytes_per_second(self) -> float | None:
-        """Bytes per second in both directions, as far as they are known."""
-        known = [part for part in (self.bytes_sent, self.bytes_received) if part is not None]
-        return sum(known) if known else None
+        """Sum of the known bytes per second in both directions."""
+        directions = [part for part in (self.bytes_sent, self.bytes_received) if part is not None]
+        return sum(directions) if directions else None
 
     @property
     def invalid(self) -> str | None:
-        """Why these are no valid figures of the emulated cluster; None if they are."""
+        """Why these figures are not valid for the emulated cluster; None if they are."""
         if self.overrun_share > config.OVERRUN_LIMIT:
             return f"invalid: overruns {100 * self.overrun_share:.1f} %"
         return None
 
     @property
     def overruns(self) -> list[str]:
-        """Return a sentence about each device with too many iterations that took longer than their step time."""
+        """Return a sentence about each device on which too many iterations took longer than their step time."""
         return [
             f"on {device.name} {device.overrun_share:.1%} of the iterations took longer than their step time"
             f"{f' of {device.step_time:g} s' if device.step_time else ''}"
@@ -149,14 +148,11 @@ class RunFigures:
 
     @property
     def missing_rounds(self) -> int:
-        """Number of rounds missing in the logs of all devices.
-
-        If there are any, sums per second are too low.
-        """
+        """Number of rounds missing in the logs of all devices, for which sums per second are too low."""
         return sum(device.missing_rounds for device in self.devices)
 
     def as_json(self) -> dict[str, Any]:
-        """Return what all files say of a run; each adds the final value and the devices in its own way."""
+        """Return the figures that all JSON files contain, without the final value and the devices."""
         return {
             "valid": self.invalid is None,
             "invalid_reason": self.invalid,
@@ -186,19 +182,19 @@ def metric_of(summary: Summary) -> Metric:
     return columns[_evaluated(columns)].metric
 
 
-def common_target(summaries: Iterable[Summary], given: float | None) -> float | None:
+def common_target(summaries: Iterable[Summary], target: float | None) -> float | None:
     """Return the target by which runs of one metric are compared.
 
-    This is the given one, else for accuracies the usual one, else the one that all of the runs had,
-    or None.
+    That is the given one, otherwise the default for accuracies, otherwise the target of all runs if
+    it is the same, otherwise None.
     """
-    if given is not None:
-        return given
+    if target is not None:
+        return target
     columns = [column for summary in summaries for column in _columns(summary)]
     if all(column.metric.is_accuracy for column in columns):
         return config.TARGET_ACCURACY
-    said = {column.run.target for column in columns if column.run and not column.metric.is_accuracy}
-    return said.pop() if len(said) == 1 else None
+    targets = {column.run.target for column in columns if column.run and not column.metric.is_accuracy}
+    return targets.pop() if len(targets) == 1 else None
 
 
 def _columns(summary: Summary) -> list[DeviceSummary]:
@@ -206,10 +202,9 @@ def _columns(summary: Summary) -> list[DeviceSummary]:
 
 
 def _evaluated(columns: list[DeviceSummary]) -> int:
-    """Return the index of the device whose evaluations are shown.
+    """Return the index of the device with the most evaluations.
 
-    Rank 0 evaluates. If it was replaced, two devices may have evaluations; the one with more of
-    them is shown.
+    Rank 0 evaluates. If it was replaced, two devices may have evaluations.
     """
     return max(range(len(columns)), key=lambda index: len(columns[index].accuracy_rounds))
 
@@ -278,8 +273,7 @@ def _device_figures(host: str, name: str, device: DeviceSummary) -> DeviceFigure
 def _speed(device: DeviceSummary) -> float | None:
     """Return a device's samples per second while it computes; None for logs without run.json.
 
-    These are batch size ÷ step time where an emulated device has one, otherwise the samples that it
-    computed ÷ the seconds that it computed them in.
+    That is batch size ÷ step time for an emulated device, otherwise samples ÷ seconds of computing.
     """
     if device.run is None:
         return None

@@ -1,8 +1,8 @@
-"""Modes whose logs were found: folders, names of summaries, labels and styles.
+"""Modes of logs: folders, names of summaries, labels and styles.
 
-The logs of a run describe its algorithm (`esync.reports.algorithm_info`). Older logs do not. In
-them, a built-in algorithm is known by its folder's name, and any other is called by that name. A
-run that was given a name (`--name`) has a folder of its own, MODE@NAME.
+The logs of a run describe its algorithm (`esync.reports.algorithm_info`). In older logs, the name of
+the folder identifies a built-in algorithm, and is the label of any other one. A run with a name
+(`--name`) is in the folder MODE@NAME.
 """
 
 from dataclasses import dataclass
@@ -16,13 +16,13 @@ from .algorithm_info import AlgorithmInfo
 
 BASELINE = "sync"  # name of the algorithm with which speedups are compared
 STANDALONE = "local"  # name of sequential SGD on one device
-NON_IID_LABEL = " non-i.i.d."  # behind the label of runs whose workers have different classes
+NON_IID_LABEL = " non-i.i.d."  # suffix of the label of runs whose workers have different classes
 BASELINE_LABEL, STANDALONE_LABEL = ALGORITHMS[BASELINE].label, ALGORITHMS[STANDALONE].label
 
 
 @dataclass(frozen=True)
 class Mode:
-    """A way of training, or one named run of it, whose logs lie in a folder of their own.
+    """An algorithm, or a named run of it, with its own folder of logs.
 
     Attributes:
         folder: name of its folder in the network's folder.
@@ -38,7 +38,7 @@ class Mode:
 
     @property
     def name(self) -> str:
-        """Name of the algorithm: that of the folder without run and suffix for non-i.i.d. data."""
+        """Name of the algorithm: the folder's name without the run's name and the suffix for non-i.i.d. data."""
         mode, _ = run_names.parts(self.folder)
         return mode.removesuffix(NON_IID) or mode
 
@@ -72,32 +72,27 @@ class Mode:
         return network_folder / self.folder / f"{self.summary}.json"
 
     def place(self) -> tuple[int, int, str]:
-        """Return a key for sorting.
-
-        I.i.d. data come first; built-in algorithms in their order, then the others; local at the
-        end.
-        """
-        known = list(ALGORITHMS)
+        """Return a sort key: i.i.d. data first; built-in algorithms in their order, others, local last."""
+        names = list(ALGORITHMS)
         kind = 2 if self.name == STANDALONE else int(not self.iid)
-        return kind, known.index(self.name) if self.built_in else len(known), self.folder
+        return kind, names.index(self.name) if self.built_in else len(names), self.folder
 
 
-def mode_of(folder: str, said: AlgorithmInfo = AlgorithmInfo()) -> Mode:  # noqa: B008 - frozen
-    """Return the mode of a folder, as its runs describe it or else as the folder's name tells.
+def mode_of(folder: str, info: AlgorithmInfo = AlgorithmInfo()) -> Mode:  # noqa: B008 - frozen
+    """Return the mode of a folder, by the description in its runs or else by the folder's name.
 
-    Built-in algorithms keep their labels, and their summaries the published names, whatever the
-    runs say.
+    Built-in algorithms always have their own labels, and their summaries the published names.
     """
     mode, run = run_names.parts(folder)
     name = mode.removesuffix(NON_IID) or mode
-    known = ALGORITHMS.get(name)
-    if known:
-        stem, method, style = known.summary, known.label, known.style
+    algorithm = ALGORITHMS.get(name)
+    if algorithm:
+        stem, method, style = algorithm.summary, algorithm.label, algorithm.style
     else:
-        stem = said.summary or stem_of(name)
+        stem = info.summary or stem_of(name)
         method = printable(name if len(name) <= LABEL_LENGTH else f"{name[: LABEL_LENGTH - 1]}…")
         style = spare_style(name)
-    method = said.label or method
+    method = info.label or method
     label = f"{method}, {printable(run)}" if run else method
     return Mode(folder, stem if name == mode else f"{stem}-Non-IID", label, style)
 

@@ -2,15 +2,15 @@
 
     python logs_tools/plot.py -b logs -n resnet18-v1
 
-This loads every run below {base}/{network}, whatever the algorithms, from its summary or else from
-its rounds. It writes accuracy over time (i.i.d. and non-i.i.d.), throughput, traffic and computing
-time ratio as PNG and PDF, and speedup.txt and speedup.json, to {base}/{network}/figures. Runs with
-a metric of their own are drawn and compared apart from those with another one.
+This loads every run below {base}/{network}, from its summary or else from its rounds. It writes
+accuracy over time (i.i.d. and non-i.i.d.), throughput, traffic and computing time ratio as PNG and
+PDF, and speedup.txt and speedup.json, to {base}/{network}/figures. Runs with different metrics are
+drawn and compared separately.
 
-Curves show every evaluation as it was logged. With --published-smoothing the accuracy is drawn once
-more, as accuracy-iid-smoothed and accuracy-non-iid-smoothed, through the filter of the published
-implementation (see `esync.reports.published_smoothing`), and the table has the times of those
-curves, too. With --published-results the accuracy figures also have the results of the ESync paper.
+Curves show every evaluation as it was logged. With --published-smoothing the accuracy is also drawn
+with the filter of the published implementation (see `esync.reports.published_smoothing`), as
+accuracy-iid-smoothed and accuracy-non-iid-smoothed, and the table also has the times of those curves.
+With --published-results the accuracy figures also show the results of the ESync paper.
 """
 
 import argparse
@@ -28,8 +28,8 @@ from .. import config
 from ..algorithms.registry import FIGURES, stem_of
 from ..runtime import program, terminal
 from ..runtime.files import expanded, write_atomically
-from .comparison import compare_singly
 from .discovery import SPEEDUP_FILE, others_to_choose
+from .grouping import compare_singly
 from .metrics_table import RunFigures
 from .modes import BASELINE_LABEL, STANDALONE
 from .published_results import ACCURACY, END, TABLE_1, PublishedRun, published_runs
@@ -80,13 +80,13 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     if options.target is not None and not math.isfinite(options.target):
         parser.error(f"--target {options.target}: expected a finite number")
     if options.published_results and not published_runs(options.network):
-        there = ", ".join(TABLE_1)
-        parser.error(f"--published-results: the paper has none for {options.network}; it has some for {there}")
+        networks = ", ".join(TABLE_1)
+        parser.error(f"--published-results: the paper has none for {options.network}; it has some for {networks}")
     return options
 
 
 def run(options: argparse.Namespace) -> int:
-    """Draw what can be drawn, and return the exit code.
+    """Draw the figures for which there are data, and return the exit code.
 
     Raises:
         OSError: a result cannot be written.
@@ -109,7 +109,7 @@ def run(options: argparse.Namespace) -> int:
     out = options.out or network_folder / FIGURES
     published = published_runs(options.network) if options.published_results else {}
     drawings = drawings_of(options.network, runs, published)
-    filtered = [smoothed(one) for one in runs] if options.published_smoothing else []
+    filtered = [smoothed(run) for run in runs] if options.published_smoothing else []
     if filtered:
         drawings |= _accuracy_drawings(options.network, filtered, published, as_published=True)
     drawn: list[Path] = []
@@ -120,25 +120,25 @@ def run(options: argparse.Namespace) -> int:
         drawn += figures.save(draw(), out, name)
     text = runs_text(sections)
     if filtered:
-        text += f"\n{smoothed_text([one for one in filtered if can_be_smoothed(one)])}"
+        text += f"\n{smoothed_text([run for run in filtered if can_be_smoothed(run)])}"
     comparison = {
         "network": options.network,
-        "target": targets.pop() if len(targets := {one.target for one in runs}) == 1 else None,
+        "target": targets.pop() if len(targets := {run.target for run in runs}) == 1 else None,
         "baseline": BASELINE_LABEL,
-        "runs": {key: as_json(one, runs) for key, one in zip(_keys(runs), runs, strict=True)},
+        "runs": {key: as_json(run, runs) for key, run in zip(_keys(runs), runs, strict=True)},
     }
     write_atomically(out / "speedup.txt", text.encode())
     write_atomically(out / SPEEDUP_FILE, _json(comparison))
     if options.json:
-        whole = comparison | {"figures": [str(path) for path in drawn], "problems": problems}
-        write_atomically(options.json, _json(whole))
+        content = comparison | {"figures": [str(path) for path in drawn], "problems": problems}
+        write_atomically(options.json, _json(content))
     print(text)
     print(f"{', '.join(drawings) or 'no figure'}, speedup.txt and {SPEEDUP_FILE} in {out}")
     return 0
 
 
 def _keys(runs: list[RunFigures]) -> list[str]:
-    """Return a unique key for each run: its summary's stem, followed by its folder if need be."""
+    """Return a unique key for each run: its summary's stem, with its folder if necessary."""
     keys: list[str] = []
     for run in runs:
         stem = run.mode.summary
@@ -146,10 +146,10 @@ def _keys(runs: list[RunFigures]) -> list[str]:
     return keys
 
 
-def _unused(name: str, taken: Collection[str]) -> str:
-    """Return the name, with a number behind it if it is taken."""
-    names = (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
-    return next(each for each in names if each not in taken)
+def _unused(name: str, used: Collection[str]) -> str:
+    """Return the name, with a number appended if it is used."""
+    names = (name, *(f"{name}-{number}" for number in range(2, len(used) + 3)))
+    return next(candidate for candidate in names if candidate not in used)
 
 
 def _json(value: object) -> bytes:
@@ -157,14 +157,14 @@ def _json(value: object) -> bytes:
 
 
 def _target_problem(target: float | None, runs: list[RunFigures]) -> str | None:
-    """Return why a given target cannot be one of these runs; None if it can."""
+    """Return why a target is not valid for these runs; None if it is."""
     if target is None:
         return None
-    found = {run.metric: run.mode.label for run in runs if run.times}
-    if len(found) > 1:
-        said = ", ".join(f"{metric.label} ({label})" for metric, label in found.items())
-        return f"--target {target:g}: for which metric? The runs have several: {said}; leave --target out"
-    if all(metric.is_accuracy for metric in found) and not 0 < target <= 1:
+    metrics = {run.metric: run.mode.label for run in runs if run.times}
+    if len(metrics) > 1:
+        names = ", ".join(f"{metric.label} ({label})" for metric, label in metrics.items())
+        return f"--target {target:g}: for which metric? The runs have several: {names}; leave --target out"
+    if all(metric.is_accuracy for metric in metrics) and not 0 < target <= 1:
         return f"--target {target:g}: expected an accuracy above 0 and up to 1"
     return None
 

@@ -1,7 +1,7 @@
-"""Results of the ESync paper (Li, Zhou, Yu, v1.12): those of Table 1, and those read off its figures.
+"""Results of the ESync paper (Li, Zhou, Yu, v1.12), from Table 1 and its figures.
 
-The accuracy figures (ResNet-18-v1, two hours) were read off by eye, to a few percent; the paper
-gives no points. The published implementation draws them smoothed
+The values of the accuracy figures (ResNet-18-v1, two hours) were read off by eye, with an error of a
+few percent. The published implementation draws them smoothed
 (`esync.reports.published_smoothing`), so the times to an accuracy are those of smoothed curves.
 """
 
@@ -48,7 +48,7 @@ TABLE_1 = {
     "alexnet": Table1Row(27, 0.932, 0.928),
     "inception-v3": Table1Row(7, 0.940, 0.932),
 }
-#: Read off the figures of ResNet-18-v1, by the name of the mode's folder.
+#: Values of the figures of ResNet-18-v1, by the name of the mode's folder.
 RESNET18 = {
     "esync": PublishedRun(0.925, 9 * 60.0),
     "sync": PublishedRun(0.86, 60 * 60.0),
@@ -62,20 +62,14 @@ RESNET18 = {
 
 
 def full_width(network: str) -> str:
-    """Return the published network of which this is a variant.
-
-    That is `resnet18-v1` for `resnet18-v1x0.25` and `resnet18-v1x0.25-groupnorm`.
-    """
+    """Return the full-width network of a variant: `resnet18-v1` for `resnet18-v1x0.25-groupnorm`."""
     return re.sub(r"(x[0-9.]+)?(-groupnorm)?$", "", network)
 
 
 def published_runs(network: str) -> Mapping[str, PublishedRun]:
-    """Return the published runs of a network, or of the one that it is a variant of.
-
-    The keys are names of modes' folders; there are none for a network that the paper does not have.
-    """
+    """Return the published runs of a network or of its full-width form, by the names of modes' folders."""
     row = TABLE_1.get(full_width(network))
     if row is None:
         return {}
-    found = {"esync": PublishedRun(row.esync), "local": PublishedRun(row.standalone)}
-    return found | RESNET18 if full_width(network) == "resnet18-v1" else found
+    published = {"esync": PublishedRun(row.esync), "local": PublishedRun(row.standalone)}
+    return published | RESNET18 if full_width(network) == "resnet18-v1" else published

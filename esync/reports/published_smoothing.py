@@ -18,14 +18,14 @@ from .modes import STANDALONE
 
 #: Rounds between two points, and points in a mean: data that are i.i.d., data sorted by class.
 IID, NON_IID = (5, 10), (10, 30)
-CHANCE = 0.1  # accuracy with which the published curves begin: ten classes at random
+CHANCE = 0.1  # accuracy at which the published curves begin: that of guesses among ten classes
 
 
 def can_be_smoothed(run: RunFigures) -> bool:
     """Return whether the filter applies to a run.
 
-    It begins at the accuracy of guesses, which runs with a metric of their own do not have. Of
-    sequential SGD the published figures show the final accuracy only.
+    It does not apply to other metrics than accuracy, nor to sequential SGD, of which the published
+    figures show the final accuracy only.
     """
     return run.metric.is_accuracy and run.mode.name != STANDALONE and bool(run.times)
 
@@ -33,24 +33,22 @@ def can_be_smoothed(run: RunFigures) -> bool:
 def smoothed(run: RunFigures) -> RunFigures:
     """Return the run with its accuracy curve as the published implementation draws it.
 
-    Published runs were evaluated in every round, so that every n-th round is every n-th value.
-    Here, a run may have been evaluated in some rounds only, and "every n-th round" goes by the
-    round's number: rounds 1, n + 1, 2·n + 1 and so on of the device that evaluated, each at the
-    time at which it ended, with the accuracy of the latest evaluation up to that round. So the
-    window covers as many rounds as in the published figures, however often a run was evaluated.
-    Rounds before the first evaluation have no accuracy and are left out, as are rounds missing in
-    the log.
+    Published runs were evaluated in every round; other runs may be evaluated less often. Therefore
+    "every n-th round" means rounds 1, n + 1, 2·n + 1 and so on of the device that evaluated, each at
+    the time of its end, with the accuracy of the latest evaluation up to that round. The window then
+    covers as many rounds as in the published figures. Rounds before the first evaluation, and rounds
+    missing in the log, are left out.
 
-    A run to which the filter does not apply is returned as it is.
+    A run to which the filter does not apply is returned unchanged.
     """
     if not can_be_smoothed(run):
         return run
-    every, points = _filter(run)
+    step, points = _filter(run)
     window = deque([CHANCE] * points, maxlen=points)
     curve = [(0.0, CHANCE)]
     for number, seconds in run.round_ends:
         evaluated = bisect_right(run.accuracy_rounds, number)
-        if (number - 1) % every == 0 and evaluated:
+        if (number - 1) % step == 0 and evaluated:
             window.append(run.accuracies[evaluated - 1])
             curve.append((seconds, fmean(window)))
     times, accuracies = zip(*curve, strict=True)
@@ -59,15 +57,12 @@ def smoothed(run: RunFigures) -> RunFigures:
 
 def window(run: RunFigures) -> int:
     """Return the number of rounds over which the filter takes the mean of a run's accuracies."""
-    every, points = _filter(run)
-    return every * points
+    step, points = _filter(run)
+    return step * points
 
 
 def window_is_filled(run: RunFigures) -> bool:
-    """Return whether a smoothed run is long enough for its last mean to hold evaluations only.
-
-    Otherwise that mean still contains the padding, and the curve ends below all of its evaluations.
-    """
+    """Return whether the last mean of a smoothed run contains evaluations only, and no padding."""
     _, points = _filter(run)
     return len(run.accuracies) > points  # the first one is the point (0, 0.1)
 

@@ -2,8 +2,8 @@
 
     python -m esync.reports.report RUN [RUN …] [-o report.html]
 
-A RUN is a folder of a run, a folder with runs in it, or a pattern. Runs that differ in their seed
-only are a group. The file loads nothing from anywhere, so that it can be sent and kept.
+A RUN is a folder of a run, a folder with runs in it, or a pattern. Runs that differ only in their
+seeds form a group. The file is self-contained.
 """
 
 import argparse
@@ -36,9 +36,9 @@ def write_report(runs: Sequence[str | Path], path: Path, target: float | None = 
     """
     comparison = compare(runs, target)
     events = {run.folder: events_of(run) for run in comparison.runs}
-    made = time.strftime("on %d %B %Y at %H:%M")
-    page = report_html(build_report(comparison, made, events))
-    write_atomically(path, page.encode(errors="backslashreplace"))  # folders may have names that are not UTF-8
+    created = time.strftime("on %d %B %Y at %H:%M")
+    page = report_html(build_report(comparison, created, events))
+    write_atomically(path, page.encode(errors="backslashreplace"))  # names of folders may be invalid UTF-8
     return comparison
 
 
@@ -61,14 +61,14 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> int:
-    """Write the report, and say what it shows."""
+    """Write the report, print what it contains, and return the exit code."""
     comparison = write_report(options.runs, options.out, options.target)
     terminal.print_problems(comparison.problems, "esync compare --json FILE")
     groups = sum(len(section.groups) for section in comparison.sections)
     size = options.out.stat().st_size / 1e3
     runs = len(comparison.runs)
-    said = f"{runs} run{'s' * (runs > 1)} in {groups} group{'s' * (groups > 1)}"
-    print(f"{printable(str(options.out))}: {said}, {size:,.0f} kB")
+    shown = f"{runs} run{'s' * (runs > 1)} in {groups} group{'s' * (groups > 1)}"
+    print(f"{printable(str(options.out))}: {shown}, {size:,.0f} kB")
     return 0
 
 

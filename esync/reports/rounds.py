@@ -1,8 +1,7 @@
 """Read a device's `iter-N.txt` files, each of which holds one communication round.
 
-Everything in a file is checked. A file that is not a round's (empty, cut off, or of another
-program) raises `BadRound` with a category and a reason, so that the caller can name it, skip it and
-count it.
+The content of a file is checked completely. An invalid file (empty, truncated, or of another program)
+raises `BadRound` with a category and a reason, so that the caller can report and skip it.
 """
 
 import json
@@ -37,21 +36,21 @@ class BadRound(Exception):  # noqa: N818  (it is an outcome that every caller ex
 class LoggedRound:
     """Content of a round file; times in seconds.
 
-    None stands for what the log, for instance a published one, does not have.
+    None means that the log, for instance a published one, does not have a value.
 
     Attributes:
         number: number of the communication round, from 1.
         samples: number of samples that the device used in this round.
         entries: number of entries in "time": the local iterations, and in mode esync the exchange.
-        iterations: number of those that computed a gradient.
+        iterations: number of entries that computed a gradient.
         total_time: time from the start of the run to the end of this round.
         aggregate: duration of the exchange, including waits; 0 in a local run.
-        computing: time of "forward and backward" and "local update" in all iterations. It does not
-            include loading data, queries to the state server, exchanges, waits and evaluations.
+        computing: time of "forward and backward" and "local update" in all iterations, without
+            loading data, queries to the state server, exchanges, waits and evaluations.
         accuracy: test accuracy (0 to 1), or value of the run's own metric, of the weights at the
             end of this round.
         accuracy_time: when the device had those weights, from the start of the run.
-        bytes_sent, bytes_received: bytes that went over the wire in this round.
+        bytes_sent, bytes_received: bytes transmitted in this round.
         wait: time from this device's commit to the last one.
         transfer: the rest of the exchange.
         overruns: number of padded iterations that took longer than their step time.
@@ -86,7 +85,7 @@ def _load(path: Path) -> dict[str, Any]:
     """Return the JSON object in a file.
 
     Raises:
-        BadRound: the file does not hold one; the error says what it holds instead.
+        BadRound: the file does not contain a JSON object.
     """
     try:
         content = path.read_bytes()
@@ -102,7 +101,7 @@ def _load(path: Path) -> dict[str, Any]:
         if content.lstrip().startswith(b"{"):
             raise BadRound("truncated", f"the JSON ends or breaks at character {error.pos}") from None
         raise BadRound("foreign", "not a JSON object") from None
-    except (ValueError, RecursionError):  # not text, a number of thousands of digits, thousands of brackets
+    except (ValueError, RecursionError):  # also of numbers with thousands of digits, and thousands of brackets
         raise BadRound("foreign", "not a JSON object") from None
     if not isinstance(log, dict):
         raise BadRound("foreign", "not a JSON object")
@@ -147,10 +146,7 @@ def _check(log: dict[str, Any], number: int, metric: Metric) -> LoggedRound:
 
 
 def _evaluated(metric: Metric, value: object) -> float | None:
-    """Return the value of the metric; None if there is none.
-
-    Weights that have diverged have no finite loss. Their round counts all the same.
-    """
+    """Return the value of the metric; None if there is none, or if the loss has diverged."""
     if value is None:
         return None
     if not isinstance(value, int | float) or (metric.is_accuracy and not metric.possible(value)):

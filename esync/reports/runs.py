@@ -1,17 +1,15 @@
-"""Logged runs: what a run's folder holds, whatever its layout, as one object.
+"""Load the logs of runs, from folders of any layout.
 
-`find_runs` finds the runs that folders and patterns name, `load_network` those of a network, and
-`load_run` loads one of them. A run's
-folder is one of
+`find_runs` loads the runs in folders and patterns, `load_network` those of a network, and `load_run`
+a single one. The folder of a run is one of
 
 - {network}/{mode} or {network}/{mode}@{name}, with HOST/DEVICE/iter-N.txt in it, or only the
   summary NAME.json,
 - a host's folder with DEVICE/iter-N.txt, as a worker without the launcher writes it,
 - a device's folder with iter-N.txt.
 
-The summary of a run is a cache of its round files: it is used where it is newer than all of them
-and was made from as many files and bytes as there are; otherwise the rounds are read, and it is
-written again.
+The summary of a run is a cache of its round files. It is used if it is newer than all of them and was
+made from as many files and bytes; otherwise the rounds are read, and it is written again.
 """
 
 import glob
@@ -47,7 +45,7 @@ from .modes import Mode, mode_of
 from .style import checked_style
 from .summary_file import DeviceSummary, Summary, SummaryError, load_summary, save_summary
 
-#: Levels of folders in which runs are looked for: {log_dir}/{network}/{mode}.
+#: Number of levels of folders to search for runs: {log_dir}/{network}/{mode}.
 _DEPTH = 2
 
 
@@ -58,7 +56,7 @@ class RunError(ExpectedError):
 
 
 class NoRunError(RunError):
-    """Raised when a folder holds nothing of a run that could be read, with what is wrong in it."""
+    """Raised when no rounds of a run can be read in a folder; the message says why."""
 
     def __init__(self, text: str, problems: Sequence[str] = ()) -> None:
         super().__init__("; ".join([text, *problems]))
@@ -67,14 +65,14 @@ class NoRunError(RunError):
 
 @dataclass(frozen=True)
 class LoggedRun:
-    """A run as its logs tell it.
+    """A run, as read from its logs.
 
     Attributes:
         folder: its folder.
         mode: its algorithm, with label and style.
         summary: the rounds of its devices: host → device → columns.
         target: value of the metric for the time to target; None if there is none.
-        problems: sentences about what is missing or wrong in its logs.
+        problems: sentences about missing and invalid parts of its logs.
     """
 
     folder: Path
@@ -102,33 +100,33 @@ class LoggedRun:
 
     @cached_property
     def facts(self) -> Mapping[str, Any]:
-        """Content of run.json of rank 0, or of the first device that has one; {} if none has."""
-        said = [columns.run.model_dump() for columns in self.devices.values() if columns.run]
-        return next((facts for facts in said if facts.get("rank") == 0), said[0] if said else {})
+        """Content of run.json of rank 0, else of the first device that has one, else {}."""
+        facts = [columns.run.model_dump() for columns in self.devices.values() if columns.run]
+        return next((content for content in facts if content.get("rank") == 0), facts[0] if facts else {})
 
     @property
     def options(self) -> Mapping[str, Any]:
-        """Every flag in effect, as run.json has it; {} if it has none."""
+        """Every flag in effect, from run.json; {} without."""
         options = self.facts.get("options")
         return options if isinstance(options, dict) else {}
 
     @property
     def network(self) -> str:
         """Name of the network, or of the user's program."""
-        said = self.facts.get("network")
-        return said if isinstance(said, str) else self.folder.resolve().parent.name
+        network = self.facts.get("network")
+        return network if isinstance(network, str) else self.folder.resolve().parent.name
 
     @property
     def seed(self) -> int | None:
-        """Seed of the run; None if its logs do not say."""
+        """Seed of the run; None if unknown."""
         seed = self.facts.get("seed", self.options.get("seed"))
         return seed if isinstance(seed, int) else None
 
     @property
     def finished(self) -> bool | None:
-        """Whether the run came to its end; None if its logs do not say."""
-        said = [columns.run.model_dump().get("finished") for columns in self.devices.values() if columns.run]
-        return None if None in said or not said else all(said)
+        """Whether the run has finished; None if unknown."""
+        finished = [columns.run.model_dump().get("finished") for columns in self.devices.values() if columns.run]
+        return None if None in finished or not finished else all(finished)
 
     @property
     def metric(self) -> Metric:
@@ -160,10 +158,10 @@ def find_runs(patterns: Iterable[str | Path], target: float | None = None) -> li
     """
     folders: dict[Path, Path] = {}
     for pattern in map(str, patterns):
-        found = [folder for place in _places(pattern) for folder in run_folders(place)]
-        if not found:
+        matches = [folder for path in _matching_folders(pattern) for folder in run_folders(path)]
+        if not matches:
             raise RunError(f"{pattern}: there is no run in it: expected {{network}}/{{mode}}/HOST/DEVICE/iter-N.txt")
-        for folder in found:
+        for folder in matches:
             folders.setdefault(folder.resolve(), folder)
     return [load_run(folder, target) for folder in folders.values()]
 
@@ -194,16 +192,16 @@ def load_network(folder: Path, names: Collection[str] = ()) -> tuple[list[Logged
     return runs, [*problems, *(f"{run.folder}: {problem}" for run in runs for problem in run.problems)]
 
 
-def _places(pattern: str) -> list[Path]:
+def _matching_folders(pattern: str) -> list[Path]:
     """Return the folders that a pattern names."""
     path = expanded(pattern)
     if path.is_dir():  # also where its name has the characters of a pattern
         return [path]
-    found = [Path(name) for name in sorted(glob.glob(str(path))) if Path(name).is_dir()]
-    if not found:
+    paths = [Path(name) for name in sorted(glob.glob(str(path))) if Path(name).is_dir()]
+    if not paths:
         is_pattern = glob.has_magic(str(path))
         raise RunError(f"{pattern}: {'no folder matches this pattern' if is_pattern else 'there is no such folder'}")
-    return found
+    return paths
 
 
 def run_folders(folder: Path, depth: int = _DEPTH) -> list[Path]:
@@ -215,10 +213,11 @@ def run_folders(folder: Path, depth: int = _DEPTH) -> list[Path]:
     try:
         if holds_rounds(folder) or _devices(folder)[0] or _summary_in(folder, []) is not None:
             return [folder]
-        below = [each for each in subfolders(folder) if not each.name.startswith((EARLIER_PREFIX, FIGURES))]
+        ignored = (EARLIER_PREFIX, FIGURES)
+        below = [subfolder for subfolder in subfolders(folder) if not subfolder.name.startswith(ignored)]
     except OSError as error:
         raise RunError(f"{folder}: {error.strerror or error}") from None
-    return [found for each in below for found in run_folders(each, depth - 1)] if depth else []
+    return [run for subfolder in below for run in run_folders(subfolder, depth - 1)] if depth else []
 
 
 def load_run(folder: str | Path, target: float | None = None) -> LoggedRun:
@@ -246,9 +245,9 @@ def _load(folder: Path, target: float | None) -> LoggedRun:
     devices, by_host, earlier = _devices(folder)
     problems: list[str] = []
     model_bytes = config.PUBLISHED_MODEL_BYTES.get(folder.resolve().parent.name)
-    there = _summary_in(folder, problems) if by_host else None
-    if there is not None and (not devices or _is_current(*there, devices)):
-        report = summarized_rounds(folder, devices, *there, model_bytes)
+    loaded = _summary_in(folder, problems) if by_host else None
+    if loaded is not None and (not devices or _is_current(*loaded, devices)):
+        report = summarized_rounds(folder, devices, *loaded, model_bytes)
     elif devices:
         problems = []
         report = read_rounds(folder, devices, model_bytes)
@@ -262,10 +261,10 @@ def _load(folder: Path, target: float | None) -> LoggedRun:
     problems += [f"skipped ({skip.category}) {skip.path}: {skip.reason}" for skip in report.skipped]
     if not summary:
         raise NoRunError(f"{folder}: no file in it holds a round", problems)
-    said, wrong = algorithm_info_of(summary)
-    mode = _mode(folder, summary, said)
-    style, wrong_style = checked_style(said.style, mode.style)
-    problems += [each for each in (*wrong, *wrong_style) if each not in problems]
+    info, wrong = algorithm_info_of(summary)
+    mode = _mode(folder, summary, info)
+    style, wrong_style = checked_style(info.style, mode.style)
+    problems += [problem for problem in (*wrong, *wrong_style) if problem not in problems]
     target = common_target([summary], target)
     return LoggedRun(folder, replace(mode, style=style), summary, target, tuple(problems))
 
@@ -273,18 +272,17 @@ def _load(folder: Path, target: float | None) -> LoggedRun:
 def _devices(folder: Path) -> tuple[list[DeviceFolder], bool, str]:
     """Return the devices with rounds in a run's folder, and whether they are in hosts' folders.
 
-    Only then may there be a summary, too, and perhaps nothing else. Last comes a sentence about logs
-    of earlier runs that were moved aside, also of devices without rounds; "" if there are none.
+    Without any devices the second value is True as well, because the folder may contain only a
+    summary. The third is a sentence about logs of earlier runs that were moved aside, or "".
     """
-    found = find_devices(folder)[0]
-    devices = [device for device in found if device.rounds]
-    if devices:
-        return devices, True, moved_aside(found)
-    own = list_device(folder.resolve().parent.name, folder)
-    below = [each for each in subfolders(folder) if DEVICE_FOLDER.fullmatch(each.name)]
-    hosts = [list_device(folder.resolve().name, each) for each in below]
-    devices = [device for device in (own, *hosts) if device.rounds]
-    return devices, not devices, moved_aside([*found, own, *hosts])
+    below_hosts = find_devices(folder)[0]
+    if devices := [device for device in below_hosts if device.rounds]:
+        return devices, True, moved_aside(below_hosts)
+    itself = list_device(folder.resolve().parent.name, folder)
+    below = [subfolder for subfolder in subfolders(folder) if DEVICE_FOLDER.fullmatch(subfolder.name)]
+    hosts = [list_device(folder.resolve().name, subfolder) for subfolder in below]
+    devices = [device for device in (itself, *hosts) if device.rounds]
+    return devices, not devices, moved_aside([*below_hosts, itself, *hosts])
 
 
 def _summary_in(folder: Path, problems: list[str]) -> tuple[Path, Summary] | None:
@@ -334,12 +332,13 @@ def _is_current(path: Path, summary: Summary, devices: list[DeviceFolder]) -> bo
     return sum(map(len, summary.values())) == len(devices)
 
 
-def _mode(folder: Path, summary: Summary, said: AlgorithmInfo) -> Mode:
-    """Return the mode of a run: that of its folder's name, or the one that its run.json names."""
+def _mode(folder: Path, summary: Summary, info: AlgorithmInfo) -> Mode:
+    """Return the mode of a run, by the name of its folder or else by run.json."""
     name = folder.resolve().name
-    mode = mode_of(name, said)
-    facts = next((each.run.model_dump() for group in summary.values() for each in group.values() if each.run), {})
-    told = facts.get("mode")
-    if mode.built_in or not isinstance(told, str) or told in ("", mode.name):
+    mode = mode_of(name, info)
+    devices = (columns for group in summary.values() for columns in group.values())
+    facts = next((columns.run.model_dump() for columns in devices if columns.run), {})
+    algorithm = facts.get("mode")
+    if mode.built_in or not isinstance(algorithm, str) or algorithm in ("", mode.name):
         return mode
-    return mode_of(run_names.named(told + suffix_of(str(facts.get("partition"))), name), said)
+    return mode_of(run_names.named(algorithm + suffix_of(str(facts.get("partition"))), name), info)

@@ -1,9 +1,9 @@
-"""Speedups of runs: over the fastest device alone, over SSGD, and the most that there can be.
+"""Speedups of runs or means: over the fastest device alone, over SSGD, and their limit.
 
-All tables, pages and lines that show a speedup take it from here, of single runs as of means.
-Synchronous SGD is the baseline of the ESync paper. What a user has anyway is the fastest device
-alone: a run of mode local, which is sequential SGD. With v_i samples per second on device i, all
-devices together are at most Σ v_i ÷ max v_i times as fast as it (`metrics.speedup_limit`).
+All tables, pages and lines take their speedups from this module. Synchronous SGD is the baseline of
+the ESync paper. The other baseline is sequential SGD on the fastest device alone (mode local). With
+v_i samples per second on device i, all devices together are at most Σ v_i ÷ max v_i times as fast
+(`metrics.speedup_limit`).
 """
 
 import math
@@ -18,7 +18,8 @@ from . import metrics
 from .metrics_table import DeviceFigures, RunFigures
 from .modes import BASELINE, STANDALONE
 
-#: A device counts as the fastest one down to this share of its speed: measured speeds vary.
+#: A device with at least this share of the fastest one's speed counts as equally fast, because
+#: measured speeds vary.
 ALIKE = 0.95
 
 
@@ -27,9 +28,9 @@ class Speedup:
     """Speedup of a run over another one, or the reason why there is none.
 
     Attributes:
-        value: time of the other run ÷ time of this one; None if there is a reason.
+        value: time of the other run ÷ time of this one, or None.
         reason: why there is no value.
-        limit: sum of this run's devices' speeds ÷ that of the other run's device or, where it has
+        limit: sum of the speeds of this run's devices ÷ speed of the other run's device or, if it has
             several, of this run's fastest (`metrics.speedup_limit`); None unless all are known.
     """
 
@@ -39,7 +40,7 @@ class Speedup:
 
     @property
     def text(self) -> str:
-        """The value, or the reason, as tables print it."""
+        """The value or the reason, formatted for tables."""
         return self.reason or (f"{self.value:.2f}×" if self.value is not None else NOT_KNOWN)
 
 
@@ -47,15 +48,15 @@ def speedup(run: RunFigures, runs: Sequence[RunFigures], name: str = BASELINE) -
     """Compare the time to the target with that of a baseline among the runs.
 
     Args:
-        run: a run, or the means of several ones.
-        runs: all that it can be compared with.
+        run: a run, or the means of several runs.
+        runs: all comparable runs.
         name: name of the baseline's algorithm: SSGD, as in the ESync paper (section 5), or
             sequential SGD.
     """
     other = baseline(run, runs, name)
     if other is None:
-        there = any(each.mode.name == name and each.mode.iid == run.mode.iid for each in runs)
-        return Speedup(None, f"{'several' if there else 'no'} {ALGORITHMS[name].label} run{'s' * there}")
+        exists = any(candidate.mode.name == name and candidate.mode.iid == run.mode.iid for candidate in runs)
+        return Speedup(None, f"{'several' if exists else 'no'} {ALGORITHMS[name].label} run{'s' * exists}")
     speeds = [device.speed for device in run.devices]
     limit = metrics.speedup_limit(speeds, other.devices[0].speed if len(other.devices) == 1 else None)
     if other.metric != run.metric:
@@ -63,41 +64,40 @@ def speedup(run: RunFigures, runs: Sequence[RunFigures], name: str = BASELINE) -
     if run.target is None:
         return Speedup(None, "no target", limit)
     times = []
-    for each, label in ((run, ""), (other, f"{other.mode.label} ")):
-        if each.invalid:
+    for figures, label in ((run, ""), (other, f"{other.mode.label} ")):
+        if figures.invalid:
             return Speedup(None, f"{label}invalid", limit)
-        if (time := each.time_to_target) is None:
-            return Speedup(None, f"{label}not {'always ' * any(each.times_of_runs)}reached", limit)
+        if (time := figures.time_to_target) is None:
+            return Speedup(None, f"{label}not {'always ' * any(figures.times_of_runs)}reached", limit)
         times.append(time)
     return Speedup(metrics.rate(times[1], times[0]), None, limit)
 
 
 def baseline(run: RunFigures, runs: Sequence[RunFigures], name: str = BASELINE) -> RunFigures | None:
-    """Return the run with which another one is compared; None if there is none, or not one only.
+    """Return the baseline of a run; None if there is none, or if it is ambiguous.
 
-    Of sequential SGD, which always has all of the data, it is the best one (`best_alone`), because a
-    weaker one would flatter all others. Of another algorithm it has the same kind of data, and the
-    same name, or the same one apart from the seed, else none, else it is the only one.
+    For sequential SGD, it is the best run (`best_alone`), because a weaker one would overstate the
+    speedup. For another algorithm, it is a run on the same kind of data: the one with the same name,
+    otherwise with the same name except for the seed, otherwise without a name, otherwise the only one.
     """
     if name == STANDALONE:
         return best_alone(runs)
-    others = [each for each in runs if each.mode.name == name and each.mode.iid == run.mode.iid]
-    own = run.mode.run
+    candidates = [candidate for candidate in runs if candidate.mode.name == name and candidate.mode.iid == run.mode.iid]
+    run_name = run.mode.run
     choices = (
-        [each for each in others if each.mode.run == own != ""],
-        [each for each in others if without_seed(each.mode.run) == without_seed(own) != ""],
-        [each for each in others if not each.mode.run],
-        others,
+        [candidate for candidate in candidates if candidate.mode.run == run_name != ""],
+        [candidate for candidate in candidates if without_seed(candidate.mode.run) == without_seed(run_name) != ""],
+        [candidate for candidate in candidates if not candidate.mode.run],
+        candidates,
     )
     chosen = next(filter(None, choices), [])
     return chosen[0] if len(chosen) == 1 else None
 
 
 def best_alone(runs: Sequence[RunFigures]) -> RunFigures | None:
-    """Return the run of mode local that is sooner at its target than all others of them.
+    """Return the run of mode local that is first to reach its target; None without such runs.
 
-    If none of them has reached it, the one with the best metric is returned; None if there is none.
-    Invalid ones come last.
+    If none has reached it, return the one with the best metric. Valid runs have precedence.
     """
 
     def place(run: RunFigures) -> tuple[bool, bool, float, float]:
@@ -111,21 +111,21 @@ def best_alone(runs: Sequence[RunFigures]) -> RunFigures | None:
 def slower_than_fastest(alone: RunFigures, runs: Sequence[RunFigures]) -> DeviceFigures | None:
     """Return the fastest device of all runs if a run of mode local was on a clearly slower one.
 
-    Returns None where it was on the fastest, or where that is not known.
+    Return None if it was on the fastest, or if that is unknown.
     """
-    own = alone.fastest
+    device = alone.fastest
     fastest = [run.fastest for run in runs if run.fastest is not None]
     most = max(fastest, key=lambda device: device.speed or 0.0, default=None)
-    if own is None or most is None or (own.speed or 0.0) >= ALIKE * (most.speed or 0.0):
+    if device is None or most is None or (device.speed or 0.0) >= ALIKE * (most.speed or 0.0):
         return None
     return most
 
 
 def on_same_cluster(run: RunFigures, other: RunFigures) -> bool:
-    """Return whether two runs seem to be of one cluster: their devices are known to be as fast.
+    """Return whether two runs are likely to be from one cluster, judged by the speeds of their devices.
 
-    A run of mode local has to be on a device as fast as the fastest of the other run. Other runs
-    have to have as many devices, with the same sum of their speeds.
+    A run of mode local must be on a device as fast as the fastest of the other run. Other runs must
+    have equally many devices, with the same sum of speeds.
     """
     if not (run.fastest and other.fastest):
         return False
@@ -161,12 +161,12 @@ def over_fastest(throughput: float | None, speeds: Mapping[str, float | None]) -
         speeds: name of each device → its samples per second while it computes.
 
     Returns:
-        None for one device, or where a speed is not known.
+        None for one device, or if a speed is unknown.
     """
     limit = metrics.speedup_limit(list(speeds.values()))
     if throughput is None or limit is None or len(speeds) < 2:
         return None
-    name = max(speeds, key=lambda each: speeds[each] or 0.0)
+    name = max(speeds, key=lambda device: speeds[device] or 0.0)
     return OverFastest(name, throughput / (speeds[name] or 1.0), limit)
 
 

@@ -1,7 +1,7 @@
 """Style of each algorithm in all figures.
 
-Each algorithm has one colour, one line style and one marker, which its class or its runs choose. A
-run whose emulation was not valid is grey, with the reason.
+Each algorithm has one colour, line style and marker, chosen by its class or its runs. A run with an
+invalid emulation is grey, with the reason.
 """
 
 import math
@@ -20,7 +20,7 @@ from .modes import Mode
 Line = str | tuple[float, tuple[float, ...]]
 
 INVALID = "#9a9a9a"
-LEGEND = "#555555"  # colour of entries that a legend has for all algorithms at once
+LEGEND = "#555555"  # colour of legend entries that apply to all algorithms
 NON_IID_HATCH = "///"
 
 STYLE: dict[Any, Any] = {
@@ -46,11 +46,8 @@ LINES = ("-", "--", "-.", ":", "solid", "dashed", "dashdot", "dotted")
 MARKERS = tuple(".,ov^<>12348spP*hH+xXDd|_")
 
 
-def checked_style(said: Mapping[str, Any], otherwise: Style) -> tuple[Style, list[str]]:
-    """Return a style as a run.json gives it, and what is wrong with it.
-
-    `otherwise` replaces what is missing or wrong.
-    """
+def checked_style(given: Mapping[str, Any], otherwise: Style) -> tuple[Style, list[str]]:
+    """Return a style from run.json, and its problems; missing and invalid values are those of `otherwise`."""
     problems = []
     parts: dict[str, Any] = {}
     for key, read, expected in (
@@ -58,7 +55,7 @@ def checked_style(said: Mapping[str, Any], otherwise: Style) -> tuple[Style, lis
         ("line", _line, f"one of {', '.join(LINES)} or [offset, [on, off, …]] in points"),
         ("marker", _marker, f"one of {' '.join(MARKERS)}"),
     ):
-        value = said.get(key)
+        value = given.get(key)
         if value is not None:
             parts[key] = read(value)
             if parts[key] is None:
@@ -75,7 +72,7 @@ def _color(value: Any) -> str | None:
 
 
 def _hex(color: str) -> str | None:
-    """Return a colour as #rrggbb; None if it is none, or has a name and Matplotlib, which knows it, is missing."""
+    """Return a colour as #rrggbb; None if it is invalid, or is a name and Matplotlib is not installed."""
     if re.fullmatch("#[0-9a-fA-F]{6}", color):
         return color.lower()
     try:
@@ -108,45 +105,45 @@ def _marker(value: Any) -> str | None:
 
 
 def distinguishable(modes: Sequence[Mode]) -> list[Mode]:
-    """Give every algorithm, and every named run of it, a label and a style that no other has.
+    """Give every algorithm, and every named run of it, a unique label and style.
 
-    Where two have the same, the later one gets a spare style, or its name after its label. The
-    built-in algorithms come first, and their labels are reserved even where they are not shown.
+    If two are equal, the later one gets a spare style, or its name after its label. Built-in algorithms
+    come first, and their labels are reserved even if they are not shown.
     """
     owners = {algorithm.label.casefold(): (name, "") for name, algorithm in ALGORITHMS.items()}
     labels: dict[tuple[str, str], str] = {}
     styles: dict[tuple[str, str], Style] = {}
     for mode in sorted(modes, key=lambda mode: (not mode.built_in, bool(mode.run), mode.place())):
-        own = mode.name, mode.run
-        if own in labels:
+        key = mode.name, mode.run
+        if key in labels:
             continue
         label = mode.method
-        while owners.setdefault(label.casefold(), own) != own:
+        while owners.setdefault(label.casefold(), key) != key:
             label += f" ({mode.name})"
-        labels[own] = label
-        styles[own] = _unlike(plain(mode.style), list(styles.values()))
+        labels[key] = label
+        styles[key] = _unlike(plain(mode.style), list(styles.values()))
     return [replace(mode, method=labels[mode.name, mode.run], style=styles[mode.name, mode.run]) for mode in modes]
 
 
 def _unlike(style: Style, others: Sequence[Style]) -> Style:
-    """Return the style if its colour is not used yet, or else the spare one that is least like others.
+    """Return the style if its colour is unused, otherwise the spare style that differs most from the others.
 
-    If no colour is left, at least its lines and markers differ, as far as possible.
+    If all colours are used, only lines and markers differ, as far as possible.
     """
     colours = {other.color for other in others} | {INVALID}
-    spare = [plain(each) for each in SPARE_STYLES]
+    spare = [plain(spare_style) for spare_style in SPARE_STYLES]
     if style.color not in colours:
         return style
-    if free := [each for each in spare if each.color not in colours]:
-        return max(free, key=lambda each: min(_distance(each.color, other.color) for other in others))
-    # More algorithms than colours: at least lines and markers differ.
-    mixed = [replace(other, color=each.color) for other in spare for each in spare]
-    return next((each for each in mixed if each not in others), style)
+    if free := [spare_style for spare_style in spare if spare_style.color not in colours]:
+        return max(free, key=lambda spare_style: min(_distance(spare_style.color, other.color) for other in others))
+
+    mixed = [replace(other, color=colored.color) for other in spare for colored in spare]
+    return next((candidate for candidate in mixed if candidate not in others), style)
 
 
-def _distance(one: str, other: str) -> float:
-    """Return how far two colours are apart in RGB."""
-    return math.dist(_rgb(one), _rgb(other))
+def _distance(first: str, second: str) -> float:
+    """Return the distance of two colours in RGB."""
+    return math.dist(_rgb(first), _rgb(second))
 
 
 def plain(style: Style) -> Style:
@@ -160,7 +157,7 @@ def colour(run: RunFigures) -> str:
 
 
 def pale(shade: str) -> str:
-    """Mix a colour with white, which, unlike transparency, hides the grid behind it."""
+    """Mix a colour with white; unlike transparency, that hides the grid behind it."""
     return "#" + "".join(f"{round(255 * (0.45 * part + 0.55)):02x}" for part in _rgb(shade))
 
 

@@ -2,10 +2,9 @@
 
     python logs_tools/summarize.py -b logs -n resnet18-v1 -m esync
 
-This reads {base}/{network}/{mode}/{host}/{device}/iter-N.txt, whatever the hosts and devices, and
-writes {base}/{network}/{mode}/NAME.json (see `esync.reports.summary_file`). Without -m it does so
-for every mode whose folder holds rounds, whatever the algorithm. Files that do not hold a round are
-named, skipped and counted.
+This reads {base}/{network}/{mode}/{host}/{device}/iter-N.txt for all hosts and devices, and writes
+{base}/{network}/{mode}/NAME.json (see `esync.reports.summary_file`); without -m, for every mode whose
+folder contains rounds. Invalid files are reported and skipped.
 """
 
 import argparse
@@ -53,9 +52,9 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.mode is not None and options.mode not in FOLDERS:
         network_folder = options.base_dir / options.network
-        there = [name for name in mode_folders(network_folder) if name not in FOLDERS]
-        if options.mode not in there:
-            parser.error(f"unknown mode {options.mode!r}: choose one of {', '.join([*FOLDERS, *there])}")
+        folders = [name for name in mode_folders(network_folder) if name not in FOLDERS]
+        if options.mode not in folders:
+            parser.error(f"unknown mode {options.mode!r}: choose one of {', '.join([*FOLDERS, *folders])}")
     if options.model_bytes is not None and not 0 < options.model_bytes <= MOST:
         parser.error(f"--model-bytes {options.model_bytes}: expected a number of bytes above 0, at most {MOST:g}")
     if options.model_bytes is None:
@@ -81,14 +80,14 @@ def run(options: argparse.Namespace) -> int:
         )
         reports.append(summarize_mode(network_folder, folder, options.model_bytes, progress))
     for report in reports:
-        _tell(report)
+        _print_report(report)
     if options.json:
-        whole = {
+        content = {
             "base_dir": str(options.base_dir),
             "network": options.network,
             "modes": {report.mode.folder: report.as_json() for report in reports},
         }
-        write_atomically(options.json, json.dumps(whole, indent=2, allow_nan=False).encode() + b"\n")
+        write_atomically(options.json, json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
     if not any(report.summary for report in reports):
         chosen = options.mode or "MODE"
         terminal.print_error(
@@ -100,15 +99,15 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _folders_to_read(network_folder: Path, chosen: str | None) -> list[str]:
-    """Return the chosen folder if it exists, or all folders to read if none is chosen.
+    """Return the chosen folder if it exists; if none is chosen, all folders of modes.
 
-    These are all those of built-in algorithms, and any other that holds rounds.
+    These are the folders of built-in algorithms, and others that contain rounds.
     """
-    there = mode_folders(network_folder)
+    existing = mode_folders(network_folder)
     if chosen:
-        return [chosen] if chosen in there else []
+        return [chosen] if chosen in existing else []
     folders = []
-    for name in sorted(there, key=lambda name: mode_of(name).place()):
+    for name in sorted(existing, key=lambda name: mode_of(name).place()):
         try:
             if name in FOLDERS or holds_rounds(network_folder / name):
                 folders.append(name)
@@ -117,8 +116,8 @@ def _folders_to_read(network_folder: Path, chosen: str | None) -> list[str]:
     return folders
 
 
-def _tell(report: ModeReport) -> None:
-    """Print where the summary is and, on standard error, what is not in it."""
+def _print_report(report: ModeReport) -> None:
+    """Print the path of the summary and, to standard error, what is missing in it."""
     if report.summary:
         devices = sum(len(devices) for devices in report.summary.values())
         print(f"{report.mode.label}: {report.rounds_read} rounds, devices: {devices}, in {printable(str(report.path))}")

@@ -1,11 +1,10 @@
 """Read and write the summary of one mode, NAME.json: {host: {device: {lists}}}.
 
-The first five lists and their rounding are those of the published implementation. So programs
-written for its summaries can read ours, and its summaries can be read here. Further lists stand
-beside them in the same object. Lists of accuracies have one value per *evaluated* round
-(`accuracy_rounds` says which), all other lists have one per round (`rounds_list`). With
-`rounds_joined` they have one for several rounds instead, of which `rounds_list` has the last. Where
-the run has a metric of its own, `metric` names it, and the lists of accuracies hold its values.
+The first five lists and their rounding are those of the published implementation, so that its
+summaries and ours are compatible. Further lists are in the same object. Lists of accuracies have one
+value per *evaluated* round (see `accuracy_rounds`), all other lists one per round (`rounds_list`),
+or with `rounds_joined` one for several rounds, the last of which is in `rounds_list`. If the run has
+another metric than accuracy, `metric` names it, and the lists of accuracies contain its values.
 Times are in seconds.
 """
 
@@ -40,7 +39,7 @@ Count = Annotated[int, Field(ge=0, le=int(MOST))]
 class RunInfo(BaseModel):
     """The content of run.json, which a worker writes once per run.
 
-    Only what the figures need is checked, but all of it is kept.
+    Only fields that the figures need are checked, but all are kept.
     """
 
     model_config = ConfigDict(extra="allow", allow_inf_nan=False)
@@ -61,10 +60,10 @@ class DeviceSummary(BaseModel):
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
-    metric: Metric = TEST_ACCURACY  # that the lists of accuracies are of
+    metric: Metric = TEST_ACCURACY  # metric of the lists of accuracies
 
     # published
-    accuracy_list: list[float]  # accuracies rounded to 3 digits, values of another metric as they are
+    accuracy_list: list[float]  # accuracies rounded to 3 digits; other metrics are not rounded
     num_samples_list: list[Count]
     self_iters_list: list[Count]  # entries of "time"
     elapsed_time_list: list[Count]  # total_time in whole seconds
@@ -72,14 +71,14 @@ class DeviceSummary(BaseModel):
 
     # added
     rounds_list: list[Count] = []
-    rounds_joined: bool = False  # a value is of all rounds since the one before it: the run has no log of each round
+    rounds_joined: bool = False  # whether a value covers all rounds since the previous entry
     accuracy_rounds: list[Count] = []
-    accuracy_time_list: list[Amount] = []  # when the device had the weights that were evaluated
+    accuracy_time_list: list[Amount] = []  # times of the evaluated weights
     accuracy_exact_list: list[float] = []  # not rounded
-    computing_time_list: list[Amount] = []  # "forward and backward" + "local update"; loading data is not computing
+    computing_time_list: list[Amount] = []  # "forward and backward" + "local update", without loading data
     bytes_sent_list: list[Count] = []
     bytes_received_list: list[Count] = []
-    bytes_estimated: bool = False  # the log has no bytes: one push of the model a round was assumed, and no pull
+    bytes_estimated: bool = False  # the log has no bytes; assumed is one push of the model per round, and no pull
     wait_list: list[Amount | None] = []  # from this device's commit to the last one's
     transfer_list: list[Amount | None] = []  # the rest of the exchange
     total_time_list: list[Amount] = []  # ends of the rounds, not rounded
@@ -94,7 +93,7 @@ class DeviceSummary(BaseModel):
     @field_validator("accuracy_list", "accuracy_exact_list")
     @classmethod
     def _possible(cls, values: list[float], info: ValidationInfo) -> list[float]:
-        metric = info.data.get("metric", TEST_ACCURACY)  # not there if it is wrong itself
+        metric = info.data.get("metric", TEST_ACCURACY)  # missing if it is invalid itself
         for value in values:
             if not metric.possible(value):
                 raise ValueError(f"{metric.name} is {value!r}, expected {metric.expected()}")
@@ -102,13 +101,13 @@ class DeviceSummary(BaseModel):
 
     @model_validator(mode="after")
     def _complete(self) -> "DeviceSummary":
-        """Check that the lists fit together, and complete those that a published summary lacks."""
+        """Check that the lengths of the lists match, and complete the lists that a published summary lacks."""
         rounds = len(self.elapsed_time_list)
         if rounds == 0:
             raise ValueError("no rounds")
         if not self.rounds_list:
             self.rounds_list = list(range(1, rounds + 1))
-            if len(self.accuracy_list) == rounds:  # evaluated in every round, the only case that can be placed in time
+            if len(self.accuracy_list) == rounds:  # evaluated in every round; otherwise the times are unknown
                 self.accuracy_rounds = self.rounds_list
                 self.accuracy_time_list = [float(seconds) for seconds in self.elapsed_time_list]
                 self.accuracy_exact_list = self.accuracy_list
@@ -140,15 +139,12 @@ class DeviceSummary(BaseModel):
 
     @property
     def missing_rounds(self) -> int:
-        """Number of rounds up to the last one that are missing in the summary.
-
-        None are where the device need not take part in every round.
-        """
+        """Number of rounds before the last one that are missing, 0 if the device need not take part in every round."""
         return 0 if self.run and self.run.tier is not None else self.rounds_list[-1] - self.rounds
 
     @property
     def round_ends(self) -> list[tuple[int, float]]:
-        """Number and end of each round, in whole seconds; joined rounds are taken to be equally long."""
+        """Number and end of each round, in whole seconds; joined rounds are assumed to be equally long."""
         ends = list(zip(self.rounds_list, map(float, self.elapsed_time_list), strict=True))
         if not self.rounds_joined:
             return ends
@@ -180,7 +176,7 @@ def load_summary(path: Path) -> Summary:
     """Read NAME.json.
 
     Raises:
-        SummaryError: the file is not a summary; the message names the field that is wrong.
+        SummaryError: the file is not a summary; the message names the invalid field.
         OSError: the file cannot be read.
     """
     try:
@@ -210,5 +206,5 @@ def load_run_info(path: Path) -> RunInfo | None:
 
 def _first_problem(error: ValidationError) -> str:
     problem: Any = error.errors(include_url=False, include_input=False)[0]
-    place = " → ".join(str(part) for part in problem["loc"])
-    return f"{place}: {problem['msg']}" if place else problem["msg"]
+    location = " → ".join(str(part) for part in problem["loc"])
+    return f"{location}: {problem['msg']}" if location else problem["msg"]

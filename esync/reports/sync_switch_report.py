@@ -76,33 +76,34 @@ def _share(text: str) -> float:
 def report_text(groups: list[RunGroup]) -> str:
     """Return one table per setup, in Markdown."""
     texts = []
-    for setup, members in groupby(groups, key=lambda each: each.setup):
+    for setup, members in groupby(groups, key=lambda group: group.setup):
         texts.append(f"{setup}\n{markdown(['setting', *map(right, HEADINGS)], map(_cells, members))}")
     return "\n".join(texts)
 
 
-def _cells(each: RunGroup) -> list[str]:
-    name = each.setting.label + (f", {each.diverged} diverged" if each.diverged else "")
+def _cells(group: RunGroup) -> list[str]:
+    name = group.setting.label + (f", {group.diverged} diverged" if group.diverged else "")
     return [
         name,
-        str(len(each.runs)),
-        f"{each.accuracy.mean:.6f} ± {each.accuracy.deviation:.6f}",
-        f"{each.best:.4f}",
-        f"{each.time.mean:.1f} ± {each.time.deviation:.1f}",
-        number(each.relative, ".4f"),
-        number(each.speedup, ".2f"),
-        number(each.speedup_with_gap, ".2f"),
-        f"{each.span:.1f}",
-        number(each.target, ".4f"),
-        _time_to_target(each),
+        str(len(group.runs)),
+        f"{group.accuracy.mean:.6f} ± {group.accuracy.deviation:.6f}",
+        f"{group.best:.4f}",
+        f"{group.time.mean:.1f} ± {group.time.deviation:.1f}",
+        number(group.relative, ".4f"),
+        number(group.speedup, ".2f"),
+        number(group.speedup_with_gap, ".2f"),
+        f"{group.span:.1f}",
+        number(group.target, ".4f"),
+        _time_to_target(group),
     ]
 
 
-def _time_to_target(each: RunGroup) -> str:
-    if each.to_target is None:
+def _time_to_target(group: RunGroup) -> str:
+    if group.to_target is None:
         return NOT_KNOWN
-    some = f" ({len(each.times_to_target)} of {len(each.runs)})" if len(each.times_to_target) < len(each.runs) else ""
-    return f"{each.to_target.mean:.1f} ± {each.to_target.deviation:.1f}{some}"
+    reached, runs = len(group.times_to_target), len(group.runs)
+    share = f" ({reached} of {runs})" if reached < runs else ""
+    return f"{group.to_target.mean:.1f} ± {group.to_target.deviation:.1f}{share}"
 
 
 def run(options: argparse.Namespace) -> int:
@@ -118,16 +119,16 @@ def run(options: argparse.Namespace) -> int:
     groups = group(findings.runs, options.target, options.beta)
     if groups:
         print(report_text(groups))
-    complaints = [*findings.remarks, *(f"left out {folder}: {why}" for folder, why in findings.skipped.items())]
+    complaints = [*findings.remarks, *(f"left out {folder}: {reason}" for folder, reason in findings.skipped.items())]
     terminal.print_problems(complaints)
     if options.json:
-        whole = {
+        content = {
             "dir": str(options.dir),
-            "groups": [each.as_json() for each in groups],
+            "groups": [group.as_json() for group in groups],
             "remarks": findings.remarks,
             "left_out": findings.skipped,
         }
-        write_atomically(options.json, json.dumps(whole, indent=2, allow_nan=False).encode() + b"\n")
+        write_atomically(options.json, json.dumps(content, indent=2, allow_nan=False).encode() + b"\n")
     if not groups:
         terminal.print_error(f"no run in {options.dir}: expected folders with acc.csv and loss.csv")
         return 1
@@ -138,7 +139,8 @@ def run(options: argparse.Namespace) -> int:
         drawn = figures(groups)
         for name, figure in drawn.items():
             save(figure, options.out, name)
-        without = "" if any(each.setting.policy for each in groups) else "; no runs with stragglers, no figures of them"
+        stragglers = any(group.setting.policy for group in groups)
+        without = "" if stragglers else "; no runs with stragglers, no figures of them"
         print(f"figures: {len(drawn)} in {options.out}{without}")
     return 0
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from ..runtime.terminal import NOT_KNOWN, markdown, number, right
-from .comparison import Section
 from .comparison_text import results_text
 from .metrics_table import RunFigures
 from .published_smoothing import CHANCE, window, window_is_filled
+from .run_groups import Section
 from .speedups import speedup
 
 
@@ -21,10 +21,7 @@ def runs_text(sections: Sequence[Section]) -> str:
 
 
 def smoothed_text(runs: Sequence[RunFigures]) -> str:
-    """Return a table of the runs whose curves are smoothed as the published ones are.
-
-    Runs that are too short for the filter are marked in it, and named in a line below it.
-    """
+    """Return a table of runs with smoothed curves; runs that are too short for the filter are marked."""
     short = [run for run in runs if not window_is_filled(run)]
     rows = (
         [run.mode.label, *map(run.bracketed, _results(run, runs)), "too short for the filter" if run in short else ""]
@@ -36,7 +33,7 @@ def smoothed_text(runs: Sequence[RunFigures]) -> str:
 
 
 def _too_short(run: RunFigures) -> str:
-    """Say why the smoothed values of a run do not show what it has reached."""
+    """Return why the smoothed values of a run are lower than its evaluations."""
     last = run.round_ends[-1][0]
     first = f", evaluated from round {run.accuracy_rounds[0]} on," if last >= window(run) else ""
     return (

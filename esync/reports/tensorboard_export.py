@@ -1,7 +1,7 @@
-"""Event files for TensorBoard of runs that have ended, made from their logs.
+"""Write event files for TensorBoard from the logs of finished runs.
 
-They are in {network}/{mode}/{host}/{device}, as those are that a run with `--tensorboard` writes by
-itself. Only losses are missing, because logs do not have them.
+They are in {network}/{mode}/{host}/{device}, like those of a run with `--tensorboard`, but without
+losses, which are not in the logs.
 """
 
 import re
@@ -21,9 +21,9 @@ def export(runs: Iterable[LoggedRun], folder: Path) -> list[Path]:
     """
     places: list[Path] = []
     for run in runs:
-        place = folder / _folder_name(run.network) / run.folder.resolve().name
-        names = (place, *(place.with_name(f"{place.name}-{number}") for number in range(2, len(places) + 3)))
-        places.append(next(each for each in names if each not in places))
+        target = folder / _folder_name(run.network) / run.folder.resolve().name
+        names = (target, *(target.with_name(f"{target.name}-{number}") for number in range(2, len(places) + 3)))
+        places.append(next(candidate for candidate in names if candidate not in places))
         for host, devices in run.summary.items():
             for name, device in devices.items():
                 _export_device(device, places[-1] / _folder_name(host) / _folder_name(name))
@@ -31,7 +31,7 @@ def export(runs: Iterable[LoggedRun], folder: Path) -> list[Path]:
 
 
 def _folder_name(text: str) -> str:
-    """Return a name from a log as that of one folder, so that it never leads out of another one."""
+    """Return a name from a log as a valid name of a folder, without separators."""
     name = re.sub(r"[/\0]", "_", text)
     return "_" if name in ("", ".", "..") else name
 
@@ -48,7 +48,7 @@ def _export_device(device: DeviceSummary, folder: Path) -> None:
         samples = device.num_samples_list[index]
         scalars = round_scalars(
             samples=samples,
-            seconds=end - began if follows or number == 1 else 0.0,  # unknown where rounds are missing
+            seconds=end - began if follows or number == 1 else 0.0,  # unknown if rounds are missing
             local_iterations=round(samples / batch_size) if batch_size else None,
             wait=_at(device.wait_list, index),
             transfer=_at(device.transfer_list, index),

@@ -1,10 +1,10 @@
-"""Cores that this process may use, also where a container's quota leaves fewer than there are."""
+"""Number of cores that this process may use, within the quota of a container."""
 
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
-#: Files with a group's quota and period in microseconds, in both versions of Linux's control groups.
+#: Files with a group's quota and period in microseconds, for both versions of Linux's control groups.
 _FILES = (("cpu.max",), ("cpu.cfs_quota_us", "cpu.cfs_period_us"))
 
 
@@ -23,12 +23,12 @@ def cores(root: Path = Path("/")) -> int:
 
 
 def threads() -> int | None:
-    """Return the number of threads for the processes of this machine; None where the user has set it."""
+    """Return the number of threads to divide among the processes of this machine; None if the user has set it."""
     return None if "OMP_NUM_THREADS" in os.environ else cores()
 
 
 def _quotas(root: Path) -> Iterator[float]:
-    """Yield the quotas of this process's group and of those that it is in, in cores."""
+    """Yield the quotas of this process's group and its parent groups, in cores."""
     try:
         lines = (root / "proc/self/cgroup").read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -38,10 +38,10 @@ def _quotas(root: Path) -> Iterator[float]:
         _, controllers, path = line.split(":", 2)
         if controllers and "cpu" not in controllers.split(","):
             continue
-        for place in (mounted, mounted / "unified") if not controllers else (mounted / controllers, mounted / "cpu"):
-            folder = place / path.strip("/")
-            for group in (folder, *folder.parents):  # from within a container, only its own may be seen
-                if not group.is_relative_to(place):
+        for mount in (mounted, mounted / "unified") if not controllers else (mounted / controllers, mounted / "cpu"):
+            folder = mount / path.strip("/")
+            for group in (folder, *folder.parents):  # a container may see its own group only
+                if not group.is_relative_to(mount):
                     break
                 for names in _FILES:
                     try:

@@ -8,7 +8,7 @@ from typing import Any
 from .errors import ExpectedError, suggestion
 from .files import NoHomeError, expanded
 
-#: Mark in front of a name; alone, it asks for the list of names.
+#: Prefix of a name; without a name, it requests the list of names.
 MARK = ":"
 WIDTH = 100  # characters per line of the list
 FOLDER = Path(__file__).parents[1] / "clusters"
@@ -19,9 +19,9 @@ class NoDescriptionError(ExpectedError):
 
 
 def path_of(word: str) -> Path:
-    """Return the path of the file that `:NAME` or `FILE` means.
+    """Return the path of `:NAME` (a description of this package) or `FILE`.
 
-    Write `./:NAME` for a file that has that name.
+    Write `./:NAME` for a file with that name.
 
     Raises:
         NoDescriptionError: this package has no description of that name.
@@ -29,13 +29,13 @@ def path_of(word: str) -> Path:
     """
     if not word.startswith(MARK):
         return expanded(word)
-    known = {path.stem: path for path in FOLDER.glob("*.yaml")}
+    paths = {path.stem: path for path in FOLDER.glob("*.yaml")}
     name = word.removeprefix(MARK)
-    if name not in known:
-        meant = suggestion(name, known, most=1, shown=MARK.__add__)
-        names = ", ".join(f"{MARK}{each}" for each in sorted(known))
+    if name not in paths:
+        meant = suggestion(name, paths, most=1, shown=MARK.__add__)
+        names = ", ".join(f"{MARK}{name}" for name in sorted(paths))
         raise NoDescriptionError(f"no description {word} comes with this package{meant}; choose one of {names}")
-    return known[name]
+    return paths[name]
 
 
 def listing() -> str:
@@ -51,13 +51,13 @@ def listing() -> str:
 class DescriptionAction(argparse.Action):
     """The argument FILE of a program that reads a description of a cluster.
 
-    `:` prints the list of names instead.
+    `:` prints the list of names.
     """
 
     def __call__(
         self, parser: argparse.ArgumentParser, namespace: argparse.Namespace, word: Any, flag: str | None = None
     ) -> None:
-        """Set the path; an optional FILE that is left out is None."""
+        """Set the path; an omitted optional FILE is None."""
         if word is None:
             return
         if word == MARK:
@@ -70,7 +70,7 @@ class DescriptionAction(argparse.Action):
 
 
 def add_file(parser: argparse.ArgumentParser, optional: bool = False) -> None:
-    """Add the argument FILE to a parser; with `optional`, it may be left out and is None then."""
+    """Add the argument FILE to a parser; with `optional`, it may be omitted and is then None."""
     parser.add_argument(
         "file",
         nargs="?" if optional else None,

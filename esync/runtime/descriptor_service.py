@@ -1,9 +1,9 @@
-"""Processes of one machine that find one another by a name, and share a file by its descriptor.
+"""Share a file among the processes of one machine, which find one another by a name.
 
-The name is that of an abstract Unix socket, which belongs to a network namespace and vanishes with
-the process that has it: there is no file that could be left behind. Whoever comes first makes the
-shared file and serves its descriptor; whoever comes later gets it from there. When the process that
-serves has ended, another one takes its place. Processes of other users are refused.
+The name is that of an abstract Unix socket, which belongs to a network namespace and disappears with
+the process that owns it, so that no file is left. The first process creates the shared file and
+serves its descriptor to the others. When it ends, another one takes over. Processes of other users are
+refused.
 """
 
 import array
@@ -25,18 +25,18 @@ log = logging.getLogger(__name__)
 
 #: Seconds to wait for the process that serves a name.
 PATIENCE = 10.0
-#: Seconds between two tries to serve a name, or to reach the process that does.
+#: Seconds between two attempts to serve a name, or to connect to the serving process.
 _PAUSE = 0.01
-#: Seconds before the next try to accept a connection where this process has too many files open.
+#: Seconds before the next attempt to accept a connection while this process has too many open files.
 _NO_FILES_PAUSE = 0.5
 _CREDENTIALS = struct.Struct("3i")  # process, user, group
-#: First byte of a question: _WANTED asks for the descriptor, and the terms follow; _SAME asks whether
-#: the file whose identity follows is the one that is served.
+#: First byte of a request: _WANTED, followed by the terms, requests the descriptor; _SAME, followed by
+#: the identity of a file, asks whether this is the served file.
 _WANTED, _SAME = b"w", b"s"
-#: An answer. To _WANTED, _YES comes with the descriptor, and _NO says that the terms differ.
+#: Answers. To _WANTED, _YES is sent with the descriptor, and _NO means that the terms differ.
 _YES, _NO = b"y", b"n"
 _LONGEST = 256  # bytes of a message
-#: Connections that a process keeps. More than the workers of a host are not this job's.
+#: Largest number of connections that a process keeps, more than the workers of a host.
 _MOST_CLIENTS = 256
 
 
@@ -45,23 +45,23 @@ class DescriptorServiceError(ExpectedError):
 
 
 class OtherTermsError(DescriptorServiceError):
-    """Raised when the file of that name was made on other terms."""
+    """Raised when the file of that name was created with other terms."""
 
 
 class _NotThereError(Exception):
-    """Nobody serves the name, or no longer."""
+    """Raised when no process serves the name."""
 
 
 class DescriptorService:
-    """A file that is shared under a name, as one of the processes that have it.
+    """One process's part in sharing a file under a name.
 
     Args:
-        name: of the socket; a random one, so that nobody else has it.
-        terms: what all have to agree on, at most 200 bytes.
+        name: name of the socket; a random one, so that it is unique.
+        terms: parameters that must be equal in all processes, at most 200 bytes.
 
     Attributes:
-        name: as given.
-        descriptor: of the file; it belongs to the caller of `get_or_make`, and is −1 before.
+        name: the name of the socket.
+        descriptor: descriptor of the file, which belongs to the caller of `get_or_make`; −1 before.
     """
 
     def __init__(self, name: str, terms: bytes) -> None:
@@ -81,11 +81,11 @@ class DescriptorService:
         """Return the descriptor of the shared file, which belongs to the caller.
 
         Args:
-            make: makes the file where there is none yet, and returns its descriptor.
+            make: creates the file if there is none yet, and returns its descriptor.
 
         Raises:
-            OtherTermsError: the file was made on other terms.
-            DescriptorServiceError: a process has the name, but does not share the file.
+            OtherTermsError: the file was created with other terms.
+            DescriptorServiceError: a process owns the name, but does not share the file.
         """
         limit = time.monotonic() + PATIENCE
         while self.descriptor < 0:
@@ -95,14 +95,14 @@ class DescriptorService:
                 if time.monotonic() > limit:
                     raise DescriptorServiceError(f"the process that shares {self._shown} does not answer") from None
                 time.sleep(_PAUSE)
-        found = os.fstat(self.descriptor)
-        self._identity = struct.pack("2Q", found.st_dev, found.st_ino)
+        status = os.fstat(self.descriptor)
+        self._identity = struct.pack("2Q", status.st_dev, status.st_ino)
         self._thread = threading.Thread(target=self._run, name="descriptor service", daemon=True)
         self._thread.start()
         return self.descriptor
 
     def close(self) -> None:
-        """Serve no longer; another process does."""
+        """Stop serving; another process takes over."""
         if self._process != os.getpid():
             return
         self._closed = True
@@ -111,10 +111,10 @@ class DescriptorService:
             self._thread.join()
         self._close_sockets()
 
-    # --- as the one who serves --------------------------------------------------------------------
+    # --- the serving process ----------------------------------------------------------------------
 
     def _bind(self) -> bool:
-        """Try to become the process that serves the name; return whether this one does now."""
+        """Try to become the serving process; return whether that succeeded."""
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
             listener.bind(f"\0{self.name}")
@@ -130,7 +130,7 @@ class DescriptorService:
 
     def _accept(self, selector: selectors.BaseSelector) -> None:
         assert self._listener is not None
-        with contextlib.suppress(OSError):  # it has gone again
+        with contextlib.suppress(OSError):  # it has disconnected
             try:
                 client, _ = self._listener.accept()
             except OSError as error:
@@ -149,7 +149,7 @@ class DescriptorService:
             selector.register(client, selectors.EVENT_READ)
 
     def _answer(self, client: socket.socket) -> bool:
-        """Answer a question; return whether the client is still there."""
+        """Answer a request; return whether the client is still connected."""
         try:
             question = client.recv(_LONGEST)
             if question == _WANTED + self._terms:
@@ -160,14 +160,14 @@ class DescriptorService:
             return False
         return bool(question)
 
-    # --- as one of the others ---------------------------------------------------------------------
+    # --- the other processes ----------------------------------------------------------------------
 
     def _connect(self, limit: float) -> socket.socket:
         """Connect to the process that serves.
 
         Raises:
-            _NotThereError: it is gone, or has only begun.
-            DescriptorServiceError: it is another user's.
+            _NotThereError: it has ended, or does not listen yet.
+            DescriptorServiceError: it belongs to another user.
         """
         upstream = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         try:
@@ -184,7 +184,7 @@ class DescriptorService:
         return upstream
 
     def _ask(self, limit: float) -> int:
-        """Return the file's descriptor from the process that serves it; raises as `_connect`."""
+        """Get the file's descriptor from the serving process; raises the same errors as `_connect`."""
         upstream = self._connect(limit)
         try:
             upstream.send(_WANTED + self._terms)
@@ -202,9 +202,9 @@ class DescriptorService:
         return descriptor
 
     def _succeed(self) -> None:
-        """Take the place of the process that has served, or find the one that has taken it.
+        """Take over from the process that has served, or connect to the one that has.
 
-        It takes no descriptor: closing another one of the same file would release its locks.
+        No descriptor is received, because closing another descriptor of the file would release its locks.
         """
         limit = time.monotonic() + PATIENCE
         while not self._closed and time.monotonic() < limit:
@@ -227,10 +227,10 @@ class DescriptorService:
         if not self._closed:
             log.warning("%s is shared by other processes now, and this one keeps what it has", self._shown)
 
-    # --- beside the program -----------------------------------------------------------------------
+    # --- the thread -------------------------------------------------------------------------------
 
     def _run(self) -> None:
-        """Serve while this process is the one that does; watch over that one otherwise."""
+        """Serve, or watch the serving process."""
         with selectors.DefaultSelector() as selector:
             selector.register(self._woken, selectors.EVENT_READ)
             if self._listener is not None:
@@ -252,9 +252,9 @@ class DescriptorService:
                             ready.close()
 
     def _follow(self, selector: selectors.BaseSelector) -> None:
-        """Handle the end of the connection to the process that serves: it has ended, or left.
+        """Wait for the end of the serving process, which closes the connection.
 
-        That process sends nothing after its answer, so the socket only becomes readable at its end.
+        It sends nothing after its answer, so that the socket becomes readable only then.
         """
         assert self._upstream is not None
         with contextlib.suppress(OSError):
@@ -265,24 +265,24 @@ class DescriptorService:
         self._upstream = None
         with contextlib.suppress(DescriptorServiceError):
             self._succeed()
-        for found in (self._listener, self._upstream):
-            if found is not None:
-                selector.register(found, selectors.EVENT_READ)
+        for candidate in (self._listener, self._upstream):
+            if candidate is not None:
+                selector.register(candidate, selectors.EVENT_READ)
 
     @property
     def _shown(self) -> str:
         return f"the memory {self.name}"
 
     def _close_sockets(self) -> None:
-        for each in (self._wake, self._woken, self._listener, self._upstream, *self._clients):
-            if each is not None:
-                each.close()
+        for connection in (self._wake, self._woken, self._listener, self._upstream, *self._clients):
+            if connection is not None:
+                connection.close()
 
 
 def _user(peer: socket.socket) -> int:
-    """Return the user of the process at the other end of a socket."""
-    found = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(found)[1])
+    """Return the user id of the process at the other end of a socket."""
+    credentials = peer.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
+    return int(_CREDENTIALS.unpack(credentials)[1])
 
 
 def _send_descriptor(client: socket.socket, descriptor: int) -> None:
@@ -290,7 +290,7 @@ def _send_descriptor(client: socket.socket, descriptor: int) -> None:
 
 
 def _receive_descriptor(upstream: socket.socket) -> tuple[bytes, int]:
-    """Return an answer, and the descriptor that has come with it; −1: none has."""
+    """Return an answer, and the descriptor sent with it (−1 for none)."""
     size = array.array("i").itemsize
     answer, extra, _, _ = upstream.recvmsg(_LONGEST, socket.CMSG_SPACE(size), socket.MSG_CMSG_CLOEXEC)
     for level, kind, data in extra:
@@ -305,7 +305,7 @@ _services: "weakref.WeakSet[DescriptorService]" = weakref.WeakSet()
 
 
 def _leave_to_the_parent() -> None:
-    """Close the inherited sockets in a forked process: they must end with the parent."""
+    """Close the inherited sockets in a forked process, so that they end with the parent."""
     for service in list(_services):
         service._close_sockets()
 

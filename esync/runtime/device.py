@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from .straggler_injection import COMPUTE, Straggler, StragglerEvent
 
-#: Seconds of an emulated iteration that are kept for computing when it waits beforehand.
+#: Seconds of an emulated iteration that are reserved for computing if it waits first.
 KEPT_FOR_COMPUTING = 0.5
 
 
@@ -29,26 +29,23 @@ class Device(Protocol):
         ...
 
     def begin_iteration(self) -> None:
-        """Begin an iteration: what follows, including loading the batch, is the device's work."""
+        """Begin an iteration, which includes loading the batch."""
         ...
 
     def stagger(self) -> None:
-        """Wait before the work of an iteration.
-
-        A device may let time pass here that the iteration takes anyway.
-        """
+        """Spend part of an iteration's spare time before its work."""
         return
 
     def end_iteration(self) -> float:
-        """Wait until the iteration's work is done; return the seconds that the iteration took."""
+        """Wait until the iteration's work is done; return its duration in seconds."""
         ...
 
     def paused(self) -> AbstractContextManager[None]:
-        """Leave the time of the body of a with statement out of the iteration."""
+        """Exclude the time of the body of a `with` statement from the iteration."""
         return nullcontext()
 
     def wait_for(self, work: Callable[[], None]) -> None:
-        """Have `work` wait for an iteration's work, because other work (exchanges) goes on, too."""
+        """Let `work` wait for an iteration's work, because other work (exchanges) is in progress, too."""
         return
 
 
@@ -56,14 +53,14 @@ class RealDevice(Device):
     """A real clock, and MXNet's default device.
 
     Args:
-        step_time: seconds of one iteration on the slower device that is emulated; None if none is.
-        straggler_events: when this worker is slowed down on purpose.
+        step_time: seconds per iteration of the emulated slower device; None for no emulation.
+        straggler_events: periods in which this worker is slowed down on purpose.
 
     Attributes:
-        straggler: the delays that are injected on purpose.
+        straggler: delays to inject.
         iterations: number of iterations so far.
-        overruns: number of iterations that took longer than step_time by themselves. Where there
-            are many, figures of the emulated device are not valid.
+        overruns: number of iterations whose real work took longer than step_time. If there are many,
+            figures of the emulated device are not valid.
     """
 
     def __init__(self, step_time: float | None = None, straggler_events: Sequence[StragglerEvent] = ()) -> None:
@@ -89,22 +86,21 @@ class RealDevice(Device):
         time.sleep(seconds)
 
     def begin_iteration(self) -> None:
-        """Note the time at which an iteration begins."""
+        """Record the time at which an iteration begins."""
         self._begun = self.now()
 
     def stagger(self) -> None:
-        """Let part of an emulated device's spare time pass before the computing.
+        """Spend part of an emulated device's spare time before the computing.
 
-        Several devices that are emulated on the same cores begin a round at the same moment. This
-        wait lets the fast ones, which have no time to spare, compute first. The duration of the
-        iteration does not change.
+        Devices that are emulated on the same cores begin a round at the same moment. This wait lets the
+        fast ones, which have no spare time, compute first. The duration of the iteration is unchanged.
         """
         if self.step_time is not None:
             ahead = max(0.0, (self.step_time - KEPT_FOR_COMPUTING) / 2)
             self.sleep(max(0.0, self._begun + ahead - self.now()))
 
     def wait_for(self, work: Callable[[], None]) -> None:
-        """Wait for `work` instead of everything that MXNet's engine has to do."""
+        """Wait for `work` instead of all work of MXNet's engine."""
         self._wait_for_device = work
 
     def end_iteration(self) -> float:
@@ -125,7 +121,7 @@ class RealDevice(Device):
     def paused(self) -> Iterator[None]:
         """See `Device`.
 
-        What MXNet's engine has to do by then, and what the body gives it to do, is waited for.
+        Waits for the work of MXNet's engine before and after the body.
         """
         self._wait_for_device()
         before = self.now() - self._begun

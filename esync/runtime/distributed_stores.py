@@ -1,7 +1,7 @@
 """Refuse MXNet's distributed key stores in a worker of a cluster, which has one already.
 
-ps-lite knows one cluster in a process and waits for its members in silence: `mx.kv.create` with such
-a name would hang before the run, during it and after it.
+ps-lite supports one cluster per process, and waits for its members without any message: `mx.kv.create`
+with such a name would hang.
 """
 
 import os
@@ -13,29 +13,29 @@ from typing import Any
 
 from .errors import ExpectedError
 
-#: Parts of the names of distributed stores; of unknown ones ("horovod") MXNet makes local ones.
+#: Parts of the names of distributed stores; for unknown names ("horovod") MXNet creates local ones.
 NAMES = ("dist", "horovod", "byteps")
 
-#: The first module of MXNet's package that is imported when the register of stores is there.
+#: The first module of MXNet that is imported after the register of stores exists.
 _AFTER_REGISTER = "mxnet.kvstore.kvstore_server"
 
 
 class DistributedStoreError(ExpectedError):
-    """A program makes a distributed key store of MXNet, and is a worker of a cluster."""
+    """Raised when a worker of a cluster creates a distributed key store of MXNet."""
 
 
 class StockRoleError(ExpectedError):
-    """The import of MXNet would run its own server or scheduler."""
+    """Raised when the import of MXNet would run its own server or scheduler."""
 
 
 class _Register(dict[str, Any]):
-    """MXNet's register of key stores, in which it looks before it makes one of its own."""
+    """MXNet's register of key stores, in which it looks up names before it creates a store of its own."""
 
     def __contains__(self, name: object) -> bool:
         """Return whether a program has registered the name.
 
         Raises:
-            DistributedStoreError: MXNet would make a distributed store, and this is a worker.
+            DistributedStoreError: MXNet would create a distributed store, and this is a worker.
         """
         registered = super().__contains__(name)
         if not registered and any(part in str(name) for part in NAMES) and _is_worker():
@@ -48,13 +48,13 @@ class _Register(dict[str, Any]):
 
 
 class _Listener(MetaPathFinder):
-    """A finder that finds nothing, but notices the import of MXNet."""
+    """A finder that finds nothing, but detects the import of MXNet."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> None:
-        """Replace the register as soon as it is there.
+        """Replace the register as soon as it exists.
 
         Raises:
-            StockRoleError: the import would become MXNet's own server or scheduler, and never end.
+            StockRoleError: the import would run MXNet's own server or scheduler, and never return.
         """
         if name == _AFTER_REGISTER:
             if (role := os.environ.get("DMLC_ROLE")) in ("server", "scheduler"):
@@ -68,12 +68,12 @@ class _Listener(MetaPathFinder):
 
 
 def install() -> None:
-    """Refuse distributed stores in workers, from the import of MXNet on."""
+    """Refuse distributed stores in workers as soon as MXNet is imported."""
     sys.meta_path.insert(0, _Listener())
 
 
 def create(mxnet: Any, name: str) -> Any:
-    """Return MXNet's own store of that name, in a worker, too."""
+    """Return MXNet's own store of that name, even in a worker."""
     base = mxnet.kv.KVStoreBase
     register, base.kv_registry = base.kv_registry, {}
     try:

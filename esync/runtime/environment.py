@@ -1,6 +1,6 @@
 """Cluster settings from the environment: MXNet's DMLC_* variables, which are checked here first.
 
-MXNet itself reads these variables, too, but waits in silence for ever if one is missing or wrong.
+MXNet also reads these variables, but hangs without a message if one is missing or wrong.
 """
 
 import ipaddress
@@ -16,22 +16,22 @@ from .errors import ExpectedError
 ROLES = ("worker", "server", "scheduler")
 #: Variable with the slot that a replacement takes over, set by the launcher.
 SLOT_VARIABLE = "ESYNC_SLOT"
-#: Variable that says how often the launcher will replace this worker. It is set if the launcher can
-#: handle the worker's death, which therefore need not end the whole job.
+#: Variable with the number of replacements of this worker that the launcher will still start. It is set
+#: if the launcher handles the worker's death, which then need not end the job.
 SUPERVISED_VARIABLE = "ESYNC_SUPERVISED"
 #: Variable that tells the scheduler where the launcher starts the other processes, as JSON.
 PLACES_VARIABLE = "ESYNC_PLACES"
-#: Variables that describe one process's part in one job: for ps-lite, for what starts MPI's processes,
-#: and for this package. The others of ESYNC_ hold for the whole job.
+#: Variables that describe the role of one process in one job, of ps-lite, MPI's process managers and
+#: this package. Other variables ESYNC_… apply to the whole job.
 _PART_IN_JOB = re.compile(
     r"PORT|DMLC_\w+|PS_(RESEND|DROP_MSG)\w*|(PMI|PMIX|OMPI_COMM_WORLD)_\w+"
     r"|ESYNC_(?!TOKEN|STATE_SERVER_CA|ALLOWED_HOSTS|TEST_)\w+"
 )
-#: Variables by which ps-lite takes other connections, loses messages or sends them twice → their usual values.
+#: Variables with which ps-lite uses other connections, or drops or repeats messages → their defaults.
 _UNSUPPORTED = {"PS_RESEND": "0", "PS_DROP_MSG": "0", "DMLC_LOCAL": "0", "DMLC_PS_VAN_TYPE": "zmq"}
 
 
-#: Ports that this process has found free, and may listen at by now.
+#: Ports that this process has found free, and may be listening on.
 _free_ports: set[int] = set()
 
 
@@ -79,7 +79,9 @@ class Cluster:
         for name, usual in _UNSUPPORTED.items():
             if environment.get(name, usual) not in ("", usual):
                 raise EnvironmentProblemError(f"{name} is set, and this way of ps-lite is not supported: leave it out")
-        environment.pop("DMLC_RANK", None)  # left by ps-lite for what a worker has started; it would keep that rank
+        environment.pop(
+            "DMLC_RANK", None
+        )  # set by ps-lite in a worker, and inherited by its children, which must not use that rank
         environment["DMLC_PS_ROOT_URI"] = _ipv4("DMLC_PS_ROOT_URI", host)
         _check_own_address(environment)
         return cls(host, port, servers, workers, environment["DMLC_PS_ROOT_URI"])
@@ -94,17 +96,17 @@ def take_role(role: str, environment: MutableMapping[str, str] = os.environ) -> 
     """Make this process a worker, server or scheduler.
 
     Raises:
-        EnvironmentProblemError: DMLC_ROLE says otherwise.
+        EnvironmentProblemError: DMLC_ROLE has another value.
     """
-    given = environment.setdefault("DMLC_ROLE", role)
-    if given != role:
-        raise EnvironmentProblemError(f"DMLC_ROLE is {given!r}, but this is the program of the {role}")
+    current = environment.setdefault("DMLC_ROLE", role)
+    if current != role:
+        raise EnvironmentProblemError(f"DMLC_ROLE is {current!r}, but this is the program of the {role}")
 
 
 def replacement_promised(environment: Mapping[str, str] = os.environ) -> bool:
     """Return whether the launcher will replace this process if it dies."""
-    left = environment.get(SUPERVISED_VARIABLE, "")
-    return left.isdecimal() and int(left) > 0
+    remaining = environment.get(SUPERVISED_VARIABLE, "")
+    return remaining.isdecimal() and int(remaining) > 0
 
 
 def state_server_address(
@@ -140,10 +142,10 @@ def parse_state_server_address(text: str, advice: str = "") -> tuple[str, int]:
 
 
 def without_part_in_job(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the variables without those that describe a process's part in a job.
+    """Return the variables without those that describe a process's role in a job.
 
-    Launch starts every process with these: the shell of its user, or of another host, may have
-    variables for a process that was started by hand, or PORT for something else.
+    Launch starts every process with these, because the shell of its user, or of another host, may have
+    variables for a process that was started by hand, or PORT for another purpose.
     """
     return {name: value for name, value in environment.items() if not _PART_IN_JOB.fullmatch(name)}
 
@@ -152,7 +154,7 @@ def _ipv4(variable: str, host: str) -> str:
     """Return the IPv4 address of a name, which MXNet needs."""
     try:
         return socket.gethostbyname(host)
-    except (OSError, UnicodeError) as error:  # UnicodeError: no host name at all
+    except (OSError, UnicodeError) as error:  # UnicodeError: not a host name
         reason = f"cannot resolve the host {host!r}: {error}; give a name or an address, and nothing else"
     try:
         if socket.getaddrinfo(host.strip("[]"), None, socket.AF_INET6):
@@ -163,9 +165,9 @@ def _ipv4(variable: str, host: str) -> str:
 
 
 def _check_own_address(environment: MutableMapping[str, str]) -> None:
-    """Check the address and the port that this process gives the others; resolve a name.
+    """Check the address and the port that this process announces to the others; resolve a name.
 
-    Where they are not this machine's, or in use, MXNet would fail only much later.
+    If they are not this machine's, or in use, MXNet would fail much later.
     """
     address, interface = environment.get("DMLC_NODE_HOST", "").strip(), environment.get("DMLC_INTERFACE", "")
     if address:
@@ -176,10 +178,10 @@ def _check_own_address(environment: MutableMapping[str, str]) -> None:
                 f"DMLC_NODE_HOST is {address!r}, which is not an address of this machine at which the scheduler at "
                 f"{scheduler} can reach it; it should be the one under which the others do, for instance 10.1.1.33"
             )
-    known = [name for _, name in socket.if_nameindex()]
-    if not address and interface and interface not in known:
+    interfaces = [name for _, name in socket.if_nameindex()]
+    if not address and interface and interface not in interfaces:
         raise EnvironmentProblemError(
-            f"DMLC_INTERFACE is {interface!r}, but this machine's network interfaces are {', '.join(known)}"
+            f"DMLC_INTERFACE is {interface!r}, but this machine's network interfaces are {', '.join(interfaces)}"
         )
     if environment.get("PORT") and environment.get("DMLC_ROLE") != "scheduler":
         port = _number(environment, "PORT", "where this process listens; without it, it chooses a free port", 65535)
@@ -200,13 +202,13 @@ def _check_own_address(environment: MutableMapping[str, str]) -> None:
 def is_own(address: str) -> bool:
     """Return whether a name or address is this machine's, so that a socket can be bound to it."""
     try:
-        found = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM)
+        candidates = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM)
     except (OSError, UnicodeError):
         return False
-    for family, kind, protocol, _, where in found:
+    for family, kind, protocol, _, socket_address in candidates:
         try:
             with socket.socket(family, kind, protocol) as probe:
-                probe.bind(where)
+                probe.bind(socket_address)
         except OSError:
             return False
     return True

@@ -10,9 +10,9 @@ class ExpectedError(Exception):
     Programs print it as one sentence, without a traceback, and exit with its exit code.
 
     Attributes:
-        transient: whether another process in the place of this one may succeed.
-        consequence: whether another process has failed before, and has told this one.
-        exit_code: 1 for what has failed, 2 for what could not be tried.
+        transient: whether a replacement of this process may succeed.
+        consequence: whether it is the consequence of another process's failure.
+        exit_code: 1 for failures, 2 for invalid usage.
     """
 
     transient = False
@@ -21,11 +21,11 @@ class ExpectedError(Exception):
 
 
 class DeadlockError(ExpectedError):
-    """Raised when all tasks wait; the message says which tasks, and for what."""
+    """Raised when all tasks wait; the message lists them and the events that they wait for."""
 
 
 class AlgorithmResultError(ExpectedError):
-    """Raised when a method of an algorithm has returned something that cannot be used."""
+    """Raised when a method of an algorithm has returned an invalid value."""
 
 
 class EvaluationError(ExpectedError):
@@ -33,7 +33,7 @@ class EvaluationError(ExpectedError):
 
 
 def enumeration(names: Sequence[object], most: int) -> str:
-    """Return names with commas between them; of more than `most`, the first ones and the number of the others."""
+    """Return names separated by commas; if there are more than `most`, the first ones and the number of the others."""
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(map(str, names[:most])) + more
 
@@ -43,7 +43,7 @@ def suggestion(name: object, known: Iterable[str], most: int = 3, shown: Callabl
 
     Args:
         name: the name that was given.
-        known: the names that could have been meant.
+        known: the valid names.
         most: largest number of names to suggest.
         shown: returns a name as the user would type it.
     """

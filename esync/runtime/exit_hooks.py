@@ -1,11 +1,11 @@
-"""Find out how this program ends: by an error, with an exit code, or as planned.
+"""Detect how this program ends: by an error, with an exit code, or normally.
 
-Python tells nobody the reason: atexit is called in any case, `sys.excepthook` only for errors, and
-an exit code is seen by whoever calls `sys.exit`. So all three are watched. What was there before is
-called as well. Where Python is interactive (a prompt, a notebook), a statement that fails ends
-nothing, and only the end of the process counts.
+Python has no hook for that: atexit is called in any case, `sys.excepthook` only for errors, and an exit
+code is known to `sys.exit` only. Therefore all three are replaced; the original hooks are called as
+well. In an interactive Python (a prompt, a notebook), a failing statement does not end the program, and
+only the end of the process counts.
 
-`raise SystemExit(3)` passes by all three, and looks like a program that ends as planned.
+`raise SystemExit(3)` is not detected, and counts as a normal end.
 """
 
 import atexit
@@ -22,18 +22,18 @@ from .watchdog import InterruptedBySignalError
 
 
 class RunFinished(SystemExit):
-    """Ends a loop that goes on after the end of the run; `with trainer:` catches it."""
+    """Ends a loop that continues after the end of the run; `with trainer:` catches it."""
 
 
 class ExitHooks:
     """Calls a function when the program ends.
 
-    A process that is forked from this one inherits the hooks, which do nothing there.
+    In a forked process, the hooks do nothing.
 
     Args:
-        ended: called with the error that ends the program, SystemExit included, or None where it
-            ends as planned. The thread that fails calls it: the main thread, or the one that has
-            installed the hooks.
+        ended: called with the error that ends the program, including SystemExit, or None for a normal
+            end; by the failing thread, which is the main thread or the one that has installed the
+            hooks.
     """
 
     def __init__(self, ended: Callable[[BaseException | None], None]) -> None:
@@ -49,21 +49,21 @@ class ExitHooks:
         return os.getpid() != self._process
 
     def install(self) -> None:
-        """Watch from now on."""
+        """Install the hooks."""
         self._thread = threading.current_thread()
         self._replace(sys, "excepthook", self._watch_errors)
         self._replace(threading, "excepthook", self._watch_thread)
         self._replace(sys, "exit", self._watch_exit)
-        for name in ("exit", "quit"):  # `site` adds them, unless Python was told to do without it
+        for name in ("exit", "quit"):  # `site` adds them, unless Python runs without it
             if hasattr(builtins, name):
                 self._replace(builtins, name, self._watch_exit)
         atexit.register(self._at_exit)
 
     def remove(self) -> None:
-        """Watch no longer; does nothing where nobody watches."""
+        """Remove the hooks if they are installed."""
         atexit.unregister(self._at_exit)
         for owner, name, ours, original in self._replaced:
-            if getattr(owner, name) is ours:  # else somebody else has put a hook in front of it, which calls ours
+            if getattr(owner, name) is ours:  # otherwise another hook has been installed, which calls ours
                 setattr(owner, name, original)
         self._replaced.clear()
 
@@ -96,7 +96,7 @@ class ExitHooks:
     def _watch_exit(self, original: Callable[..., Any]) -> Callable[..., None]:
         def exit(code: Any = None) -> None:
             if threading.current_thread() is threading.main_thread() and self._watching:
-                self._exit = SystemExit(code)  # somebody may catch it: it counts when the process ends
+                self._exit = SystemExit(code)  # used when the process ends, because it may be caught
             original(code)
 
         return exit
@@ -107,15 +107,12 @@ class ExitHooks:
 
 
 def interactive() -> bool:
-    """Return whether a person types the statements, at a prompt or in a notebook."""
+    """Return whether Python is interactive: a prompt or a notebook."""
     return hasattr(sys, "ps1") or bool(sys.flags.interactive)
 
 
 def failure(error: BaseException | None) -> str:
-    """Return why a program that ends by an error has failed, in one line.
-
-    For a program that ends as planned this is "".
-    """
+    """Return the reason of a failure in one line; "" for a normal end."""
     if error is None or isinstance(error, GeneratorExit):
         return ""
     if isinstance(error, KeyboardInterrupt):
@@ -129,16 +126,13 @@ def failure(error: BaseException | None) -> str:
     text, name = _one_line(str(error)), type(error).__name__
     if isinstance(error, ExpectedError):
         return text or name
-    if text.startswith(f"{name}:"):  # as MXNet's do
+    if text.startswith(f"{name}:"):  # as in MXNet's messages
         return text
     return f"{name}: {text}" if text else name
 
 
 def _one_line(text: str) -> str:
-    """Return the line of a message that says most.
-
-    MXNet's begin with the stack of its C++.
-    """
+    """Return the most informative line of a message; MXNet's messages begin with the stack of its C++ code."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     if not lines:
         return ""

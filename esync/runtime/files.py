@@ -1,8 +1,8 @@
-"""Files and folders: atomic writes, locks, home directories, and what earlier runs have left.
+"""Files and folders: atomic writes, locks, home directories, and files of earlier runs.
 
-Some file systems (NFS, Lustre, FUSE, shared folders of containers and virtual machines) have no
-locks, cannot flush folders, or cannot rename. There a warning says once what follows from that, and
-the program goes on.
+Some file systems (NFS, Lustre, FUSE, shared folders of containers and virtual machines) have no locks,
+cannot flush folders, or cannot rename. The consequence is then logged once as a warning, and the
+program continues.
 """
 
 import argparse
@@ -26,13 +26,13 @@ log = logging.getLogger(__name__)
 DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 #: Errors of file systems that cannot rename.
 _NO_RENAMING = (errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, errno.EXDEV)
-#: Flag of `memfd_create` (Linux 6.3) for memory that holds no program. A system may refuse any other
-#: (vm.memfd_noexec=2); older ones do not know the flag.
+#: Flag of `memfd_create` (Linux 6.3) for non-executable memory. A system may require it
+#: (vm.memfd_noexec=2); older ones do not support it.
 _MFD_NOEXEC_SEAL = 8
-#: What this process has warned of: file system, what it cannot do, and what follows.
+#: Warnings that this process has logged: file system, unsupported operation, consequence.
 _warned: set[tuple[int, str, str]] = set()
 
-#: Beginning of the names of folders that have what an earlier run has left.
+#: Prefix of the names of folders with files of an earlier run.
 EARLIER_PREFIX = "earlier-"
 
 
@@ -49,13 +49,13 @@ def expanded(path: str | Path) -> Path:
     Raises:
         NoHomeError: there is no such home directory.
     """
-    whole = os.path.expanduser(path)
+    full = os.path.expanduser(path)
     first = os.fspath(path).partition(os.sep)[0]
-    if first.startswith("~") and str(whole) == os.fspath(path):
+    if first.startswith("~") and str(full) == os.fspath(path):
         raise NoHomeError(f"{path}: this machine knows no home directory {first}; write the path out, or ./{path}")
     if os.fspath(path).startswith(f".{os.sep}~"):
-        return Path.cwd() / whole  # Path drops the "./" that tells it from a home directory
-    return Path(whole)
+        return Path.cwd() / full  # Path drops the "./" that distinguishes it from a home directory
+    return Path(full)
 
 
 @contextlib.contextmanager
@@ -64,12 +64,12 @@ def atomic_path(path: Path) -> Iterator[Path]:
 
     An exception leaves `path` as it was.
 
-    The name begins with a dot and ends with this process's id, so that nobody takes it for the file
-    itself, and two processes never use the same one.
+    The name begins with a dot and ends with this process's id, so that it cannot be mistaken for the
+    file itself, and is never used by two processes.
 
     Raises:
-        OSError: the file cannot be written, flushed or renamed; its `filename` is `path`, and
-            nothing is left behind.
+        OSError: the file cannot be written, flushed or renamed; its `filename` is `path`, and the
+            temporary file is removed.
     """
     beside = path.with_name(f".{path.name}.{os.getpid()}")
     try:
@@ -78,7 +78,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
             flush_file(file.fileno(), path)
         replace_file(beside, path)
     except OSError as error:
-        if error.filename in (None, str(beside)):  # the kernel names no file where one could not be written
+        if error.filename in (None, str(beside)):  # an error of `write` contains no file name
             error.filename, error.filename2 = str(path), None
         raise
     finally:
@@ -105,8 +105,7 @@ def replace_file(beside: Path, path: Path) -> None:
 def through_memory(path: Path) -> Iterator[Path]:
     """Yield the path of a file in memory, which is copied to `path` when the block ends.
 
-    It is for files that MXNet writes. MXNet does not give the reason if the disk is full, and at
-    the end of a file it does not even notice.
+    Use it for files that MXNet writes, because MXNet does not report a full disk properly.
 
     Raises:
         OSError: the file cannot be written.
@@ -123,10 +122,10 @@ def leftovers(path: Path) -> list[Path]:
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write `content` to `path`; readers see the old file or the new one, but never a part.
+    """Write `content` to `path` atomically: readers see the old file or the complete new one.
 
     Raises:
-        OSError: the folder cannot be made, or the file cannot be written; nothing is left behind.
+        OSError: the folder cannot be created, or the file cannot be written.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with atomic_path(path) as beside:
@@ -137,15 +136,15 @@ def make_folder(path: Path) -> None:
     """Make a folder and its missing parents, so that they survive a power failure."""
     missing = [parent for parent in path.parents if not parent.exists()]
     path.mkdir(parents=True, exist_ok=True)
-    for each in (path, *missing):  # the first one may have been made by somebody else just now
-        flush_folder(each.parent)
+    for folder in (path, *missing):  # another process may just have created the first one
+        flush_folder(folder.parent)
 
 
 def flush_folder(path: Path) -> None:
     """Flush a folder, so that the names in it survive a power failure."""
     try:
         handle = os.open(path, os.O_RDONLY)
-    except PermissionError:  # it may be entered, but not read
+    except PermissionError:  # a folder without read permission
         return
     try:
         flush_file(handle, path)
@@ -168,16 +167,16 @@ def flush_file(descriptor: int, path: Path) -> None:
 
 
 def lock_file(descriptor: int, path: Path, risk: str, inherited: bool = True, wait: bool = False) -> bool:
-    """Lock an open file until it is closed or this process ends; return False if another process has it.
+    """Lock an open file until it is closed or this process ends; return False if another process holds the lock.
 
-    Where the file system has no locks, the file counts as locked.
+    If the file system has no locks, the file counts as locked.
 
     Args:
-        descriptor: of the file, which is open for writing.
-        path: of the file, for the warning.
-        risk: what the user has to make sure of without a lock, for the warning.
-        inherited: whether forked processes have the lock, too (flock), or not (lockf).
-        wait: whether to wait until no other process has it.
+        descriptor: descriptor of the file, which is open for writing.
+        path: path of the file, for the warning.
+        risk: condition that the user must ensure without a lock, for the warning.
+        inherited: whether forked processes inherit the lock (flock) or not (lockf).
+        wait: whether to wait while another process holds the lock.
     """
     try:
         (fcntl.flock if inherited else fcntl.lockf)(
@@ -190,25 +189,25 @@ def lock_file(descriptor: int, path: Path, risk: str, inherited: bool = True, wa
     return True
 
 
-def _warn(path: Path, error: OSError, what: str, consequence: str) -> None:
-    """Warn, once for each file system, of what cannot be done there and of what follows."""
-    key = path.parent.stat().st_dev, what, consequence
+def _warn(path: Path, error: OSError, operation: str, consequence: str) -> None:
+    """Log, once for each file system, an unsupported operation and its consequence."""
+    key = path.parent.stat().st_dev, operation, consequence
     if key not in _warned:
         _warned.add(key)
-        log.warning("%s cannot %s (%s): %s", path, what, error.strerror or error, consequence)
+        log.warning("%s cannot %s (%s): %s", path, operation, error.strerror or error, consequence)
 
 
 def memory_descriptor(name: str) -> int:
     """Return the descriptor of a new file in memory without a name in any file system.
 
-    Where the system refuses `memfd_create`, it is one in the folder for temporary files: /dev/shm is
-    too small for models in many containers.
+    If the system refuses `memfd_create`, the file is in the folder for temporary files, because
+    /dev/shm is too small for models in many containers.
 
     Args:
-        name: shown by the kernel, where it lists what a process has mapped.
+        name: name in the kernel's list of mapped files.
 
     Raises:
-        OSError: no such file can be made.
+        OSError: the file cannot be created.
     """
     for flag in (_MFD_NOEXEC_SEAL, 0):
         with contextlib.suppress(OSError):
@@ -218,15 +217,15 @@ def memory_descriptor(name: str) -> int:
 
 
 def earlier_stamp() -> str:
-    """Return the name under which what an earlier run has left is kept from now on."""
+    """Return the name for files of an earlier run, with the current time."""
     return time.strftime(f"{EARLIER_PREFIX}%Y%m%dT%H%M%S")
 
 
 def make_earlier_folder(folder: Path) -> Path:
-    """Make a new folder inside this one for what an earlier run has left there, and return it.
+    """Create a new subfolder for files of an earlier run, and return it.
 
     Raises:
-        OSError: it cannot be made.
+        OSError: it cannot be created.
     """
     aside = folder / earlier_stamp()
     while aside.exists():

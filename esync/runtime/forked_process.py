@@ -17,7 +17,7 @@ from typing import IO
 
 from . import processes
 
-#: The signal at which the fork writes where its threads stand, and seconds that it has for that.
+#: The signal on which the fork writes the stacks of its threads, and seconds to wait for them.
 WHERE, WRITING = signal.SIGUSR2, 5.0
 Stack = list[traceback.FrameSummary]
 
@@ -25,20 +25,19 @@ Stack = list[traceback.FrameSummary]
 class ForkedProcess:
     """A fork of this process that serves over two pipes, with the names of `subprocess.Popen`.
 
-    It ends with this process, and a DataLoader's processes in it end with it. It has none of this
-    process's connections, so that the others notice when it dies; what it prints goes where this
-    process's output goes.
+    It ends with this process, and its own DataLoader processes end with it. It closes this process's
+    connections, so that other processes detect when this one dies. It shares this process's output.
 
     Args:
         serve: called in the fork with the other ends of `stdin` and `stdout`. The fork ends when it
             returns, with exit code 1 if it raises an exception.
-        niceness: steps by which its priority is lower than this process's.
+        niceness: number of steps by which its priority is lowered.
     """
 
     def __init__(self, serve: Callable[[IO[str], IO[str]], None], niceness: int = 0) -> None:
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError, AttributeError):
-                stream.flush()  # or the fork would write the same once more
+                stream.flush()  # otherwise the fork would write the buffer again
         questions, answers, stacks = os.pipe(), os.pipe(), os.pipe()
         self._thread = threading.get_ident()
         parent = os.getpid()
@@ -62,7 +61,7 @@ class ForkedProcess:
         self._code: int | None = None
 
     def stack(self) -> Stack:
-        """Return where the process stands, or has crashed, innermost frame last; [] if unknown."""
+        """Return the stack of the process, or of its crash, innermost frame last; [] if unknown."""
         if self._code is None:
             os.kill(self.pid, WHERE)
             return self._read_stack(WRITING)
@@ -71,7 +70,7 @@ class ForkedProcess:
     def kill(self) -> None:
         """Kill the process."""
         if self._code is None:
-            os.kill(self.pid, signal.SIGKILL)  # it is there, at least as a zombie, until `wait`
+            os.kill(self.pid, signal.SIGKILL)  # it exists, at least as a zombie, until `wait`
 
     def wait(self) -> int:
         """Wait until it has ended; return its exit code, or the negated signal that killed it."""
@@ -82,7 +81,7 @@ class ForkedProcess:
         return self._code
 
     def _read_stack(self, patience: float) -> Stack:
-        """Return the newest stack of the thread that has been there since the fork."""
+        """Return the newest stack of the fork's main thread."""
         written = b""
         while select.select([self._stacks], [], [], min(patience, 0.1) if written else patience)[0]:
             if not (more := os.read(self._stacks, 65536)):
@@ -100,7 +99,7 @@ def _serve_in_fork(
     """Serve in the fork; does not return."""
     code = 1
     try:
-        os.setsid()  # a Ctrl-C in the terminal is for the parent, which then ends this process
+        os.setsid()  # Ctrl-C in the terminal reaches the parent only, which then ends this process
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, signal.SIG_DFL)
         processes.die_with_parent(parent)
@@ -110,7 +109,7 @@ def _serve_in_fork(
         with open(questions) as lines, io.TextIOWrapper(io.FileIO(answers, "w")) as replies:
             serve(lines, replies)
         code = 0
-    except BrokenPipeError:  # the parent is going
+    except BrokenPipeError:  # the parent is ending
         code = 0
     except BaseException:
         traceback.print_exc()
@@ -125,10 +124,10 @@ def _drop_connections() -> None:
     """Close the network connections that a fork has inherited."""
     for entry in os.listdir("/proc/self/fd"):
         try:
-            found = socket.socket(fileno=int(entry))
-        except OSError:  # no socket
+            inherited = socket.socket(fileno=int(entry))
+        except OSError:  # not a socket
             continue
-        if found.family in (socket.AF_INET, socket.AF_INET6):
-            found.close()
+        if inherited.family in (socket.AF_INET, socket.AF_INET6):
+            inherited.close()
         else:
-            found.detach()
+            inherited.detach()

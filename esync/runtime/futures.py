@@ -1,7 +1,7 @@
 """Futures: start an operation, get a handle, then poll it or wait for it.
 
-Exchanges, queries to the state server and evaluations are all started and answered through a
-`Handle`, so that blocking, delayed and simulated implementations look the same to an algorithm.
+Exchanges, queries to the state server and evaluations all return a `Handle`, so that algorithms use
+blocking, delayed and simulated implementations in the same way.
 """
 
 import threading
@@ -57,13 +57,13 @@ class Completed(Generic[T]):
 
 
 class Future(Generic[T]):
-    """A handle that is completed, once, with a value or an error.
+    """A handle that is completed once, with a value or an error.
 
-    This class suits operations that another thread completes. Where looking or waiting takes
-    something else, such as reading from a process, a subclass does that in `_look` and `_await`.
+    Another thread completes it, or a subclass overrides `_look` and `_await`, for instance to read from
+    a process.
 
     Args:
-        missing: what is missing before it is done, for messages.
+        missing: name of the result in messages before it is done.
     """
 
     def __init__(self, missing: str) -> None:
@@ -101,7 +101,7 @@ class Future(Generic[T]):
         return self.result()
 
     def _look(self) -> None:
-        """Complete this handle if that takes no waiting; called even if it is completed."""
+        """Complete this handle if that is possible without waiting; called even if it is completed."""
 
     def _await(self) -> None:
         """Wait until this handle is completed; called even if it is."""
@@ -109,12 +109,12 @@ class Future(Generic[T]):
 
 
 class BackgroundTask(Future[None]):
-    """Runs one piece of work in a thread of its own.
+    """Runs a function in a separate thread.
 
     Args:
-        work: the work, which must not touch anything that the worker computes with. It announces
-            its own waits and limits them.
-        cancel: makes the work end early.
+        work: the function, which must not use the arrays with which the worker computes. It announces
+            and limits its own waits.
+        cancel: makes the function return early.
     """
 
     def __init__(self, work: Callable[[], None], cancel: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""Statistics of measured iterations, which a process can report and another one take over."""
+"""Statistics of measured iterations, which a process can report to another one."""
 
 import math
 from collections.abc import Sequence

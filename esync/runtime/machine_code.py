@@ -1,4 +1,4 @@
-"""Compile loops with numba; the machine code is kept for later processes, where there is a place for it."""
+"""Compile loops with numba, and keep the machine code for later processes if possible."""
 
 import contextlib
 import logging
@@ -15,14 +15,14 @@ from .files import lock_file
 
 log = logging.getLogger(__name__)
 
-_warned = False  # this process, of machine code that cannot be kept
+_warned = False  # whether this process has warned of machine code that cannot be kept
 
 
 class _Cache(FunctionCache):
-    """Numba's files with machine code; one that cannot be read or written is no error.
+    """Numba's files with machine code; files that cannot be read or written are ignored.
 
-    Numba itself lets two processes that compile a function for different types at the same time
-    write their code to the same file, so that a third runs the wrong one.
+    With numba's own class, two processes that compile a function for different types at the same time
+    would write their code to the same file, and a third one would run the wrong code.
     """
 
     @contextlib.contextmanager
@@ -36,7 +36,7 @@ class _Cache(FunctionCache):
 
 @contextlib.contextmanager
 def _locked(folder: str) -> Iterator[None]:
-    """Let one process at a time read or write a folder that is there."""
+    """Let one process at a time read or write an existing folder."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError):
             descriptor = os.open(folder, os.O_RDONLY)
@@ -46,28 +46,28 @@ def _locked(folder: str) -> Iterator[None]:
 
 
 def machine_code(**options: Any) -> Callable[[Callable[..., Any]], Any]:
-    """Return a decorator that compiles a function when it is called first, and keeps the machine code.
+    """Return a decorator that compiles a function at its first call, and keeps the machine code.
 
-    Numba keeps it beside the function's file or in the home directory, or in NUMBA_CACHE_DIR. Where
-    it can write to none of them, each process compiles anew.
+    Numba keeps it beside the function's file or in the home directory, or in NUMBA_CACHE_DIR. If none
+    of them is writable, each process compiles the function again.
 
     Args:
-        options: of `numba.njit`.
+        options: options of `numba.njit`.
     """
 
     def decorate(function: Callable[..., Any]) -> Any:
-        made = njit(nogil=True, **options)(function)
+        compiled = njit(nogil=True, **options)(function)
         try:
-            made._cache = _Cache(function)
+            compiled._cache = _Cache(function)
         except (RuntimeError, OSError) as error:  # RuntimeError: numba has found no folder
             _warn(str(error))
-        return made
+        return compiled
 
     return decorate
 
 
-def _warn(why: str) -> None:
+def _warn(reason: str) -> None:
     global _warned
     if not _warned:
         _warned = True
-        log.warning("compiled loops cannot be kept (%s): each process compiles them anew; set NUMBA_CACHE_DIR", why)
+        log.warning("compiled loops cannot be kept (%s): each process compiles them anew; set NUMBA_CACHE_DIR", reason)

@@ -1,10 +1,9 @@
 """Memory that several processes of a machine share, without a name in any file system (Linux).
 
-It is a file of `files.memory_descriptor`, which exists as long as some process has it open or
-mapped: however processes end, nothing of it stays. Its bytes can be locked. The locks belong to a
-process: the kernel releases them when the process ends, also by SIGKILL, and forked processes do
-not inherit them. Beware: they are released, too, when the process closes any descriptor of the
-file.
+It is a file of `files.memory_descriptor`, which exists while a process has it open or mapped, so that
+nothing remains when all processes have ended. Its bytes can be locked. Locks belong to a process: the
+kernel releases them when the process ends, even by SIGKILL, and forked processes do not inherit them.
+They are also released when the process closes any descriptor of the file.
 """
 
 import contextlib
@@ -22,7 +21,7 @@ from .files import memory_descriptor
 
 #: struct flock: type, origin, start, length, and the process that holds a conflicting lock.
 _FLOCK = struct.Struct("hhqqi4x")
-#: Seconds between two tries to get a lock: the first pause, its growth, the longest.
+#: Seconds between two attempts to get a lock: the first pause, its growth factor, the longest pause.
 _FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.00005, 1.5, 0.002
 
 
@@ -34,26 +33,26 @@ class MemoryFile:
     """Shared memory of a fixed size, and locks on single bytes of it.
 
     Args:
-        descriptor: of the file; it belongs to this object from now on.
-        size: number of bytes that it has to have.
+        descriptor: descriptor of the file, which belongs to this object from now on.
+        size: required number of bytes.
 
     Attributes:
-        descriptor: as given; −1 after `close`.
-        size: as given.
+        descriptor: the descriptor; −1 after `close`.
+        size: number of bytes.
         memory: the bytes.
 
     Raises:
-        SharedMemoryError: the file is something else.
+        SharedMemoryError: the file has another size, or is not shared memory.
     """
 
     def __init__(self, descriptor: int, size: int) -> None:
         self.descriptor, self.size = descriptor, size
         self._process = os.getpid()
-        self._lock = threading.Lock()  # the kernel's locks do not tell threads apart
+        self._lock = threading.Lock()  # the kernel's locks do not distinguish threads
         try:
-            found = os.fstat(descriptor)
-            if found.st_size != size:
-                raise SharedMemoryError(f"expected memory of {size} bytes, got a file of {found.st_size}")
+            status = os.fstat(descriptor)
+            if status.st_size != size:
+                raise SharedMemoryError(f"expected memory of {size} bytes, got a file of {status.st_size}")
             self.memory = mmap.mmap(descriptor, size, mmap.MAP_SHARED | mmap.MAP_POPULATE)
         except OSError as error:
             os.close(descriptor)
@@ -64,12 +63,12 @@ class MemoryFile:
 
     @classmethod
     def create(cls, name: str, size: int) -> "MemoryFile":
-        """Make shared memory, all zero.
+        """Create shared memory, initialized with zeros.
 
-        All of it is allocated at once, so that no later access fails for lack of memory.
+        It is completely allocated, so that no later access fails for lack of memory.
 
         Args:
-            name: shown by the kernel, where it lists what a process has mapped.
+            name: name in the kernel's list of mapped files.
             size: number of bytes.
 
         Raises:
@@ -89,12 +88,12 @@ class MemoryFile:
 
     @contextlib.contextmanager
     def locked(self, byte: int, check: Callable[[int], None]) -> Iterator[None]:
-        """Have exclusive access, among all threads of all processes, in a with statement.
+        """Hold a lock exclusively, among all threads of all processes, in a `with` statement.
 
         Args:
-            byte: the lock's number.
-            check: called again and again while another process has the lock, with its id; may
-                raise.
+            byte: number of the lock.
+            check: called repeatedly while another process holds the lock, with that process's id;
+                may raise an exception to give up.
         """
         with self._lock:
             pause = _FIRST_PAUSE
@@ -108,7 +107,7 @@ class MemoryFile:
                 self.release(byte)
 
     def hold(self, byte: int) -> bool:
-        """Take a lock until `release`, or the end of this process; return whether it was free."""
+        """Acquire a lock until `release` or the end of this process; return whether it was free."""
         try:
             fcntl.lockf(self.descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB, 1, byte)
         except OSError as error:
@@ -118,22 +117,22 @@ class MemoryFile:
         return True
 
     def release(self, byte: int) -> None:
-        """Give a lock back."""
+        """Release a lock."""
         fcntl.lockf(self.descriptor, fcntl.LOCK_UN, 1, byte)
 
     def holder(self, byte: int) -> int:
-        """Return the id of the other process that has a lock; 0: no other one has it.
+        """Return the id of the other process that holds a lock; 0 if there is none.
 
-        Where that process is in a namespace of its own, another number than 0 stands for its id.
+        For a process in another namespace, it is an unspecified number other than 0.
         """
-        wanted = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
-        kind, _, _, _, process = _FLOCK.unpack(fcntl.fcntl(self.descriptor, fcntl.F_GETLK, wanted))
+        request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, byte, 1, 0)
+        kind, _, _, _, process = _FLOCK.unpack(fcntl.fcntl(self.descriptor, fcntl.F_GETLK, request))
         return 0 if kind == fcntl.F_UNLCK else process or -1
 
     def close(self) -> None:
-        """Give all locks back and forget the memory; it is freed with the last array in it.
+        """Release all locks and the memory, which is freed with the last array in it.
 
-        A process that was forked from the one that has made this object leaves the locks alone.
+        In a forked process, the locks are not touched.
         """
         if self.descriptor >= 0:
             os.close(self.descriptor)

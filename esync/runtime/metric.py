@@ -1,7 +1,7 @@
-"""What evaluations compute: the test accuracy, or a metric of the user's own.
+"""The metric of evaluations: the test accuracy, or one of the user's own.
 
-Logs, summaries and the state server keep the value under the published name `accuracy` where a
-field's name is fixed, and say beside it which metric it is.
+In logs, summaries and the state server, the field of the value has the published name `accuracy` for
+any metric; another field names the metric.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ _TAKEN = (
 
 @dataclass(frozen=True)
 class Metric:
-    """What evaluations compute.
+    """A metric of evaluations.
 
     Attributes:
         name: for logs, tables and figures. `accuracy` is the share of the test samples that are
@@ -31,22 +31,22 @@ class Metric:
         goal: "max" if high values are good, "min" if low ones are.
 
     Raises:
-        ValueError: the name or the goal cannot be used.
+        ValueError: the name or the goal is invalid.
     """
 
     name: str = ACCURACY
     goal: Goal = "max"
 
     def __post_init__(self) -> None:
-        given = f"metric {(self.name, self.goal)!r}"
+        description = f"metric {(self.name, self.goal)!r}"
         if not isinstance(self.name, str) or not is_label(self.name):
-            raise ValueError(f"{given}: expected a name of up to {LABEL_LENGTH} printable characters in one line")
+            raise ValueError(f"{description}: expected a name of up to {LABEL_LENGTH} printable characters in one line")
         if self.goal not in get_args(Goal):
-            raise ValueError(f'{given}: expected "max" if high values are good, or "min" if low ones are')
+            raise ValueError(f'{description}: expected "max" if high values are good, or "min" if low ones are')
         if self.name in _TAKEN:
-            raise ValueError(f"{given}: each round's log has another value of that name; choose another one")
+            raise ValueError(f"{description}: each round's log has another value of that name; choose another one")
         if self.is_accuracy and self.goal != "max":
-            raise ValueError(f'{given}: accuracy is a share that should be high ("max"); choose another name')
+            raise ValueError(f'{description}: accuracy is a share that should be high ("max"); choose another name')
 
     @property
     def is_accuracy(self) -> bool:
@@ -64,7 +64,7 @@ class Metric:
         return self.label[0].upper() + self.label[1:]
 
     def reached(self, value: float, target: float) -> bool:
-        """Return whether a value is possible, and at least as good as the target."""
+        """Return whether a value is valid, and at least as good as the target."""
         return self.possible(value) and (value >= target if self.goal == "max" else value <= target)
 
     def best(self, values: Sequence[float]) -> float | None:
@@ -72,7 +72,7 @@ class Metric:
         return (max if self.goal == "max" else min)(values, default=None)
 
     def possible(self, value: float) -> bool:
-        """Return whether the metric can have this value: 0 to 1 if accuracy, else finite."""
+        """Return whether the metric can have this value: 0 to 1 for the accuracy, otherwise any finite value."""
         return 0 <= value <= 1 if self.is_accuracy else -LARGEST <= value <= LARGEST
 
     def expected(self) -> str:
@@ -80,9 +80,9 @@ class Metric:
         return "0 to 1" if self.is_accuracy else "a finite number"
 
     def text(self, value: float, digits: int = 3) -> str:
-        """Return a value as text: an accuracy with `digits` decimals, any other one as long."""
+        """Format a value: an accuracy with `digits` decimals, others with as many significant digits."""
         return f"{value:.{digits}f}" if self.is_accuracy else f"{value:.{digits + 1}g}"
 
 
-#: The metric where none is named.
+#: The default metric.
 TEST_ACCURACY = Metric()

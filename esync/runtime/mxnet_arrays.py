@@ -1,4 +1,4 @@
-"""MXNet arrays in host memory seen from NumPy, without a copy."""
+"""NumPy views of MXNet arrays in host memory."""
 
 import ctypes
 from typing import Any
@@ -12,11 +12,10 @@ BLOCK = 32_768
 
 
 def host_view(array: Any) -> np.ndarray:
-    """Return a NumPy view, without a copy, of a float32 NDArray in host memory, in its shape.
+    """Return a NumPy view of a float32 NDArray in host memory, with the same shape.
 
-    This also converts a weight that a forward pass has left in oneDNN's own layout back to the
-    plain one. MXNet's engine does not know of the view: wait for pending operations first, and keep
-    the array alive.
+    A weight that a forward pass has left in oneDNN's own layout is converted to the plain one. MXNet's
+    engine does not track the view: wait for pending operations first, and keep the array alive.
     """
     pointer = ctypes.c_void_p()
     mx.base.check_call(mx.base._LIB.MXNDArrayGetData(array.handle, ctypes.byref(pointer)))
@@ -25,15 +24,15 @@ def host_view(array: Any) -> np.ndarray:
 
 
 def like(array: Any, other: Any) -> Any:
-    """Return an array, without a copy, as the kind that another one is, of mx.nd or of mx.np."""
+    """Return an array, without a copy, as an array of mx.nd or of mx.np, like `other`."""
     return array.as_np_ndarray() if isinstance(other, mx.np.ndarray) else array.as_nd_ndarray()
 
 
 def array_module() -> Any:
-    """Return the module whose arrays networks are given now: mx.np after `npx.set_np`, else mx.nd."""
+    """Return the module of arrays for networks: mx.np after `npx.set_np`, otherwise mx.nd."""
     return mx.np if mx.util.is_np_array() else mx.nd
 
 
 def is_plain(array: Any) -> bool:
-    """Return whether `host_view` works: for dense float32 values in host memory."""
+    """Return whether `host_view` supports an array: dense float32 values in host memory."""
     return array.context.device_type == "cpu" and array.dtype == np.float32 and array.stype == "default"

@@ -25,13 +25,13 @@ def context() -> Any:
     return find_device(device, f"{DEVICE_VARIABLE} is {device}", "cpu")[0]
 
 
-def find_device(device: str | None, told: str, cpu: str) -> tuple[Any, str]:
+def find_device(device: str | None, flag: str, cpu: str) -> tuple[Any, str]:
     """Return the MXNet context of a device, and the device's name.
 
     Args:
         device: cpu, gpu0, gpu1 …; None stands for the first GPU, or the CPU if there is none.
-        told: beginning of the error message, which says who asks for the device.
-        cpu: what to set there instead, to train on the CPU.
+        flag: beginning of the error message, the flag or variable that names the device.
+        cpu: value of that flag or variable for the CPU.
 
     Raises:
         NoSuchDeviceError: there is no such GPU.
@@ -45,5 +45,5 @@ def find_device(device: str | None, told: str, cpu: str) -> tuple[Any, str]:
         return mx.cpu(), device
     gpu = int(device.removeprefix("gpu"))
     if gpu >= gpus:
-        raise NoSuchDeviceError(f"{told}: this machine and this build of MXNet have {gpus} GPU(s); {cpu} is the CPU")
+        raise NoSuchDeviceError(f"{flag}: this machine and this build of MXNet have {gpus} GPU(s); {cpu} is the CPU")
     return mx.gpu(gpu), device

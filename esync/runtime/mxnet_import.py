@@ -1,11 +1,10 @@
 """Import MXNet, here and nowhere else: `from esync.runtime.mxnet_import import mx`.
 
-This module avoids two traps. A missing MXNet gives one sentence instead of a traceback. And an
-import of MXNet with DMLC_ROLE set to server or scheduler would never return, because the loop of
-the stock role runs inside the import; therefore the variable is removed during the import and put
-back afterwards. The import takes less than half of its usual time: modules that MXNet needs only for
-quantization and its own tests are imported when they are first used, and its operators' functions
-are not compiled anew (`mxnet_operators`).
+A missing MXNet gives one sentence instead of a traceback. The import of MXNet with DMLC_ROLE set to
+server or scheduler would never return, because it runs the loop of MXNet's own role; therefore the
+variable is removed during the import and restored afterwards. The import takes less than half of its
+usual time: modules that MXNet needs only for quantization and its own tests are imported when they are
+first used, and the code of its operators' functions is cached (`mxnet_operators`).
 """
 
 import contextlib
@@ -26,7 +25,7 @@ class EngineMissingError(ExpectedError, ImportError):
 
 
 class _LaterModule:
-    """A module that is imported when something in it is used for the first time."""
+    """A module that is imported when one of its attributes is first used."""
 
     __spec__ = None  # the import statement checks whether the module is being imported
 

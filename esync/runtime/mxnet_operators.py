@@ -1,11 +1,10 @@
-"""Keep the code of MXNet's operator functions, as Python keeps that of modules.
+"""Cache the code of MXNet's operator functions, as Python does with modules.
 
-While it is imported, MXNet writes the source of 2,500 functions, one for each operator, and has
-Python compile it. That takes two fifths of the time of the import. Here the compiled code is taken
-from a file beside the other files of compiled code (`__pycache__`), which the first import writes.
-What the file does not know is compiled as before, so nothing depends on it.
+During its import, MXNet generates the source of 2,500 functions, one for each operator, and compiles
+it. That takes two fifths of the time of the import. Here the compiled code is read from a file in
+`__pycache__`, which the first import writes. Functions that are not in the file are compiled as usual.
 
-Without docstrings (PYTHONOPTIMIZE=2) that source cannot be written; empty ones help.
+Without docstrings (PYTHONOPTIMIZE=2) MXNet cannot generate the source; they are replaced by empty ones.
 """
 
 import contextlib
@@ -29,20 +28,20 @@ DOCUMENTATION = frozenset({"mxnet.ndarray_doc", "mxnet.symbol_doc"})
 #: The address of an operator, which differs from process to process, is the first argument of one
 #: of these calls in the source; …
 CALLS = ("_imperative_invoke(", "_symbol_creator(")
-#: … and this number stands for it in the source and the code that are kept.
+#: … and this number replaces it in the cached source and code.
 PLACEHOLDER = 6_277_101_735_386_680_763
 
 
 def cache_file() -> Path:
-    """Return where the code is kept for this release of Python and its level of optimization (-O)."""
+    """Return the cache file for this release of Python and its level of optimization (-O)."""
     return Path(importlib.util.cache_from_source(__file__)).with_suffix(".operators")
 
 
 class _Finder(MetaPathFinder):
-    """Finds `MODULES` and gives them an `exec` that knows the code of former imports."""
+    """Finds `MODULES`, and replaces their `exec` by one that uses the cached code."""
 
-    def __init__(self, known: dict[str, CodeType]) -> None:
-        self.known = known
+    def __init__(self, codes: dict[str, CodeType]) -> None:
+        self.known = codes
         self.missed: dict[str, CodeType] = {}
 
     def find_spec(self, fullname: str, path: Any, target: ModuleType | None = None) -> ModuleSpec | None:
@@ -55,15 +54,15 @@ class _Finder(MetaPathFinder):
                     vars(module)["exec"] = functools.partial(self._run, vars(module))
                 execute(module)
                 if fullname in DOCUMENTATION:
-                    for each in vars(module).values():
-                        if isinstance(each, type) and each.__doc__ is None:
-                            each.__doc__ = ""
+                    for value in vars(module).values():
+                        if isinstance(value, type) and value.__doc__ is None:
+                            value.__doc__ = ""
 
             spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec
 
     def _run(self, module: dict[str, Any], source: str, globals_: dict[str, Any] | None, names: dict[str, Any]) -> None:
-        """Do what `exec(source, globals_, names)` does in that module."""
+        """Execute source like `exec(source, globals_, names)` in that module."""
         address = _address(source)
         if address is None:
             exec(source, globals_ or module, names)
@@ -78,15 +77,15 @@ class _Finder(MetaPathFinder):
 def _address(source: str) -> str | None:
     """Return the address of the operator that a function calls; None if there is none."""
     for call in CALLS:
-        _, found, rest = source.rpartition(call)
+        _, mark, rest = source.rpartition(call)
         address = rest.partition(",")[0]
-        if found and address.isdecimal() and len(address) > 8:  # no other number in the source is as long
+        if mark and address.isdecimal() and len(address) > 8:  # no other number in the source is as long
             return address
     return None
 
 
 def _with_address(code: CodeType, address: int) -> CodeType:
-    """Return the code with an operator's address in the place of the placeholder."""
+    """Return the code with the placeholder replaced by an operator's address."""
     constants = tuple(
         _with_address(constant, address)
         if isinstance(constant, CodeType)
@@ -100,7 +99,7 @@ def _with_address(code: CodeType, address: int) -> CodeType:
 
 @contextlib.contextmanager
 def kept_code() -> Iterator[None]:
-    """Let MXNet be imported, inside the `with` block, with the code of former imports."""
+    """Use the cached code for an import of MXNet in the `with` block, and update the cache."""
     file = cache_file()
     finder = _Finder(_read(file))
     sys.meta_path.insert(0, finder)
@@ -109,13 +108,13 @@ def kept_code() -> Iterator[None]:
     finally:
         sys.meta_path.remove(finder)
     if finder.missed and not sys.dont_write_bytecode:
-        with contextlib.suppress(OSError):  # a folder that this user may not write to, a full disk
+        with contextlib.suppress(OSError):  # a read-only folder, or a full disk
             write_atomically(file, marshal.dumps(finder.known | finder.missed))
 
 
 def _read(file: Path) -> dict[str, CodeType]:
     try:
-        known = marshal.loads(file.read_bytes())
-    except (OSError, EOFError, ValueError, TypeError):  # not there yet, or damaged
+        codes = marshal.loads(file.read_bytes())
+    except (OSError, EOFError, ValueError, TypeError):  # missing or damaged
         return {}
-    return known if isinstance(known, dict) else {}
+    return codes if isinstance(codes, dict) else {}

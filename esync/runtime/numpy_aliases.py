@@ -5,10 +5,7 @@ ALIASES = {"bool": bool, "int": int, "float": float, "complex": complex, "object
 
 
 def install() -> None:
-    """Make `import mxnet` work with NumPy 1.24 to 1.26; do nothing if the names exist.
-
-    Nothing happens without NumPy, either, so that `esync doctor` can name it as missing.
-    """
+    """Make `import mxnet` work with NumPy 1.24 to 1.26; do nothing if the names exist, or without NumPy."""
     try:
         import numpy as np
     except ModuleNotFoundError:

@@ -1,9 +1,9 @@
-"""Output that survives hostile text, any encoding, floods of messages, and whatever refuses it.
+"""Output that is robust against hostile text, encodings, floods of messages, and write errors.
 
-`prepare` and `say` see to it that nothing that is printed ends anything. `printable` escapes control
-characters in text from outside; `is_label` says whether a text can be shown as it is.
-`RateLimitedLog` limits messages that anybody can cause by sending something. `LossyFile` drops
-output that cannot be written, to a full disk for instance, counts it, and marks the place.
+`prepare` and `say` prevent that printing ends a program. `printable` escapes control characters in
+untrusted text; `is_label` returns whether a text can be shown unchanged. `RateLimitedLog` limits
+messages that anybody on the network can cause. `LossyFile` drops output that cannot be written, for
+instance to a full disk, counts it, and marks the gap.
 """
 
 import atexit
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 
-#: Characters of a label that a figure has room for.
+#: Largest length of a label in characters.
 LABEL_LENGTH = 60
 
 
@@ -29,7 +29,7 @@ def printable(text: str) -> str:
     r"""Return `text` with every unprintable character written as an escape, such as \x1b."""
     if text.isprintable():
         return text
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in text)
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def is_label(text: str) -> bool:
@@ -42,9 +42,9 @@ def all_printable(content: Any) -> Any:
     if isinstance(content, str):
         return printable(content)
     if isinstance(content, list):
-        return [all_printable(one) for one in content]
+        return [all_printable(item) for item in content]
     if isinstance(content, dict):
-        return {printable(name): all_printable(one) for name, one in content.items()}
+        return {printable(name): all_printable(value) for name, value in content.items()}
     return content
 
 
@@ -65,7 +65,7 @@ class RateLimit:
         self._since, self._seen = -math.inf, 0
 
     def admit(self, now: float) -> int | None:
-        """Return how many lines were left out before this one, or None to leave this one out."""
+        """Return the number of lines dropped before this one, or None to drop this one."""
         left_out = 0
         if now - self._since >= self._seconds:
             left_out = max(0, self._seen - self._lines)
@@ -75,7 +75,7 @@ class RateLimit:
 
 
 class RateLimitedLog:
-    """Passes on at most one message in a period, and says how many were left out before it.
+    """Passes on at most one message per period, with the number of messages dropped before it.
 
     Args:
         say: called with each message that is passed on.
@@ -95,40 +95,40 @@ class RateLimitedLog:
 class LossyFile(io.FileIO):
     """A file, opened for writing, that drops data which it cannot write.
 
-    When writing works again, a line says how many bytes are missing at that place.
+    When writing succeeds again, a line with the number of missing bytes marks the gap.
 
     Attributes:
-        missing: number of bytes dropped so far, without those that a reader who has gone left unread.
+        missing: number of dropped bytes, without those after the reader of a pipe has ended.
         why: the error, in words; "" while nothing is missing.
     """
 
     missing = 0
-    why = ""
+    reason = ""
     _gap = 0
 
     def write(self, data: "ReadableBuffer", /) -> int:
-        """Write as much of `data` as there is space for; always return the length of `data`."""
-        left = memoryview(data).cast("B")
-        length = len(left)
+        """Write as much of `data` as possible; always return the length of `data`."""
+        remaining = memoryview(data).cast("B")
+        length = len(remaining)
         try:
             if self._gap:
                 super().write(f"\n[{self._gap} bytes of output are missing here: {self.why}]\n".encode())
                 self._gap = 0
-            while left:
-                written = super().write(left)
-                if written is None:  # a pipe that does not block, and is full
+            while remaining:
+                written = super().write(remaining)
+                if written is None:  # a non-blocking pipe that is full
                     select.select([], [self], [])
-                left = left[written or 0 :]
+                remaining = remaining[written or 0 :]
         except BrokenPipeError:
             pass
         except OSError as error:
             self.why = error.strerror or str(error)
-            self.missing += len(left)
-            self._gap += len(left)
+            self.missing += len(remaining)
+            self._gap += len(remaining)
         return length
 
     def close(self) -> None:
-        """Close the file; a network file system may report only now that there was no space."""
+        """Close the file; a network file system may report a full disk only now."""
         try:
             super().close()
         except OSError as error:
@@ -136,13 +136,13 @@ class LossyFile(io.FileIO):
 
 
 def prepare() -> None:
-    """Keep what this program prints from ending it, whatever programs of others do to its streams.
+    """Prepare the standard streams, so that printing does not end this program.
 
-    Characters that the encoding of a stream lacks are written as escapes, streams that are closed
-    (`>&-`) count as /dev/null, and a reader that has gone (`| head`) is no error at the end.
+    Characters that the encoding of a stream lacks are escaped, closed streams (`>&-`) are replaced by
+    /dev/null, and a pipe whose reader has ended (`| head`) is no error at the end.
     """
     if None in (sys.stdin, sys.stdout, sys.stderr):
-        while os.open(os.devnull, os.O_RDWR) < 3:  # or the next files would get these numbers
+        while os.open(os.devnull, os.O_RDWR) < 3:  # otherwise the next files would get these numbers
             pass
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
@@ -159,37 +159,37 @@ def _flush() -> None:
             stream.flush()
         except BrokenPipeError:
             os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
-        except (AttributeError, OSError, ValueError):  # closed, or replaced by somebody; or Python says what is lost
+        except (AttributeError, OSError, ValueError):  # closed or replaced; or Python says what is lost
             pass
 
 
 def say(text: str, stream: TextIO) -> None:
-    """Print a line in one piece, so that no other thread's output divides it, unless that is impossible."""
+    """Print a line with a single write, so that output of other threads does not split it; ignore errors."""
     with contextlib.suppress(OSError, ValueError):  # a full disk, a closed stream
         stream.write(f"{text}\n")
         stream.flush()
 
 
 def install() -> None:
-    """Make this program's standard output and standard error drop what cannot be written.
+    """Let standard output and standard error drop what cannot be written.
 
-    It is for programs that have more to do than to print.
+    Use it for programs whose purpose is not their output.
     """
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         try:
             number = stream.fileno()
-        except (AttributeError, OSError, ValueError):  # closed, or replaced by somebody
+        except (AttributeError, OSError, ValueError):  # closed or replaced
             continue
         stream.flush()
         raw = LossyFile(number, "wb", closefd=False)
         buffer = raw if stream.write_through else io.BufferedWriter(raw)  # the former with python -u
-        kept = {"line_buffering": stream.line_buffering, "write_through": stream.write_through}
-        setattr(sys, name, io.TextIOWrapper(buffer, stream.encoding, stream.errors, **kept))
+        settings = {"line_buffering": stream.line_buffering, "write_through": stream.write_through}
+        setattr(sys, name, io.TextIOWrapper(buffer, stream.encoding, stream.errors, **settings))
 
 
 def missing() -> str:
-    """Return what standard output has dropped, as part of a sentence; "" if nothing."""
+    """Return a clause about the bytes that standard output has dropped; "" for none."""
     buffer = getattr(sys.stdout, "buffer", None)
     raw = getattr(buffer, "raw", buffer)
     if isinstance(raw, LossyFile) and raw.missing:

@@ -1,4 +1,4 @@
-"""Time the phases of every iteration, by the names in the log files; all in seconds."""
+"""Measure the phases of every iteration in seconds, with the names in the log files."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
@@ -19,9 +19,9 @@ ITERATION_TIMES = "iteration_times"
 def iteration_times(entry: Mapping[str, Any]) -> list[float]:
     """Return the seconds that the device needed for each local iteration of a round.
 
-    An iteration is everything from the end of the previous step to the end of this one's computing:
-    loading the batch, the forward and backward pass, the local update, and what the loop does in
-    between. Logs without the field ITERATION_TIMES have the first three only, as phases.
+    An iteration lasts from the end of the previous step to the end of this one's computing: loading the
+    batch, the forward and backward pass, the local update, and the loop's other code. Logs without the
+    field ITERATION_TIMES only have the first three, as phases.
 
     Args:
         entry: the content of a round file.
@@ -34,8 +34,7 @@ def iteration_times(entry: Mapping[str, Any]) -> list[float]:
     return [
         sum(float(phases.get(name, 0.0)) for name in (GET_BATCH, COMPUTE, LOCAL_UPDATE))
         for phases in entry["time"].values()
-        # A batch that was given up (delayed ACK) has been computed in part, and is followed by an
-        # exchange at once.
+        # A discarded batch (delayed ACK) is computed in part, and followed by an exchange at once.
         if COMPUTE in phases and (GLOBAL_UPDATE not in phases or LOCAL_UPDATE in phases)
     ]
 
@@ -61,25 +60,22 @@ class PhaseTimer:
         self._begun = now()
 
     def keep_newest(self, iterations: int) -> None:
-        """Keep no more than so many iterations, because nobody may ever `take` them.
+        """Keep the newest `iterations` iterations only, in case `take` is never called.
 
-        Iterations in what is taken are numbered from 0, the oldest that is kept.
-
-        Args:
-            iterations: number of the newest ones that are kept.
+        `take` numbers the kept iterations from 0.
         """
         self._most = iterations
         self._iterations = deque(self._iterations, iterations)
         self._times = deque(self._times, iterations)
 
     def begin_iteration(self) -> None:
-        """Note that the next iteration begins now."""
+        """Record that the next iteration begins now."""
         self._begun = self._now()
 
     def end_computing(self) -> None:
-        """Count the time since `begin_iteration` as computing, unless the loop has timed it itself.
+        """Count the time since `begin_iteration` as computing, unless the loop has measured that phase.
 
-        Other phases that the loop has timed, such as loading the batch, are not counted twice.
+        Other measured phases, such as loading the batch, are subtracted.
         """
         phases = self._iterations[-1]
         if COMPUTE not in phases:
@@ -113,21 +109,20 @@ class PhaseTimer:
         self._iterations.append({})
 
     def add_iteration(self, seconds: float) -> None:
-        """Note that the device has ended an iteration, which took that many seconds."""
+        """Record that the device has finished an iteration of `seconds` seconds."""
         self._times.append(seconds)
 
     def take(self) -> dict[str, Any]:
-        """Return the round's `time`, `num_samples` and `iteration_times`, as in the log files.
+        """Return the round's `time`, `num_samples` and `iteration_times` as in the log files, and reset.
 
-        The next round begins then. A round in which no iteration has ended has no
-        `iteration_times`.
+        A round without a finished iteration has no `iteration_times`.
         """
         entries = {
             str(number): {name: round(seconds, 6) for name, seconds in phases.items()}
             for number, phases in enumerate(self._iterations)
         }
-        taken: dict[str, Any] = {"time": entries, "num_samples": self.samples}
+        record: dict[str, Any] = {"time": entries, "num_samples": self.samples}
         if self._times:
-            taken[ITERATION_TIMES] = [round(seconds, 6) for seconds in self._times]
+            record[ITERATION_TIMES] = [round(seconds, 6) for seconds in self._times]
         self._iterations, self._times, self.samples = deque([{}], self._most), deque(maxlen=self._most), 0
-        return taken
+        return record

@@ -1,7 +1,6 @@
-"""Child processes: they end with their parent, and yield the processor to urgent ones.
+"""Child processes that end with their parent, and priorities of processes.
 
-As a program, `python processes.py PARENT COMMAND …` runs a command that ends with the process
-PARENT.
+As a program, `python processes.py PARENT COMMAND …` runs a command that ends with the process PARENT.
 """
 
 import contextlib
@@ -14,13 +13,12 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-#: File with the niceness of a session's group of processes. Where Linux makes such groups, for fair
-#: shares of the processor, a process's own niceness ranks it only within its group.
+#: File with the niceness of a session's autogroup. If Linux schedules by autogroups, a process's own
+#: niceness is relative to its group only.
 GROUP_NICENESS = "/proc/{}/autogroup"
-#: Niceness of the process that evaluates. On a machine whose cores are all busy it still gets about
-#: a tenth of one, so that the accuracy arrives eventually.
+#: Niceness of the process that evaluates. If all cores are busy, it still gets about a tenth of one.
 EVALUATING = 10
-#: Step time in seconds up to which an emulated device has no time to spare.
+#: Step time in seconds up to which an emulated device has no spare time.
 NOTHING_TO_SPARE = 0.25
 #: Steps of nice for each doubling of the step time.
 PER_DOUBLING = 2
@@ -29,8 +27,8 @@ PER_DOUBLING = 2
 def niceness_of_emulated(step_time: float | None) -> int:
     """Return the niceness of a worker whose iterations are padded to `step_time` seconds.
 
-    The longer its steps are, the longer its computing can wait for that of other devices, which are
-    emulated on the same cores, without being late. It is always more urgent than an evaluation.
+    The longer its steps, the longer it can wait for other devices that are emulated on the same cores
+    without being late. Its priority is always higher than that of an evaluation.
     """
     if step_time is None or step_time <= NOTHING_TO_SPARE:
         return 0
@@ -38,12 +36,12 @@ def niceness_of_emulated(step_time: float | None) -> int:
 
 
 def set_niceness(niceness: int, process: int = 0) -> None:
-    """Lower the priority of a process by that many steps of niceness.
+    """Lower the priority of a process.
 
     Args:
-        niceness: steps to add.
-        process: its id, as long as it has a single thread; 0 stands for this process with all its
-            threads. Threads that start later inherit the priority.
+        niceness: number of steps to add to its niceness.
+        process: id of a process with a single thread; 0 means this process with all its threads.
+            Threads that start later inherit the priority.
     """
     if niceness == 0:
         return
@@ -51,7 +49,7 @@ def set_niceness(niceness: int, process: int = 0) -> None:
         with contextlib.suppress(ProcessLookupError):  # a thread that has ended meanwhile
             os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + niceness)
     number = process or os.getpid()
-    if os.getsid(number) == number:  # else the group has other members, such as the user's shell
+    if os.getsid(number) == number:  # otherwise the group has other members, such as the user's shell
         with contextlib.suppress(OSError):  # a kernel without such groups
             Path(GROUP_NICENESS.format(number)).write_text(str(niceness))
 
@@ -60,7 +58,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def die_with_parent(parent: int, number: int = signal.SIGTERM) -> None:
-    """Have the kernel end this process when its parent ends (Linux).
+    """Let the kernel end this process when its parent ends (Linux).
 
     If the parent has ended already, the process ends at once.
 
@@ -75,12 +73,11 @@ def die_with_parent(parent: int, number: int = signal.SIGTERM) -> None:
 
 
 def bind_children() -> None:
-    """Have processes that `multiprocessing` forks from now on die with this one, however it ends.
+    """Let processes that `multiprocessing` forks from now on end with this one, however it ends.
 
-    Those of a DataLoader, for instance, end by themselves where they wait for work, but not in the
-    middle of a batch. Until then they hold copies of this process's connections, by which others
-    tell whether it is there. Only for the main thread's: Linux counts the end of the thread that
-    has forked as the parent's.
+    Workers of a DataLoader, for instance, end by themselves only when they wait for work. Until then
+    they hold copies of this process's connections, by which others conclude that it is alive. This
+    applies to forks of the main thread only: for Linux, the parent ends with the thread that has forked.
     """
     from multiprocessing import parent_process, util
 

@@ -1,4 +1,4 @@
-"""Progress of a worker: a line per round for readers, and the same as JSON for the launcher."""
+"""Progress of a worker: a line of text per round for people, or JSON for the launcher."""
 
 import json
 import logging
@@ -19,21 +19,21 @@ VARIABLE = "ESYNC_PROGRESS"
 EVENT_MARK = "@event "
 READY = "ready"  # the worker is about to look for the others
 JOINED = "joined"  # the worker has the common model and begins to train
-CUT_OFF = "cut off"  # it ends because it cannot reach the others any more; it gives the reason
-FINISHED = "finished"  # it knows that the run is finished, and needs no other process any more
-MISSING = "missing"  # for whom the cluster waits, as the scheduler says; "" where nobody is missing any more
-ASIDE = "aside"  # whether the others' rounds go on without waiting for it, and perhaps why, in words
-WARNING = "warning"  # what the user should hear of the run at once, in words
-MEASURED = "measured"  # what has been measured so far: an earlier report of the same process counts no longer
-CONTRIBUTED = "contributed"  # ranks of the workers that the final model has updates of, as a server says
-LEFT = "left"  # it has left the finished run: nobody can take its place any more
-DONE = "done"  # it has done everything, and has said goodbye
-FAILED = "failed"  # it ends by an exception, and gives it and its round: another process may do better in its place
-# It ends on purpose, and gives the reason: another process in its place would do the same. The fact
-# "consequence" tells whether that is only because another process has failed before.
+CUT_OFF = "cut off"  # it ends because it cannot reach the others any more, with the reason
+FINISHED = "finished"  # it knows that the run is finished, and does not need other processes any more
+MISSING = "missing"  # processes for which the cluster waits, according to the scheduler; "" for none
+ASIDE = "aside"  # whether the other workers' rounds do not wait for it, and possibly the reason in words
+WARNING = "warning"  # a message for the user
+MEASURED = "measured"  # all measurements so far, which replace an earlier report of the same process
+CONTRIBUTED = "contributed"  # ranks of the workers with updates in the final model, according to a server
+LEFT = "left"  # it has left the finished run, and cannot be replaced any more
+DONE = "done"  # it has finished its work and left the cluster
+FAILED = "failed"  # it ends by an exception, reported with its round; a replacement may succeed
+# It ends on purpose, and reports the reason; a replacement would do the same. "consequence" is whether
+# it ends only because another process has failed.
 OVER = "over"
 
-#: Advice for a run that is finished, but for its final model.
+#: Advice for a run that is finished, but has no final model.
 WITHOUT_FINAL_MODEL = (
     "nobody has written the final model; with --checkpoint-dir and --resume the same command writes it from the newest "
     "checkpoint (after the rounds that this one lacks); without checkpoints the run has to be done again"
@@ -46,15 +46,14 @@ class Progress:
 
     Attributes:
         rank: the worker's rank.
-        round: the round that is over.
+        round: the finished round.
         local_iterations: the worker's local iterations in that round.
         samples_per_second: the worker's throughput in that round.
         wait: seconds from this worker's commit to the last one.
         elapsed: seconds since the start.
-        accuracy: accuracy of the newest weights that were evaluated; None if this worker has not
-            evaluated any.
-        accuracy_round: the round whose weights they are.
-        metric: name of what is evaluated in place of the accuracy.
+        accuracy: newest accuracy; None if this worker has not evaluated any weights.
+        accuracy_round: the round of the evaluated weights.
+        metric: name of the metric that is evaluated instead of the accuracy.
     """
 
     rank: int
@@ -80,12 +79,11 @@ class Progress:
 
 
 def split(line: str) -> tuple[str, str]:
-    """Return what stands in front of a report in a line of a worker's output, and the report.
+    """Split a line of a worker's output into the text before a report, and the report ("" for none).
 
-    A program's own progress bar, for instance, has not ended its line. Without a report the second
-    text is empty.
+    There may be text before it, for instance a progress bar without a newline.
     """
-    places = [place for mark in (MARK, EVENT_MARK) if (place := line.find(mark)) >= 0]
+    places = [position for mark in (MARK, EVENT_MARK) if (position := line.find(mark)) >= 0]
     return (line[: min(places)], line[min(places) :]) if places else (line, "")
 
 
@@ -100,10 +98,10 @@ def parse(line: str) -> Progress | None:
 
 
 def to_launcher() -> bool:
-    """Return whether the launcher takes this process's reports for those of the process that it has started.
+    """Return whether this is the process that the launcher has started, which may report to it.
 
-    The first process that asks is that one: what it starts itself inherits its process id with the
-    variable, and so reports nothing.
+    The first process that calls this stores its id in the variable. Its children inherit the id, and so
+    do not report.
     """
     if os.environ.get(VARIABLE) == "json":
         os.environ[VARIABLE] = f"json:{os.getpid()}"
@@ -117,11 +115,11 @@ def report_event(kind: str, stream: TextIO | None = None, **facts: Any) -> None:
 
 
 def warn(text: str, launcher: bool = True) -> None:
-    """Log a warning, which the launcher, if there is one, is to print as well.
+    """Log a warning, and report it to the launcher if there is one.
 
     Args:
         text: the warning.
-        launcher: False where another worker tells the launcher the same.
+        launcher: False if another worker reports the same warning to the launcher.
     """
     log.warning("%s", text)
     if launcher:

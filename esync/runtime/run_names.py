@@ -1,8 +1,8 @@
-"""Names of runs: a run that is named has a folder of its own, `{mode}@{name}` beside `{mode}`."""
+"""Names of runs: the folder of a run with a name is `{mode}@{name}` instead of `{mode}`."""
 
 import re
 
-#: Between the mode and the name in a folder's name; no mode's name has it.
+#: Separator of mode and name in a folder's name, which no mode's name contains.
 SEPARATOR = "@"
 #: Largest number of characters of a name.
 LENGTH = 60
@@ -11,10 +11,10 @@ _SEED = re.compile(r"(?:(.*)-)?seed[0-9]+")
 
 
 def run_name(text: str) -> str:
-    """Return the name of a run, if a folder can be called by it.
+    """Return the name of a run if it is valid in the name of a folder.
 
     Raises:
-        ValueError: it cannot; the message says what is expected.
+        ValueError: it is invalid; the message says what is expected.
     """
     if not _NAME.fullmatch(text):
         raise ValueError(
@@ -41,6 +41,6 @@ def with_seed(name: str, seed: int) -> str:
 
 
 def without_seed(name: str) -> str:
-    """Return what the names of the runs of `--repeat` have in common; "" if that is nothing."""
+    """Return the common part of the names of the runs of `--repeat`; "" if there is none."""
     match = _SEED.fullmatch(name)
     return match[1] or "" if match else name

@@ -1,6 +1,7 @@
 """Injected stragglers: periods in which a worker's iterations or messages take longer.
 
-The same plan serves launch, where the worker really waits, and simulate, where virtual time passes.
+The same events are used by launch, where the worker really waits, and by simulate, where virtual time
+passes.
 """
 
 import math
@@ -63,7 +64,7 @@ class Straggler:
 
     def __init__(self, straggler_events: Sequence[StragglerEvent], now: Callable[[], float]) -> None:
         self._events, self._now = tuple(straggler_events), now
-        self._zero: float | None = None  # when the run began; until then nothing is delayed
+        self._zero: float | None = None  # start of the run, before which nothing is delayed
 
     @property
     def ever(self) -> bool:
@@ -75,7 +76,7 @@ class Straggler:
         self._zero = self._now() - elapsed
 
     def delay(self, kind: str, at: float | None = None) -> float:
-        """Return the delay in seconds, now or at the time `at`; events that overlap add up."""
+        """Return the delay in seconds, now or at time `at`; delays of overlapping events are added."""
         if self._zero is None or not self._events:
             return 0.0
         moment = (self._now() if at is None else at) - self._zero

@@ -1,7 +1,7 @@
 """Event files for TensorBoard, written with tensorboardX, which is not installed by default.
 
-Scalars have the number of the round as step. A folder of event files is one run of TensorBoard's;
-`{network}/{mode}/{host}/{device}` below the folder that the user names, as the logs are.
+The step of a scalar is the number of the round. Event files are in `{network}/{mode}/{host}/{device}`
+below the user's folder, like logs; each of these folders is a run in TensorBoard.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any
 from .errors import ExpectedError
 from .files import make_earlier_folder
 
-#: Names of event files contain it; TensorBoard finds them by it.
+#: Part of the names of event files, by which TensorBoard finds them.
 EVENT_FILE = "tfevents"
 
 
@@ -23,7 +23,7 @@ def require() -> None:
     """Check that tensorboardX is installed.
 
     Raises:
-        TensorBoardError: it is not.
+        TensorBoardError: it is not installed.
     """
     try:
         import tensorboardX  # noqa: F401 - only whether it is there
@@ -44,7 +44,7 @@ def round_scalars(
     bytes_received: float | None,
     loss: float | None = None,
 ) -> dict[str, float | None]:
-    """Return the scalars of a round by their tags; None where one is not known.
+    """Return the scalars of a round by their tags; unknown ones are None.
 
     Args:
         samples: samples of this device in the round.
@@ -70,12 +70,12 @@ def round_scalars(
 class EventFile:
     """Writes scalars of one device; each call writes at once, in the caller's thread.
 
-    tensorboardX's own `SummaryWriter` is not used: its queue waits for ever where the disk is full.
+    tensorboardX's `SummaryWriter` is not used, because its queue blocks forever if the disk is full.
 
     Args:
-        folder: the folder. Event files of an earlier run in it are moved to a folder `earlier-TIME`
-            inside, which TensorBoard shows as a run of its own.
-        go_on: leave them, since the run goes on with them.
+        folder: the folder. Event files of an earlier run in it are moved to a subfolder
+            `earlier-TIME`, which TensorBoard shows as a separate run.
+        go_on: leave them in place, because the run is resumed.
 
     Raises:
         TensorBoardError: tensorboardX is not installed, or the file cannot be written.
@@ -93,7 +93,7 @@ class EventFile:
                 aside = make_earlier_folder(folder)
                 for path in earlier:
                     path.rename(aside / path.name)
-            # A run that goes on within a second must not write over the file that it goes on with.
+            # A run that is resumed within a second must not overwrite its previous file.
             suffix = f".{len(list(folder.glob(f'*{EVENT_FILE}*')))}"
             self._writer: Any = EventsWriter(str(folder / "events"), suffix)
         except OSError as error:
@@ -120,7 +120,7 @@ class EventFile:
             raise self._failed(error) from None
 
     def flush(self) -> None:
-        """Have everything written that TensorBoard should see.
+        """Write all buffered scalars.
 
         Raises:
             TensorBoardError: the file cannot be written.

@@ -1,8 +1,8 @@
-"""Modules and files that a user names: imported once, with readable errors.
+"""Import modules and files that a user names, once, with readable errors.
 
-Algorithms, networks and data sets of a user's own are loaded here. To name code is to run it, so
-that only the command line, the description of a cluster and Python code may do so: names from
-run.json, a checkpoint, a journal or a message never come here.
+The user's algorithms, networks and data sets are loaded here. Since that executes code, names are
+accepted from the command line, the description of a cluster and Python code only, never from run.json,
+a checkpoint, a journal or a message.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ from .files import NoHomeError, expanded
 
 log = logging.getLogger(__name__)
 
-#: Resolved path → name of the module that the file became.
+#: Resolved path of a file → name of its module.
 _files: dict[Path, str] = {}
 
 
@@ -34,55 +34,55 @@ class UserCodeError(ExpectedError, ValueError):
 
 
 class MissingUserCodeError(UserCodeError):
-    """Raised when this machine does not have the file, module or name."""
+    """Raised when a file, module or name does not exist on this machine."""
 
 
 def split(text: str, forms: str, what: str) -> tuple[str, str]:
-    """Split a text into the module or file, and the name in it.
+    """Split a text into a module or file, and a name in it.
 
     Args:
         text: `package.module:name` or `file.py:name`; `Outer.Inner` is a nested name.
         forms: the two forms, as the error message shows them.
-        what: what the text should name, for instance "class".
+        what: kind of the named object, for instance "class".
 
     Raises:
         UserCodeError: the text has neither form.
     """
-    place, _, path = text.rpartition(":")
-    if not place or not all(part.isidentifier() for part in path.split(".")):
+    source, _, path = text.rpartition(":")
+    if not source or not all(part.isidentifier() for part in path.split(".")):
         raise UserCodeError(f"{text!r} names no {what}; expected {forms}")
-    if not place.endswith(".py") and not all(part.isidentifier() for part in place.split(".")):
-        meant = f"; did you mean {place}.py:{path}?" if Path(f"{place}.py").is_file() else ""
+    if not source.endswith(".py") and not all(part.isidentifier() for part in source.split(".")):
+        meant = f"; did you mean {source}.py:{path}?" if Path(f"{source}.py").is_file() else ""
         raise UserCodeError(f"{text!r} should be {forms}{meant}")
-    return place, path
+    return source, path
 
 
-def import_named(text: str, place: str, remark: Callable[[BaseException], str] = lambda error: "") -> ModuleType:
+def import_named(text: str, source: str, remark: Callable[[BaseException], str] = lambda error: "") -> ModuleType:
     """Import a module or a file.
 
-    Modules are found in the current folder and in the file's own, too, but after everything that is
-    installed. A file is imported once, however often and by whatever path it is named.
+    Installed modules have precedence over those in the current folder and in the file's folder. A file
+    is imported once, whatever the paths by which it is named.
 
     Args:
         text: the text that was typed, for messages.
-        place: the module or the file in it.
-        remark: returns what to do about an exception, or "" if unknown.
+        source: the module or the file in it.
+        remark: returns the remedy for an exception, or "" if unknown.
 
     Raises:
-        UserCodeError: there is no such module or file, or it cannot be imported.
+        UserCodeError: the module or file does not exist, or cannot be imported.
     """
     make_importable(os.getcwd())
     with readable_errors(f"{text} cannot be imported", lambda error: _of_import(error) + remark(error)):
-        return _import_file(text, place) if place.endswith(".py") else _import_module(text, place)
+        return _import_file(text, source) if source.endswith(".py") else _import_module(text, source)
 
 
 @contextlib.contextmanager
 def readable_errors(what: str, remark: Callable[[BaseException], str] = lambda error: "") -> Iterator[None]:
-    """Turn an exception of the user's code into one sentence that names file and line.
+    """Convert an exception of the user's code to a UserCodeError with its file and line.
 
     Args:
-        what: what has happened, at the beginning of the sentence.
-        remark: returns what to do about an exception, or "" if unknown.
+        what: beginning of the message.
+        remark: returns the remedy for an exception, or "" if unknown.
     """
     try:
         yield
@@ -93,7 +93,7 @@ def readable_errors(what: str, remark: Callable[[BaseException], str] = lambda e
         raise UserCodeError(f"{what}: {_place(error)}{reason}{remark(error)}") from None
 
 
-def find_file(text: str, place: str) -> Path:
+def find_file(text: str, source: str) -> Path:
     """Return the resolved path of a file that was named.
 
     Raises:
@@ -101,18 +101,18 @@ def find_file(text: str, place: str) -> Path:
         UserCodeError: its path begins with a home directory that does not exist.
     """
     try:
-        path = expanded(place).resolve()
+        path = expanded(source).resolve()
     except NoHomeError as error:
         raise UserCodeError(f"{text}: {error}") from None
     if not path.is_file():
         wrong = "is a folder" if path.is_dir() else "is not there"
-        close = difflib.get_close_matches(path.name, [each.name for each in path.parent.glob("*.py")], 1)
+        close = difflib.get_close_matches(path.name, [candidate.name for candidate in path.parent.glob("*.py")], 1)
         raise MissingUserCodeError(f"{text}: the file {path} {wrong}{f'; did you mean {close[0]}?' if close else ''}")
     return path
 
 
 def no_module(text: str, name: str) -> MissingUserCodeError:
-    """Return the error that there is no module of that name."""
+    """Return the error for a missing module."""
     return MissingUserCodeError(
         f"{text}: there is no module {name!r}, neither in {os.getcwd()}, where this was started, nor among the "
         f"packages of {sys.executable}"
@@ -135,10 +135,10 @@ def digest_of_files(files: Iterable[Path]) -> str:
 
 
 def remedy(text: str) -> str:
-    """Return what to do on a machine that lacks the code, or has another version of it."""
-    place = text.rpartition(":")[0]
-    if place.endswith(".py"):
-        return f"copy {place} there; a relative path begins in the host's workdir, {os.getcwd()}"
+    """Return the remedy for a machine without the code, or with another version of it."""
+    source = text.rpartition(":")[0]
+    if source.endswith(".py"):
+        return f"copy {source} there; a relative path begins in the host's workdir, {os.getcwd()}"
     return f"install the same version of its package for {sys.executable} there, or copy it to {os.getcwd()}"
 
 
@@ -148,7 +148,7 @@ def top(module: str) -> str:
 
 
 def make_importable(folder: str) -> None:
-    """Add a folder to those from which modules are imported, after all others."""
+    """Append a folder to the module search path."""
     if folder not in sys.path:
         sys.path.append(folder)
     importlib.invalidate_caches()  # files that were written a moment ago are found, too
@@ -161,12 +161,12 @@ def _import_module(text: str, name: str) -> ModuleType:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
             raise
         raise no_module(text, error.name) from None
-    file, here = file_of(name), Path.cwd()
-    path = here.joinpath(*name.split("."))
+    file, folder = file_of(name), Path.cwd()
+    path = folder.joinpath(*name.split("."))
     if file is not None and any(
-        each.is_file() and each != file for each in (path.with_suffix(".py"), path / "__init__.py")
+        candidate.is_file() and candidate != file for candidate in (path.with_suffix(".py"), path / "__init__.py")
     ):
-        log.warning("%s is %s, not the one in %s: what is installed goes first", name, file, here)
+        log.warning("%s is %s, not the one in %s: what is installed goes first", name, file, folder)
     return module
 
 
@@ -182,7 +182,7 @@ def _import_file(text: str, file: str) -> ModuleType:
     assert spec is not None  # the name ends in .py
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # Pydantic, dataclasses and pickle look classes up there
+    sys.modules[name] = module  # Pydantic, dataclasses and pickle look up classes there
     try:
         spec.loader.exec_module(module)
     except BaseException:
@@ -193,11 +193,7 @@ def _import_file(text: str, file: str) -> ModuleType:
 
 
 def _module_name(path: Path) -> str:
-    """Return the name for the module of a file.
-
-    It is the name by which `import` would find the file or, if that is another module's, a name of
-    its own.
-    """
+    """Return the name for the module of a file: its import name or, if that is another module's, a unique one."""
     name = path.stem
     if name.isidentifier() and name not in sys.modules:
         spec = importlib.util.find_spec(name)
@@ -207,7 +203,7 @@ def _module_name(path: Path) -> str:
 
 
 def _of_import(error: BaseException) -> str:
-    """Return what to do about an exception in an import, or "" if unknown."""
+    """Return the remedy for an exception in an import, or "" if unknown."""
     if isinstance(error, SystemExit):
         return " (it calls sys.exit while it is imported)"
     if isinstance(error, ImportError) and "no known parent package" in str(error):
@@ -216,9 +212,9 @@ def _of_import(error: BaseException) -> str:
 
 
 def _place(error: BaseException) -> str:
-    """Return the file and line that have raised an exception, as "file, line n: ".
+    """Return the file and line of an exception, as "file, line n: ".
 
-    It is the innermost line in the user's own files, where possible.
+    That is the innermost line in the user's files, if there is one.
     """
     if isinstance(error, SyntaxError) and error.filename and os.path.isabs(error.filename):
         return f"{_short(error.filename)}, line {error.lineno}: " if error.lineno else f"{_short(error.filename)}: "
@@ -227,16 +223,16 @@ def _place(error: BaseException) -> str:
 
 
 def users_frame(stack: Iterable[traceback.FrameSummary]) -> traceback.FrameSummary | None:
-    """Return the innermost frame, which comes last, in the user's own files, where possible."""
-    here = str(Path(__file__).parents[1]) + os.sep
+    """Return the innermost (last) frame in the user's files, or else the innermost frame."""
+    package = str(Path(__file__).parents[1]) + os.sep
     frames = [
         frame
         for frame in stack
-        if not frame.filename.startswith((here, "<frozen", sysconfig.get_path("stdlib") + os.sep + "importlib"))
+        if not frame.filename.startswith((package, "<frozen", sysconfig.get_path("stdlib") + os.sep + "importlib"))
     ]
     # MXNet's operators are functions without a file.
-    own = [frame for frame in frames if not _is_installed(frame.filename) and frame.filename != "<string>"]
-    return next(reversed(own or frames), None)
+    users_frames = [frame for frame in frames if not _is_installed(frame.filename) and frame.filename != "<string>"]
+    return next(reversed(users_frames or frames), None)
 
 
 def place_of(frame: traceback.FrameSummary) -> str:
@@ -250,6 +246,6 @@ def _is_installed(file: str) -> bool:
 
 
 def _short(file: str) -> str:
-    """Return a path relative to the current folder if it is below it, else as it is."""
-    path, here = Path(file), Path.cwd()
-    return str(path.relative_to(here)) if path.is_relative_to(here) else file
+    """Return a path relative to the current folder if it is below it, otherwise unchanged."""
+    path, current = Path(file), Path.cwd()
+    return str(path.relative_to(current)) if path.is_relative_to(current) else file

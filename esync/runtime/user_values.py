@@ -1,12 +1,12 @@
-"""Values that a user's program hands over: numbers of whatever library, and how messages show them."""
+"""Values passed by a user's program: numbers of any library, and their form in messages."""
 
 import numbers
 from typing import Any
 
 
 def single_number(value: Any) -> Any:
-    """Return a number, or that of an array with one element, as Python's own; None for anything else."""
-    for name in ("asnumpy", "item"):  # NDArray; then NumPy's, and whatever else has that method
+    """Convert a number, or an array with one element, to a number of Python; return None for other values."""
+    for name in ("asnumpy", "item"):  # of NDArray; of NumPy and other libraries
         if hasattr(value, name):
             try:
                 value = getattr(value, name)()
@@ -16,5 +16,5 @@ def single_number(value: Any) -> Any:
 
 
 def one_line(value: Any) -> str:
-    """Return a value as Python writes it, in one line, which arrays are not."""
+    """Return the repr of a value in one line, also for arrays."""
     return " ".join(repr(value).split())

@@ -1,8 +1,8 @@
-"""Watch waits: announce what is waited for, end waits that are too long, and obey signals.
+"""Watch waits: announce them, end those that are too long, and handle signals.
 
-While MXNet waits in C++, no Python code of the main thread runs, not even a signal handler. So
-another thread watches. After a few seconds it says what is waited for, after a limit it ends the
-wait, and after a signal it ends the process if the main thread does not return to do so.
+While MXNet waits in C++, no Python code of the main thread runs, not even a signal handler. Therefore
+another thread watches. After a few seconds it announces the wait, after a limit it ends the wait, and
+after a signal it ends the process if the main thread does not return to do so.
 """
 
 import contextlib
@@ -25,10 +25,10 @@ from .errors import ExpectedError
 
 log = logging.getLogger(__name__)
 
-#: Seconds that the main thread has to end by itself, before the process is ended for it.
+#: Seconds to wait for the main thread to end after a signal, before the process is ended.
 GRACE = 3.0
 TICK = 0.25
-#: Seconds that MPICH's mpiexec has to read the last output of a process. It reads nothing more
+#: Seconds to wait until MPICH's mpiexec has read the last output of a process, because it reads nothing
 #: after the process's end.
 READING = 0.3
 
@@ -46,11 +46,11 @@ class WatchedWait:
     """A wait in progress.
 
     Attributes:
-        what: what is waited for, in words that follow "for"; or a function that returns them.
+        what: the awaited event, in words that follow "for", or a function that returns them.
         limit: seconds after which the wait is given up.
-        hint: what to check when it takes long; or a function that returns it.
-        since: when it began (time.monotonic).
-        announced: seconds that it had lasted when it was last announced.
+        hint: what to check if it takes long, or a function that returns it.
+        since: time of its start (time.monotonic).
+        announced: its duration in seconds at the last announcement.
     """
 
     what: str | Callable[[], str]
@@ -62,7 +62,7 @@ class WatchedWait:
 
     @property
     def awaited(self) -> str:
-        """What is waited for now."""
+        """The awaited event in words."""
         return self.what if isinstance(self.what, str) else self.what()
 
     @property
@@ -71,7 +71,7 @@ class WatchedWait:
         return time.monotonic() - self.since
 
     def due(self, every: float) -> bool:
-        """Return whether it is time to announce this wait again, and note that if so."""
+        """Return whether an announcement is due, which then counts as made."""
         lasted = self.lasted
         if lasted - self.announced < every:
             return False
@@ -92,7 +92,7 @@ class WatchedWait:
         return f"gave up after {self.lasted:.0f} s of waiting for {self.awaited}{self._advice()}"
 
     def announcement(self) -> str:
-        """Return the message to print during the wait; advice is given once."""
+        """Return the message to print during the wait; only the first one contains the hint."""
         limit = f" (until {self.limit:.0f} s)" if self.limit < math.inf else ""
         before, self._advised = self._advised, self._advice()
         advice = self._advised if self._advised != before else ""
@@ -142,7 +142,7 @@ class Watchdog:
         return wait
 
     def over(self, wait: WatchedWait) -> None:
-        """Note that a wait is over."""
+        """Stop watching a wait, which is over."""
         with self._lock:
             if wait in self._waits:
                 self._waits.remove(wait)

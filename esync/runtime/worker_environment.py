@@ -1,10 +1,7 @@
-"""The ESYNC_* variables that tell a worker's program what it is.
+"""The ESYNC_* variables that configure a worker's program: launch writes them, `esync.Trainer` reads them.
 
-Launch writes them, `esync.Trainer` reads them.
-
-Both sides use this module, so that a value means the same on both. What a program says in its own
-code overrides a variable, and a variable overrides the default; docs/reference/environment.md
-lists all of them, and three exceptions.
+Arguments in a program's code override variables, and variables override defaults;
+docs/reference/environment.md lists them, and three exceptions.
 """
 
 import dataclasses
@@ -205,13 +202,13 @@ class WorkerEnvironment:
                 what it should be.
         """
         values = {}
-        for each in dataclasses.fields(cls):
-            name, kind = each.metadata["name"], each.metadata["kind"]
+        for variable in dataclasses.fields(cls):
+            name, kind = variable.metadata["name"], variable.metadata["kind"]
             text = environment.get(name, "")
             if text.strip():
                 text = text if kind in (TEXT, FOLDER) else text.strip()
                 try:
-                    values[each.name] = kind.parse(text)
+                    values[variable.name] = kind.parse(text)
                 except (ValueError, KeyError):
                     raise EnvironmentProblemError(f"{name} is {text!r}, but should be {kind.expected}") from None
         return cls(**values)
@@ -219,9 +216,9 @@ class WorkerEnvironment:
     def variables(self) -> dict[str, str]:
         """Return the variables that have these values, without those at their defaults."""
         return {
-            each.metadata["name"]: each.metadata["kind"].write(value)
-            for each in dataclasses.fields(self)
-            if (value := getattr(self, each.name)) != each.default
+            variable.metadata["name"]: variable.metadata["kind"].write(value)
+            for variable in dataclasses.fields(self)
+            if (value := getattr(self, variable.name)) != variable.default
         }
 
 

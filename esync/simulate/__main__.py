@@ -127,11 +127,11 @@ def _repeat(options: argparse.Namespace, job: SimulationJob) -> int:
     """Simulate with several seeds; return the exit code."""
     for name in ("sweep", "final_model", "no_logs"):
         if getattr(options, name):
-            why = "sweep seed=0,1,2 instead" if name == "sweep" else "it needs each run's logs, and keeps no models"
-            raise DescriptionError(f"--repeat contradicts {flags.flag(name)}: {why}")
+            reason = "sweep seed=0,1,2 instead" if name == "sweep" else "it needs each run's logs, and keeps no models"
+            raise DescriptionError(f"--repeat contradicts {flags.flag(name)}: {reason}")
 
-    def simulate(each: Repetition) -> RunEnd:
-        done = run(replace(job, typed={**job.typed, "name": each.name, "seed": each.seed}, logs=True))
+    def simulate(repetition: Repetition) -> RunEnd:
+        done = run(replace(job, typed={**job.typed, "name": repetition.name, "seed": repetition.seed}, logs=True))
         print("\n".join(summary(done)), flush=True)
         return RunEnd(0, done.logs)
 
@@ -147,7 +147,7 @@ def _repeat(options: argparse.Namespace, job: SimulationJob) -> int:
 
 
 def write(path: Path, done: FinishedSimulation) -> None:
-    """Write the result, and to a second file what differs from run to run."""
+    """Write the result, and to a second file the figures that differ from run to run."""
     for file, content in ((path, done.result), (path.with_suffix(f".real{path.suffix}"), done.real)):
         write_atomically(file, json.dumps(content, indent=2).encode() + b"\n")
 
@@ -156,9 +156,9 @@ def summary(done: FinishedSimulation) -> list[str]:
     """Return the result as lines of text."""
     result: dict[str, Any] = done.result
     efficiency = result["efficiency"]
-    told = ", one exchange per host" if result.get("per_host") else ""
+    note = ", one exchange per host" if result.get("per_host") else ""
     lines = [
-        f"{result['network']}, {result['mode']}, {result['workers']} workers{told}: {result['rounds']} rounds in "
+        f"{result['network']}, {result['mode']}, {result['workers']} workers{note}: {result['rounds']} rounds in "
         f"{clock(result['seconds'])} of virtual time ({done.real['simulation']:.1f} s)",
         f"{result['throughput'] or 0.0:.1f} samples/s"
         + (f", {efficiency:.0%} of the devices' speed" if efficiency is not None else "")
@@ -184,7 +184,10 @@ def summary(done: FinishedSimulation) -> list[str]:
 
 def _speeds(result: dict[str, Any]) -> dict[str, float | None]:
     """Return the samples per second of each device while it computes."""
-    return {f"{each['host']}/{each['device']}": result["batch_size"] / each["step_time"] for each in result["devices"]}
+    return {
+        f"{device['host']}/{device['device']}": result["batch_size"] / device["step_time"]
+        for device in result["devices"]
+    }
 
 
 def _print_error(text: str) -> None:

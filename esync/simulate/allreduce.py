@@ -1,8 +1,8 @@
 """Allreduce in virtual time: its schedule's messages over the modelled network, without values.
 
-Every rank begins its steps as the real one does: a step's messages leave together, and the next
-step begins when all of them have passed and the values received have been added up. Several buckets
-are in transit at the same time.
+Every rank performs its steps as the real one does: the messages of a step leave together, and the
+next step begins when all of them have arrived and the received values have been added. Several
+buckets are in transit at the same time.
 """
 
 from collections import Counter
@@ -57,7 +57,7 @@ class Allreduce:
         self.received = [0.0] * len(hosts)
 
     def begin(self, rank: int, at: float) -> None:
-        """Have a rank begin at the given time."""
+        """Let a rank begin at the given time."""
         self.engine.call_at(at, self._go_on, rank)
 
     def _go_on(self, rank: int) -> None:
@@ -72,21 +72,21 @@ class Allreduce:
             self._finished(rank)
 
     def bucket_done(self, bucket: int, rank: int) -> None:
-        """Note that a rank has the sum of a bucket."""
+        """Record that a rank has the sum of a bucket."""
         del self._bucket_runs[bucket, rank]
         self._running[rank] -= 1
         self._go_on(rank)
 
-    def came(self, bucket: int, source: int, target: int, kept: bool) -> None:
-        """Note that a message has arrived, and let the ranks that waited for it go on.
+    def deliver(self, bucket: int, source: int, target: int, held_by_sender: bool) -> None:
+        """Record that a message has arrived, and resume the ranks that waited for it.
 
-        `kept` says whether its sender had to keep the values until then.
+        `held_by_sender` is whether its sender had to keep the values until then.
         """
         self.arrived[bucket, source, target] += 1
-        for rank in (source, target) if kept else (target,):
+        for rank in (source, target) if held_by_sender else (target,):
             run = self._bucket_runs.get((bucket, rank))
             if run is not None:
-                run.look(rank == source)
+                run.advance(rank == source)
 
 
 class _Run:
@@ -114,25 +114,22 @@ class _Run:
             reduce.received[move.peer] += size
             ends = reduce.hosts[rank], reduce.hosts[move.peer]
             reduce.network.send(*ends, size, self._arrival(move), reduce.owners[rank], at)
-        self.look(False)
+        self.advance(False)
 
     @staticmethod
     def _kept(move: Move) -> bool:
-        """Return whether the sender must keep the values until they have left.
-
-        MPI copies those of a small message.
-        """
+        """Return whether the sender must keep the values until they have left; MPI copies small messages."""
         return 4 * move.size > config.SIMULATE_MPI_EAGER
 
     def _arrival(self, move: Move) -> Callable[[], None]:
-        return lambda: self._reduce.came(self.bucket, self.rank, move.peer, self._kept(move))
+        return lambda: self._reduce.deliver(self.bucket, self.rank, move.peer, self._kept(move))
 
-    def look(self, left: bool) -> None:
+    def advance(self, sent: bool) -> None:
         """Begin the next step if this one is complete.
 
-        Called when the step begins, and when a message has left (`left`) or arrived.
+        Called when the step begins, and when a message has left (`sent`) or arrived.
         """
-        self._leaving -= left
+        self._leaving -= sent
         if not self.waiting or self._leaving:
             return
         reduce, step, arrived = self._reduce, self._steps[self._at], self._reduce.arrived

@@ -1,4 +1,4 @@
-"""Sizes of the vectors of a network that is in no table, by building it."""
+"""Sizes of the vectors of a network that is not in `timing.SIZES`, by building it."""
 
 import functools
 from collections.abc import Mapping

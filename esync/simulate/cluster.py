@@ -1,4 +1,4 @@
-"""Turn a cluster's description, which launch reads as well, into models of its parts."""
+"""Convert a cluster's description, the same that launch reads, to models of its parts."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import config
 from ..launch.description import Description, DescriptionError, WorkerEntry
-from ..launch.plan import device_folders
+from ..launch.workers import device_folders
 from ..runtime.errors import suggestion
 from ..runtime.files import expanded
 from ..runtime.phase_timer import iteration_times
@@ -32,12 +32,12 @@ class ClusterModel:
     Attributes:
         workers: the workers in the order of their ranks.
         servers: the parameter servers in the order of their shards.
-        state_server: the state server, of use in mode esync only.
+        state_server: the state server, which only mode esync uses.
         link: returns a host's link to the network.
         evaluation_time: seconds of one evaluation.
-        message_scale: bytes that each byte of a message stands for.
+        message_scale: factor by which modelled messages are larger than the simulated ones.
         per_host: whether the workers of a host exchange as one.
-        memory_bandwidth: bytes per second that a worker of such a host copies or adds up.
+        memory_bandwidth: bytes per second that a worker of such a host copies or sums.
     """
 
     workers: tuple[WorkerModel, ...]
@@ -51,10 +51,10 @@ class ClusterModel:
 
     def ranks_by_host(self) -> dict[str, list[int]]:
         """Return host → ranks of its workers, in the order of `workers`."""
-        found: dict[str, list[int]] = {}
+        ranks: dict[str, list[int]] = {}
         for worker in self.workers:
-            found.setdefault(worker.host, []).append(worker.rank)
-        return found
+            ranks.setdefault(worker.host, []).append(worker.rank)
+        return ranks
 
     def host_groups(self) -> dict[str, tuple[int, ...]]:
         """Return host → ranks of its workers, where several of them exchange as one."""
@@ -64,7 +64,7 @@ class ClusterModel:
 
     @property
     def most_on_a_host(self) -> int:
-        """The most workers that exchange as one."""
+        """The largest number of workers that exchange as one."""
         return max(map(len, self.host_groups().values()), default=1)
 
 
@@ -73,11 +73,11 @@ def model(description: Description, folder: Path, only_first: bool = False) -> C
 
     Args:
         description: the cluster.
-        folder: folder that relative paths in the description start from.
-        only_first: leave out all workers but the first, as mode local does.
+        folder: base folder of relative paths in the description.
+        only_first: keep the first worker only, as mode local does.
 
     Raises:
-        DescriptionError: something that a simulation needs is missing, or a trace cannot be read.
+        DescriptionError: a value that the simulation needs is missing, or a trace cannot be read.
     """
     if description.batch_by_speed:
         raise DescriptionError("batch_by_speed: in a simulation all devices have batches of one size; leave it out")
@@ -111,10 +111,7 @@ def model(description: Description, folder: Path, only_first: bool = False) -> C
 
 
 def relevant_parts(description: Description, folder: Path) -> tuple[Any, ...]:
-    """Return the parts of a description that affect a simulation.
-
-    Descriptions for which they are equal give the same result.
-    """
+    """Return the parts of a description that affect a simulation: if they are equal, so are the results."""
     models = model(description, folder)
     ways = [models.link(host) for host in description.host_names()]
     return (
@@ -129,13 +126,13 @@ def relevant_parts(description: Description, folder: Path) -> tuple[Any, ...]:
 
 
 def links(description: Description) -> Callable[[str], Link]:
-    """Return a function that returns a host's link, as the section `network` describes it.
+    """Return a function that returns a host's link, according to the section `network`.
 
-    Without that section the network costs nothing.
+    Without that section, transfers take no time.
 
     Raises:
-        DescriptionError: it names a host that does not exist, or gives a host less than half of the
-            ordinary latency.
+        DescriptionError: the section has a host that does not exist, or a latency of less than half
+            of the default.
     """
     network = description.network
     _check_hosts(description)
@@ -147,9 +144,9 @@ def links(description: Description) -> Callable[[str], Link]:
         entry = network.hosts.get(host) or (network.hosts.get(numbered[1]) if numbered else None)
         if entry is None:
             return Link(bandwidth, latency / 2)
-        # A latency is that of the whole way to an ordinary host, which takes its own half of it.
-        own = latency / 2 if entry.latency is None else entry.latency - latency / 2
-        return Link(_bytes(entry.bandwidth, bandwidth), own)
+        # A host's latency includes half of the default latency, the share of the host at the other end.
+        half = latency / 2 if entry.latency is None else entry.latency - latency / 2
+        return Link(_bytes(entry.bandwidth, bandwidth), half)
 
     return link
 
@@ -157,12 +154,12 @@ def links(description: Description) -> Callable[[str], Link]:
 def _check_hosts(description: Description) -> None:
     """Refuse hosts that `links` would ignore."""
     network, hosts = description.network, description.host_names()
-    known = dict.fromkeys([*hosts, *(match[1] for host in hosts if (match := NUMBERED.fullmatch(host)))])
+    known_hosts = dict.fromkeys([*hosts, *(match[1] for host in hosts if (match := NUMBERED.fullmatch(host)))])
     half = (network.latency or 0.0) / 2
     for host, entry in network.hosts.items():
-        if host not in known:
+        if host not in known_hosts:
             raise DescriptionError(
-                f"network.hosts.{host}: nothing runs on a host of that name{suggestion(host, known)}"
+                f"network.hosts.{host}: nothing runs on a host of that name{suggestion(host, known_hosts)}"
             )
         if entry.latency is not None and entry.latency < half:
             raise DescriptionError(
@@ -190,7 +187,7 @@ def _worker(rank: int, worker: WorkerEntry, device_folder: str, folder: Path) ->
         trace=trace,
         straggler_events=worker.straggler_events,
     )
-    try:  # once every pause has begun and the speed has changed for the last time, everything repeats itself
+    try:  # after the last change of speed and the first of each pause, the device is periodic
         latest = max([0.0, *(pause.at for pause in behaviour.pauses), *(start for start, _ in behaviour.speed)])
         SpeedProfile(device.speed, device.pauses).ends(latest, device.mean)
     except StalledError as error:
@@ -201,7 +198,7 @@ def _worker(rank: int, worker: WorkerEntry, device_folder: str, folder: Path) ->
 
 def _trace(path: Path, rank: int) -> tuple[float, ...]:
     """Return the seconds of the iterations in a round file, or in a folder of them in order."""
-    place = f"workers[{rank}].simulate.trace: {path}"
+    location = f"workers[{rank}].simulate.trace: {path}"
     try:
         files = sorted(path.glob("iter-*.txt"), key=_number) if path.is_dir() else [path]
         seconds = [
@@ -210,11 +207,11 @@ def _trace(path: Path, rank: int) -> tuple[float, ...]:
             for iteration_time in iteration_times(json.loads(file.read_text(encoding="utf-8")))
         ]
     except OSError as error:
-        raise DescriptionError(f"{place}: {error.strerror or error}") from None
+        raise DescriptionError(f"{location}: {error.strerror or error}") from None
     except (ValueError, KeyError, TypeError, AttributeError):
-        raise DescriptionError(f"{place}: expected a round file iter-N.txt, or a folder of them") from None
-    if not seconds or not all(0 < each < math.inf for each in seconds):
-        raise DescriptionError(f"{place}: expected round files with iterations that take time")
+        raise DescriptionError(f"{location}: expected a round file iter-N.txt, or a folder of them") from None
+    if not seconds or not all(0 < duration < math.inf for duration in seconds):
+        raise DescriptionError(f"{location}: expected round files with iterations that take time")
     return tuple(seconds)
 
 
@@ -224,5 +221,5 @@ def _number(path: Path) -> int:
 
 
 def _bytes(bits: float | None, otherwise: float) -> float:
-    """Return the bytes of TCP payload per second that a bandwidth in bits per second carries."""
+    """Convert a bandwidth in bits per second to bytes of TCP payload per second."""
     return otherwise if bits is None else bits / 8 * config.SIMULATE_GOODPUT

@@ -1,4 +1,4 @@
-"""State that all workers of a modelled cluster share: servers, network, and who is there."""
+"""State that all workers of a modelled cluster share: servers, network and membership."""
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
@@ -18,14 +18,14 @@ class Waiting(Protocol):
     """An event that a worker waits for."""
 
     def look(self, time: float) -> bool:
-        """Return whether the event has come by `time`.
+        """Return whether the event has happened by `time`.
 
         Called when a server has handled a message.
         """
         ...
 
     def poke(self) -> None:
-        """Have the worker look at the servers' statuses, although the event may not have come."""
+        """Let the worker check the servers' statuses, although the event may not have happened."""
         ...
 
 
@@ -38,8 +38,7 @@ class ClusterState:
         network: the network between all hosts.
         nodes: the servers.
         slots: number of workers.
-        model: sizes of the vectors whose bytes are modelled, where no values go over the wire; None
-            where values do.
+        model: sizes of the modelled vectors if messages carry no values; None if they do.
         bucket_elements: largest number of values in one message.
         memory_bandwidth: see `ClusterModel`.
 
@@ -47,9 +46,9 @@ class ClusterState:
         here: ranks that are ready to begin.
         shared: keys that all workers share.
         waiting: rank → the exchange that it waits for.
-        hosts: rank → what it shares with the workers of its host; empty where each exchanges by
-            itself.
-        per_host: the most workers on any host that exchange as one.
+        hosts: rank → the memory that it shares with the workers of its host; empty if each worker
+            exchanges by itself.
+        per_host: the largest number of workers on a host that exchange as one.
     """
 
     engine: SimulationEngine
@@ -73,7 +72,7 @@ class ClusterState:
         self._seen: list[tuple[int, int, str]] = []
 
     def share_hosts(self, hosts: Iterable[Sequence[int]]) -> None:
-        """Have the workers of each host exchange as one.
+        """Let the workers of each host exchange as one.
 
         Args:
             hosts: the ranks on each host.
@@ -85,7 +84,7 @@ class ClusterState:
             self.hosts |= dict.fromkeys(ranks, shared)
 
     def host_group(self, rank: int, process: int) -> HostGroup | None:
-        """Return a worker's part of what its host's workers share; None: it exchanges by itself."""
+        """Return a worker's part of its host's group; None if it exchanges by itself."""
         if rank not in self.hosts:
             return None
         return VirtualHostGroup(
@@ -93,13 +92,13 @@ class ClusterState:
         )
 
     def poke(self, ranks: Iterable[int] | None = None) -> None:
-        """Have workers that share their hosts, and wait, look at the servers' statuses.
+        """Let waiting workers that share their hosts check the servers' statuses.
 
-        Called when something may have happened that they have to act upon: others have come or
-        gone, or a server may have refused a message.
+        Called after events on which they may have to act: workers have joined or left, or a server
+        may have refused a message.
 
         Args:
-            ranks: of the workers; None: all.
+            ranks: ranks of the workers; None for all.
         """
         for rank in self.hosts if ranks is None else ranks:
             if rank in self.waiting:
@@ -111,8 +110,8 @@ class ClusterState:
         Called when a server has handled a message of these ranks, at `time`.
         """
         round_states = [node.round_state for node in self.nodes]
-        # Asynchronous commits are handled one by one. The end of a round lets all workers go on,
-        # and so does a commit of a slow worker that the others were too far ahead of.
+        # An asynchronous commit affects its sender only. The end of a round resumes all workers, and
+        # so may the commit of a slow worker (bounded staleness).
         state = [
             (round_state.version if round_state.synchronous else -1, round_state.released, round_state.failure)
             for round_state in round_states

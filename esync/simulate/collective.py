@@ -1,10 +1,8 @@
 """Exchange by a collective in virtual time, over the modelled network.
 
-Round state, model and rule are the real ones.
-
-All ranks of a simulation share one round state and one model, because theirs are the same at any
-time. The sum is computed in memory in the order of the chosen schedule, so that it has the bits of
-the real one.
+Round state, model and rule are the real ones. All ranks share one of each, because their copies
+would always be equal. The sum is computed in memory in the order of the chosen schedule, so that it
+is bitwise equal to the real one.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -45,8 +43,7 @@ class SharedCollectiveState:
         network: the network between the hosts.
         hosts: each rank's host.
         name: the collective's name, or auto.
-        model: sizes of the vectors whose bytes are modelled, where no values go over the wire; None
-            where values do.
+        model: sizes of the modelled vectors if messages carry no values; None if they do.
     """
 
     engine: SimulationEngine
@@ -66,7 +63,7 @@ class SharedCollectiveState:
         self._stop = False
 
     def meet(self, rank: int, specification: Specification, sizes: Mapping[str, int], limits: Limits) -> None:
-        """Register a worker; the first one sets everything up."""
+        """Register a worker; the first one initializes the state."""
         if self.round_state is None:
             self.round_state = RoundState(self.slots, True, limits, added=specification.scalars)
             self.layout = Layout(sizes, 1, bucket_bytes(self.slots) // 4)
@@ -85,7 +82,7 @@ class SharedCollectiveState:
         self._stop = True
 
     def commit(self, pending: "PendingSum", message: Any) -> None:
-        """Note a worker's commit; the last one of a round begins the sum."""
+        """Record a worker's commit; the last one of a round starts the sum."""
         assert self.round_state is not None
         engine, round_state = self.engine, self.round_state
         self.waiting[pending.rank] = pending
@@ -94,8 +91,8 @@ class SharedCollectiveState:
             return
         round_, self.waiting = self.waiting, {}
         if not due:
-            for each in round_.values():
-                each.over(engine.now, used=False)
+            for pending_sum in round_.values():
+                pending_sum.over(engine.now, used=False)
             return
         if self._stop:
             round_state.stop()
@@ -105,22 +102,19 @@ class SharedCollectiveState:
         self._travel(round_)
 
     def _add(self, pending: list["PendingSum"]) -> None:
-        """Compute now what the ranks will do with the values.
-
-        No rank sees the result before its own messages have arrived.
-        """
+        """Compute the sum at once; each rank sees it only after its own messages have arrived."""
         if self.model is not None or self.round_state is None:
             return
-        terms = self.round_state.scalars.terms([each.message for each in pending])
-        samples = [int(each.message["samples"]) for each in pending]
+        terms = self.round_state.scalars.terms([pending_sum.message for pending_sum in pending])
+        samples = [int(pending_sum.message["samples"]) for pending_sum in pending]
         name, buffers = self._current(), ReceiveBuffers()
         for bucket in self.layout.buckets:
             if bucket.vector not in pending[0].sent:
                 continue
             weighting = self.weightings[bucket.vector]
-            parts = [self.common.part(each.values, bucket) for each in pending]
-            for part, own in zip(parts, samples, strict=True):
-                if (weight := factor(weighting, own)) != 1:
+            parts = [self.common.part(pending_sum.values, bucket) for pending_sum in pending]
+            for part, count in zip(parts, samples, strict=True):
+                if (weight := factor(weighting, count)) != 1:
                     part *= np.float32(weight)
             network = MemoryNetwork(self.slots)
             schedule = SCHEDULES[LIKE_MPI if name == "mpi" else name]
@@ -138,22 +132,22 @@ class SharedCollectiveState:
         layout = Layout(self.carried, 1, self.layout.bucket_elements)
         sent = next(iter(round_.values())).sent
         buckets = [bucket.stop - bucket.start for bucket in layout.buckets if bucket.vector in sent]
-        left = set(round_)
+        waiting = set(round_)
 
         def finished(rank: int) -> None:
-            left.discard(rank)
+            waiting.discard(rank)
             exchange = self.exchanges[rank]
             exchange.sent += reduce.sent[rank]
             exchange.received += reduce.received[rank]
             round_[rank].over(engine.time, used=True)
-            if not left and self.choice is not None:
+            if not waiting and self.choice is not None:
                 self.choice.took(engine.time - begun)
 
         reduce = Allreduce(engine, self.network, self.hosts, self._current(), buckets, finished)
         for rank, pending in round_.items():
-            told = begun + self.network.latency(self.hosts[last], self.hosts[rank])  # of the last commit
-            pending.waited = told - pending.committed
-            reduce.begin(rank, told)
+            notified = begun + self.network.latency(self.hosts[last], self.hosts[rank])  # of the last commit
+            pending.waited = notified - pending.committed
+            reduce.begin(rank, notified)
 
     def _current(self) -> str:
         return self.choice.current if self.choice is not None else self.name
@@ -171,7 +165,7 @@ class SimulatedCollective(Exchange):
         specification: the rules that all ranks run.
         side: the state that they share.
         rank: the worker's rank.
-        straggler: delays that are injected on purpose, see `runtime.straggler_injection`.
+        straggler: delays to inject; see `runtime.straggler_injection`.
     """
 
     def __init__(
@@ -245,7 +239,7 @@ class SimulatedCollective(Exchange):
             pending.over(side.engine.now, used=False)
 
     def close(self) -> None:
-        """Do nothing: nobody waits for a goodbye."""
+        """Do nothing: the other ranks need no message."""
 
     def report(self, wait: float, transfer: float, used: bool) -> Result:
         """Return the state of the run as a result."""
@@ -270,13 +264,13 @@ class PendingSum:
         self._wake: Callable[[Any], None] | None = None
 
     def commit(self, message: Any) -> None:
-        """Tell all workers that the payload is ready."""
+        """Commit the payload, which is ready."""
         side = self._exchange.side
         self.message, self.committed = message, side.engine.now
         side.commit(self, message)
 
     def over(self, time: float, used: bool) -> None:
-        """Note that this rank has the sum at `time`.
+        """Record that this rank has the sum at `time`.
 
         Called from an event, or by another rank's commit.
         """

@@ -32,10 +32,10 @@ class StateServerModel:
 
 
 class StateServerJob:
-    """The job of a state server that takes no time; the search in the tests has one, too.
+    """The job of a state server that takes no time, also used by the model checks in the tests.
 
     Attributes:
-        watch: looks for stragglers; None where the job does not ask for that.
+        watch: detects stragglers; None if the job does not need it.
     """
 
     def __init__(self) -> None:
@@ -71,7 +71,7 @@ class StateServerJob:
         round_trip: float | None,
         leases: bool,
     ) -> ExchangeDecision:
-        """Answer a query, or without leases one of the published kind; see `Coordinator`."""
+        """Answer a query; without leases, a query of the published protocol. See `Coordinator`."""
         if leases:
             return self.coordinator.query(rank, round, iteration, capability, now, round_trip)
         return ExchangeDecision(self.coordinator.apply(rank, iteration, capability, now, round=round))
@@ -92,7 +92,7 @@ class SimulatedStateServer(StateServerJob):
         self._free = 0.0
 
     def handled(self) -> float:
-        """Return the time at which a call that arrives now will have been handled."""
+        """Return the time at which the handling of a call that arrives now ends."""
         self._free = max(self._free, self._engine.now) + self.model.answer_time
         return self._free
 
@@ -106,8 +106,8 @@ class SimulatedCoordination(Coordination):
         network: the network between this worker and the server.
         host: where this worker runs.
         rank: this worker's rank.
-        leases: whether to use leases; without them the worker asks in every iteration, as those of
-            the published implementation do.
+        leases: whether to use leases; without them the worker sends a query in every iteration, like
+            the published implementation.
 
     Attributes:
         waited: seconds that its calls have taken.
@@ -150,11 +150,11 @@ class SimulatedCoordination(Coordination):
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """See `Coordination.ask`; the handle is done when it is returned."""
-        rank, round, told = self._rank, self.round, self._round_trip
+        rank, round, round_trip = self._rank, self.round, self._round_trip
 
         def answer(now: float) -> ExchangeDecision:
             self._server.questions += 1
-            return self._server.decide(rank, round, iteration, capability, now, told, self._leases)
+            return self._server.decide(rank, round, iteration, capability, now, round_trip, self._leases)
 
         begun = self._engine.now
         decision = self._call(answer)
@@ -200,8 +200,8 @@ class SimulatedCoordination(Coordination):
     def _call(self, handle: Callable[[float], T]) -> T:
         """Send a call to the server, have it handled, and wait for the answer."""
         engine, begun = self._engine, self._engine.now
-        there, back = config.SIMULATE_CALL_BYTES
-        self.sent, self.received = self.sent + there, self.received + back
+        request, reply = config.SIMULATE_CALL_BYTES
+        self.sent, self.received = self.sent + request, self.received + reply
         engine.pass_time(self._latency)
         engine.settle()
         # Calls are handled in order, so that the answer now is the one that will be given when it
@@ -216,7 +216,7 @@ class SimulatedCoordination(Coordination):
 class DelayedCoordination(Coordination):
     """Queries of one worker, which does not wait for the answers.
 
-    A task takes the place of the thread of `coordination.delayed`.
+    A task replaces the thread of `coordination.delayed`.
 
     Args:
         client: makes the calls, one after the other.

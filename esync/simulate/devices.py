@@ -23,14 +23,13 @@ from .engine import SimulationEngine
 #: Distributions of jitter, as a description names them: factors with mean 1 and the given standard
 #: deviation.
 JITTERS = ("normal", "lognormal", "uniform", "exponential")
-#: Smallest factor, because an iteration cannot take no time (lognormal factors are positive
-#: anyway). Smaller ones are replaced by it, and the distribution is moved and stretched to make up
-#: for that.
+#: Smallest factor, because every iteration takes time (lognormal factors are always positive).
+#: Smaller factors are clipped to it, and the distribution is shifted and scaled to compensate.
 LEAST = 0.1
-#: Standard deviations from the mean beyond which a normal distribution practically never falls.
+#: Standard deviations from the mean beyond which normal random numbers practically never fall.
 _NEVER = 8.0
-#: Number of pauses and changes of speed in a row, with no work done in between, after which a
-#: device counts as stalled.
+#: Number of consecutive pauses and changes of speed without any work after which a device counts as
+#: stalled.
 _TURNS = 10_000
 _CHUNK = 256
 
@@ -55,13 +54,12 @@ class DeviceModel:
     """Model of a device.
 
     Attributes:
-        step_time: seconds of an iteration at full speed, on average.
+        step_time: mean seconds of an iteration at full speed.
         jitter: relative standard deviation of an iteration's work.
         distribution: one of JITTERS.
         speed: pairs (second, relative speed from then on); the speed is 1 before the first.
         pauses: when nothing is computed.
-        trace: seconds of measured iterations, repeated without end, instead of step_time and
-            jitter.
+        trace: seconds of measured iterations, repeated forever, instead of step_time and jitter.
         straggler_events: when its worker is slowed down on purpose.
     """
 
@@ -79,7 +77,7 @@ class DeviceModel:
         return sum(self.trace) / len(self.trace) if self.trace else self.step_time
 
     def works(self, seed: Sequence[int]) -> Iterator[float]:
-        """Yield the work of each iteration, in seconds at full speed, without end."""
+        """Yield the work of each iteration in seconds at full speed, forever."""
         if self.trace:
             while True:
                 yield from self.trace
@@ -95,9 +93,9 @@ def _factors(generator: np.random.Generator, distribution: str, deviation: float
     """Draw positive random numbers with mean 1 and this standard deviation.
 
     Except for the lognormal distribution they are max(X, LEAST), where X has the distribution's
-    shape. Location and scale of X are chosen so that mean and deviation hold after the cut, too:
+    shape. Location and scale of X are chosen so that mean and deviation are right after clipping:
     with r = deviation / (1 − LEAST) and p = P(X > LEAST), they follow from the first two moments of
-    max(X − LEAST, 0). Where nothing is cut off, X itself has that mean and deviation.
+    max(X − LEAST, 0). Without clipping, X itself has that mean and deviation.
     """
     above = 1.0 - LEAST
     r = deviation / above
@@ -105,8 +103,8 @@ def _factors(generator: np.random.Generator, distribution: str, deviation: float
         sigma = math.sqrt(math.log1p(deviation**2))
         return generator.lognormal(-(sigma**2) / 2, sigma, _CHUNK)
     if distribution == "normal":
-        place, scale = (1.0, deviation) if above > _NEVER * deviation else _cut_normal(r)
-        return np.maximum(generator.normal(place, scale, _CHUNK), LEAST)
+        location, scale = (1.0, deviation) if above > _NEVER * deviation else _cut_normal(r)
+        return np.maximum(generator.normal(location, scale, _CHUNK), LEAST)
     if distribution == "uniform":
         half = math.sqrt(3) * deviation
         if half <= above:
@@ -124,11 +122,8 @@ def _factors(generator: np.random.Generator, distribution: str, deviation: float
 
 
 def _cut_normal(r: float) -> tuple[float, float]:
-    """Return mean and deviation of a normal X, given the deviation after the cut.
-
-    max(X, LEAST) then has mean 1 and deviation r·(1 − LEAST).
-    """
-    low, high = -_NEVER - 1, 30.0  # where the cut is, in standard deviations from the mean: r grows with it
+    """Return mean and deviation of a normal X for which max(X, LEAST) has mean 1 and deviation r·(1 − LEAST)."""
+    low, high = -_NEVER - 1, 30.0  # bounds of (LEAST − mean) ÷ deviation, with which r increases
     for _ in range(80):
         cut = (low + high) / 2
         first, second = _excess(cut)
@@ -144,15 +139,15 @@ def _excess(cut: float) -> tuple[float, float]:
 
 
 class StalledError(ExpectedError):
-    """Raised when a device would never, or hardly ever, finish an iteration."""
+    """Raised when a device would practically never finish an iteration."""
 
 
 class SpeedProfile:
-    """Computes when work is finished on a device that changes its speed and pauses.
+    """Computes when work ends on a device with changing speed and pauses.
 
     Args:
         speed: pairs (second, relative speed from then on); the speed is 1 before the first.
-        pauses: when nothing is done.
+        pauses: periods without work.
     """
 
     def __init__(self, speed: Sequence[tuple[float, float]], pauses: Sequence[Pause]) -> None:
@@ -167,19 +162,19 @@ class SpeedProfile:
         """Return the virtual time at which work that began at `begun` is finished.
 
         Raises:
-            StalledError: the pauses leave no time in which to do it.
+            StalledError: the pauses leave no time for the work.
         """
         if self.steady:
             return begun + work
-        now, left, turn = begun, math.inf, 0
+        now, remaining, turn = begun, math.inf, 0
         while True:
             if turn % _TURNS == 0:
-                if work > left * (1 - 1e-6):
+                if work > remaining * (1 - 1e-6):
                     raise StalledError(
                         f"between second {begun:g} and second {now:g} of virtual time this device got nothing done: "
                         "its pauses leave no time to compute in"
                     )
-                left = work
+                remaining = work
             turn += 1
             index = bisect_right(self._from, now)
             until = self._from[index] if index < len(self._from) else math.inf
@@ -213,12 +208,12 @@ class Workload:
     Args:
         model: the model of its device.
         seed: seed of its jitter.
-        straggler: the delays that are injected on purpose; None if there are none.
+        straggler: delays to inject; None for none.
     """
 
     def __init__(self, model: DeviceModel, seed: Sequence[int], straggler: Straggler | None = None) -> None:
         self._works = model.works(seed)
-        self._next: float | None = None  # work that was drawn already
+        self._next: float | None = None  # work that has been drawn but not done
         self._pace = SpeedProfile(model.speed, model.pauses)
         self._straggler = straggler if straggler is not None and straggler.ever else None
         self._step = model.mean
@@ -233,19 +228,16 @@ class Workload:
         return self._ends(begun, next(self._works) if work is None else work)
 
     def several(self, begun: float, most: float, until: float) -> tuple[Sequence[float], float]:
-        """Return the seconds of the next iterations, and the time at which the last of them ends.
-
-        They are `most` iterations at most, all of which end before `until`.
-        """
+        """Return the seconds of up to `most` iterations that end before `until`, and when the last one ends."""
         if self._constant:
             step = self._step
             count = int(min(most, max(0.0, (until - begun) / step) if until < math.inf else most))
             while count and begun + count * step >= until:
                 count -= 1
             return [step] * count, begun + count * step
-        taken: list[float] = []
+        durations: list[float] = []
         ended = begun
-        while len(taken) < most:
+        while len(durations) < most:
             work, self._next = self._next, None
             if work is None:
                 work = next(self._works)
@@ -253,9 +245,9 @@ class Workload:
             if next_end >= until:
                 self._next = work
                 break
-            taken.append(next_end - ended)
+            durations.append(next_end - ended)
             ended = next_end
-        return taken, ended
+        return durations, ended
 
     def _ends(self, begun: float, work: float) -> float:
         """Return the time at which an iteration with this work ends if it begins at `begun`."""
@@ -274,11 +266,11 @@ class SimulatedDevice(Device):
         seed: seed of its jitter.
 
     Attributes:
-        straggler: the delays that are injected on purpose.
+        straggler: delays to inject.
         step_time: mean seconds of an iteration.
         iterations: number of iterations so far.
-        computing: seconds that they took.
-        overruns: always 0; it is there because emulated devices log it.
+        computing: total seconds of the iterations.
+        overruns: always 0; only emulated devices can overrun.
     """
 
     def __init__(self, engine: SimulationEngine, model: DeviceModel, seed: Sequence[int]) -> None:
@@ -304,7 +296,7 @@ class SimulatedDevice(Device):
         self._engine.pass_time(seconds)
 
     def begin_iteration(self) -> None:
-        """Note the time at which an iteration begins."""
+        """Record the time at which an iteration begins."""
         self._begun = self._engine.now
 
     def end_iteration(self) -> float:
@@ -317,15 +309,12 @@ class SimulatedDevice(Device):
         return ended - begun
 
     def iterate(self, most: float, until: float) -> Sequence[float]:
-        """Do several iterations in a row, and return the seconds of each.
-
-        They are `most` iterations at most, all of which end before `until`.
-        """
+        """Do up to `most` iterations that end before `until`, and return the seconds of each."""
         begun = self._engine.now
-        taken, ended = self._workload.several(begun, most, until)
-        if taken:
+        durations, ended = self._workload.several(begun, most, until)
+        if durations:
             self._engine.pass_time(ended - begun)
-            self.iterations += len(taken)
+            self.iterations += len(durations)
             self.computing += ended - begun
             self._begun = self._engine.now
-        return taken
+        return durations

@@ -1,13 +1,13 @@
-"""Simulation engine: events in virtual time (SimPy), and tasks (greenlets) that live in it.
+"""Simulation engine: events in virtual time (SimPy), and tasks (greenlets) that wait for them.
 
-A task is an ordinary function that may block. Where the real program would block, it switches to
-the engine, which processes the next events in virtual time and switches back when the awaited one
-has happened. Only one task runs at a time, and only these switches pass control, so that a run is
+A task is an ordinary function that may block. Where the real program would block, the task switches
+to the engine, which processes events in virtual time and switches back when the awaited one has
+happened. Only one task runs at a time, and only these switches pass control, so a run is
 deterministic.
 
-Each task has a clock of its own, which may be ahead of the engine's: computing and sleeping only
-move that clock. The engine catches up (`settle`) when the task does something that others can
-notice. So all iterations between two messages are a single event.
+Each task has its own clock, which may be ahead of the engine's: computing and sleeping only advance
+that clock. The engine catches up (`settle`) before the task interacts with others, so that all
+iterations between two messages are a single event.
 """
 
 import contextlib
@@ -24,16 +24,13 @@ from ..runtime.futures import Future
 
 T = TypeVar("T")
 
-#: Objects made until Python looks for unreachable ones again, where thousands of workers live.
+#: Number of new objects until the next garbage collection, suited to thousands of workers.
 _MADE_UNTIL_COLLECTION = 100_000
 
 
 @contextlib.contextmanager
 def rare_collections() -> Iterator[None]:
-    """Look for garbage rarely, and not among the objects that exist already.
-
-    Otherwise a fifth of a simulation's time goes into that.
-    """
+    """Collect garbage rarely, and not among existing objects, which saves a fifth of a simulation's time."""
     before = gc.get_threshold()
     gc.freeze()
     gc.set_threshold(_MADE_UNTIL_COLLECTION, *before[1:])
@@ -45,17 +42,11 @@ def rare_collections() -> Iterator[None]:
 
 
 class CrashError(BaseException):
-    """Raised in a task whose machine has crashed.
-
-    Like KeyboardInterrupt, it is not an Exception.
-    """
+    """Raised in a task whose machine has crashed. Like KeyboardInterrupt, it is not an Exception."""
 
 
 class _EventQueue(simpy.Environment):
-    """SimPy's environment with a queue that also takes plain calls.
-
-    A call costs a third of an event.
-    """
+    """SimPy's environment with a queue that also accepts plain calls, at a third of an event's cost."""
 
     def call(self, time: float, function: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
         """Schedule a function call at `time`."""
@@ -83,9 +74,9 @@ class GreenletTask:
 
     Attributes:
         name: its name in messages.
-        time: its own clock, in seconds; never behind the engine's while it runs.
-        waits_for: what it waits for, in words; "" while it runs.
-        crashed: whether it was ended by a crash and must not affect others any more.
+        time: its own clock in seconds, never behind the engine's while it runs.
+        waits_for: description of the awaited event; "" while it runs.
+        crashed: whether it was ended by a crash, so that it must not affect others any more.
         done: whether its function has returned, or it has crashed.
     """
 
@@ -127,7 +118,7 @@ class GreenletTask:
     def crash(self, time: float) -> None:
         """Raise CrashError in the task."""
         self.time = time
-        with contextlib.suppress(CrashError):  # nothing in the task has held it up
+        with contextlib.suppress(CrashError):  # the task has not caught it
             self._greenlet.throw(CrashError())
 
 
@@ -135,8 +126,8 @@ class SimulationEngine:
     """The events and tasks of one simulation.
 
     Attributes:
-        hub: the greenlet in which events happen. It is the one that has made the engine, and must
-            also `run` it.
+        hub: the greenlet that has created the engine, and in which events happen; only it may `run`
+            the engine.
         events: number of events so far.
     """
 
@@ -151,21 +142,21 @@ class SimulationEngine:
 
     @property
     def now(self) -> float:
-        """Seconds on the clock of the running task, or on that of the events if no task runs."""
+        """Time of the running task's clock in seconds, or of the events' clock if no task runs."""
         task = self._current
         return task.time if task is not None else cast(float, self._env._now)
 
     @property
     def time(self) -> float:
-        """Seconds on the clock of the events, which no task's clock is behind."""
+        """Time of the events' clock in seconds; no task's clock is behind it."""
         return cast(float, self._env._now)
 
     def pass_time(self, seconds: float) -> None:
-        """Let time pass for the running task; nobody else notices yet."""
+        """Advance the clock of the running task only."""
         self._running().time += seconds
 
     def settle(self) -> None:
-        """Process all events that come before the running task's present."""
+        """Process all events up to the time of the running task."""
         task = self._running()
         if task.time > self._env._now:
             self._env.call(task.time, self.waker("its own work"), ())
@@ -174,7 +165,7 @@ class SimulationEngine:
     # --- events -----------------------------------------------------------------------------------
 
     def event(self) -> simpy.Event:
-        """Return a new event; its `succeed` or `fail` says that it has happened."""
+        """Return a new event, which happens when its `succeed` or `fail` is called."""
         return self._env.event()
 
     def call_at(self, time: float, function: Callable[..., Any], *arguments: Any) -> None:
@@ -186,7 +177,7 @@ class SimulationEngine:
 
         Args:
             event: an event of this engine.
-            what: what is waited for and by whom, for the message about a deadlock.
+            what: description of the event and of the waiting task, for the message about a deadlock.
         """
         self.settle()
         if not event.processed:
@@ -196,9 +187,9 @@ class SimulationEngine:
         return event.value
 
     def waker(self, what: str) -> Callable[[Any], None]:
-        """Return a function that ends the wait that the next `pause` begins.
+        """Return a function that ends the wait started by the next `pause`.
 
-        It is to be called from an event. See `wait` for `what`.
+        Call it from an event. See `wait` for `what`.
         """
         task = self._running()
         task.waits_for = what
@@ -207,7 +198,7 @@ class SimulationEngine:
     def pause(self) -> None:
         """Wait until the waker is called.
 
-        The task's clock may be ahead of the events if nothing will call the waker before it.
+        The task's clock may be ahead of the events if the waker is not called before the clock's time.
         """
         self._running()
         self.hub.switch()
@@ -223,10 +214,7 @@ class SimulationEngine:
         return task
 
     def crash(self, task: GreenletTask) -> None:
-        """End a task as a crash of its machine would, without a goodbye.
-
-        Call it from an event, not from a task.
-        """
+        """End a task as a crash of its machine would. Call it from an event, not from a task."""
         if task.done:
             return
         task.crashed = True
@@ -245,8 +233,8 @@ class SimulationEngine:
         """Let virtual time pass until every task has ended.
 
         Raises:
-            DeadlockError: tasks are left that wait for something that never comes.
-            Exception: a task has ended with it.
+            DeadlockError: the remaining tasks wait for events that never happen.
+            Exception: a task has raised it.
         """
         with rare_collections():
             self.events = self._env.drain()
@@ -266,7 +254,7 @@ class SimulationEngine:
     def _pause(self, event: simpy.Event, what: str) -> None:
         """Switch to the engine until the event has happened."""
         assert event.callbacks is not None
-        event.defused = True  # whoever waits gets the error
+        event.defused = True  # the waiting task gets the error
         event.callbacks.append(self.waker(what))
         self.hub.switch()
 
@@ -277,7 +265,7 @@ class SimulationEngine:
 
 
 class TimedFuture(Future[T]):
-    """A handle whose result, already known, arrives at a given time.
+    """A handle with a known result that arrives at a given time.
 
     Args:
         engine: the simulation's engine.

@@ -1,8 +1,7 @@
-"""Iterations that a worker does in one go (fast-forward), because nobody else notices them.
+"""Fast-forward: several iterations of a worker in one step, if they do not affect other workers.
 
-No gradients are computed in them. The table at the end has the algorithms for which this is
-possible. Their subclasses may exchange at other times or look at every iteration, so that they do
-one iteration at a time.
+No gradients are computed in them. The table at the end lists the algorithms that support it. Their
+subclasses do not, because they may exchange at other times or examine every iteration.
 """
 
 import math
@@ -18,7 +17,7 @@ class FastForward(Protocol):
     """Fast-forwards iterations of one worker's algorithm."""
 
     def possible(self) -> tuple[float, float]:
-        """Return how many iterations neither ask nor exchange, and when they must have ended."""
+        """Return the number of iterations without a query or an exchange, and when they must end."""
 
     def done(self, count: int, batch_size: int, seconds: float, last: float) -> None:
         """Count `count` iterations that have been fast-forwarded.
@@ -28,10 +27,7 @@ class FastForward(Protocol):
 
 
 class AveragingFastForward:
-    """Fast-forwards all iterations of a round but the last.
-
-    It does none during an exchange, whose answer may come at any time.
-    """
+    """Fast-forwards all iterations of a round except the last one, and none during an exchange."""
 
     def __init__(self, algorithm: ModelAveraging) -> None:
         self._algorithm = algorithm
@@ -48,7 +44,7 @@ class AveragingFastForward:
 
 
 class ESyncFastForward(AveragingFastForward):
-    """Fast-forwards all iterations of a lease; without a state server as `AveragingFastForward`."""
+    """Fast-forwards all iterations of a lease; without a state server, like `AveragingFastForward`."""
 
     _algorithm: ESync
 
@@ -61,7 +57,7 @@ class ESyncFastForward(AveragingFastForward):
 
 
 class DyLUFastForward:
-    """Fast-forwards all iterations of a round but the last."""
+    """Fast-forwards all iterations of a round except the last one."""
 
     def __init__(self, algorithm: DyLU) -> None:
         self._algorithm = algorithm
@@ -90,5 +86,5 @@ KNOWN: dict[type[Algorithm], Any] = {
 def fast_forward_of(algorithm: Algorithm) -> FastForward | None:
     """Return the fast-forward of an algorithm, or None if it does one iteration at a time."""
     kind = KNOWN.get(type(algorithm))
-    found: FastForward | None = None if kind is None else kind(algorithm)
-    return found
+    fast_forward: FastForward | None = None if kind is None else kind(algorithm)
+    return fast_forward

@@ -1,8 +1,7 @@
 """Real numerics: every worker's network, data and optimizer in this process, run by MXNet.
 
-One computation runs at a time and may use all cores. Each worker has its own parameters, gradients,
-optimizer, and memory for the forward and backward pass, so that many workers with a large network
-need much memory.
+One computation runs at a time, on all cores. Each worker has its own parameters, gradients, optimizer
+and workspace, so many workers with a large network need much memory.
 """
 
 import argparse
@@ -29,20 +28,20 @@ from .world import SimulatedWorld
 
 
 class GradientNumerics:
-    """Makes the workers' trainers and iterations as the worker program would with the same flags.
+    """Creates the workers' trainers and iterations, as the worker program does with the same flags.
 
     Args:
         options: the worker's flags.
         workers: number of workers.
-        initial_model: file of the model that all workers begin with, as `write_model` writes it;
-            None makes it from the seed.
+        initial_model: file of the workers' initial model, as written by `write_model`; None
+            initializes the model from the seed.
 
     Raises:
         ExpectedError: the file cannot be read, or is not a model of this network.
 
     Attributes:
-        seconds: real time that gradients and accuracies have taken so far, in seconds.
-        gradients: number of gradients computed so far.
+        seconds: total real time of gradients and accuracies, in seconds.
+        gradients: number of computed gradients.
     """
 
     evaluates = True
@@ -55,22 +54,19 @@ class GradientNumerics:
         self._dealt = partition(options.partition, self.dataset.train_labels, workers, options.seed)
         self._context = mx.cpu() if options.cpu or not mx.context.num_gpus() else mx.gpu(options.gpu or 0)
         self._nets: dict[int, Any] = {}
-        self._evaluated: Any = None  # the network that accuracies are computed with
+        self._evaluated: Any = None  # network used for accuracies
         self.seconds = {"gradients": 0.0, "evaluation": 0.0}
         self.gradients = 0
 
     def start(self, rank: int, world: SimulatedWorld) -> tuple[Any, "TimedGradients"]:
-        """Return a new trainer and its iterations.
-
-        A worker that takes over a slot takes over the memory of the slot's network, too.
-        """
+        """Return a new trainer and its iterations; a replacement reuses the memory of its slot's network."""
         options = self._options
         net = self._nets.get(rank)
         if net is None:
             net = self._nets[rank] = self._build()
         trainer = make_trainer(net, options, world, self.samples, data_digest=self.dataset.digest)
         with trainer.trial():
-            pass  # no time passes in a trial, which finds the device's own step time
+            pass  # a trial returns the device's step time without virtual time passing
         images, labels = self.dataset.train_images, self.dataset.train_labels
 
         def batches(indices: np.ndarray) -> Batches:
@@ -83,10 +79,7 @@ class GradientNumerics:
         return trainer, TimedGradients(iteration, self, DealtData(self._dealt, options.seed, False, batches))
 
     def accuracy(self, weights: Any, statistics: Any, every_sample: bool = False) -> float:
-        """Return the accuracy of these values on the test images, or on a subset of them.
-
-        `every_sample` says whether all of them are used; otherwise it is those of --test-images.
-        """
+        """Return the accuracy of these values on all test images (`every_sample`), or on --test-images of them."""
         begun = time.perf_counter()
         if self._evaluated is None:
             net = self._evaluated = self._build()
@@ -130,9 +123,9 @@ class GradientNumerics:
             raise ExpectedError(f"--initial-model {path}: not the parameters of {self._options.network}") from None
 
     def write_model(self, path: Path) -> None:
-        """Write the parameters of the model that was evaluated last, which is the final one.
+        """Write the parameters of the most recently evaluated model, which is the final one.
 
-        The file's folder is made, as that of --json is.
+        The file's folder is created.
 
         Raises:
             ExpectedError: the file cannot be written.
@@ -180,5 +173,5 @@ class TimedGradients:
 
 def _draws(net: Any) -> bool:
     """Return whether an iteration of this network draws random numbers."""
-    found = isinstance(net, mx.gluon.nn.Dropout)
-    return found or any(_draws(child) for child in net._children.values())
+    draws = isinstance(net, mx.gluon.nn.Dropout)
+    return draws or any(_draws(child) for child in net._children.values())

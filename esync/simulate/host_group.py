@@ -1,6 +1,6 @@
-"""What the workers of a modelled host share where they exchange as one; see `exchange.host_group`.
+"""Memory that the workers of a modelled host share to exchange as one; see `exchange.host_group`.
 
-Waiting for the table costs no polls: whoever waits goes on when it changes.
+Waiting for the table takes no polls: a waiting worker resumes when it changes.
 """
 
 from collections.abc import Callable
@@ -18,9 +18,9 @@ class VirtualHost(MemoryHost):
 
     Args:
         engine: the simulation's engine.
-        ranks: of the workers there.
-        most: the most workers on any host.
-        poke: called when the table has changed, for those who wait for the servers.
+        ranks: ranks of the workers on this host.
+        most: largest number of workers on a host.
+        poke: called when the table has changed, to wake workers that wait for the servers.
     """
 
     def __init__(self, engine: SimulationEngine, ranks: tuple[int, ...], most: int, poke: Callable[[], object]) -> None:
@@ -29,7 +29,7 @@ class VirtualHost(MemoryHost):
         self._waiting: list[Callable[[Any], None]] = []
 
     def wait(self, rank: int) -> None:
-        """Have the running task wait until the table changes."""
+        """Block the running task until the table changes."""
         self._waiting.append(self._engine.waker(f"another worker of its host (worker {rank})"))
         self._engine.pause()
 
@@ -45,10 +45,10 @@ class VirtualHostGroup(MemoryHostGroup):
 
     Args:
         engine: the simulation's engine.
-        host: where it runs.
-        rank: its slot.
-        process: its number, the same for no other process.
-        seconds: that a worker needs to read or to write one value.
+        host: the host's memory.
+        rank: the worker's slot.
+        process: unique number of the worker's process.
+        seconds: seconds that a worker needs to read or write one value.
     """
 
     def __init__(self, engine: SimulationEngine, host: VirtualHost, rank: int, process: int, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""Simulate one job: from a description and flags to the result."""
+"""Simulate one job, given by a description and flags, and return the result."""
 
 import functools
 import time
@@ -15,7 +15,7 @@ from ..exchange import STATISTICS, WEIGHTS
 from ..launch import flags
 from ..launch.batch_shares import partition_of
 from ..launch.description import Description, DescriptionError, read
-from ..launch.plan import check_per_host
+from ..launch.host_groups import check_per_host
 from ..launch.simulation_schema import SimulationSection
 from ..launch.user_program import UserProgram, up_to_the_program
 from ..models.names import is_network
@@ -42,16 +42,16 @@ class SimulationJob:
         file: file of the description.
         numerics: "real" or "none".
         typed: flags of the worker that override the description's.
-        changes: places in the description whose values are replaced; see `description.read`.
-        description: the cluster, already read; None reads the file, which otherwise only stands in
-            messages and in front of relative paths.
-        logs: whether to write round files; None writes them if there are not too many workers.
+        changes: key paths of the description with new values; see `description.read`.
+        description: the cluster; None reads it from `file`, which is otherwise used only in messages
+            and as the base of relative paths.
+        logs: whether to write round files; None: unless there are too many workers.
         leases: whether workers use leases.
         free_network: whether to ignore the description's section `network`.
         quiet: whether to show no progress.
-        initial_model: file of the model to begin with, as Gluon's load_parameters takes it; None
-            makes one from the seed.
-        final_model: file to which the parameters of the model are written at the end.
+        initial_model: file of the initial model in the format of Gluon's load_parameters; None
+            initializes the model from the seed.
+        final_model: file to which the parameters of the final model are written.
     """
 
     file: Path
@@ -122,7 +122,7 @@ def run(job: SimulationJob) -> FinishedSimulation:
     if description.program:
         options.network = UserProgram.of(description.program).name
     for name in CHECKPOINT_FLAGS:
-        if name in job.typed:  # in the file they are launch's
+        if name in job.typed:  # those in the file are for launch
             raise DescriptionError(f"{flags.flag(name)}: a simulation writes and reads no checkpoints; leave it out")
     expand_paths(options)
     for name in ("elastic", "redistribute"):
@@ -145,7 +145,7 @@ def run(job: SimulationJob) -> FinishedSimulation:
         except DescriptionError as error:
             raise DescriptionError(f"{job.file}: {error}") from None
     try:
-        if description.state_server is not None:  # as launch, whose workers know where the state server is
+        if description.state_server is not None:  # launch passes its address to the workers
             options.state_server_ip = description.state_server.host
         cluster = model(description, job.file.parent, only_first=options.algorithm.sends == "nothing")
         options.partition = partition_of(options.partition, description.workers[: len(cluster.workers)])
@@ -157,7 +157,7 @@ def run(job: SimulationJob) -> FinishedSimulation:
         )
     logs = len(cluster.workers) <= config.SIMULATE_LOGGED_WORKERS if job.logs is None else job.logs
     folder = mode_folder(options) if logs else None
-    if folder is None and "tensorboard" in job.typed:  # in the file it is launch's
+    if folder is None and "tensorboard" in job.typed:  # a flag in the file is for launch
         raise DescriptionError(
             "--tensorboard: a simulation without logs (--no-logs, --sweep) writes no event files; leave it out"
         )
@@ -191,7 +191,7 @@ def _simulate(
     watch: Callable[[view.ObservedSimulation, Any], None],
     leases: bool,
 ) -> Simulation | RoundwiseSimulation:
-    """Simulate round by round if that is possible and no rounds are logged, else event by event."""
+    """Simulate round by round if possible and no rounds are logged, otherwise event by event."""
     if isinstance(numerics, TimingNumerics) and folder is None and covers(cluster, options):
         with suppress(OverlappingRoundsError):
             roundwise = RoundwiseSimulation(cluster, options, numerics, watch, leases)
@@ -203,7 +203,7 @@ def _simulate(
 
 
 def _train(description: Description, typed: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the description's flags of the worker, which a program's batch size is one of."""
+    """Return the worker's flags of the description, including the batch size of a program."""
     if not description.program:
         return description.train
     for name in ("network", "dataset", "epochs"):
@@ -213,7 +213,7 @@ def _train(description: Description, typed: Mapping[str, Any]) -> Mapping[str, A
 
 
 def _numerics(job: SimulationJob, options: Any, workers: int, section: SimulationSection) -> tuple[Numerics, float]:
-    """Return the numerics, and the bytes that each byte of a message stands for."""
+    """Return the numerics, and the factor by which modelled messages are larger than simulated ones."""
     messages_of, model_bytes = section.messages_of, section.model_bytes
     if messages_of is not None and not is_network(messages_of):
         raise DescriptionError(f"{job.file}: simulate.messages_of: {messages_of!r} is no network with a name")
@@ -232,14 +232,14 @@ def _numerics(job: SimulationJob, options: Any, workers: int, section: Simulatio
 
 
 def _values(model_bytes: float | None) -> int:
-    """Return the number of float32 values in so many bytes."""
+    """Return the number of float32 values in `model_bytes` bytes."""
     return max(1, round((model_bytes or 0.0) / 4))
 
 
 def _timing_of_size(options: Any, model_bytes: float) -> TimingNumerics:
-    """Return numerics without gradients, with messages of that size.
+    """Return numerics without gradients, with messages of the given size.
 
-    Neither the network nor the data set need be here. Only `--epochs` needs the number of samples.
+    Neither the network nor the data set need exist; only `--epochs` uses the number of samples.
     """
     samples, digest = 0, ""
     if options.epochs:
@@ -256,8 +256,8 @@ def _sizes(network: str, dataset: Dataset) -> Mapping[str, int]:
 def _timing(options: Any, network: str) -> TimingNumerics:
     """Return numerics without gradients, with the messages of a network.
 
-    A network that is in no table is built once, to find the sizes of its vectors, and a user's data
-    set is read, to find the number of samples.
+    A network that is not in `timing.SIZES` is built once for the sizes of its vectors, and a user's
+    data set is read for its number of samples.
     """
     samples, classes, shape, digest = _data_facts(options.dataset, options.data_dir)
     if network in SIZES and options.dataset in REGISTRY:
@@ -275,7 +275,7 @@ def _timing(options: Any, network: str) -> TimingNumerics:
 @functools.lru_cache(maxsize=8)  # a sweep reads the same data set again and again
 def _data_facts(name: str, data_dir: str | None) -> tuple[int, int, tuple[int, ...], str]:
     """Return training samples, classes, shape of a sample, and the digest of a data set."""
-    if name in REGISTRY:  # which need not be on this machine
+    if name in REGISTRY:  # it need not exist on this machine
         entry = REGISTRY[name]
         return entry.training_samples, entry.classes, entry.shape, ""
     dataset = load(name, data_dir)

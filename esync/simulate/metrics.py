@@ -15,14 +15,14 @@ class WorkerMetrics:
         worker: the worker's model.
         began: when its first round began.
         ended: when its newest round ended.
-        left: when it had nothing more to do.
-        rounds: number of rounds that it has completed.
-        iterations: local iterations in them.
-        waits: sum of its waits for the others' commits.
+        left: when it had finished its work.
+        rounds: number of completed rounds.
+        iterations: local iterations in these rounds.
+        waits: total time of its waits for the others' commits.
         longest_wait: the longest of these waits.
-        transfers: sum of the rest of its exchanges' time.
-        worlds: one world for each life (a `SimulatedWorld`, or the `WorkerTotals` of `roundwise`),
-            with the device, the connections and the questions.
+        transfers: total time of its exchanges without these waits.
+        worlds: a world for the first worker in the slot and each replacement (`SimulatedWorld`, or
+            `WorkerTotals` of `roundwise`), with device, connections and queries.
     """
 
     worker: WorkerModel
@@ -37,23 +37,21 @@ class WorkerMetrics:
     worlds: list[Any] = field(default_factory=list)
 
     def take(self) -> tuple[int, int]:
-        """Return the bytes sent and received since the last call, over all its lives.
+        """Return the bytes sent and received since the last call, including by earlier workers of the slot.
 
         See `round_callbacks.Traffic`.
         """
-        taken = [world.take() for world in self.worlds]
-        return sum(sent for sent, _ in taken), sum(received for _, received in taken)
+        traffic = [world.take() for world in self.worlds]
+        return sum(sent for sent, _ in traffic), sum(received for _, received in traffic)
 
 
 class SimulationMetrics:
-    """Takes the place of the worker program's `round_callbacks.RoundCallbacks`.
-
-    It passes every call on to one, if it has one.
+    """Replaces or wraps the worker program's `round_callbacks.RoundCallbacks`.
 
     Args:
         sums: the totals of this worker.
         now: returns the time of the virtual clock.
-        keeper: writes logs and evaluates; None for neither.
+        keeper: callbacks that write logs and evaluate; None for neither.
         watch: called with the trainer after each round.
     """
 
@@ -67,7 +65,7 @@ class SimulationMetrics:
         self._sums, self._now, self._keeper, self._watch = sums, now, keeper, watch
 
     def done(self, trainer: Any) -> None:
-        """Count a round that is over."""
+        """Count a finished round."""
         sums, result = self._sums, trainer.algorithm.result
         sums.rounds += 1
         sums.iterations += trainer.local_iterations
@@ -84,7 +82,7 @@ class SimulationMetrics:
             self._watch(trainer)
 
     def poll(self, trainer: Any) -> None:
-        """Look for results of evaluations; called between iterations."""
+        """Check for results of evaluations; called between iterations."""
         if self._keeper is not None:
             self._keeper.poll(trainer)
 

@@ -12,17 +12,17 @@ __all__ = ["Link", "Network"]
 class Network:
     """All ports, and the transfers through them.
 
-    Every transfer has a parameter server at one of its ends. After the latency it competes with
-    other transfers for the port. Transfers within a host cost nothing.
+    Every transfer begins or ends at a parameter server. After the latency it competes with other
+    transfers for the port. Transfers within a host take no time.
 
     Args:
         engine: the simulation's engine.
         link: returns a host's link.
         servers: hosts of parameter servers.
-        scale: bytes that each byte to be carried stands for.
+        scale: factor by which modelled transfers are larger than the given ones.
 
     Attributes:
-        scale: the same.
+        scale: the same factor.
         sent: host → bytes that have left it.
         received: host → bytes that have reached it.
     """
@@ -52,17 +52,17 @@ class Network:
         return link
 
     def latency(self, source: str, target: str) -> float:
-        """Return the seconds from one host to another, apart from waiting for bandwidth."""
+        """Return the latency from one host to another in seconds."""
         return 0.0 if source == target else self.of(source).latency + self.of(target).latency
 
     def carrying(self, source: str, target: str, size: float) -> float:
-        """Return the seconds that a number of bytes take if nobody else uses the ports."""
+        """Return the seconds that `size` bytes take if no other transfer uses the ports."""
         return (
             0.0 if source == target else self.scale * size / min(self.of(source).bandwidth, self.of(target).bandwidth)
         )
 
     def count(self, source: str, target: str, size: float) -> None:
-        """Count bytes that go from one host to another."""
+        """Count bytes sent from one host to another."""
         size *= self.scale
         self.sent[source] = self.sent.get(source, 0.0) + size
         self.received[target] = self.received.get(target, 0.0) + size
@@ -76,11 +76,9 @@ class Network:
         owner: object = None,
         at: float | None = None,
     ) -> None:
-        """Carry `size` bytes from host to host.
+        """Send `size` bytes from host to host, at `at` or the current time of the sender's clock.
 
         `arrived` is called, from an event, when the last byte has arrived.
-
-        The transfer begins at `at`, or at the sender's present, which may be ahead of the events.
         """
         self.count(source, target, size)
         engine = self._engine
@@ -96,15 +94,15 @@ class Network:
     def drop(self, owner: object) -> None:
         """Drop the transfers of a worker that has crashed.
 
-        What it has not sent yet is never sent, and what is in a port is lost.
+        Scheduled transfers do not begin, and those in a port are lost.
         """
         now = self._engine.now
-        for transfer in [each for each in self._under_way if each.owner is owner]:
+        for transfer in [moving for moving in self._under_way if moving.owner is owner]:
             if transfer.flow is not None:
                 transfer.edge.end(transfer)
                 transfer.centre.plan()
             elif transfer.begun <= now:
-                continue  # it is on its way, and cannot be called back
+                continue  # it has passed the ports already
             transfer.dropped = True
             del self._under_way[transfer]
 
@@ -120,8 +118,7 @@ class Network:
         if transfer.dropped:
             return
         ports = self._port(False, source), self._port(True, target)
-        # Many transfers share the server's port; the other end's bandwidth limits what this one can
-        # use.
+        # Many transfers share the server's port; the other port only limits this one's rate.
         transfer.centre, transfer.edge = reversed(ports) if target in self._servers else ports
         transfer.edge.begin(transfer)
 

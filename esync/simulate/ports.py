@@ -1,16 +1,14 @@
-"""Ports that simultaneous transfers share, in closed form.
+"""Ports shared by simultaneous transfers, without an update of every transfer when others begin or end.
 
-No transfer has to be updated when others come and go.
+The port's bandwidth is divided equally. A transfer whose other end is slower gets the rate of that
+end, and leaves the rest to the others (max-min fairness, which TCP connections with equal round-trip
+times approximate). Transfers with the same limit always have the same rate. They form a *flow*, which
+counts the bytes that each member has received since the flow began. A member is complete when that
+count has grown by the member's size; a heap yields the member that completes next.
 
-The port's bandwidth is divided equally. A transfer whose other end cannot take that much gets what
-that end can take, and leaves the rest to the others (max-min fairness, which TCP connections of
-equal round trip come close to). Transfers with the same limit always have the same rate. So they
-make one *flow*, which counts the bytes that each of its members has got since the flow began. A
-member is done when that count has grown by the member's size. A heap tells which is done next.
-
-A host that sends or receives several transfers at once divides its own port equally between them;
-what one of them cannot use is not given to the others. This differs from full max-min fairness only
-where the servers of one cluster are loaded unequally.
+A host with several simultaneous transfers divides its own port equally between them; bandwidth that
+one of them cannot use is not given to the others. This differs from max-min fairness only if the
+servers of one cluster are loaded unequally.
 """
 
 import heapq
@@ -43,15 +41,15 @@ class NetworkTransfer:
     """Bytes in transit.
 
     Attributes:
-        left: bytes that were still to be carried when it entered its flow.
+        left: bytes that remained when it entered its flow.
         arrived: called when the last byte has arrived.
-        owner: whose bytes they are; a crash of the owner ends the transfer.
+        owner: the sender or receiver whose crash ends the transfer.
         begun: when it was sent.
         dropped: whether its owner has crashed.
         centre: the server's port, which it shares.
         edge: the port at its other end.
-        flow: the flow at the centre that it is part of; None before and after.
-        due: bytes that the flow will have given to each member when this one is done.
+        flow: its flow at the centre; None before and after.
+        due: value of `Flow.given` at which it is complete.
         number: number of its entry in the flow's heap.
     """
 
@@ -71,12 +69,12 @@ class Flow:
     """Transfers through one port that have the same limit.
 
     Attributes:
-        limit: bytes per second that each of them can use at most.
-        rate: bytes per second that each of them gets.
-        given: bytes that each member has got since the flow began.
+        limit: largest rate of each member in bytes per second.
+        rate: current rate of each member in bytes per second.
+        given: bytes that each member has received since the flow began.
         members: number of members.
-        heap: (due, number, transfer) of each member. Entries of those that have left stay until
-            they come to the front.
+        heap: (due, number, transfer) of each member. Entries of removed members stay until they are
+            at the front.
     """
 
     __slots__ = ("given", "heap", "limit", "members", "rate")
@@ -89,7 +87,7 @@ class Flow:
         return self.limit < other.limit
 
     def first(self) -> NetworkTransfer | None:
-        """Return the member that will be done next; None if there is none."""
+        """Return the member that completes next; None without members."""
         heap = self.heap
         while heap:
             _, number, transfer = heap[0]
@@ -105,32 +103,29 @@ class Port:
     Args:
         engine: the simulation's engine.
         bandwidth: bytes per second.
-        done: called, from an event, with each transfer that is done at this port as its centre.
+        done: called, from an event, with each complete transfer whose centre is this port.
     """
 
     def __init__(self, engine: SimulationEngine, bandwidth: float, done: Callable[[NetworkTransfer], None]) -> None:
         self._engine, self._bandwidth, self._done = engine, bandwidth, done
         self._flows: list[Flow] = []  # by limit
         self._by_limit: dict[float, Flow] = {}
-        self._count = 0  # transfers that share this port as the server's
-        self._edges: dict[NetworkTransfer, None] = {}  # transfers that have this port at their other end
-        self._since = 0.0  # when the flows' counts were last brought up to date
-        self._due = math.inf  # when the next transfer may be done; never too late
+        self._count = 0  # number of transfers whose centre is this port
+        self._edges: dict[NetworkTransfer, None] = {}  # transfers whose edge is this port, in order
+        self._since = 0.0  # time of the last update of the flows' counts
+        self._due = math.inf  # lower bound of the time at which the next transfer is complete
         self._numbers = 0
 
-    # --- as the other end -------------------------------------------------------------------------
+    # --- as an edge -------------------------------------------------------------------------------
 
     def begin(self, transfer: NetworkTransfer) -> None:
-        """Add a transfer that has this port at its other end."""
+        """Add a transfer whose edge is this port."""
         self._edges[transfer] = None
         transfer.centre.enter(transfer)
         self._limit()
 
     def end(self, transfer: NetworkTransfer) -> None:
-        """Remove a transfer that is done, or whose owner has crashed.
-
-        Its centre has to be planned again afterwards.
-        """
+        """Remove a transfer that is complete, or whose owner has crashed; `plan` its centre afterwards."""
         transfer.centre.leave(transfer)
         del self._edges[transfer]
         self._limit()
@@ -145,22 +140,22 @@ class Port:
             self._advance()
             self.plan()
 
-    # --- as the server's port ---------------------------------------------------------------------
+    # --- as a centre ------------------------------------------------------------------------------
 
     def enter(self, transfer: NetworkTransfer) -> None:
-        """Add a transfer that shares this port as the server's; `place` limits what it can use."""
+        """Add a transfer whose centre is this port; `place` sets the limit of its rate."""
         self._count += 1
         self._limit()
 
     def leave(self, transfer: NetworkTransfer) -> None:
-        """Remove a transfer that shares this port as the server's."""
+        """Remove a transfer whose centre is this port."""
         self._advance()
         self._take_out(transfer)
         self._count -= 1
         self._limit()
 
     def place(self, transfer: NetworkTransfer, limit: float) -> None:
-        """Set the bytes per second that a transfer can use from now on."""
+        """Set the largest rate of a transfer from now on, in bytes per second."""
         if transfer.flow is not None and transfer.flow.limit == limit:
             return
         self._advance()
@@ -177,9 +172,9 @@ class Port:
         self.plan()
 
     def plan(self) -> None:
-        """Divide the bandwidth, and schedule a look at the time when the next transfer is done."""
+        """Divide the bandwidth, and schedule a check at the time when the next transfer is complete."""
         room, sharing = self._bandwidth, self._count
-        if self._edges:  # it serves both ways, and the others take their part of it first
+        if self._edges:  # transfers whose edge is this port take their share first
             room *= sharing / (sharing + len(self._edges))
         soonest = math.inf
         for flow in self._flows:
@@ -194,7 +189,7 @@ class Port:
             self._engine.call_at(due, self._look, due)
 
     def _look(self, due: float) -> None:
-        """Finish the transfers that are done at the planned time, unless the plan has changed."""
+        """Finish the transfers that are complete at the planned time, unless the plan has changed."""
         if due != self._due:
             return
         self._due = math.inf
@@ -212,7 +207,7 @@ class Port:
             self._done(transfer)
 
     def _advance(self) -> None:
-        """Bring the bytes that the flows have given up to date."""
+        """Update the flows' counts of bytes to the current time."""
         now = self._engine.time
         passed, self._since = now - self._since, now
         if passed:

@@ -1,4 +1,4 @@
-"""Result of a simulation as plain data for JSON, the same bit for bit for the same seed."""
+"""Result of a simulation as plain data for JSON, bitwise reproducible for the same seed."""
 
 from typing import Any
 
@@ -72,8 +72,8 @@ def _traffic(simulation: Simulation | RoundwiseSimulation) -> dict[str, dict[str
     server = simulation.cluster.state_server.host
     for sums in simulation.workers:
         host = sums.worker.host
-        for each in (question for world in sums.worlds for question in world.questions):
-            for source, target, size in ((host, server, each.sent), (server, host, each.received)):
+        for question in (question for world in sums.worlds for question in world.questions):
+            for source, target, size in ((host, server, question.sent), (server, host, question.received)):
                 sent[source] = sent.get(source, 0.0) + size
                 received[target] = received.get(target, 0.0) + size
     return {

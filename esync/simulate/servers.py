@@ -1,7 +1,7 @@
-"""Parameter servers of a modelled cluster: the real ones, fed with messages in virtual time.
+"""Parameter servers of a modelled cluster: the real ones, with messages in virtual time.
 
 Messages reach a server (`protocol.parameter_server`) through the modelled network and are handled
-one after the other. The server's model says how long each of them takes.
+one after the other, each in the time given by the server's model.
 """
 
 import math
@@ -17,7 +17,7 @@ from ..exchange.protocol.layout import WEIGHTS, Layout
 from ..exchange.protocol.round_state import RoundState
 from .engine import SimulationEngine
 
-#: One push: the key, and the array as it goes over the wire.
+#: One push: the key, and the array as it is sent.
 Push = tuple[int, np.ndarray]
 
 
@@ -28,7 +28,7 @@ class ServerModel:
     Attributes:
         host: where it runs.
         message_time: seconds for every message (a push, a pull, a commit), whatever its size.
-        throughput: bytes per second that it adds up and hands out; the network comes on top.
+        throughput: bytes per second that it sums and sends, in addition to the network's time.
     """
 
     host: str
@@ -41,7 +41,7 @@ class ServerModel:
 
 
 class ServerNode:
-    """A server: its end of the protocol, the arrays that it keeps, and when it is free.
+    """A server: its end of the protocol, its stored arrays, and the queue of its messages.
 
     Args:
         engine: the simulation's engine.
@@ -49,7 +49,7 @@ class ServerNode:
         shard: its number; the first server decides when the run ends.
 
     Attributes:
-        endpoint: takes commands; pushes go through `take`.
+        endpoint: handles commands; pushes are passed to `take`.
         busy: seconds that it has spent on messages.
     """
 
@@ -69,28 +69,27 @@ class ServerNode:
 
     @property
     def time(self) -> float:
-        """The server's present: while it handles messages, the time at which it will be done."""
+        """The server's time: while it handles messages, the time at which it finishes them."""
         return self._engine.now if self._handling is None else self._handling
 
-    def occupy(self, messages: int, size: float, then: Callable[[], None]) -> None:
-        """Handle messages that have just arrived, after those before them.
+    def occupy(self, messages: int, size: float, effect: Callable[[], None]) -> None:
+        """Queue messages that have just arrived, and call `effect` to handle them.
 
-        Their effect, `then`, happens right away, with the server's clock set to the time when they
-        will have been handled. Whatever reaches the server later finds it done, as it would in the
-        order of time.
+        `effect` is called at once, with the server's clock set to the time at which the messages are
+        handled. Since messages are handled in order, later ones cannot notice the difference.
         """
         cost = self.model.cost(messages, size)
         self.busy += cost
         self._free = self._handling = max(self._free, self._engine.now) + cost
         try:
-            then()
+            effect()
         finally:
             self._handling = None
 
     def take(self, pushes: Iterable[Push]) -> None:
-        """Take pushes that have been handled.
+        """Store pushed arrays.
 
-        As in ps-lite, the first array of a key is stored without a call of the server's updater.
+        As in ps-lite, the first array of a key is stored without calling the server's updater.
         """
         for key, values in pushes:
             if key in self._stored:
@@ -99,14 +98,12 @@ class ServerNode:
                 self._stored[key] = values.copy()
 
     def copy(self, key: int, shared: bool) -> np.ndarray:
-        """Return the array that answers a pull of this key, header included.
-
-        It is a copy, because transfers take time.
+        """Return a copy of the array of a key, including its header, to answer a pull.
 
         Args:
             key: the array's key.
-            shared: whether the array changes only with the version of the weights. All who pull the
-                same version then get the same copy, which must not be changed.
+            shared: whether the array changes only with the version of the weights. All pulls of one
+                version then return the same copy, which must not be modified.
         """
         if not shared:
             return self._stored[key].copy()
@@ -123,14 +120,14 @@ def message_bytes(slots: int, scalars: Collection[str] = (), per_host: int = 1) 
     Args:
         slots: number of workers.
         scalars: names of the scalars that messages have beside the built-in ones.
-        per_host: the most workers on one host that exchange as one, whose commits are one message.
+        per_host: largest number of workers on a host that exchange as one, in one message.
     """
     return 4.0 * wire.message_elements(slots, scalars, per_host) + config.SIMULATE_MESSAGE_BYTES
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes of what the real protocol sends to and receives from each server in one exchange.
+    """Sizes of the messages between a worker and each server in one exchange of the real protocol.
 
     Attributes:
         vectors: for each shard, name of a vector → bytes and messages of its buckets.

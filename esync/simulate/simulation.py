@@ -42,8 +42,8 @@ class SimulatedEvaluator:
     Args:
         engine: the simulation's engine.
         lasting: seconds of virtual time that an evaluation takes.
-        accuracy: returns the accuracy of weights and statistics, which the caller has opened, on
-            every image (True) or on some.
+        accuracy: returns the accuracy of weights and statistics, which the caller has opened, on all
+            images (True) or on some.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class SimulatedEvaluator:
         self._current: TimedFuture[float] | None = None
 
     def start(self, weights: Values, statistics: Values, every_sample: bool = False) -> TimedFuture[float] | None:
-        """Begin to evaluate these values as they are now; return None during an evaluation."""
+        """Start to evaluate the current values; return None during an evaluation."""
         if self._current is not None and not self._current.done():
             return None
         accuracy = self._accuracy(weights, statistics, every_sample)
@@ -69,10 +69,10 @@ class Numerics(Protocol):
 
     Attributes:
         samples: size of the training set.
-        data_digest: of a data set of the user's; "" for another one.
+        data_digest: digest of a user's data set; "" for another one.
         evaluates: whether it has a method `accuracy`; see `SimulatedEvaluator`.
-        wire: sizes of the vectors whose bytes are modelled, where the exchanged model only stands
-            for a larger one; None where it does not.
+        wire: sizes of the modelled vectors if the exchanged model represents a larger one; None
+            otherwise.
     """
 
     samples: int
@@ -90,8 +90,8 @@ class TimingNumerics:
     Args:
         options: the worker's flags.
         samples: size of the training set, by which epochs are counted.
-        wire: sizes of the network's vectors; None: those that are known for the network's name.
-        data_digest: of a data set of the user's.
+        wire: sizes of the network's vectors; None looks them up by the network's name.
+        data_digest: digest of a user's data set.
     """
 
     evaluates = False
@@ -116,7 +116,7 @@ class TimingNumerics:
 
 @dataclass(frozen=True)
 class EvaluationRecord:
-    """One evaluation: the round whose weights it is of, their time in seconds, the accuracy."""
+    """One evaluation: the round of the evaluated weights, their time in seconds, and the accuracy."""
 
     round: int
     time: float
@@ -201,7 +201,7 @@ class Simulation:
 
     @property
     def _round_state(self) -> RoundState | None:
-        """Round state of server 0, or of all ranks of a collective; None where nobody exchanges."""
+        """Round state of server 0, or of all ranks of a collective; None without exchanges."""
         if self.collective is not None:
             return self.collective.round_state
         return self.side.nodes[0].round_state if self.side.here else None
@@ -210,7 +210,7 @@ class Simulation:
         """Run the simulation to its end.
 
         Raises:
-            DeadlockError: the workers wait for one another for ever.
+            DeadlockError: the workers wait for one another forever.
             ExpectedError: a worker has failed, as it would in the real program.
         """
         try:
@@ -233,21 +233,21 @@ class Simulation:
         sums.worlds.append(world)
         task = self.engine.spawn(f"worker {worker.rank} ({worker.name})", lambda: self._live(sums, world), delay)
         begins = self.engine.now + delay
-        if crash := min((each for each in worker.crashes if each[0] >= begins), default=None):
+        if crash := min((event for event in worker.crashes if event[0] >= begins), default=None):
             at, restart_after = crash
             self.engine.call_at(at, self._crash, sums, world, task, restart_after)
 
     def _crash(self, sums: WorkerMetrics, world: SimulatedWorld, task: GreenletTask, restart_after: float) -> None:
         if task.done:
             return
-        for each in (task, *world.tasks):
-            self.engine.crash(each)
+        for running in (task, *world.tasks):
+            self.engine.crash(running)
         self.network.drop(world)
         world.crash()
         self._spawn(sums, restart_after)
 
     def _live(self, sums: WorkerMetrics, world: SimulatedWorld) -> None:
-        """Do what the worker program does, from its start to its end."""
+        """Run a worker as the worker program does, from its start to its end."""
         rank = sums.worker.rank
         try:
             trainer, iteration = self.numerics.start(rank, world)
@@ -272,7 +272,7 @@ class Simulation:
     # --- logs and evaluation ----------------------------------------------------------------------
 
     def _keeper(self, sums: WorkerMetrics, trainer: Any) -> RoundCallbacks | None:
-        """Return what writes this worker's logs, in all its lives, and evaluates on rank 0."""
+        """Return the callbacks that write this slot's logs and, on rank 0, evaluate; None for neither."""
         worker, options = sums.worker, self.options
         if worker.rank in self._keepers:
             return self._keepers[worker.rank]
@@ -305,10 +305,7 @@ class Simulation:
         return float(accuracy)
 
     def _facts(self, worker: WorkerModel, trainer: Any) -> dict[str, Any]:
-        """Return the content of run.json, as the worker program writes it.
-
-        Nothing in it depends on when or where this runs.
-        """
+        """Return the content of run.json as in the worker program, without the machine and the time."""
         return {
             **facts_after_start(flag_facts(self.options, trainer.algorithm, self.numerics.data_digest), trainer),
             "host": worker.host,

@@ -2,31 +2,28 @@
 
 At the other end are the real parameter servers.
 
-A payload with its commit is one transfer, and so is what a server sends. When a worker learns that
-its payload was used is computed in closed form (`noticed_at`), not poll by poll. Where the
-exchanged model only stands for a larger one, transfers have the sizes of that one's arrays, and no
-values.
+A payload with its commit is one transfer, and so is a server's answer. Polls are not simulated one by
+one: `acknowledgement` computes when a worker learns that its payload was used. If the exchanged model
+represents a larger one, transfers have the sizes of the larger one's arrays, and no values.
 """
 
 import math
-from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 from typing_extensions import override
 
 from .. import config
-from ..exchange import ExchangeError
 from ..exchange.protocol import wire
 from ..exchange.protocol.handshake import Command, Handshake
 from ..exchange.protocol.status import Status
-from ..exchange.protocol.store import FIRST_PAUSE, LONGEST_PAUSE, PAUSE_GROWTH, ArraySpec, CancelledError, Store
+from ..exchange.protocol.store import ArraySpec, CancelledError, Store
 from ..runtime.straggler_injection import NETWORK, Straggler
+from .acknowledgement import Awaited
 from .cluster_state import ClusterState
-from .engine import SimulationEngine
 from .servers import Push, ServerNode, message_bytes, modelled
+from .tasks import VirtualTask, VirtualWait
 
 
 class VirtualStore(Store):
@@ -37,13 +34,13 @@ class VirtualStore(Store):
         host: where this worker runs.
         rank: its slot.
         owner: the owner of its transfers, see `ports.NetworkTransfer`.
-        straggler: the delays that are injected on purpose; None if there are none.
+        straggler: delays to inject; None for none.
 
     Attributes:
         sent: bytes sent so far.
         received: bytes received so far.
         polls: polls of a server's status so far.
-        tasks: tasks that run beside the worker's own.
+        tasks: further tasks of the worker.
     """
 
     lease = math.inf
@@ -68,14 +65,14 @@ class VirtualStore(Store):
         self._queued: list[list[ArraySpec]] = [[] for _ in side.nodes]
         self._awaited: Awaited | None = None
         self._cancelled = False
-        self._under_way = 0  # messages, each with what was sent before it
-        self._flushed: Callable[[Any], None] | None = None  # ends the wait for them
+        self._under_way = 0  # number of messages in transit
+        self._flushed: Callable[[Any], None] | None = None  # ends the wait for these messages
 
     @override
     def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
         return modelled(self.side.model, own)
 
-    # --- time, and what goes on beside ------------------------------------------------------------
+    # --- time and tasks ---------------------------------------------------------------------------
 
     @override
     def now(self) -> float:
@@ -90,22 +87,22 @@ class VirtualStore(Store):
         if self._straggler is not None:
             self._engine.pass_time(self._straggler.delay(NETWORK, self._engine.now))
 
-    def spawn(self, work: Callable[[], None]) -> "VirtualTask":
+    def spawn(self, work: Callable[[], None]) -> VirtualTask:
         """See `Store.spawn`; there is one task at a time."""
         self._cancelled = False
         task = VirtualTask(self._engine, f"an exchange of worker {self.rank}", work, self._cancel)
-        self.tasks = [each for each in self.tasks if not each.task.done]
+        self.tasks = [running for running in self.tasks if not running.task.done]
         self.tasks.append(task)
         return task
 
     def start_heartbeats(self, beat: Callable[[], None]) -> None:
-        """See `Store.start_heartbeats`; they are not needed here, because nobody is left out."""
+        """See `Store.start_heartbeats`; they are not needed, because no worker is dropped."""
 
     def progressed(self) -> None:
         """See `Store.progressed`."""
 
     @override
-    def waiting(self, what: str) -> "VirtualWait":
+    def waiting(self, what: str) -> VirtualWait:
         return VirtualWait(self._engine, f"{what} the parameter server(s)")
 
     # --- arrays and messages ----------------------------------------------------------------------
@@ -115,7 +112,7 @@ class VirtualStore(Store):
         specification = handshake.specification
         self.side.message_bytes = message_bytes(self.workers, specification.scalars, specification.per_host)
         self.command(handshake)
-        self.side.poke()  # perhaps another one has had this slot
+        self.side.poke()  # another worker may have had this slot
 
     def command(self, command: Command) -> None:
         """See `Store.command`; it takes no time."""
@@ -134,7 +131,7 @@ class VirtualStore(Store):
     def init_shared(self, specs: Sequence[Sequence[ArraySpec]]) -> None:
         """See `Store.init_shared`; its only cost is the wait for the other workers."""
         side = self.side
-        if self.rank == 0 and 0 not in side.here:  # also if the slot's first holder has crashed before this
+        if self.rank == 0 and 0 not in side.here:  # not yet, even if an earlier worker 0 has crashed
             self.open(specs)
             side.shared.update(key for part in specs for key, _ in part)
         side.here.add(self.rank)
@@ -149,7 +146,7 @@ class VirtualStore(Store):
             return
         for node, part in zip(self.side.nodes, specs, strict=True):
             for key, _ in part:
-                self._show(node, key, self._buffers.pop(key))
+                self._store_first(node, key, self._buffers.pop(key))
 
     def send(
         self,
@@ -181,8 +178,8 @@ class VirtualStore(Store):
         def handle() -> None:
             node.take(pushes)
             node.endpoint.server.receive(message, others)
-            side.changed([self.rank, *(int(each["rank"]) for each in others)], node.time)
-            if others or message["kind"] != wire.COMMIT:  # it may have been refused, or a worker has left
+            side.changed([self.rank, *(int(other["rank"]) for other in others)], node.time)
+            if others or message["kind"] != wire.COMMIT:  # the message may have been refused, or a worker has left
                 side.poke()
             self._under_way -= 1
             if self._flushed is not None and not self._under_way:
@@ -208,7 +205,7 @@ class VirtualStore(Store):
         return Fetch(self, node, specs, size)
 
     def release(self, keys: Collection[int]) -> None:
-        """See `Store.release`; nothing to do, because `buffer` makes a new array every time."""
+        """Do nothing, because `buffer` always makes a new array; see `Store.release`."""
 
     @override
     def flush(self) -> None:
@@ -235,7 +232,7 @@ class VirtualStore(Store):
     def await_acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status]:
         """See `Store.await_acknowledged`.
 
-        The statuses are those at the time when the last poll reaches the servers.
+        The statuses are those at the arrival of the last poll at the servers.
         """
         engine, awaited = self._engine, self._of(sequence)
         if awaited.noticed == math.inf:
@@ -277,16 +274,17 @@ class VirtualStore(Store):
         self.side.network.count(self.host, node.model.host, size)
 
     def _set_up(self, node: ServerNode, key: int, elements: int) -> None:
-        """Make a key known to a server, if it is not."""
+        """Register a key with a server if it is unknown there."""
         if key not in self._known:
             array = np.zeros(elements, np.float32)
             wire.stamp(array, wire.NOTHING, self.rank, self.nonce, 0, 0)
-            self._show(node, key, array)
+            self._store_first(node, key, array)
 
-    def _show(self, node: ServerNode, key: int, array: np.ndarray) -> None:
+    def _store_first(self, node: ServerNode, key: int, array: np.ndarray) -> None:
         """Send the first array of a key twice.
 
-        The server stores the first one unseen, and with the second one it learns where that is.
+        The server's store keeps the first one without calling the updater, which gets the stored
+        array with the second one.
         """
         self._known.add(key)
         node.take([(key, array), (key, array)])
@@ -303,19 +301,19 @@ class VirtualStore(Store):
             look(status)
         return statuses
 
-    def _of(self, sequence: int) -> "Awaited":
-        """Return an exchange of this worker; it is new where another worker sends its payload."""
+    def _of(self, sequence: int) -> Awaited:
+        """Return an exchange of this worker, which is created if another worker sends the payload."""
         if self._awaited is None or self._awaited.sequence != sequence:
             self._awaited = Awaited(self, sequence, self._engine.now)
             if not self._awaited.look(self._engine.now):
                 self.side.waiting[self.rank] = self._awaited
         return self._awaited
 
-    def _await(self, awaited: "Awaited", look: Callable[[Status], None]) -> None:
-        """Wait until the servers have dealt with an exchange.
+    def _await(self, awaited: Awaited, look: Callable[[Status], None]) -> None:
+        """Wait until the servers have handled an exchange.
 
-        No server can have used what reaches it later than now, so that the clock may stay ahead of
-        the events.
+        The worker's clock may stay ahead of the events, since no server uses a payload before it
+        arrives.
         """
         engine = self._engine
         while awaited.noticed == math.inf:
@@ -325,7 +323,7 @@ class VirtualStore(Store):
             engine.pause()
             if self._cancelled:
                 raise CancelledError
-            if awaited.noticed == math.inf:  # something has happened on its host
+            if awaited.noticed == math.inf:  # woken because of an event on its host
                 self._looked_at(look)
 
     def _cancel(self) -> None:
@@ -336,80 +334,27 @@ class VirtualStore(Store):
             self._engine.call_at(self._engine.now, wake, None)
 
 
-class Awaited:
-    """An exchange whose acknowledgement a worker waits for.
-
-    Args:
-        store: the worker's store.
-        sequence: number of the exchange.
-        sent: when the payload left, and polling began.
-
-    Attributes:
-        polled: when the last poll reaches the servers.
-        noticed: when the worker learns that all servers have handled its payload; infinite as long
-            as they have not.
-        wake: ends the worker's wait.
-    """
-
-    def __init__(self, store: VirtualStore, sequence: int, sent: float) -> None:
-        self.sequence = sequence
-        self.polled = self.noticed = math.inf
-        self.wake: Callable[[Any], None] | None = None
-        self._store, self._sent = store, sent
-
-    def poke(self) -> None:
-        """See `cluster_state.Waiting.poke`."""
-        if self.wake is not None and self.noticed == math.inf:
-            wake, self.wake = self.wake, None
-            engine = self._store.side.engine
-            engine.call_at(engine.now, wake, None)
-
-    def look(self, time: float) -> bool:
-        """Return whether all servers have handled the payload by `time`, or the run has failed.
-
-        Called when a server has handled a message.
-        """
-        store = self._store
-        for node in store.side.nodes:
-            if not node.round_state.failure and node.round_state.acknowledged[store.rank] < self.sequence:
-                return False
-        self.polled = self.noticed = 0.0
-        for node in store.side.nodes:
-            round_trip = store.round_trip(node)
-            noticed, polls = noticed_at(self._sent, time, round_trip, store.held(time))
-            if noticed > self.noticed:
-                self.noticed, self.polled = noticed, noticed - round_trip / 2
-            store.poll(node, polls)
-        if self.wake is not None:
-            engine = store.side.engine
-            # In rounds, nothing in a worker's status changes until it commits again, so that there
-            # is no need to wait for the last poll.
-            together = all(node.round_state.synchronous for node in store.side.nodes)
-            engine.call_at(engine.time if together else self.polled, self.wake, None)
-        return True
-
-
 class Fetch:
     """Arrays in transit from a server; iterating waits for them.
 
     Args:
         store: the worker's store.
         node: the server.
-        specs: the arrays that are asked for.
+        specs: the requested arrays.
         size: their bytes.
     """
 
     def __init__(self, store: VirtualStore, node: ServerNode, specs: Sequence[ArraySpec], size: float) -> None:
         self._store, self._node, self._specs, self._size = store, node, specs, size
         self._arrays: list[np.ndarray] = []
-        self._here = False
+        self._complete = False
         self._wake: Callable[[Any], None] | None = None
         side = store.side
         arrives = side.engine.now + side.network.latency(store.host, node.model.host)
         side.engine.call_at(arrives, self._requested)
 
-    def __iter__(self) -> Iterator[np.ndarray]:  # waits with the first step, not before
-        if not self._here:
+    def __iter__(self) -> Iterator[np.ndarray]:  # the wait begins with the first step
+        if not self._complete:
             engine = self._store.side.engine
             self._wake = engine.waker(f"the model (worker {self._store.rank})")
             engine.pause()
@@ -426,105 +371,11 @@ class Fetch:
         store.side.network.send(node.model.host, store.host, self._size, self._arrived, store.owner, node.time)
 
     def _arrived(self) -> None:
-        self._here = True
+        self._complete = True
         if self._wake is not None:
             self._wake(None)
-
-
-class VirtualTask:
-    """Work in a task of its own; see `protocol.store.StoreTask`.
-
-    Args:
-        engine: the simulation's engine.
-        name: its name in messages.
-        work: the function that it runs.
-        cancel: ends its wait.
-
-    Attributes:
-        task: the engine's task.
-    """
-
-    def __init__(
-        self, engine: SimulationEngine, name: str, work: Callable[[], None], cancel: Callable[[], None]
-    ) -> None:
-        self._engine, self._name, self._work, self._cancel = engine, name, work, cancel
-        self._over = engine.event()
-        self._error: Exception | None = None
-        self.task = engine.spawn(name, self._run)
-
-    def done(self) -> bool:
-        """See `StoreTask.done`."""
-        self._engine.settle()
-        return bool(self._over.triggered)
-
-    def wait(self) -> None:
-        """See `StoreTask.wait`."""
-        self._engine.wait(self._over, self._name)
-        if self._error is not None:
-            raise self._error
-
-    def cancel(self) -> None:
-        """See `StoreTask.cancel`."""
-        self._cancel()
-
-    def _run(self) -> None:
-        try:
-            self._work()
-        except Exception as error:
-            self._error = error
-        self._engine.settle()
-        self._over.succeed()
-
-
-class VirtualWait:
-    """A wait with a limit in virtual time; see `protocol.store.StoreWait`."""
-
-    def __init__(self, engine: SimulationEngine, what: str) -> None:
-        self.what = what
-        self._engine, self._until = engine, engine.now + config.ROUND_TIMEOUT
-
-    def __enter__(self) -> "VirtualWait":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        return
-
-    def check(self) -> None:
-        """See `StoreWait.check`."""
-        if self._engine.now > self._until:
-            raise ExchangeError(f"gave up waiting for {self.what}")
 
 
 def bytes_of(specs: Iterable[ArraySpec]) -> float:
     """Return the bytes of these arrays as pushes or pulls."""
     return float(sum(4 * elements + config.SIMULATE_MESSAGE_BYTES for _, elements in specs))
-
-
-def noticed_at(begun: float, used: float, round_trip: float, held: float = 0.0) -> tuple[float, int]:
-    """Return when a polling worker learns what happened at `used`, and after how many polls.
-
-    Times are in seconds. The worker has polled since `begun`, and each poll was delayed by `held`.
-    """
-    first, step = _polls(round_trip + held)
-    begun += held / 2  # a poll takes held + round_trip / 2 to get there; _polls assumes half of their sum
-    passed = used - begun
-    if passed <= first[-1]:
-        index = bisect_left(first, passed)
-        asked, polls = first[index], index + 1
-    else:
-        more = math.ceil((passed - first[-1]) / step)
-        asked, polls = first[-1] + more * step, len(first) + more
-    return max(begun + asked, used) + round_trip / 2, polls
-
-
-@lru_cache(maxsize=1024)
-def _polls(round_trip: float) -> tuple[list[float], float]:
-    """Return the times at which polls reach the server while their pauses grow.
-
-    The second value is the time between two of the polls that follow.
-    """
-    asked, pause = [round_trip / 2], FIRST_PAUSE
-    while pause < LONGEST_PAUSE:
-        asked.append(asked[-1] + pause + round_trip)
-        pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
-    return asked, LONGEST_PAUSE + round_trip

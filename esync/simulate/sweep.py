@@ -27,7 +27,7 @@ from .parallel import Failed, outcomes, pool
 #: Key of the result → heading of its column.
 COLUMNS = {"rounds": "rounds", "throughput": "samples/s", "efficiency": "efficiency", "final_accuracy": "accuracy"}
 
-#: What errors about a description's section `train` begin with.
+#: Beginning of errors about a description's section `train`.
 _PLACE = re.compile(r"^\S+: train: ")
 
 
@@ -35,8 +35,8 @@ def grid(job: SimulationJob, sweeps: Sequence[str]) -> list[tuple[dict[str, Any]
     """Return every combination of the swept values, with its job.
 
     Raises:
-        DescriptionError: a sweep is not of the form KEY=A,B,C, its key is neither a flag nor a
-            place in the description, or has no effect, or a flag refuses a value.
+        DescriptionError: a sweep is not of the form KEY=A,B,C, its key is neither a flag nor a key
+            path of the description, or has no effect, or a flag refuses a value.
     """
     axes: dict[str, list[str]] = {}
     for text in sweeps:
@@ -50,7 +50,7 @@ def grid(job: SimulationJob, sweeps: Sequence[str]) -> list[tuple[dict[str, Any]
         if not all(axes[key]):
             raise DescriptionError(f"--sweep {text!r}: there is a comma too many: a value is empty")
     for text in axes.get("mode", []):
-        _checked("mode", text)  # it may be another package's, whose flags are known afterwards
+        _checked("mode", text)  # loads an algorithm of another package, whose flags are known afterwards
     _check_keys(job, list(axes))
     for key, texts in axes.items():
         if key not in flags.known() and len(set(texts)) > 1:
@@ -72,18 +72,18 @@ def grid(job: SimulationJob, sweeps: Sequence[str]) -> list[tuple[dict[str, Any]
 def run(job: SimulationJob, sweeps: Sequence[str], at_a_time: int | None, path: Path | None) -> int:
     """Simulate the grid, print the table, and write the results.
 
-    A combination that cannot be simulated is reported, and the others go on.
+    A failed combination is reported, and the others continue.
 
     Returns:
-        The exit code: 0 if all were simulated, 1 if some failed, 2 if none of them makes a job.
+        The exit code: 0 if all were simulated, 1 if some failed, 2 if none is a valid job.
     """
     jobs = grid(job, sweeps)
     rows: list[dict[str, Any]] = []
     failures: list[Failed] = []
-    modes = {each.typed["mode"] for _, each in jobs if "mode" in each.typed}
+    modes = {swept_job.typed["mode"] for _, swept_job in jobs if "mode" in swept_job.typed}
     with pool(at_a_time, len(jobs), modes) as executor:
-        found = outcomes(executor, run_one, [each for _, each in jobs])
-        for (chosen, _), outcome in zip(jobs, found, strict=True):
+        results = outcomes(executor, run_one, [swept_job for _, swept_job in jobs])
+        for (chosen, _), outcome in zip(jobs, results, strict=True):
             words = ", ".join(f"{key}={value}" for key, value in chosen.items())
             if isinstance(outcome, Failed):
                 failures.append(outcome)
@@ -102,9 +102,9 @@ def run(job: SimulationJob, sweeps: Sequence[str], at_a_time: int | None, path: 
 
 
 def table(rows: Sequence[dict[str, Any]]) -> TerminalTable:
-    """Return a table with one row for each simulation, and why some of them have failed."""
-    why = [Column("why not", overflow="fold")] if any("error" in row for row in rows) else []
-    columns = TerminalTable(*rows[0]["sweep"], *map(right, ("time", *COLUMNS.values(), "longest wait")), *why)
+    """Return a table with one row per simulation, and the reasons of failures."""
+    reason_column = [Column("why not", overflow="fold")] if any("error" in row for row in rows) else []
+    columns = TerminalTable(*rows[0]["sweep"], *map(right, ("time", *COLUMNS.values(), "longest wait")), *reason_column)
     for row in rows:
         swept = map(str, row["sweep"].values())
         if "error" in row:
@@ -112,7 +112,7 @@ def table(rows: Sequence[dict[str, Any]]) -> TerminalTable:
             continue
         longest = max(device["wait"]["max"] for device in row["devices"])
         figures = [_show(row[name]) for name in COLUMNS]
-        columns.add(*swept, clock(row["seconds"]), *figures, f"{longest:.3f} s", *("" for _ in why))
+        columns.add(*swept, clock(row["seconds"]), *figures, f"{longest:.3f} s", *("" for _ in reason_column))
     return columns
 
 
@@ -129,7 +129,7 @@ def _checked(key: str, text: str) -> Any:
 
 
 def _key(name: str) -> str:
-    """Return the key that a sweep names: a flag with underscores, any other key as it was given."""
+    """Return the key of a sweep: a flag with underscores, or a key path as it was given."""
     flag = name.removeprefix("--").replace("-", "_")
     return flag if flag in flags.known() else name
 
@@ -153,13 +153,13 @@ def _check_keys(job: SimulationJob, keys: Sequence[str]) -> None:
 
 
 def _check_effect(job: SimulationJob, key: str, values: Sequence[Any]) -> None:
-    """Refuse a place in the description whose values make no difference to the simulation."""
+    """Refuse a key path whose values do not affect the simulation."""
     first = None
     for value in values:
         try:
             heard = relevant_parts(describe(replace(job, changes={**job.changes, key: value})), job.file.parent)
         except DescriptionError:
-            return  # reported with its combinations
+            return  # the error is reported with its combinations
         if first is not None and heard != first:
             return
         first = heard

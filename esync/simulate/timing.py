@@ -1,7 +1,7 @@
 """Timing without numerics: the real algorithms and loop, but no gradients, and no MXNet.
 
-The results are times, waits and bytes. The model has one weight, which is exchanged like any other;
-messages are as large as those of the network that it stands for. The algorithms' hooks
+The results are times, waits and bytes. The model has one weight, which is exchanged like any other
+model, with messages as large as those of the network that it represents. The algorithms' hooks
 (`Algorithm.before_local_step`, `after_exchange`) are not called, and their costs are not modelled.
 """
 
@@ -25,8 +25,7 @@ def _sizes(weights: int, statistics: int) -> dict[str, int]:
     return {WEIGHTS: weights, STATISTICS: statistics}
 
 
-#: Network → sizes of its vectors, with ten classes and grey images; CIFAR's networks with
-#: coloured ones.
+#: Network → sizes of its vectors, for ten classes and grey images (CIFAR's networks: colour images).
 SIZES = {
     "alexnet": _sizes(57_029_322, 0),
     "resnet18-v1": _sizes(11_175_370, 9_600),
@@ -42,7 +41,7 @@ SIZES = {
     "cifar-resnet56-v1": _sizes(855_770, 4_256),
     "cifar-resnet110-v1": _sizes(1_730_714, 8_288),
 }
-#: Number of values in each vector of the model that is exchanged.
+#: Number of values in each vector of the exchanged model.
 STAND_IN = 1
 
 
@@ -72,10 +71,10 @@ class TimedReplica:
         """Do nothing: there is nothing to wait for."""
 
     def close(self) -> None:
-        """Do nothing: there is nothing to hand back."""
+        """Do nothing: there is nothing to write back."""
 
     def keep_anchor(self) -> None:
-        """Do nothing: there is nothing to remember."""
+        """Do nothing: there is nothing to store."""
 
     def sample_weights(self) -> None:
         """Do nothing: nobody assigns weights."""
@@ -121,22 +120,22 @@ class TimedReplica:
         return self
 
     def discard(self) -> None:
-        """Do nothing: there is nothing to forget."""
+        """Do nothing: there is nothing to discard."""
 
     def gradient(self, factor: float) -> _Vector:
-        """Return the weight in the place of a gradient."""
+        """Return the weight instead of a gradient."""
         return self.weights
 
     def update(self) -> _Vector:
-        """Return the weight in the place of an update."""
+        """Return the weight instead of an update."""
         return self.weights
 
     def local_step(self, batch_size: int) -> float:
-        """Return a loss of 0 without learning anything."""
+        """Return a loss of 0 without an update."""
         return 0.0
 
     def call_hook(self, hook: Hook, batch_size: int | None = None, fixed_weights: bool = False) -> None:
-        """Do nothing: no values are computed that the hook could use."""
+        """Do nothing: there are no values for the hook."""
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
         """Discard the values."""
@@ -149,14 +148,14 @@ class TimedReplica:
 
 
 class TimedTrainer(TrainerStatus):
-    """Has everything that `loop.train` and `round_callbacks.RoundCallbacks` use of a `Trainer`.
+    """The part of a `Trainer` that `loop.train` and `round_callbacks.RoundCallbacks` use.
 
     Args:
         algorithm: a new algorithm.
         world: the simulated interfaces.
-        limits: what ends the run.
-        capability: seconds of an iteration, as a trial would have measured them.
-        replica: the model; None makes a `TimedReplica`.
+        limits: limits of the run.
+        capability: seconds per iteration, as a trial would measure them.
+        replica: the model; None creates a `TimedReplica`.
     """
 
     def __init__(
@@ -182,7 +181,7 @@ class TimedTrainer(TrainerStatus):
         self.world.device.begin_iteration()
 
     def step(self, batch_size: int, samples: int | None = None) -> None:
-        """Count one iteration of so many samples, after fast-forwarding as many as possible."""
+        """Count one iteration, after fast-forwarding as many as possible."""
         if self._fast_forward is not None:
             self._skip_ahead(self._fast_forward, batch_size)
         self.algorithm.step(batch_size)
@@ -191,22 +190,22 @@ class TimedTrainer(TrainerStatus):
         self.world.device.begin_iteration()
 
     def _skip_ahead(self, fast_forward: FastForward, batch_size: int) -> None:
-        """Do the iterations that nobody else notices, and which need no gradients."""
+        """Fast-forward iterations that neither affect other workers nor need gradients."""
         most, until = fast_forward.possible()
         if most <= 0:
             return
         device = self.world.simulated
         begun = device.now()
-        taken = device.iterate(most, until)
-        if not taken:
+        durations = device.iterate(most, until)
+        if not durations:
             return
-        for _ in taken:
+        for _ in durations:
             self.replica.local_step(batch_size)
-        fast_forward.done(len(taken), batch_size, device.now() - begun, taken[-1])
+        fast_forward.done(len(durations), batch_size, device.now() - begun, durations[-1])
         recorder = self.world.recorder
-        recorder.samples += len(taken) * batch_size
+        recorder.samples += len(durations) * batch_size
         if not isinstance(recorder, NoRecorder):
-            for seconds in taken:
+            for seconds in durations:
                 recorder.add(COMPUTE, seconds)
                 recorder.add_iteration(seconds)
                 recorder.next_iteration()
@@ -221,9 +220,9 @@ class TimedTrainer(TrainerStatus):
 
 
 class TimedIteration:
-    """Takes the place of `loop.Iteration`: the device lets time pass, and nothing is computed."""
+    """Replaces `loop.Iteration`: virtual time passes, and nothing is computed."""
 
-    data = None  # there is none to deal
+    data = None  # there is no data to divide
 
     def __init__(self, batch_size: int) -> None:
         self._batch_size = batch_size

@@ -19,7 +19,7 @@ _EVERY = 0.2
 
 
 class ObservedSimulation(Protocol):
-    """What a view asks a simulation for; see `simulation.Simulation`."""
+    """The part of `simulation.Simulation` that a view uses."""
 
     options: argparse.Namespace
     numerics: Numerics
@@ -42,7 +42,7 @@ class SimulationView(Protocol):
     """Shows the progress of one simulation."""
 
     def watch(self, simulation: ObservedSimulation, trainer: Any) -> None:
-        """Take note of the progress; called after each worker's round."""
+        """Update the progress; called after each worker's round."""
 
     def close(self) -> None:
         """End the view."""
@@ -62,7 +62,7 @@ class _Paced:
     """Shows the progress at intervals.
 
     Args:
-        title: what is simulated.
+        title: description of the simulation.
         every: seconds of real time between two updates.
     """
 
@@ -71,13 +71,13 @@ class _Paced:
         self._shown = time.monotonic()
 
     def watch(self, simulation: ObservedSimulation, trainer: Any) -> None:
-        """Show the progress, if the last time was long enough ago."""
+        """Show the progress at most once per interval."""
         now = time.monotonic()
         if now - self._shown >= self._every:
             self._shown = now
             accuracy = simulation.accuracies[-1].accuracy if simulation.accuracies else None
-            told = "" if accuracy is None else f", accuracy {accuracy:.3f}"
-            self.show(share(simulation), f"round {trainer.round}, virtual {clock(simulation.now)}{told}")
+            note = "" if accuracy is None else f", accuracy {accuracy:.3f}"
+            self.show(share(simulation), f"round {trainer.round}, virtual {clock(simulation.now)}{note}")
 
     def show(self, done: float | None, state: str) -> None:
         """Show the share of the run that is done, from 0 to 1 (None if unknown), and its state."""

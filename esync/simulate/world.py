@@ -27,8 +27,8 @@ class WorkerModel:
         host: the machine that it runs on.
         folder: folder of its logs below its host's.
         device: the model of its device.
-        crashes: pairs (second at which its machine crashes, seconds until another one takes over
-            its slot, more than 0), in any order. A crash while nobody holds the slot has no effect.
+        crashes: pairs (second at which its machine crashes, seconds > 0 until a replacement takes
+            over its slot), in any order. A crash has no effect while the slot is empty.
     """
 
     rank: int
@@ -44,12 +44,12 @@ class WorkerModel:
 
 
 class NoRecorder(PhaseTimer):
-    """Keeps nothing but the number of samples; used where no round is logged."""
+    """Records the number of samples only; used if no rounds are logged."""
 
     _NOTHING = nullcontext()
 
     def phase(self, name: str) -> AbstractContextManager[None]:  # type: ignore[override]
-        """Return a context in which nothing is measured."""
+        """Return a context that measures nothing."""
         return self._NOTHING
 
     def add(self, name: str, seconds: float) -> None:
@@ -62,13 +62,13 @@ class NoRecorder(PhaseTimer):
         """Do nothing: iterations are not recorded."""
 
     def take(self) -> dict[str, Any]:
-        """Return an empty record, and begin the count of samples anew."""
+        """Return an empty record, and reset the count of samples."""
         self.samples = 0
         return {}
 
 
 class SimulatedWorld:
-    """Makes the simulated exchange, coordination and device of one worker.
+    """Creates the simulated exchange, coordination and device of one worker.
 
     Args:
         engine: the simulation's engine.
@@ -76,16 +76,16 @@ class SimulatedWorld:
         state_server: the state server.
         worker: the worker's model.
         seed: seed of its device's jitter.
-        life: 0 for the first worker in its slot, 1 for the one that takes over after a crash, …
+        life: 0 for the first worker in its slot, 1 for its first replacement after a crash, …
         leases: whether it uses leases.
         recorded: whether to record the phases of its rounds.
 
     Attributes:
         simulated: its device, with the totals.
-        connections: its connections to the servers, with the bytes that went over them.
+        connections: its connections to the servers, with their numbers of bytes.
         questions: its connections to the state server.
-        helpers: tasks of this worker beside its own.
-        collective: state that all workers share where they exchange without a server; else None.
+        helpers: further tasks of this worker.
+        collective: state that all workers share in a collective; None with servers.
     """
 
     collective: SharedCollectiveState | None = None
@@ -124,11 +124,11 @@ class SimulatedWorld:
 
     @property
     def per_host(self) -> int:
-        """The most workers on any host that exchange as one; 1: each does so by itself."""
+        """The largest number of workers on a host that exchange as one; 1: each by itself."""
         return self._side.per_host
 
     def crash(self) -> None:
-        """Note that this worker's machine has crashed, for the others of its host."""
+        """Record that this worker's machine has crashed, for the other workers of its host."""
         if (host := self._side.hosts.get(self._worker.rank)) is not None:
             for store in self.connections:
                 if isinstance(store, VirtualStore):
@@ -150,22 +150,19 @@ class SimulatedWorld:
 
     @property
     def tasks(self) -> list[GreenletTask]:
-        """Tasks that run beside this worker's own."""
+        """Further tasks of this worker."""
         stores = [connection for connection in self.connections if isinstance(connection, VirtualStore)]
         return [*self.helpers, *(task.task for store in stores for task in store.tasks)]
 
     def take(self) -> tuple[int, int]:
-        """Return the bytes sent and received since the last call.
-
-        Takes the place of `membership.connections.TrafficMeter`.
-        """
+        """Return the bytes sent and received since the last call, like `membership.connections.TrafficMeter`."""
         totals = self.traffic
         before, self._taken = self._taken, totals
         return totals[0] - before[0], totals[1] - before[1]
 
     @property
     def traffic(self) -> tuple[int, int]:
-        """Bytes sent and received so far, by the sizes of the messages that are modelled."""
+        """Bytes sent and received so far, computed from the sizes of the modelled messages."""
         scale = self._side.network.scale
         sent = scale * sum(connection.sent for connection in self.connections) + sum(
             question.sent for question in self.questions

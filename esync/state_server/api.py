@@ -62,7 +62,7 @@ RunKeys = Annotated[str, _KEYS, Query(..., description=f"ids of runs, separated 
 
 
 class JSONParser(Parser):
-    """Reads bodies that say that they are JSON."""
+    """Parses bodies whose Content-Type is JSON."""
 
     def parse_body(self, request: HttpRequest) -> Any:
         """Return the content of a body."""
@@ -74,12 +74,12 @@ class JSONParser(Parser):
 
 
 class Token(HttpAuthBase):
-    """Describes the token, which `AccessMiddleware` has checked."""
+    """The token in the OpenAPI description; `AccessMiddleware` checks it."""
 
     openapi_scheme = "bearer"
 
     def __call__(self, request: HttpRequest) -> bool:
-        """Let the request in."""
+        """Accept the request."""
         return True
 
 
@@ -119,9 +119,9 @@ def _check_type(request: HttpRequest) -> None:
         raise InvalidError(f"send the body as JSON (Content-Type: {JSON}), not {(request.content_type or '')[:80]!r}")
 
 
-def _place(place: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Return the place of a problem as the caller knows it: without Ninja's names of a body."""
-    return place[2:] if place[0] == "body" else place[1:]
+def _place(location: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the location of a problem in the request, without the names that Ninja adds."""
+    return location[2:] if location[0] == "body" else location[1:]
 
 
 def _responses(answer: Any, *refusals: int) -> dict[int, Any]:
@@ -139,7 +139,7 @@ _counting = threading.Lock()
 
 @contextlib.contextmanager
 def yielding() -> Iterator[None]:
-    """Hand the interpreter to workers' queries sooner; always doing so would cost them a quarter of their number."""
+    """Switch threads more often during a slow view; always doing so would cost a quarter of the throughput."""
     global _yielding
     with _counting:
         _yielding += 1
@@ -154,12 +154,10 @@ def yielding() -> Iterator[None]:
 
 
 def slow(view: Callable[Parameters, HttpResponse]) -> Callable[Parameters, HttpResponse]:
-    """Decorate a view that takes time, so that one thread is always free for workers' queries.
-
-    One such view at a time does its work.
+    """Decorate a slow view: one runs at a time, and one thread is always free for workers' queries.
 
     Raises:
-        UnavailableError: all other threads are taken.
+        UnavailableError: all other threads are busy.
     """
 
     @functools.wraps(view)
@@ -211,10 +209,10 @@ def begin(request: HttpRequest, job: JobName, message: schema.Begin) -> HttpResp
 
 @require_POST
 def query(request: HttpRequest, job: str) -> HttpResponse:
-    """Answer whether a worker shall exchange.
+    """Answer whether a worker is to exchange.
 
-    Workers call this once an iteration. It does not pass through Ninja, which would take as long
-    again; `described_query` describes it.
+    Workers call this once per iteration. It bypasses Ninja, which would double its time;
+    `described_query` describes it.
     """
     arrived = time.monotonic()
     _check_type(request)
@@ -227,7 +225,7 @@ def query(request: HttpRequest, job: str) -> HttpResponse:
 
 @api.post("/jobs/{job}/query", response=_responses(schema.Decision, 409, 413), operation_id="query")
 def described_query(request: HttpRequest, message: schema.Query, job: JobName) -> HttpResponse:
-    """Answer whether a worker shall exchange."""
+    """Answer whether a worker is to exchange."""
     return _decide(job, message, time.monotonic())
 
 
@@ -251,7 +249,7 @@ def _decide(name: str, message: schema.Query, arrived: float) -> HttpResponse:
 
 @api.post("/jobs/{job}/steps", response=_responses(schema.Directive, 409, 413))
 def steps(request: HttpRequest, message: schema.Steps, job: JobName) -> HttpResponse:
-    """Take the duration of a worker's steps; answer what the policy against stragglers wants."""
+    """Record the duration of a worker's steps; answer with the directive of the policy against stragglers."""
     with service.lock:
         present = service.jobs.get(job)
         directive = present.tell(message.rank, message.since, message.steps, message.seconds, present.clock.now())
@@ -260,7 +258,7 @@ def steps(request: HttpRequest, message: schema.Steps, job: JobName) -> HttpResp
 
 @api.post("/jobs/{job}/reset", response=_responses(schema.Nothing, 409, 413))
 def reset(request: HttpRequest, message: schema.Reset, job: JobName) -> HttpResponse:
-    """Take the report that a worker has begun a round (RESET)."""
+    """Record that a worker has begun a round (RESET)."""
     with service.lock:
         present = service.jobs.get(job)
         present.reset(
@@ -277,7 +275,7 @@ def reset(request: HttpRequest, message: schema.Reset, job: JobName) -> HttpResp
 
 @api.post("/jobs/{job}/report", response=_responses(schema.Nothing, 409, 413))
 def report(request: HttpRequest, message: schema.Report, job: JobName) -> HttpResponse:
-    """Take a worker's report of a finished round."""
+    """Record a worker's report of a finished round."""
     with service.lock:
         present = service.jobs.get(job)
         present.report(message, present.clock.now())
@@ -300,7 +298,7 @@ def _existing(name: str) -> Job:
     return present
 
 
-# --- what takes time: the database, the scheduler -------------------------------------------------
+# --- slow views: the database, the scheduler ------------------------------------------------------
 
 _PAGE_ANSWER = {"responses": {200: {"content": {"text/html": {"schema": {"type": "string"}}}}}}
 
@@ -308,11 +306,11 @@ _PAGE_ANSWER = {"responses": {200: {"content": {"text/html": {"schema": {"type":
 @api.get("/cluster", response=_responses(schema.Cluster))
 @slow
 def cluster(request: HttpRequest) -> HttpResponse:
-    """Tell for whom the cluster waits."""
+    """Show which processes the cluster waits for."""
     attendance = None
     with contextlib.suppress(EnvironmentProblemError):  # the address of the scheduler is unknown
-        known = Cluster.from_environment(dict(os.environ))
-        attendance = directory.attendance((known.address, known.port))
+        configured = Cluster.from_environment(dict(os.environ))
+        attendance = directory.attendance((configured.address, configured.port))
     missing, advice = ("", "") if attendance is None else (attendance.missing, attendance.advice)
     return responses.data({"missing": missing, "advice": advice})
 
@@ -354,7 +352,7 @@ def runs(request: HttpRequest, job: OfJob, limit: RunLimit) -> HttpResponse:
 @api.get("/report", response=_responses(None, 404, 503), openapi_extra=_PAGE_ANSWER)
 @slow
 def report_page(request: HttpRequest, runs: RunKeys) -> HttpResponse:
-    """Show finished runs on one page, as a file to keep or to send."""
+    """Show finished runs on one self-contained page."""
     keys = runs.split(",")
     if len(keys) > MOST_RUNS or not all(KEY.fullmatch(key) for key in keys):
         raise InvalidError(

@@ -13,7 +13,7 @@ class ServerConfig(AppConfig):
     label = "server"
 
     def ready(self) -> None:
-        """Leave database connections to the views that use them: looking after them takes a third of a query's time."""
+        """Disable Django's handling of database connections, which takes a third of a query's time."""
         request_started.disconnect(reset_queries)
         request_started.disconnect(close_old_connections)
         request_finished.disconnect(close_old_connections)

@@ -1,4 +1,4 @@
-"""The token that callers have to send, and where a server may listen without one."""
+"""The token that callers must send, and the addresses at which a server may listen without one."""
 
 import os
 import re
@@ -16,7 +16,7 @@ class TokenRequiredError(ExpectedError):
 
 
 def check_token(host: str, insecure: bool) -> None:
-    """Check the token that callers have to send, or that none is needed.
+    """Check that a token is set if one is needed.
 
     Args:
         host: address to listen on.
@@ -25,10 +25,10 @@ def check_token(host: str, insecure: bool) -> None:
     Raises:
         TokenRequiredError: a token is needed, but ESYNC_TOKEN is not set or has a wrong form.
     """
-    given = os.environ.get(VARIABLE, "")
-    if given and not _TOKEN.fullmatch(given):
+    token = os.environ.get(VARIABLE, "")
+    if token and not _TOKEN.fullmatch(token):
         raise TokenRequiredError(f"{VARIABLE} should be 8 to 200 printable ASCII characters without blanks")
-    if not given and not insecure and not is_loopback(host):
+    if not token and not insecure and not is_loopback(host):
         raise TokenRequiredError(
             f"listening on {host} lets other machines in: set {VARIABLE} to a secret that the workers get as well, for "
             f"instance export {VARIABLE}=\"$(python -c 'import secrets; print(secrets.token_urlsafe(24))')\", or let "
@@ -37,9 +37,9 @@ def check_token(host: str, insecure: bool) -> None:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a server that listens on that address or name is reached from here only."""
+    """Return whether only this machine can reach a server that listens on this address or name."""
     try:
         addresses = socket.getaddrinfo(host or None, 0, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except (OSError, UnicodeError):
-        return True  # unknown: listening there will fail, and say so
+        return True  # an unknown name; listening fails with an error message
     return all(ip_address(str(entry[4][0]).partition("%")[0]).is_loopback for entry in addresses)

@@ -1,7 +1,7 @@
-"""Sums over what a job's workers have reported, and its events by kind, since this server started.
+"""Sums over the reports of a job's workers, and numbers of its events, since this server started.
 
 They are not in the journal. After a restart of the server they begin at 0, which monitoring systems
-take as the reset of a counter.
+interpret as the reset of a counter.
 """
 
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ class WorkerCounters(NamedTuple):
         """Return the sums with a report; unchanged if its round or a later one has been counted."""
         if report.round <= self.rounds:
             return self
-        sums = (mine + getattr(report, name) for name, mine in zip(self._fields[1:], self[1:], strict=True))
+        sums = (total + getattr(report, name) for name, total in zip(self._fields[1:], self[1:], strict=True))
         return WorkerCounters(report.round, *sums)
 
 

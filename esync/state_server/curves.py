@@ -1,4 +1,4 @@
-"""Curves over a whole run in a limited number of points; the database sums up the rounds."""
+"""Curves over a whole run in a limited number of points; the database aggregates the rounds."""
 
 import math
 from collections import defaultdict
@@ -27,16 +27,16 @@ def curves(run: int, points: int) -> dict[str, Any]:
     if extent["last"] is None:
         return {**about, "at": [], **{name: [] for name in _RATES}, "accuracy": []}
     most = max(2, min(points, config.CURVE_CELLS // (extent["workers"] + 1)))
-    whole = extent["last"] - began
-    width = max(whole / most, min(extent["longest"] / 2, whole), 1e-3) * (1 + 1e-9)  # so that the last round is within
+    duration = extent["last"] - began
+    width = max(duration / most, min(extent["longest"] / 2, duration), 1e-3) * (1 + 1e-9)  # includes the last round
     return {**about, **_rates(rounds, began, width), "accuracy": _accuracy(rounds, began, points)}
 
 
 def _rates(rounds: Any, began: float, width: float) -> dict[str, list[float]]:
     """Return samples and bytes per second of all workers together.
 
-    A worker's rate is known only on average over each of its rounds. In a period in which none of
-    its rounds ends, its rate is that of the round that ends next.
+    A worker's rate is the average over each of its rounds. In a period in which none of its rounds
+    ends, it is that of the round that ends next.
     """
     cells = (
         rounds.annotate(bin=Floor(Cast((F("finished") - began) / width, FloatField())))
@@ -55,34 +55,33 @@ def _rates(rounds: Any, began: float, width: float) -> dict[str, list[float]]:
     sums = [[0.0] * len(_RATES) for _ in range(last + 1)]
     for rank, steps in of_rank.items():
         begin = first
-        # In its current round, which it has not reported yet, a worker is assumed to be as fast as
-        # in the last one.
+        # A worker is assumed to be as fast in its current round as in the last reported one.
         steps.append((min(last, steps[-1][0] + math.ceil(longest[rank] / width)), steps[-1][1]))
         for bin_, rates in steps:
-            for place in range(max(begin, 0), bin_ + 1):
+            for bin_index in range(max(begin, 0), bin_ + 1):
                 for index, rate in enumerate(rates):
-                    sums[place][index] += rate
+                    sums[bin_index][index] += rate
             begin = bin_ + 1
     shown = range(max(first, 0), last + 1)
     return {
-        "at": [round((place + 1) * width, 3) for place in shown],
-        **{name: [round(sums[place][index], 3) for place in shown] for index, name in enumerate(_RATES)},
+        "at": [round((bin_index + 1) * width, 3) for bin_index in shown],
+        **{name: [round(sums[bin_index][index], 3) for bin_index in shown] for index, name in enumerate(_RATES)},
     }
 
 
 def _accuracy(rounds: Any, began: float, points: int) -> list[dict[str, float]]:
-    """Return at most `points` evaluations, each at the end of the round whose weights it is of."""
-    found = list(
+    """Return at most `points` evaluations, each at the end of the round of its weights."""
+    evaluations = list(
         rounds.exclude(accuracy=None)
         .values("rank", "accuracy_round", "accuracy")
         .annotate(told=Min("finished"))
         .order_by("accuracy_round", "told")
     )
-    newest = {row["accuracy_round"]: row for row in found}
+    newest = {row["accuracy_round"]: row for row in evaluations}
     rows = list(newest.values())
     step = -(-len(rows) // points)
-    kept = rows[::-1][:: max(step, 1)][::-1]  # the last one stays
-    numbers = [row["accuracy_round"] for row in kept]
+    sampled = rows[::-1][:: max(step, 1)][::-1]  # includes the last one
+    numbers = [row["accuracy_round"] for row in sampled]
     ends: dict[int, float] = {}
     for start in range(0, len(numbers), 500):
         part = rounds.filter(round__in=numbers[start : start + 500])
@@ -93,5 +92,5 @@ def _accuracy(rounds: Any, began: float, points: int) -> list[dict[str, float]]:
             "at": round(ends.get(row["accuracy_round"], row["told"]) - began, 3),
             "accuracy": row["accuracy"],
         }
-        for row in kept
+        for row in sampled
     ]

@@ -1,8 +1,8 @@
 """Write the history to the database in the background: a bounded queue and one thread.
 
-The answers to workers never wait for the database. Where it is slow or cannot be reached, the queue
-fills up, and entries that do not fit are dropped and counted. The thread also migrates the
-database's tables when it first reaches it.
+Answers to workers never wait for the database. If it is slow or unreachable, the queue fills up, and
+further entries are dropped and counted. The thread also migrates the database's tables when it first
+reaches it.
 """
 
 import logging
@@ -26,8 +26,8 @@ class History:
         interval: seconds between two batches.
 
     Attributes:
-        dropped: number of entries that did not get into the database.
-        ready: event that is set when the database's tables are there.
+        dropped: number of entries that were not written to the database.
+        ready: event that is set when the database's tables exist.
     """
 
     def __init__(self, limit: int = config.HISTORY_QUEUE, interval: float = config.HISTORY_INTERVAL) -> None:
@@ -39,7 +39,7 @@ class History:
         self._deadline = float("inf")
         self._thread: Thread | None = None
 
-    # --- never wait -------------------------------------------------------------------------------
+    # --- methods that never wait ------------------------------------------------------------------
 
     def report(self, info: RunRecord, report: Report, at: float) -> None:
         """Record a worker's report of a round."""
@@ -102,20 +102,20 @@ class History:
 
         from . import history_writer
 
-        pause, said = 0.1, False
+        pause, logged = 0.1, False
         while True:
             try:
                 result: int = action()
             except Error as error:
                 history_writer.disconnect()
-                if not said:
+                if not logged:
                     logger.error("the database of the history cannot be reached, trying again: %s", str(error).strip())
-                    said = True
-            except Exception:  # a bug here must not end the history for good
+                    logged = True
+            except Exception:  # a bug must not end the history permanently
                 logger.exception("an entry of the history could not be written")
                 return 0
             else:
-                if said:
+                if logged:
                     logger.error("the database of the history is back")
                 return result
             if time.monotonic() + pause > self._deadline:

@@ -45,8 +45,8 @@ def events(run: int, after: int, limit: int) -> list[dict[str, Any]]:
 
 def runs(job: str, limit: int) -> list[dict[str, Any]]:
     """Return runs with their totals, the newest first; of all jobs if `job` is empty."""
-    found = Run.objects.filter(job=job) if job else Run.objects.all()
-    rows = found.order_by("-started", "-pk")[:limit]
+    matching = Run.objects.filter(job=job) if job else Run.objects.all()
+    rows = matching.order_by("-started", "-pk")[:limit]
     totals = {
         row["run"]: row
         for row in Round.objects.filter(run__in=[row.pk for row in rows])

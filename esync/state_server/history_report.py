@@ -1,7 +1,7 @@
-"""Make `report.html` from the history: one run, or a comparison of several ones.
+"""Make `report.html` from the history: one run, or a comparison of several runs.
 
-The history knows what the workers have reported. It knows neither the options of a run nor the
-algorithm, so that each run is a group of its own, called by its job and its beginning.
+The history contains the workers' reports, but neither the options of a run nor its algorithm. Each run
+is therefore a separate group, labelled with its job and its start.
 """
 
 import time
@@ -30,14 +30,11 @@ _EVENTS = 200
 
 
 class ReportedDevice(DeviceSummary):
-    """The rounds of a worker as it has reported them.
-
-    Rounds that follow one another fast are reported together, under the number of the last one.
-    """
+    """The reported rounds of a worker. Short rounds are reported together, under the number of the last one."""
 
     @property
     def missing_rounds(self) -> int:
-        """0: a number that is not there is that of a round which was reported with the next one."""
+        """Always 0: a missing number is that of a round which was reported with the next one."""
         return 0
 
 
@@ -45,14 +42,14 @@ def page(keys: Sequence[str]) -> str:
     """Return the report of the runs with these ids.
 
     Raises:
-        NotFoundError: there is no such run, or nothing has been reported in it.
-        InvalidError: the runs have more rounds than a report is made from.
+        NotFoundError: a run does not exist, or has no reports.
+        InvalidError: the runs have too many rounds for a report.
     """
-    found = {run.key: run for run in Run.objects.filter(key__in=keys)}
+    runs_by_key = {run.key: run for run in Run.objects.filter(key__in=keys)}
     for key in keys:
-        if key not in found:
+        if key not in runs_by_key:
             raise NotFoundError(f"the history has no run {key!r}")
-    rows = [found[key] for key in dict.fromkeys(keys)]
+    rows = [runs_by_key[key] for key in dict.fromkeys(keys)]
     number = Round.objects.filter(run__in=[row.pk for row in rows]).count()
     if number > config.HISTORY_REPORT_ROUNDS:
         raise InvalidError(
@@ -62,12 +59,12 @@ def page(keys: Sequence[str]) -> str:
     labels = _labels(rows)
     runs = [_logged(row, label) for row, label in zip(rows, labels, strict=True)]
     events = {run.folder: _events(row) for row, run in zip(rows, runs, strict=True)}
-    made = time.strftime("by a state server on %d %B %Y at %H:%M")
-    return report_html(build_report(compare_runs(runs, labels), made, events))
+    created = time.strftime("by a state server on %d %B %Y at %H:%M")
+    return report_html(build_report(compare_runs(runs, labels), created, events))
 
 
 def _labels(rows: Sequence[Any]) -> list[str]:
-    """Return the names of the jobs, with their beginnings where a name is there twice."""
+    """Return the names of the jobs, with their start times if a name is ambiguous."""
     jobs = [row.job for row in rows]
     labels: list[str] = []
     for row in rows:
@@ -82,8 +79,8 @@ def _logged(row: Any, label: str) -> LoggedRun:
     """Return a run as if it had been loaded from its logs."""
     metric = Metric(row.metric, row.goal)
     workers: dict[int, list[dict[str, Any]]] = {}
-    for each in Round.objects.filter(run=row.pk).order_by("rank", "round").values():
-        workers.setdefault(each["rank"], []).append(each)
+    for values in Round.objects.filter(run=row.pk).order_by("rank", "round").values():
+        workers.setdefault(values["rank"], []).append(values)
     if not workers:
         raise NotFoundError(f"nothing has been reported in the run {row.key!r} yet")
     evaluations = curves.curves(row.pk, config.HISTORY_PAGE)["accuracy"]
@@ -100,7 +97,7 @@ def _logged(row: Any, label: str) -> LoggedRun:
 def _device(
     row: Any, metric: Metric, rank: int, rounds: list[dict[str, Any]], evaluations: list[dict[str, Any]]
 ) -> ReportedDevice:
-    ends = [max(0.0, each["finished"] - row.started) for each in rounds]
+    ends = [max(0.0, entry["finished"] - row.started) for entry in rounds]
     info = RunInfo.model_validate({"network": "", "rank": rank, "finished": row.ended is not None, "metric": metric})
     values = [evaluation["accuracy"] for evaluation in evaluations]
     return ReportedDevice(
@@ -109,31 +106,31 @@ def _device(
         accuracy_exact_list=values,
         accuracy_rounds=[evaluation["round"] for evaluation in evaluations],
         accuracy_time_list=[max(0.0, evaluation["at"]) for evaluation in evaluations],
-        num_samples_list=[each["samples"] for each in rounds],
-        self_iters_list=[each["local_iterations"] for each in rounds],
+        num_samples_list=[entry["samples"] for entry in rounds],
+        self_iters_list=[entry["local_iterations"] for entry in rounds],
         elapsed_time_list=[round(end) for end in ends],
-        aggregate_time_list=[each["wait"] + each["exchange"] for each in rounds],
-        rounds_list=[each["round"] for each in rounds],
-        computing_time_list=[each["compute"] for each in rounds],
-        bytes_sent_list=[each["bytes_sent"] for each in rounds],
-        bytes_received_list=[each["bytes_received"] for each in rounds],
-        wait_list=[each["wait"] for each in rounds],
-        transfer_list=[each["exchange"] for each in rounds],
+        aggregate_time_list=[entry["wait"] + entry["exchange"] for entry in rounds],
+        rounds_list=[entry["round"] for entry in rounds],
+        computing_time_list=[entry["compute"] for entry in rounds],
+        bytes_sent_list=[entry["bytes_sent"] for entry in rounds],
+        bytes_received_list=[entry["bytes_received"] for entry in rounds],
+        wait_list=[entry["wait"] for entry in rounds],
+        transfer_list=[entry["exchange"] for entry in rounds],
         total_time_list=ends,
         total_time=max(ends),
-        iterations=sum(each["local_iterations"] for each in rounds),
+        iterations=sum(entry["local_iterations"] for entry in rounds),
         run=info,
     )
 
 
 def _events(row: Any) -> list[tuple[str, str]]:
     """Return the events of a run in order, the newest ones if there are many."""
-    found = list(Event.objects.filter(run=row.pk).order_by("-pk")[:_EVENTS])[::-1]
-    return [(clock(max(0.0, each.at - row.started)), _words(each)) for each in found]
+    events = list(Event.objects.filter(run=row.pk).order_by("-pk")[:_EVENTS])[::-1]
+    return [(clock(max(0.0, event.at - row.started)), _words(event)) for event in events]
 
 
 def _words(event: Any) -> str:
-    """Return an event in words, as the dashboard's history does."""
+    """Return an event in words, as the dashboard's history shows it."""
     if event.kind == "slowest":
         return f"worker {event.rank} is the slowest from round {event.round} on: {event.text}"
     if event.kind == "begin":

@@ -1,6 +1,6 @@
 """Write batches of the history to the database.
 
-Entries that come twice, as after a restart, are stored once.
+Duplicates, for instance after a restart, are ignored.
 """
 
 import logging
@@ -29,7 +29,7 @@ def disconnect() -> None:
 
 
 def write(items: Sequence[HistoryEntry]) -> int:
-    """Write a batch in one transaction; return how many of its entries were written.
+    """Write a batch in one transaction; return the number of written entries.
 
     Raises:
         OperationalError, InterfaceError: the database cannot be reached.
@@ -44,7 +44,7 @@ def write(items: Sequence[HistoryEntry]) -> int:
         if len(items) == 1:
             logger.error("the database refuses an entry of the history: %s", str(error).strip())
             return 0
-    return sum(write([item]) for item in items)  # all but the ones that it refuses
+    return sum(write([item]) for item in items)  # all except the ones that the database refuses
 
 
 def _write(items: Sequence[HistoryEntry]) -> None:
@@ -66,7 +66,7 @@ def _write(items: Sequence[HistoryEntry]) -> None:
             Run.objects.filter(pk=run, ended=None).update(**item.fields)
     Round.objects.bulk_create(
         rounds.values(),
-        update_conflicts=True,  # a report that comes again may have the accuracy, which takes longer
+        update_conflicts=True,  # a repeated report may contain the accuracy, which takes longer
         unique_fields=["run", "rank", "round"],
         update_fields=["accuracy", "accuracy_round"],
     )
@@ -77,13 +77,13 @@ def _write(items: Sequence[HistoryEntry]) -> None:
 
 def _runs(infos: dict[str, RunRecord]) -> dict[str, int]:
     """Return the primary keys of the runs, which are created if they are new."""
-    known = dict(Run.objects.filter(key__in=infos).values_list("key", "pk"))
-    new = [info for key, info in infos.items() if key not in known]
+    keys = dict(Run.objects.filter(key__in=infos).values_list("key", "pk"))
+    new = [info for key, info in infos.items() if key not in keys]
     if new:
         Run.objects.bulk_create([Run(**vars(info)) for info in new])
-        known = dict(Run.objects.filter(key__in=infos).values_list("key", "pk"))
+        keys = dict(Run.objects.filter(key__in=infos).values_list("key", "pk"))
         _prune()
-    return known
+    return keys
 
 
 def _prune() -> None:

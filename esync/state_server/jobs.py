@@ -1,7 +1,7 @@
 """A training job that this server coordinates: its coordinator, reports and journal.
 
-Like the coordinator, a job is told the time, and so can be tested without waiting. `now` is always
-a time of the job's clock.
+Like the coordinator, a job gets the time as an argument `now`, always a time of the job's clock, so
+that tests need not wait.
 """
 
 import json
@@ -30,19 +30,19 @@ class Job:
     Args:
         name: the job's name.
         coordinator: decides when its workers exchange.
-        run: a text that only this training uses; "" if its client sends none.
+        run: unique identifier of this training; "" if its client sends none.
         history: records its rounds and events; None records nothing.
-        clock: the job's clock; None makes a new one.
-        key: id that tells this run from others of the same name; "" makes a new one.
-        started: when it began, in seconds since 1970; None stands for now.
-        watch: looks for stragglers; None where that is not wanted.
+        clock: the job's clock; None creates one.
+        key: unique id of this run in the history; "" creates one.
+        started: time of its start in seconds since 1970; None means now.
+        watch: detects stragglers; None if that is not needed.
 
     Attributes:
-        heard: by rank, when a worker was last heard of; None before that.
+        heard: time of the last message of each worker, by rank; None before the first.
         reports: rank → newest report.
-        ended: when the job ended (seconds since 1970), None while it goes on.
+        ended: when the job ended (seconds since 1970); None while it runs.
         reason: why it ended.
-        slowest: rank of the slowest worker when the current round began, None while unknown.
+        slowest: rank of the slowest worker when the current round began; None while unknown.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Job:
         self._journal: journal.Journal | None = None
         self._replaying = False
 
-    # --- what workers tell ------------------------------------------------------------------------
+    # --- messages of workers ----------------------------------------------------------------------
 
     def apply(self, rank: int, iteration: int, capability: float, now: float, te: float, round: int | None) -> bool:
         """Answer a query of the published API; see `Coordinator.apply`."""
@@ -101,7 +101,7 @@ class Job:
         aside: bool = False,
         exchange: float | None = None,
     ) -> None:
-        """Take the report that a worker has begun a round; see `Coordinator.reset`."""
+        """Record that a worker has begun a round; see `Coordinator.reset`."""
         before = self.coordinator.absent
         self.coordinator.reset(rank, round, now, te, rejoin, members, aside, exchange)
         self._took(
@@ -123,11 +123,11 @@ class Job:
             self._name_slowest()
 
     def tell(self, rank: int, since: int, steps: int, seconds: float, now: float) -> PolicyDirective:
-        """Take the duration of a worker's steps; see `OnlinePolicy.tell`.
+        """Record the duration of a worker's steps; see `OnlinePolicy.tell`.
 
         Raises:
             InvalidError: the job does not have that rank.
-            ConflictError: the job does not look for stragglers.
+            ConflictError: the job does not detect stragglers.
         """
         if self.watch is None:
             raise ConflictError(f"job {self.name!r} was begun without a search for stragglers")
@@ -143,7 +143,7 @@ class Job:
         return directive
 
     def report(self, report: Report, now: float, at: float | None = None) -> None:
-        """Take a worker's report of a finished round, which came at `at` (seconds since 1970).
+        """Record a worker's report of a finished round, received at `at` (seconds since 1970).
 
         Raises:
             InvalidError: the job does not have that rank.
@@ -158,9 +158,9 @@ class Job:
             self._history.report(self.info, report, at)
 
     def end(self, reason: str, now: float, at: float | None = None) -> None:
-        """Note the end of the training; a second call changes nothing.
+        """Record the end of the training; a second call changes nothing.
 
-        Queries of workers that are late are still answered.
+        Queries of late workers are still answered.
         """
         if self.ended is not None:
             return
@@ -170,31 +170,31 @@ class Job:
             self._history.end(self.info, self.ended, reason)
         self._tell("end", reason)
 
-    # --- what others ask --------------------------------------------------------------------------
+    # --- state for others -------------------------------------------------------------------------
 
     @property
     def info(self) -> RunRecord:
-        """What the history has to know about the run."""
+        """The row of the run in the history."""
         job = self.coordinator
         return RunRecord(
             self.key, self.name, self.run, self.started, job.num_workers, job.epsilon, job.slowest_iterations
         )
 
     def counters(self) -> JobCounters:
-        """Return a copy of what is counted since this server started, and of the newest reports."""
+        """Return a copy of the counters since this server started, and of the newest reports."""
         return JobCounters(list(self._workers), dict(self.reports), dict(self._events))
 
     def last_heard(self) -> float | None:
-        """Return when any worker was last heard of, by the job's clock; None if none was."""
+        """Return the time of the last message of any worker by the job's clock; None before the first."""
         return max((moment for moment in self.heard if moment is not None), default=None)
 
     def alive_for(self, now: float) -> float:
-        """Return for how many more seconds another run may not take this one's place.
+        """Return for how many more seconds another run may not replace this one.
 
         Another run may do so if no worker has reported anything new for some time (see
-        `LivenessTracker.seconds_left`). Clients of the published API do not send a name of their
-        run, so that only *new* information counts: the first queries (k = 0, 1, …) of a training
-        whose /init/ is still on its way look like repetitions of queries in the training before it.
+        `LivenessTracker.seconds_left`). Clients of the published API do not identify their run, so
+        only *new* information counts: the first queries (k = 0, 1, …) of a training whose /init/ has
+        not arrived yet look like repeated queries of the previous training.
         """
         if self.ended is not None:
             return 0.0
@@ -213,7 +213,7 @@ class Job:
         Raises:
             OSError: the journal cannot be written.
         """
-        if self.run:  # only workers say which run they begin
+        if self.run:  # set by our own workers only
             self._liveness.touch(self.clock.now())
         if path is not None:
             self._journal = journal.Journal(path, self._head)
@@ -221,13 +221,13 @@ class Job:
         self._tell("begin", f"{self.coordinator.num_workers} workers")
 
     def take_over(self, present: "Job", path: Path | None) -> None:
-        """Begin in the place of `present`, whose journal at `path` is replaced.
+        """Replace the job `present` and its journal at `path`.
 
-        `present` writes no more from then on. Its next line might begin its journal anew (as it
-        does when it is long, or was broken by a full disk) and overwrite this job's head.
+        `present` stops writing, because its next line might start a new journal file (as it does when
+        the file is long, or was broken by a full disk) and overwrite this job's head.
 
         Raises:
-            OSError: the journal cannot be written; `present` goes on.
+            OSError: the journal cannot be written; `present` continues.
         """
         self.begin(path)
         present.close()
@@ -239,7 +239,7 @@ class Job:
 
         Raises:
             DamagedJournalError: its head cannot be read, or is not a job's.
-            Exception: it has messages that no job can have taken.
+            Exception: it contains messages that no job accepts.
             OSError: the file cannot be read or written.
         """
         contents = journal.read(path)
@@ -267,10 +267,10 @@ class Job:
         for entry in contents.entries:
             job._replay(entry)
         job._replaying = False
-        # Counters begin at 0, but a report that is sent again counts no more than before.
+        # Counters begin at 0; repeated reports of earlier rounds are not counted.
         for rank, sums in enumerate(job._workers):
-            known = job.reports[rank].round if rank in job.reports else 0
-            job._workers[rank] = WorkerCounters(max(sums.rounds, known))
+            newest_round = job.reports[rank].round if rank in job.reports else 0
+            job._workers[rank] = WorkerCounters(max(sums.rounds, newest_round))
         saved.check_head(json.loads(json.dumps(job._head())), job.name)
         if contents.damage:
             logger.error("the journal %s is damaged: %s and what follows are ignored", path, contents.damage)
@@ -281,12 +281,12 @@ class Job:
             job._journal.resume(contents)
         if job.ended is None:
             if job.last_heard() is not None:
-                job._liveness.touch(clock.now())  # nobody could be heard while there was no server
+                job._liveness.touch(clock.now())  # no message could arrive while the server was down
             job._tell("restart", f"the state server has been restarted; {len(contents.entries)} messages were read")
         return job
 
     def close(self, delete: bool = False) -> None:
-        """Stop writing the journal, and delete it if the job is to be forgotten."""
+        """Stop writing the journal, and optionally delete it."""
         if self._journal is not None:
             self._journal.close(delete)
 
@@ -320,15 +320,15 @@ class Job:
             self._journal.append([kind, now, rank, *details])
 
     def _replay(self, entry: journal.Entry) -> None:
-        """Take a message of the journal again."""
+        """Apply a message of the journal."""
         kind, now, rank, *details = entry
         try:
             if kind == "q":
                 round, iteration, capability, round_trip = details
                 self.query(rank, round, iteration, capability, now, round_trip)
             elif kind == "a":
-                iteration, capability, te, said = details
-                self.apply(rank, iteration, capability, now, te, said)
+                iteration, capability, te, round = details
+                self.apply(rank, iteration, capability, now, te, round)
             elif kind == "r":
                 round, te, rejoin, members, *more = details
                 self.reset(rank, round, now, te, rejoin, members, *more)
@@ -341,7 +341,7 @@ class Job:
             elif kind == "e":
                 reason, at = details
                 self.end(End(reason=reason).reason, now, float(at))
-        except RefusedError as reason:  # only if another version of this program, which took it, wrote it
+        except RefusedError as reason:  # possible if another version of this program has written it
             logger.error("the journal of job %s has a message that is refused now: %s", self.name, reason)
 
     # --- for display ------------------------------------------------------------------------------

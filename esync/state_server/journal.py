@@ -1,10 +1,10 @@
 """Journal of a job: a file with one line per message, each with a checksum.
 
-A line has eight hexadecimal digits (CRC-32 of the rest), a blank, and JSON without blanks. The
-first line, the head, has the job's whole state. The others are messages in the order in which they
-were taken. Each is written by a single write before its message is answered, so that the end of the
-process, by kill -9 as well, loses nothing. There is no fsync: it would guard against a crash of the
-*machine*, and cost milliseconds in every answer.
+A line consists of eight hexadecimal digits (CRC-32 of the rest), a blank, and JSON without blanks. The
+first line, the head, contains the job's complete state. The others are messages in the order in which
+they were handled. Each is written by a single write before its message is answered, so that nothing is
+lost when the process ends, even by kill -9. There is no fsync, which would protect against a crash of
+the *machine*, but add milliseconds to every answer.
 """
 
 import ctypes
@@ -39,10 +39,10 @@ class Contents:
     Attributes:
         head: the job's state before the messages.
         head_length: bytes of the head's line.
-        entries: the messages, as far as they can be read.
-        length: bytes of the file up to there.
-        damage: what is wrong with the rest; "" if nothing is. A last line that is incomplete is not
-            damage, because its message was not answered.
+        entries: the readable messages.
+        length: bytes of the file up to the last of them.
+        damage: problem of the rest, or "". An incomplete last line is not damage, because its message
+            was not answered.
     """
 
     head: dict[str, Any]
@@ -100,8 +100,8 @@ class Journal:
 
     Args:
         path: the journal's file.
-        head: returns the job's state; called when the file is begun anew.
-        limit: size in bytes at which it is.
+        head: returns the job's state; called to start a new file.
+        limit: size in bytes at which a new file is started.
     """
 
     def __init__(self, path: Path, head: Callable[[], dict[str, Any]], limit: int = config.JOURNAL_BYTES) -> None:
@@ -148,9 +148,8 @@ class Journal:
     def append(self, entry: Entry) -> None:
         """Write a message whose effect is already in the job's state.
 
-        A full disk does not stop the training: the error is logged, and from time to time the
-        journal tries to write the whole state anew, so that nothing is missing once there is space
-        again.
+        A full disk does not stop the training: the error is logged, and the journal periodically tries
+        to write the complete state to a new file.
         """
         if self._file is None:
             return
@@ -183,8 +182,8 @@ class Journal:
         self._file, self._size, self._least, self._broken = file, size, least, False
 
 
-# Unlike os.write, it keeps the interpreter while the system copies the line (microseconds). Whoever got the interpreter
-# meanwhile would only wait for `service.lock`, which the caller holds, and each query would cost two more switches.
+# Unlike os.write, this keeps the interpreter's lock while the system copies the line (microseconds). Other
+# threads would only wait for `service.lock`, which the caller holds, and cost two more thread switches.
 _system = ctypes.PyDLL(None, use_errno=True)
 _system.write.argtypes, _system.write.restype = (ctypes.c_int, ctypes.c_char_p, ctypes.c_size_t), ctypes.c_ssize_t
 

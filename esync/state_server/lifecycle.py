@@ -1,7 +1,7 @@
-"""Whether a training is still going on, by a clock that survives restarts.
+"""Decide whether a training is still running, by a clock that survives restarts of the server.
 
-All processes of a machine read the same monotonic clock until the machine is restarted. Only then
-the wall clock has to tell how much time has passed.
+All processes of a machine read the same monotonic clock until the machine is restarted. Only after
+that is the wall clock used to determine the elapsed time.
 """
 
 import math
@@ -20,11 +20,11 @@ def _boot() -> str:
     try:
         return _BOOT_ID.read_text().strip()
     except OSError:
-        return ""  # unknown: never equal to another start's
+        return ""  # unknown, and treated as different from any other boot
 
 
 class PersistentClock:
-    """A clock in seconds that never goes back, even when the server is restarted.
+    """A clock in seconds that never goes back, even if the server is restarted.
 
     Its time is that of the machine's monotonic clock plus `offset`.
     """
@@ -48,7 +48,7 @@ class PersistentClock:
     def resumed(cls, mark: dict[str, Any], latest: float = 0.0) -> "PersistentClock":
         """Return the clock whose state is `mark`.
 
-        It does not go back behind `latest`, the newest time that it is known to have shown.
+        It continues after `latest`, the newest known time of that clock.
         """
         if mark["boot"] and mark["boot"] == _boot():
             return cls(mark["offset"])
@@ -57,30 +57,29 @@ class PersistentClock:
 
 
 class LivenessTracker:
-    """Signs of life of one job, apart from the queries, which its coordinator counts.
+    """Signs of life of one job, except for queries, which its coordinator handles.
 
-    Reports and steps are numbered by the process that sends them. The same number again is a
-    message that came twice. A smaller number comes from another process: a replacement, or a worker
-    of the next training, whose begin is still on its way. The latter must not keep this job alive,
-    so that such a sender counts again only after news from another one, whose numbers have not gone
-    back.
+    The sending process numbers its reports and steps. A repeated number is a duplicate. A smaller
+    number comes from another process: a replacement, or a worker of the next training, which has not
+    begun here yet. The latter must not keep this job alive. Such a sender is therefore ignored until
+    there is news from a sender whose numbers have not decreased.
 
     Attributes:
-        heard: time of the newest sign by the job's clock; None before the first.
+        heard: time of the newest sign of life by the job's clock; None before the first.
     """
 
     def __init__(self) -> None:
         self.heard: float | None = None
         self._numbers: dict[str, int] = {}  # sender → its newest number
-        self._others: set[str] = set()  # senders whose numbers went back
-        self._seconds: dict[str, float] = {}  # sender → what one round or step took, by its newest message
+        self._others: set[str] = set()  # senders whose numbers have decreased
+        self._seconds: dict[str, float] = {}  # sender → seconds of a round or step in its newest message
 
     def touch(self, now: float) -> None:
-        """Note a sign of life that needs no comparison: a worker has begun this job."""
+        """Record that a worker has begun this job."""
         self.heard = now
 
     def report(self, report: Report, now: float) -> None:
-        """Note a worker's report of a round."""
+        """Record a worker's report of a round."""
         sender = f"reports of rank {report.rank}"
         rounds = report.round - self._numbers.get(sender, report.round - 1)
         if rounds > 0:  # a report may cover several rounds
@@ -88,23 +87,23 @@ class LivenessTracker:
         self._count(sender, report.round, now)
 
     def steps(self, rank: int, since: int, steps: int, seconds: float, now: float) -> None:
-        """Note a message about a number of steps.
+        """Record a message about a number of steps.
 
-        `since` is the number of steps in the earlier messages of the worker's process.
+        `since` is the number of steps in earlier messages of the worker's process.
         """
         sender = f"steps of rank {rank}"
         self._seconds[sender] = seconds / steps
         self._count(sender, since, now)
 
     def seconds_left(self, now: float, progress: float | None, slowest: float) -> float:
-        """Return for how many more seconds the job counts as going on.
+        """Return for how many more seconds the job counts as running.
 
-        Silence is normal for config.JOB_ALIVE seconds, or for config.JOB_ALIVE_ITERATIONS times the
-        slowest worker's iteration or round, if that is longer.
+        A job counts as running until it has been silent for config.JOB_ALIVE seconds or for
+        config.JOB_ALIVE_ITERATIONS times the slowest worker's iteration or round, whichever is longer.
 
         Args:
             now: the time by the job's clock.
-            progress: when a query last had new information; None before that.
+            progress: time of the last query with new information; None before the first.
             slowest: seconds of the slowest worker's iteration; 0 while unknown.
         """
         heard = max(-math.inf if progress is None else progress, -math.inf if self.heard is None else self.heard)
@@ -134,7 +133,7 @@ class LivenessTracker:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "LivenessTracker":
-        """Return the signs of life whose state this is."""
+        """Return the tracker with a saved state."""
         self = cls()
         self.heard, self._numbers, self._others = state["heard"], dict(state["numbers"]), set(state["others"])
         self._seconds = dict(state["seconds"])

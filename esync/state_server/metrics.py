@@ -1,11 +1,11 @@
-"""Figures of a job from each worker's newest report: who is slowest, and what that costs."""
+"""Figures of a job from each worker's newest report: the slowest worker, and the totals."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from .schema import Report, Totals
 
-_MOST = 1e15  # samples per second: more is no measurement
+_MOST = 1e15  # samples per second; larger values are invalid
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,8 +14,8 @@ class WorkerSpeed:
 
     Attributes:
         seconds: seconds of one iteration; 0 while unknown.
-        speed: samples per second while it computes, by its newest report. It would reach this
-            throughput if it never waited; 0 while unknown.
+        speed: samples per second while it computes, that is without waits, in its newest report; 0
+            while unknown.
     """
 
     seconds: float = 0.0
@@ -23,7 +23,7 @@ class WorkerSpeed:
 
 
 def _per(amount: float, seconds: float) -> float:
-    """Return a rate; 0 if it is none, because a worker may report a round of no duration."""
+    """Return amount ÷ seconds; 0 if that is invalid, for instance for a round without a duration."""
     rate = amount / seconds if seconds > 0 else 0.0
     return rate if rate < _MOST else 0.0
 
@@ -32,8 +32,8 @@ def pace(capability: float, report: Report | None) -> WorkerSpeed:
     """Return the speed of a worker.
 
     Args:
-        capability: smoothed seconds per iteration as the coordinator knows them; 0 if unknown, in
-            which case the report tells.
+        capability: smoothed seconds per iteration in the coordinator; 0 if unknown, in which case the
+            report is used.
         report: its newest report; None before the first.
     """
     if report is None or not report.local_iterations or not report.compute:
@@ -43,8 +43,8 @@ def pace(capability: float, report: Report | None) -> WorkerSpeed:
 
 def slowest(paces: Mapping[int, WorkerSpeed]) -> int | None:
     """Return the rank whose iterations take longest; None if unknown or if there is only one."""
-    known = [(pace.seconds, -rank) for rank, pace in paces.items() if pace.seconds]
-    return -max(known)[1] if len(known) > 1 else None
+    known_paces = [(pace.seconds, -rank) for rank, pace in paces.items() if pace.seconds]
+    return -max(known_paces)[1] if len(known_paces) > 1 else None
 
 
 def totals(paces: Mapping[int, WorkerSpeed], reports: Iterable[Report]) -> Totals | None:

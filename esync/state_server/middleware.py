@@ -1,4 +1,4 @@
-"""Middleware: which requests are let in, and what becomes of those that fail."""
+"""Middleware: access control, and answers to failed requests."""
 
 import base64
 import binascii
@@ -57,16 +57,16 @@ class RequestMiddleware:
 
 
 class AccessMiddleware:
-    """Lets requests in: known host names, the token where there is one, no foreign web pages, no large bodies.
+    """Checks host names, the token, the origin of requests by browsers, and the size of bodies.
 
-    A web page can point a name of its own at 127.0.0.1 and have a browser talk to servers there
-    (DNS rebinding). It cannot do so with an address. Therefore addresses are always accepted, while
-    names must be known. A page can also have a browser send forms to any address. Browsers say
-    where such a request comes from, and those from elsewhere are refused.
+    A web site can resolve its own host name to 127.0.0.1 and let a browser send requests to servers
+    there (DNS rebinding), but not with an address as the host. Therefore addresses are always accepted,
+    and names must be known. A web page can also let a browser send forms to any address; requests with
+    a foreign origin are refused.
 
-    The token is sent as `Authorization: Bearer TOKEN`. A browser may send it as the password of
-    `Authorization: Basic` instead, but only to read, because browsers add that header to every
-    request by themselves. The dashboard's files need none.
+    The token is sent as `Authorization: Bearer TOKEN`. For reading, a browser may send it as the
+    password of `Authorization: Basic` instead; not for writing, because browsers add that header to
+    every request. The dashboard's files need no token.
     """
 
     def __init__(self, get_response: View) -> None:
@@ -126,9 +126,9 @@ def _knows_token(method: str, authorization: str) -> bool:
 
 
 def _is_known(host: str) -> bool:
-    """Return whether this server answers to the name or address in a Host header."""
+    """Return whether the name or address in a Host header is accepted."""
     if not host:
-        return True  # HTTP/1.0; no browser does that
+        return True  # HTTP/1.0, which no browser uses
     name = host.lower()
     if not name.endswith("]"):
         head, colon, port = name.rpartition(":")

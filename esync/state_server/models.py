@@ -21,7 +21,7 @@ class Run(models.Model):
     num_workers = models.IntegerField()
     epsilon = models.FloatField(null=True)
     slowest_iterations = models.IntegerField()
-    metric = models.CharField(max_length=60, default="accuracy")  # that the accuracies of its rounds are values of
+    metric = models.CharField(max_length=60, default="accuracy")  # the metric of the field accuracy of its rounds
     goal = models.CharField(max_length=3, default="max")  # or min
 
 

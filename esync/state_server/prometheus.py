@@ -14,7 +14,7 @@ __all__ = ["CONTENT_TYPE", "JobCollector", "exposition", "observe_request"]
 
 _METHODS = frozenset({"DELETE", "GET", "HEAD", "OPTIONS", "PATCH", "POST", "PUT"})
 _WORKER = ("job", "rank")
-#: Counters of a worker: the field of `WorkerCounters`, the name of the metric, what it counts.
+#: Counters of a worker: the field of `WorkerCounters`, the name and the description of the metric.
 _SUMS = (
     ("rounds", "rounds", "Highest round that a worker has finished."),
     ("local_iterations", "local_iterations", "Local iterations."),
@@ -23,7 +23,7 @@ _SUMS = (
     ("bytes_received", "received_bytes", "Bytes received in exchanges."),
 )
 
-disable_created_metrics()  # a second time series for each one, which nothing needs
+disable_created_metrics()  # no second time series for each metric
 _server = CollectorRegistry()
 ProcessCollector(registry=_server)
 _request_seconds = Histogram(
@@ -33,16 +33,16 @@ _request_seconds = Histogram(
     buckets=(0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
     registry=_server,
 )
-_children: dict[tuple[str, str, int], Histogram] = {}  # looking a child up in the histogram takes longer
+_children: dict[tuple[str, str, int], Histogram] = {}  # faster than the lookup in the histogram
 
 
 def observe_request(route: str, method: str, status: int, seconds: float) -> None:
     """Count an answered request.
 
     Args:
-        route: name of the view, never a path: each name makes time series of its own.
-        method: HTTP's method; unusual ones are counted as "other".
-        status: status code, of which the class is kept, such as "2xx".
+        route: name of the view, never a path: each name creates time series.
+        method: HTTP method; unusual ones are counted as "other".
+        status: status code, counted by its class, such as "2xx".
         seconds: duration of the answer.
     """
     key = (route, method if method in _METHODS else "other", status // 100)
@@ -66,7 +66,7 @@ class JobCollector(Collector):
         self._jobs = jobs
 
     def collect(self) -> Iterator[Metric]:
-        """Yield the families of metrics, which are there without jobs, too."""
+        """Yield the families of metrics, even without jobs."""
         job_info = InfoMetricFamily("esync_job", "A job, and the id of its run.", labels=("job",))
         workers = GaugeMetricFamily("esync_job_workers", "Number of workers.", labels=("job",))
         events = CounterMetricFamily("esync_job_events", "Events by kind.", labels=("job", "kind"))

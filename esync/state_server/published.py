@@ -25,7 +25,7 @@ _WHOLE = re.compile(r"[0-9]{1,9}")
 
 
 def _digits(text: Any) -> int:
-    # Pydantic would take 1_000, 1.0 and +1, too.
+    # Pydantic would also accept 1_000, 1.0 and +1.
     if not _WHOLE.fullmatch(text):
         raise PydanticCustomError("whole", "must be a whole number, 0 or more, of at most nine digits")
     return int(text)
@@ -35,7 +35,7 @@ Whole = Annotated[int, BeforeValidator(_digits)]
 
 
 class Form(BaseModel):
-    """The fields of a call; others are ignored. The coordinator checks whether the values make sense."""
+    """The fields of a call; others are ignored. The coordinator checks the ranges of values."""
 
 
 class Init(Form):
@@ -48,7 +48,7 @@ class Init(Form):
 
 
 class Apply(Form):
-    """A worker asks whether it shall exchange."""
+    """Asks whether a worker is to exchange."""
 
     r: Whole
     k: Whole
@@ -58,7 +58,7 @@ class Apply(Form):
 
 
 class Reset(Form):
-    """A worker has begun a round."""
+    """Reports that a worker has begun a round."""
 
     r: Whole
     t: Whole
@@ -74,14 +74,14 @@ def _read(form: type[Fields], request: HttpRequest) -> Fields:
     """Return the fields of a form-encoded POST.
 
     Raises:
-        InvalidError: it cannot be read, or a field, which is named, is missing or malformed.
+        InvalidError: the form cannot be read, or a field is missing or malformed.
     """
     if request.content_type != FORM:
         raise InvalidError(
             f"send the fields form-encoded (Content-Type: {FORM}), not {(request.content_type or '')[:80]!r}"
         )
     if len(request.body) < int(request.META.get("CONTENT_LENGTH") or 0):
-        raise InvalidError("the form is shorter than its Content-Length says")  # its sender has gone
+        raise InvalidError("the form is shorter than its Content-Length says")  # the sender has disconnected
     try:
         pairs = parse_qsl(request.body.decode(), keep_blank_values=True, max_num_fields=50)
         values = dict(pairs)
@@ -96,7 +96,7 @@ def _read(form: type[Fields], request: HttpRequest) -> Fields:
 
 @require_GET
 def home(request: HttpRequest) -> HttpResponse:
-    """Show the records of the job; send a browser that opens a page to the dashboard."""
+    """Show the records of the job; redirect a browser to the dashboard."""
     if views.opens_page(request):
         return views.redirect_to_dashboard(request)
     before = {"num_workers": 0, "t": 1, "epsilon": config.EPSILON_PUBLISHED, "slowest_iterations": 1, "records": []}
@@ -117,7 +117,7 @@ def init(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def apply(request: HttpRequest) -> HttpResponse:
-    """Answer whether the worker shall exchange (1) or train on (0)."""
+    """Answer whether the worker is to exchange (1) or to continue training (0)."""
     arrived = time.monotonic()
     fields = _read(Apply, request)
     with service.lock:
@@ -128,7 +128,7 @@ def apply(request: HttpRequest) -> HttpResponse:
 
 @require_POST
 def reset(request: HttpRequest) -> HttpResponse:
-    """Take the report that a worker has begun a round."""
+    """Record that a worker has begun a round."""
     arrived = time.monotonic()
     fields = _read(Reset, request)
     members = [int(rank) for rank in fields.members.split(",")] if fields.members else None

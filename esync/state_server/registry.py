@@ -60,7 +60,7 @@ class JobRegistry:
                 job = Job.restore(path, self._history)
             except OSError:
                 raise
-            except Exception as error:  # whatever an odd journal leads to, the other jobs go on
+            except Exception as error:  # an invalid journal must not affect the other jobs
                 aside = path.with_suffix(".damaged")
                 path.rename(aside)
                 logger.error(
@@ -81,17 +81,17 @@ class JobRegistry:
         watching: OnlinePolicySettings | None = None,
         tiering: TierSettings | None = None,
     ) -> Job:
-        """Begin a training under this name, unless another one is going on there.
+        """Begin a training under this name, unless another one is running under it.
 
-        See `Coordinator` for `num_workers`, `epsilon` and `slowest_iterations`. `watching` says how
-        to look for stragglers; with None nobody does. `tiering` says how to divide the workers.
+        See `Coordinator` for `num_workers`, `epsilon` and `slowest_iterations`. `watching` configures
+        the detection of stragglers (None: no detection), and `tiering` the division of the workers.
 
-        A repeated call of the same run, whose answer may have been lost, changes nothing.
+        A repeated call of the same run changes nothing.
 
         Raises:
             InvalidError: an argument is out of range.
-            ConflictError: another training is going on under that name, or there are too many jobs.
-            UnavailableError: its journal cannot be written, as on a full disk.
+            ConflictError: another training is running under that name, or there are too many jobs.
+            UnavailableError: its journal cannot be written, for instance because the disk is full.
         """
         check_name(name)
         coordinator = Coordinator(num_workers, epsilon, slowest_iterations, tiering=tiering)
@@ -99,12 +99,12 @@ class JobRegistry:
         if present is not None:
             if run and run == present.run and present.ended is None:
                 return present
-            if left := present.alive_for(present.clock.now()):
+            if remaining := present.alive_for(present.clock.now()):
                 raise ConflictError(
-                    f"another training is running as job {name!r}, and counts as going on for {left:.1f} s without "
-                    f"news of its workers: wait, choose another name (--job), or end it (POST /api/v1/jobs/{name}/"
-                    "end)",
-                    retry_after=left,
+                    f"another training is running as job {name!r}, and counts as going on for {remaining:.1f} s "
+                    f"without news of its workers: wait, choose another name (--job), or end it "
+                    f"(POST /api/v1/jobs/{name}/end)",
+                    retry_after=remaining,
                 )
         else:
             self._make_room()
@@ -138,10 +138,10 @@ class JobRegistry:
         """Return a job.
 
         Raises:
-            ConflictError: it has not begun yet; the error says when to try again.
+            ConflictError: it has not begun yet; the error contains the time to wait before a retry.
         """
         job = self._jobs.get(name) or self.find(name)
-        if job is None:  # a worker may come before rank 0
+        if job is None:  # another worker may be earlier than rank 0
             first = "call /init/ first" if name == config.JOB else "begin it"
             raise ConflictError(f"no training has been begun as job {name!r}: rank 0 has to {first}", retry_after=1.0)
         return job
@@ -163,7 +163,7 @@ class JobRegistry:
             job.close()
 
     def _make_room(self) -> None:
-        """Make room for one more job, by forgetting the one that ended first if necessary."""
+        """Forget the job that ended first if there are too many jobs for another one."""
         self.sweep()
         if len(self._jobs) < config.MAX_JOBS:
             return

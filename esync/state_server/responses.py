@@ -16,20 +16,17 @@ JSON = "application/json"
 
 
 class NotFoundError(RefusedError):
-    """Raised when there is no such job."""
+    """Raised when a job or a run does not exist."""
 
 
 class UnavailableError(RefusedError):
-    """Raised when a call cannot be answered now: the database is away, or the disk is full."""
+    """Raised when a call cannot be answered now, because the database is unreachable or the disk full."""
 
     retry_after = 1.0
 
 
 class AtMost(logging.Filter):
-    """A log filter that lets `lines` lines through in every `seconds`.
-
-    A faulty worker may cause a line a hundred times a second.
-    """
+    """A log filter that passes at most `lines` lines per `seconds`, since a faulty worker may cause hundreds."""
 
     def __init__(self, lines: int, seconds: float) -> None:
         super().__init__()
@@ -49,17 +46,17 @@ logger.addFilter(AtMost(lines=20, seconds=config.ANNOUNCE_AFTER))
 
 
 def words(problems: list[Any]) -> str:
-    """Return what Pydantic finds wrong with a request, each with its place."""
+    """Return Pydantic's problems with a request, each with its location, as text."""
     return "; ".join(_problem(problem) for problem in problems[:3])
 
 
 def _problem(problem: Any) -> str:
-    place = ".".join(str(part) for part in problem["loc"])[:80]
-    return f"{place}: {problem['msg']}" if place else str(problem["msg"])
+    location = ".".join(str(part) for part in problem["loc"])[:80]
+    return f"{location}: {problem['msg']}" if location else str(problem["msg"])
 
 
 def response(body: bytes = b"", status: int = 200, **headers: str) -> HttpResponse:
-    """Return an answer whose body is JSON: browsers must neither cache it nor show it as a page."""
+    """Return an answer with a body in JSON, which browsers must neither cache nor show as a page."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     common = {"Content-Type": JSON, "Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
     return HttpResponse(body, status=status, headers={**common, "Content-Length": str(len(body)), **named})
@@ -79,8 +76,8 @@ def error(status: int, message: str, **headers: str) -> HttpResponse:
 def refused(reason: RefusedError) -> HttpResponse:
     """Return the answer to a refused request.
 
-    Its status is 400, unless the error's class has another one: 409 if the request did not fit the
-    job's state, 404 or 503. It has Retry-After where trying again helps.
+    Its status is that of the error's class: 400, 404, 409 (conflict with the job's state) or 503. It
+    has a Retry-After header if a retry may succeed.
     """
     status = {NotFoundError: 404, UnavailableError: 503, ConflictError: 409}.get(type(reason), 400)
     if (seconds := getattr(reason, "retry_after", None)) is None:

@@ -1,7 +1,7 @@
-"""Schema of a journal's head, checked before a job is made from it.
+"""Schema of a journal's head, checked before a job is restored from it.
 
-Its checksum shows that it is intact, not who wrote it: that may have been another version of this
-program, or somebody with an editor.
+The checksum only shows that the head is intact. It may have been written by another version of this
+program, or with an editor.
 """
 
 import json
@@ -66,20 +66,21 @@ def check_head(head: dict[str, Any], name: str) -> dict[str, Any]:
         name: name of the job whose journal it is.
 
     Raises:
-        DamagedJournalError: it is not a job's, or another job's; the message says what is wrong.
+        DamagedJournalError: it is invalid, or another job's; the message says why.
     """
     try:
-        known = Head.model_validate_json(json.dumps(head))
+        checked = Head.model_validate_json(json.dumps(head))
     except ValidationError as error:
         first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        raise DamagedJournalError(f"its head's {place} makes no sense: {first['msg']}") from None
-    workers = known.coordinator.num_workers
-    ranks = [record.rank for record in known.coordinator.records]
-    if known.job != name:
-        raise DamagedJournalError(f"its head is that of job {known.job[:80]!r}")
-    if ranks != list(range(workers)) or len(known.heard) != workers:
+        location = ".".join(str(part) for part in first["loc"])
+        raise DamagedJournalError(f"its head's {location} makes no sense: {first['msg']}") from None
+    workers = checked.coordinator.num_workers
+    ranks = [record.rank for record in checked.coordinator.records]
+    if checked.job != name:
+        raise DamagedJournalError(f"its head is that of job {checked.job[:80]!r}")
+    if ranks != list(range(workers)) or len(checked.heard) != workers:
         raise DamagedJournalError(f"its head is not that of {workers} workers")
-    if any(one.rank >= workers for one in known.reports) or any(one >= workers for one in known.coordinator.absent):
+    reporters = [report.rank for report in checked.reports]
+    if any(rank >= workers for rank in (*reporters, *checked.coordinator.absent)):
         raise DamagedJournalError("its head names ranks that the job does not have")
     return head

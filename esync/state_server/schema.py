@@ -23,9 +23,9 @@ Rank = Annotated[int, Field(ge=0, lt=config.MAX_WORKERS), _WHOLE]
 Workers = Annotated[int, Field(ge=1, le=config.MAX_WORKERS), _WHOLE]
 Count = Annotated[int, Field(ge=0, lt=10**9), _WHOLE]
 Positive = Annotated[int, Field(ge=1, lt=10**9), _WHOLE]
-Large = Annotated[int, Field(ge=0, le=10**15), _WHOLE]  # few enough to be added up in every database
+Large = Annotated[int, Field(ge=0, le=10**15), _WHOLE]  # small enough to be summed in every database
 Seconds = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-Duration = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]  # seconds, few enough to be added up
+Duration = Annotated[float, Field(ge=0, le=1e9, allow_inf_nan=False)]  # seconds, small enough to be summed
 Share = Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)]
 #: Names must not have characters that control a terminal, end a line or change the text direction.
 _PRINTABLE = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$"
@@ -35,7 +35,7 @@ WorkerState = Literal["not seen", "computing", "waiting", "exchanging", "dropped
 
 
 class Body(BaseModel):
-    """The body of a request; it has no other fields than those named."""
+    """The body of a request, in which unknown fields are errors."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -71,7 +71,7 @@ class Tiering(Body):
 
 
 class Begin(Body):
-    """Begins a job; with the `run` of a job that has begun, changes nothing."""
+    """Begins a job; has no effect if a job with the same `run` has begun."""
 
     num_workers: Workers
     epsilon: Seconds | None = Field(None, description="seconds that guard READY; null: chosen from what is measured")
@@ -91,7 +91,7 @@ class Steps(Body):
 
 
 class Directive(BaseModel):
-    """What the policy against stragglers wants now, while the schedule is synchronous."""
+    """The current directive of the policy against stragglers, while the schedule is synchronous."""
 
     apart: list[int] = Field(description="ranks that rounds must not wait for")
     asynchronous: bool = Field(description="whether to train asynchronously meanwhile")
@@ -145,7 +145,7 @@ class Reset(Body):
 
 
 class Report(Body):
-    """What one worker did in a finished round; shown to people, and never used for decisions."""
+    """A worker's report of a finished round, for display only, not for decisions."""
 
     rank: Rank
     round: Count
@@ -177,7 +177,7 @@ class Report(Body):
 
 
 class End(Body):
-    """Ends a job, so that another one may begin under its name at once."""
+    """Ends a job, so that another one can begin under its name at once."""
 
     reason: Text = "done"
 
@@ -223,7 +223,7 @@ class JobList(BaseModel):
 
 
 class Cluster(BaseModel):
-    """For whom the cluster waits, as the scheduler at this server's DMLC_PS_ROOT_URI says."""
+    """The processes for which the cluster waits, according to the scheduler at DMLC_PS_ROOT_URI."""
 
     missing: str = Field(description="processes and where they run; empty: none, or no scheduler answers")
     advice: str = Field(description="how to start them, or what else to do")

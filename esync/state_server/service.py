@@ -1,8 +1,8 @@
 """The parts of the running state server: its jobs, its history, its state folder.
 
-Jobs are plain objects in the memory of the one process that answers requests. It has several
-threads, and one lock: whoever reads or changes jobs holds `service.lock` from the first look to the
-last, so that no query sees half a round.
+Jobs are plain objects in the memory of the one process that answers requests. It has several threads
+and one lock: a thread holds `service.lock` during the whole time that it reads or changes jobs, so
+that a query never sees half a round.
 """
 
 import os
@@ -22,7 +22,7 @@ class Service:
     """The parts of a state server.
 
     Attributes:
-        lock: to be held by whoever uses `jobs`.
+        lock: must be held to use `jobs`.
         jobs: the jobs.
         history: the history.
         folder: the state folder; None before `start`.
@@ -67,7 +67,7 @@ service = Service()
 
 
 def choose_database(folder: Path) -> None:
-    """Put the history into the state folder, unless DATABASE_URL names another place. Django must be set up."""
+    """Put the history into the state folder, unless DATABASE_URL is set. Django must be set up."""
     from django.db import connections
 
     if not os.environ.get("DATABASE_URL"):

@@ -33,14 +33,13 @@ _PAUSE = 0.02  # seconds between two attempts to connect
 def serve(
     host: str, port: int, state_dir: Path | None = None, cert: Path | None = None, key: Path | None = None
 ) -> None:
-    """Serve until a signal comes; say on standard output, in one line, where.
+    """Serve until a signal arrives, and print the server's URL in one line.
 
     Args:
         host: address to listen on.
-        port: port to listen on; 0 takes a free one.
-        state_dir: state folder; None takes the one of this port or, with port 0, one that is
-            removed at the end.
-        cert: certificate (PEM); None speaks plain HTTP.
+        port: port to listen on; 0 chooses a free one.
+        state_dir: state folder; None: that of this port or, with port 0, a temporary one.
+        cert: certificate (PEM); None for plain HTTP.
         key: its key (PEM), if that is not in the same file.
 
     Raises:
@@ -54,7 +53,7 @@ def serve(
             temporary = tempfile.TemporaryDirectory(prefix="esync-state-server-", ignore_cleanup_errors=True)
             state_dir = Path(stack.enter_context(temporary))
         folder = (state_dir or state_folder.default(port)).absolute()
-        state_folder.StateFolder(folder).close()  # the process that answers will lock it
+        state_folder.StateFolder(folder).close()  # the process that answers requests locks it again
         service.set_up_django()
         service.choose_database(folder)
         os.environ[state_folder.VARIABLE] = str(folder)
@@ -77,7 +76,7 @@ def serve(
 
 
 def _application(ready: Event) -> WSGIHandler:
-    """Load the application, and say that it is there; for the process that answers requests."""
+    """Load the application in the process that answers requests, and set the event."""
     from .wsgi import application
 
     ready.set()
@@ -85,9 +84,9 @@ def _application(ready: Event) -> WSGIHandler:
 
 
 def _end_on_hangup(server: AbstractServer[Any], before: Any) -> None:
-    """Let SIGHUP end the server, or be ignored where it was (nohup).
+    """Let SIGHUP end the server, or ignore it if it was ignored before (nohup).
 
-    Granian's own answer, a second process that takes over, would find the state folder in use.
+    Granian would start a second process, which would find the state folder locked.
     """
     signal.signal(signal.SIGHUP, before if before == signal.SIG_IGN else server.signal_handler_interrupt)
 
@@ -121,7 +120,7 @@ def _server(address: str, port: int, cert: Path | None, key: Path | None) -> Abs
 
 
 def _connections_most() -> int:
-    """Return how many connections this process has file descriptors for."""
+    """Return the number of connections for which this process has file descriptors."""
     files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     if files == resource.RLIM_INFINITY:
         return config.STATE_SERVER_CONNECTIONS
@@ -130,31 +129,31 @@ def _connections_most() -> int:
 
 @contextlib.contextmanager
 def _reserved(host: str, port: int) -> Iterator[tuple[str, int]]:
-    """Reserve an address and port; Granian itself would share a port that another server uses.
+    """Reserve an address and port, because Granian itself would share a port with another server.
 
-    Two state servers that start together find the port free, since neither listens yet: of the
-    name of a Unix socket there is only one.
+    Two state servers that start at the same time would both find the port free; the unique name of a
+    Unix socket prevents that.
 
     Raises:
-        ExpectedError: it cannot be used.
+        ExpectedError: the address or port cannot be used.
     """
     with ExitStack() as stack:
         try:
             addresses = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-            family, _, _, _, place = addresses[0]
+            family, _, _, _, socket_address = addresses[0]
             with socket.socket(family, socket.SOCK_STREAM) as probe:
                 probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind(place)
+                probe.bind(socket_address)
                 address, number = probe.getsockname()[:2]
             only = stack.enter_context(socket.socket(socket.AF_UNIX, socket.SOCK_STREAM))
             only.bind(f"\0esync-state-server/{address}/{number}")
-            held = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-            held.bind((address, number))
+            reserved = stack.enter_context(socket.socket(family, socket.SOCK_STREAM))
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+            reserved.bind((address, number))
         except (OSError, UnicodeError) as error:
-            why = getattr(error, "strerror", None) or error
-            raise ExpectedError(f"the state server cannot listen on {host}:{port}: {why}") from None
+            reason = getattr(error, "strerror", None) or error
+            raise ExpectedError(f"the state server cannot listen on {host}:{port}: {reason}") from None
         yield address, number
 
 

@@ -3,7 +3,7 @@
 They are read from the environment:
 ESYNC_ALLOWED_HOSTS  further names (separated by commas) under which this server is reached.
                      Addresses like 10.0.0.5 and this machine's own name need not be listed.
-ESYNC_TOKEN          the token that callers have to send; empty: everybody is let in.
+ESYNC_TOKEN          the token that callers must send; empty: no authentication.
 DATABASE_URL         the database of the history, for instance
                      postgres://user:password@host/name; by default a SQLite file in the state
                      folder.
@@ -28,7 +28,7 @@ DEBUG = False
 SECRET_KEY = get_random_secret_key()  # nothing is signed
 ROOT_URLCONF = "esync.state_server.urls"
 WSGI_APPLICATION = "esync.state_server.wsgi.application"
-INSTALLED_APPS = ["esync.state_server", "django.contrib.staticfiles"]  # the first one's runserver counts
+INSTALLED_APPS = ["esync.state_server", "django.contrib.staticfiles"]  # the first one's command runserver is used
 MIDDLEWARE = [
     "esync.state_server.middleware.RequestMiddleware",
     "esync.state_server.middleware.AccessMiddleware",
@@ -38,7 +38,7 @@ APPEND_SLASH = False
 
 # --- access ---------------------------------------------------------------------------------------
 
-ALLOWED_HOSTS = ["*"]  # any address, but no unknown name, which Django cannot say: see AccessMiddleware
+ALLOWED_HOSTS = ["*"]  # AccessMiddleware accepts all addresses, but only known names
 _HOSTNAME = socket.gethostname().lower()
 HOST_NAMES = {
     "localhost",
@@ -57,9 +57,9 @@ PAGE_HEADERS = {
     "Cross-Origin-Opener-Policy": "same-origin",
 }
 SILENCED_SYSTEM_CHECKS = [
-    "security.W001",  # SecurityMiddleware would add its headers to every worker's answer, which takes a tenth of it …
-    "security.W002",  # … and so would XFrameOptionsMiddleware: PAGE_HEADERS has them
-    "security.W003",  # no cookies, so that no request can be forged with them; foreign origins are refused
+    "security.W001",  # SecurityMiddleware would add its headers to every answer to a worker, for a tenth of its time …
+    "security.W002",  # … and so would XFrameOptionsMiddleware; PAGE_HEADERS has them
+    "security.W003",  # there are no cookies with which to forge requests, and foreign origins are refused
 ]
 
 # --- files of the dashboard, which hold no data ---------------------------------------------------
@@ -94,8 +94,8 @@ def _database() -> dict[str, Any]:
         "ENGINE": "django.db.backends.sqlite3",
         "NAME": folder / "history.sqlite3",
         "OPTIONS": {
-            # One writes while others read. A crash of the machine may cost the last batches, but
-            # never the file.
+            # Reads are possible during a write. A crash of the machine may lose the last batches, but
+            # does not damage the file.
             "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL",
             "transaction_mode": "IMMEDIATE",
             "timeout": 20,

@@ -1,4 +1,4 @@
-"""Snapshots of a job for display: who computes, who waits, who is the slowest."""
+"""Snapshots of a job for display: computing, waiting and slowest workers."""
 
 import time
 from functools import cached_property
@@ -10,15 +10,15 @@ from .jobs import Job
 from .metrics import WorkerSpeed
 from .schema import State, WorkerState
 
-#: A worker counts as silent after this many iterations of the slowest worker without news.
+#: Number of the slowest worker's iterations without news after which a worker counts as silent.
 _PATIENCE = 3
 
 
 class JobSnapshot:
-    """A copy of what is shown of a job.
+    """A copy of the displayed state of a job.
 
-    It is made under `service.lock`, and turned into an answer without: with a thousand workers that
-    takes some time.
+    It is made under `service.lock`, and converted to an answer without the lock, which takes some time
+    with a thousand workers.
     """
 
     def __init__(self, job: Job) -> None:
@@ -57,7 +57,7 @@ def summary(job: JobSnapshot) -> dict[str, Any]:
 def view(job: JobSnapshot, dropped: int) -> dict[str, Any]:
     """Return the job with its workers, `schema.JobView`.
 
-    `dropped` is the number of entries that the history has lost.
+    `dropped` is the number of entries missing in the history.
     """
     return {
         **summary(job),
@@ -73,7 +73,7 @@ def workers(job: JobSnapshot) -> list[dict[str, Any]]:
     now, paces = job.clock.now(), job.paces
     records = job.coordinator["records"]
     all_ready = all(record[4] for record in records if record[0] not in job.absent)
-    # A worker that waits for the slowest is silent meanwhile.
+    # A worker is silent while it waits for the slowest one.
     patience = max(config.ANNOUNCE_AFTER, _PATIENCE * max(pace.seconds for pace in paces.values()))
     views = []
     for rank, done, capability, _, ready, round in records:
@@ -117,5 +117,5 @@ def _state(job: JobSnapshot) -> State:
 
 
 def _moment(job: JobSnapshot, now: float | None) -> float | None:
-    """Return a time of the job's clock in seconds since 1970."""
+    """Convert a time of the job's clock to seconds since 1970."""
     return None if now is None else round(time.time() - (job.clock.now() - now), 3)

@@ -19,7 +19,7 @@ class StateFolderError(ExpectedError):
 
 
 def from_environment() -> Path | None:
-    """Return the state folder that ESYNC_STATE_DIR names; None if it names none."""
+    """Return the state folder in ESYNC_STATE_DIR; None if that is not set."""
     name = os.environ.get(VARIABLE)
     return expanded(name) if name else None
 

@@ -1,4 +1,4 @@
-"""Pages and files beside the APIs: the dashboard, the metrics, unknown paths."""
+"""Pages and files other than the APIs: the dashboard, the metrics, unknown paths."""
 
 from functools import cache
 from pathlib import Path
@@ -20,13 +20,13 @@ def _page() -> bytes:
 
 
 def opens_page(request: HttpRequest) -> bool:
-    """Return whether a browser opens the server's address, which leads to the dashboard."""
+    """Return whether a browser opens the server's root page, which redirects to the dashboard."""
     return request.path == "/" and "text/html" in request.headers.get("Accept", "")  # programs accept */*
 
 
 @require_GET
 def redirect_to_dashboard(request: HttpRequest) -> HttpResponse:
-    """Send a browser to the dashboard."""
+    """Redirect a browser to the dashboard."""
     return HttpResponse(status=303, headers={"Location": HOME, "Vary": "Accept"})
 
 

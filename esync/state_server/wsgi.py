@@ -23,12 +23,12 @@ def _close_at_end() -> None:
 
 
 def _end_copy() -> None:
-    """End a process that the web server has forked off this one, such as a worker of gunicorn --preload.
+    """End a process that the web server has forked from this one, such as a worker of gunicorn --preload.
 
-    It would answer with jobs of its own.
+    It would have separate jobs.
     """
     os.write(2, b"the state server is one process: start the web server so that it does not fork\n")
-    os._exit(3)  # gunicorn then does not start another one
+    os._exit(3)  # with this code, gunicorn does not start another one
 
 
 if (supervisor := parent_process()) is not None and supervisor.pid is not None:
@@ -44,4 +44,4 @@ try:
 except ExpectedError as error:
     sys.exit(str(error))
 os.register_at_fork(after_in_child=_end_copy)
-threading.Thread(target=_close_at_end, name="close").start()  # no daemon: Python waits for it
+threading.Thread(target=_close_at_end, name="close").start()  # not a daemon, so that Python waits for it

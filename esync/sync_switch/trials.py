@@ -39,7 +39,7 @@ class Trials:
         repeats: runs of each share, with seeds from `seed` on.
         engine: a key of ENGINES.
         seed: seed of the first run.
-        say: called with a message before each run.
+        notify: called with a message before each run.
 
     Attributes:
         core_seconds: processor time of all trials in the folder, in seconds.
@@ -51,7 +51,7 @@ class Trials:
     repeats: int = 5
     engine: str = "simulate"
     seed: int = 0
-    say: Callable[[str], None] = print
+    notify: Callable[[str], None] = print
     core_seconds: float = field(default=0.0, init=False)
 
     def __post_init__(self) -> None:
@@ -88,7 +88,7 @@ class Trials:
         place = self.folder / f"share-{share:g}-seed-{seed}.json"
         result = _known(place)
         if result is None:
-            self.say(f"BSP {100 * share:g} %, seed {seed} …")
+            self.notify(f"BSP {100 * share:g} %, seed {seed} …")
             result = self._run(share, seed)
             write_atomically(place, json.dumps(result).encode())
         self.core_seconds += float(result["core_seconds"])

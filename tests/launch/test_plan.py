@@ -15,8 +15,9 @@ from esync.algorithms import ALGORITHMS, SSGD, option, register
 from esync.launch import flags, ssh
 from esync.launch.description import Description, DescriptionError
 from esync.launch.hosts import locate
-from esync.launch.plan import mode_folder, plan, ports_needed
+from esync.launch.plan import mode_folder, plan
 from esync.launch.resources import HostResources
+from esync.launch.services import ports_needed
 from esync.launch.spec import LaunchPlan, ProcessSpec
 from esync.reports.modes import FOLDERS
 

@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from esync.launch import report
+from esync.launch.outcome import JobOutcome
 from esync.launch.replacements import Replacement
-from esync.launch.supervisor import JobOutcome
 from esync.reports import report as reports
 from esync.reports.metrics_table import run_figures
 from esync.reports.modes import mode_of

@@ -26,8 +26,8 @@ from test_supervisor import ends, impatient, spec, supervise  # noqa: F401
 
 from esync.launch import ssh
 from esync.launch.agent_pool import AgentPool, RemoteHostError
+from esync.launch.commands import COMMON
 from esync.launch.hosts import Host, HostEntry
-from esync.launch.plan import COMMON
 from esync.launch.ssh import login, missing_key, pasteable
 
 pytestmark = pytest.mark.timeout(400)

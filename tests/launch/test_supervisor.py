@@ -16,10 +16,11 @@ import pytest
 
 from esync import config
 from esync.launch.hosts import Host
+from esync.launch.outcome import JobOutcome
 from esync.launch.processes import Process
 from esync.launch.spec import LaunchPlan, ProcessSpec
 from esync.launch.status_table import WorkerRow
-from esync.launch.supervisor import JobOutcome, Supervisor
+from esync.launch.supervisor import Supervisor
 from esync.runtime.progress import Progress
 
 pytestmark = pytest.mark.timeout(60)

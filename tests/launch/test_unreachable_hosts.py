@@ -18,8 +18,9 @@ from test_supervisor import LONG, Reacting, Recorded, impatient, spec  # noqa: F
 
 from esync import config
 from esync.launch.hosts import Host, HostEntry
+from esync.launch.outcome import JobOutcome
 from esync.launch.spec import LaunchPlan, ProcessSpec
-from esync.launch.supervisor import JobOutcome, Supervisor
+from esync.launch.supervisor import Supervisor
 
 pytestmark = pytest.mark.timeout(120)
 

@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from esync import config
-from esync.planning import accuracy
+from esync.planning import accuracy, sample_worth
 from esync.planning.candidates import Candidate
 
 DOCS = Path(__file__).parents[2] / "docs/results"
@@ -44,11 +43,11 @@ def test_known_accuracy_is_that_of_mode_and_flags(flags, iid):
     ],
 )
 def test_worth_of_a_sample_is_near_what_was_measured(local_iterations, devices, measured):
-    assert accuracy.worth(local_iterations, local_iterations * devices) == pytest.approx(measured, rel=0.15)
+    assert sample_worth.worth(local_iterations, local_iterations * devices) == pytest.approx(measured, rel=0.15)
 
 
 def test_worth_of_a_sample_is_one_in_sequential_sgd_and_falls_with_devices_and_local_steps():
-    assert accuracy.worth(1, 1) == 1.0
-    assert accuracy.worth(1, 1 + config.PLAN_HALF_DEVICES) == pytest.approx(0.5)
-    assert accuracy.worth(1 + config.PLAN_HALF_LOCAL, 1 + config.PLAN_HALF_LOCAL) == pytest.approx(0.5)
-    assert 1 > accuracy.worth(1, 2) > accuracy.worth(2, 4) > accuracy.worth(2, 8)
+    assert sample_worth.worth(1, 1) == 1.0
+    assert sample_worth.worth(1, 1 + sample_worth.HALF_DEVICES) == pytest.approx(0.5)
+    assert sample_worth.worth(1 + sample_worth.HALF_LOCAL, 1 + sample_worth.HALF_LOCAL) == pytest.approx(0.5)
+    assert 1 > sample_worth.worth(1, 2) > sample_worth.worth(2, 4) > sample_worth.worth(2, 8)

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
+from esync.launch.commands import measuring_process
 from esync.launch.description import Description, DescriptionError
 from esync.launch.hosts import locate
-from esync.launch.plan import measuring_process, plan_measurement
+from esync.launch.plan import plan_measurement
 from esync.launch.resources import HostResources
 from esync.launch.spec import LaunchPlan
 from esync.runtime.iteration_statistics import IterationStatistics

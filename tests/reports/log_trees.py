@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from esync.reports import plot, summarize
-from esync.reports.comparison import compare_singly
+from esync.reports.grouping import compare_singly
 from esync.reports.metrics_table import RunFigures
 from esync.reports.runs import load_network
 

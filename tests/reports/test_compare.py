@@ -15,8 +15,9 @@ from log_trees import write_run
 import esync
 from esync.reports import report
 from esync.reports.compare import main
-from esync.reports.comparison import EVALUATION_COLUMNS, TIME, MissingPandasError, compare
+from esync.reports.comparison import EVALUATION_COLUMNS, MissingPandasError, compare
 from esync.reports.report_page.verdict import verdict
+from esync.reports.run_groups import TIME
 from esync.reports.runs import RunError
 from esync.reports.speedups import best_alone
 

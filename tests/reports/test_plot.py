@@ -12,7 +12,7 @@ from matplotlib.image import imread
 
 from esync.algorithms.base import SPARE_STYLES
 from esync.reports import figures, style
-from esync.reports.comparison import compare_singly
+from esync.reports.grouping import compare_singly
 from esync.reports.metrics_table import RunFigures, run_figures
 from esync.reports.modes import FOLDERS, mode_of
 from esync.reports.plot import main

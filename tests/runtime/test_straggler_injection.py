@@ -6,10 +6,10 @@ from esync import arguments
 from esync.launch.description import Description, StragglerEntry, straggler_events
 from esync.launch.flags import to_arguments
 from esync.runtime.straggler_injection import COMPUTE, NETWORK, Straggler, StragglerEvent, parse_straggler_event
+from esync.simulate.acknowledgement import noticed_at
 from esync.simulate.cluster import model
 from esync.simulate.devices import DeviceModel, SimulatedDevice
 from esync.simulate.engine import SimulationEngine
-from esync.simulate.store import noticed_at
 
 from ..simulate.modelling import cluster
 from ..simulate.modelling import simulate as run

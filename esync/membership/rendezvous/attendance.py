@@ -1,7 +1,7 @@
-"""Attendance: which processes of a cluster are missing, in the words that all of them use.
+"""Attendance: which processes of a cluster are missing, in words.
 
-The scheduler knows who has registered. It words what the cluster waits for, and tells every process
-that asks.
+The scheduler knows the registered processes. It describes what the cluster waits for, and sends the
+description to every process on request.
 """
 
 import json
@@ -21,12 +21,12 @@ log = logging.getLogger(__name__)
 
 #: Words for the roles of ps-lite's messages.
 ROLES = {SERVER: "server", WORKER: "worker"}
-#: Names that a sentence lists; the others are counted.
+#: Largest number of names in a sentence; further ones are counted.
 LISTED = 8
 
 
 class Places(NamedTuple):
-    """Where `esync launch` starts the processes; both are empty where they are started by hand.
+    """Where `esync launch` starts the processes; both are empty for processes started by hand.
 
     Attributes:
         workers: host and device of each worker, by rank.
@@ -46,26 +46,26 @@ class Places(NamedTuple):
             raise EnvironmentProblemError(f"{PLACES_VARIABLE} is {text!r}, which esync launch would not set") from None
 
     def absent_servers(self, present: Iterable[Node]) -> list[str]:
-        """Return the hosts of the servers that have not come."""
+        """Return the hosts of the servers that have not registered."""
         absent = list(self.servers)
         for node in present:
-            for place in absent:
-                if place[0] == node.host:
-                    absent.remove(place)
+            for address in absent:
+                if address[0] == node.host:
+                    absent.remove(address)
                     break
         return [f"on {name}" for _, name in absent]
 
 
 @dataclass(frozen=True)
 class Attendance:
-    """The scheduler's answer to processes that ask who is missing.
+    """The scheduler's answer to the question which processes are missing.
 
     Attributes:
-        servers: DMLC_NUM_SERVER, as the scheduler has it.
-        workers: DMLC_NUM_WORKER, likewise.
+        servers: the scheduler's DMLC_NUM_SERVER.
+        workers: the scheduler's DMLC_NUM_WORKER.
         begun: whether the run has begun.
-        missing: what is waited for, in words that follow "waiting for"; "" where nobody is missing.
-        advice: what to do about it.
+        missing: missing processes, in words that follow "waiting for"; "" for none.
+        advice: remedy, in words.
     """
 
     servers: int
@@ -80,14 +80,14 @@ class Attendance:
 
     @classmethod
     def decode(cls, text: str) -> "Attendance | None":
-        """Read a text of `encode`; None where it is something else."""
+        """Parse a text of `encode`; return None if it is invalid."""
         try:
             return cls(**json.loads(text))
         except (TypeError, ValueError):
             return None
 
     def contradiction(self, cluster: Cluster) -> str:
-        """Return which number of this process is not the scheduler's, as an error; "" if none is."""
+        """Return an error if this process's numbers of processes differ from the scheduler's, otherwise ""."""
         numbers = (
             ("DMLC_NUM_SERVER", cluster.servers, self.servers),
             ("DMLC_NUM_WORKER", cluster.workers, self.workers),
@@ -102,13 +102,13 @@ class Attendance:
 
 
 class AttendanceLog:
-    """Logs for whom a cluster waits, each time that it has waited for another ten seconds."""
+    """Logs the processes for which a cluster waits, every ten seconds."""
 
     def __init__(self) -> None:
         self._wait: WatchedWait | None = None
 
     def update(self, attendance: Attendance | None) -> None:
-        """Take who is missing now; None where nobody knows, or where it should not be logged."""
+        """Update the missing processes; None if they are unknown, or not to be logged."""
         if attendance is None or not attendance.missing:
             self._wait = None
             return
@@ -124,33 +124,33 @@ def name_of(node: Node) -> str:
 
 
 def missing_of(role: int, missing: int, expected: int, names: Sequence[str]) -> str:
-    """Return how many processes of a role are missing, and which.
+    """Describe the missing processes of a role.
 
     Args:
         role: SERVER or WORKER.
-        missing: number of those that are.
-        expected: number of those that belong to the cluster.
-        names: rank and place of each; empty where they are not known.
+        missing: number of missing processes.
+        expected: number of processes in the cluster.
+        names: rank and host of each missing one; empty if unknown.
     """
     text = f"{missing} of {expected} {ROLES[role]}{'s' if expected > 1 else ''}"
     return f"{text}: {enumeration(names, LISTED)}" if names else text
 
 
 def how_to_start(me: Node, servers: int, workers: int, roles: Iterable[int], present: Sequence[Node]) -> str:
-    """Return how processes of these roles are started by hand, and who is there.
+    """Return how processes of these roles are started by hand, and which have registered.
 
     Args:
         me: the scheduler.
         servers: DMLC_NUM_SERVER.
         workers: DMLC_NUM_WORKER.
         roles: SERVER, WORKER or both.
-        present: the processes that have come.
+        present: the registered processes.
     """
     programs = {SERVER: "python -m esync.server", WORKER: "python -m esync.worker … or your own program"}
-    here = [f"the {ROLES[node.role]} at {node.host}:{node.port}" for node in present]
+    names = [f"the {ROLES[node.role]} at {node.host}:{node.port}" for node in present]
     return (
         f"start what is missing with DMLC_PS_ROOT_URI={me.host} DMLC_PS_ROOT_PORT={me.port} DMLC_NUM_SERVER={servers} "
         f"DMLC_NUM_WORKER={workers} {', and '.join(programs[role] for role in sorted(set(roles)))}, unless it runs and "
         "cannot reach that address (firewall, DMLC_INTERFACE or DMLC_NODE_HOST); here: "
-        + (enumeration(here, LISTED) or "nobody")
+        + (enumeration(names, LISTED) or "nobody")
     )

@@ -1,8 +1,8 @@
 """Contacts: the scheduler's connections to members of the cluster and to processes that register.
 
-A registration is a mere claim: anybody can send one, and the name in it may not be resolvable at
-the moment. So the scheduler first connects to where the process says it listens, since ps-lite
-listens before it registers, and lets in only a process that answers there with ZeroMQ's handshake.
+Registrations are unauthenticated, and the name in one may be temporarily unresolvable. The scheduler
+therefore first connects to the address in a registration, and accepts a process only if it answers
+there with ZeroMQ's handshake. (ps-lite listens before it registers.)
 """
 
 import logging
@@ -20,14 +20,13 @@ from .node_registry import SCHEDULER_ID
 
 log = logging.getLogger(__name__)
 
-#: Processes that may be under examination at the same time; beyond that, the one that came first
-#: is given up.
+#: Largest number of processes under examination; if there are more, the oldest is given up.
 EXAMINED_MOST = 64
 #: ZeroMQ sockets for each of them: the connection, and both ends of its monitor.
 SOCKETS_EACH = 3
-#: Milliseconds between two attempts to connect: at first, and, doubled each time, at most.
+#: Milliseconds between two attempts to connect: initially, and the limit of exponential growth.
 RECONNECT = (100, 5000)
-#: Seconds that one address of a host has to answer before its next one is tried.
+#: Seconds to wait for the answer of one address of a host before the next address is tried.
 NEXT_ADDRESS = 3.0
 
 
@@ -36,13 +35,13 @@ class Contact:
     """One process.
 
     Attributes:
-        node: the process as it has registered.
-        since: the time at which it has registered.
-        lookup: finds its host's addresses.
-        addresses: of its host, the one that is tried now first; empty until they are known.
-        tried: the time since which that one is tried.
+        node: the process as registered.
+        since: time of its registration.
+        lookup: lookup of its host's addresses.
+        addresses: its host's addresses, the current one first; empty until they are known.
+        tried: time of the first attempt with that address.
         sender: socket that is connected to it.
-        monitor: socket that tells when it answers; None once it has.
+        monitor: socket that reports its answer; None after that.
     """
 
     node: Node
@@ -58,19 +57,19 @@ class Contacts:
     """The connections of a scheduler; main thread only.
 
     Args:
-        context: of ZeroMQ; needs room for their sockets.
-        poller: woken when a process answers.
+        context: ZeroMQ's context, which must have enough sockets.
+        poller: poller that is woken when a process answers.
     """
 
     def __init__(self, context: "zmq.Context[zmq.Socket[bytes]]", poller: zmq.Poller) -> None:
         self._context, self._poller = context, poller
-        self._contacts: dict[Address, Contact] = {}  # those under examination in the order of their coming
+        self._contacts: dict[Address, Contact] = {}  # those under examination in the order of registration
 
     def __contains__(self, address: Address) -> bool:
         return address in self._contacts
 
     def introduce(self, node: Node) -> None:
-        """Begin to find out whether a process that registers listens where it says it does."""
+        """Start to examine whether a process that registers listens at its address."""
         examined = [contact for contact in self._contacts.values() if not _answered(contact)]
         if len(examined) >= EXAMINED_MOST:
             self.forget(examined[0].node)
@@ -79,7 +78,7 @@ class Contacts:
 
     def answered(self) -> list[Node]:
         """Return the processes that have answered since the last call."""
-        found = []
+        answered = []
         for contact in list(self._contacts.values()):
             if _answered(contact):
                 continue
@@ -87,25 +86,25 @@ class Contacts:
             if contact.monitor is not None and contact.monitor.poll(0):
                 recv_monitor_message(contact.monitor)
                 self._close_monitor(contact)
-                found.append(contact.node)
+                answered.append(contact.node)
             elif time.monotonic() - contact.since > config.START_TIMEOUT:
                 log.warning("nobody answers at %s:%d, where a process said it listens", *contact.node.address)
                 self.forget(contact.node)
-        return found
+        return answered
 
     def silent(self, seconds: float) -> list[Node]:
-        """Return the processes that have not answered within so many seconds."""
+        """Return the processes that have not answered within `seconds`."""
         since = time.monotonic() - seconds
         return [contact.node for contact in self._contacts.values() if not _answered(contact) and contact.since < since]
 
     def keep(self, nodes: list[Node]) -> None:
-        """Forget the processes that have answered but are not among `nodes`.
+        """Close the connections to processes that have answered but are not among `nodes`.
 
-        ZeroMQ would go on trying to reach them.
+        ZeroMQ would continue to reconnect to them.
         """
-        known = {node.address for node in nodes}
+        addresses = {node.address for node in nodes}
         for address, contact in list(self._contacts.items()):
-            if _answered(contact) and address not in known:
+            if _answered(contact) and address not in addresses:
                 self.forget(contact.node)
 
     def forget(self, node: Node) -> None:
@@ -130,7 +129,7 @@ class Contacts:
             log.warning("the process at %s:%d does not read what it is sent", *to.address)
 
     def _go_on(self, contact: Contact) -> None:
-        """Take the next step with a contact: look up its name, connect, or try its next address."""
+        """Perform the next step of an examination: look up the name, connect, or try the next address."""
         if contact.sender is not None:
             if len(contact.addresses) > 1 and time.monotonic() - contact.tried >= NEXT_ADDRESS:
                 contact.sender.disconnect(_endpoint(contact))

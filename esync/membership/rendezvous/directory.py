@@ -1,4 +1,4 @@
-"""Questions to a cluster's scheduler: who belongs to the cluster, and whether the run goes on."""
+"""Queries to a cluster's scheduler: the members of the cluster, and the status of the run."""
 
 import contextlib
 import logging
@@ -20,18 +20,18 @@ from .messages import BadMessageError, Message, Node
 
 log = logging.getLogger(__name__)
 
-#: Milliseconds to wait for an answer before a question is asked again.
+#: Milliseconds to wait for an answer before a query is repeated.
 PATIENCE = 1000
-#: Seconds between two questions for the status of the run.
+#: Seconds between two queries for the status of the run.
 ASK_EVERY = 1.0
 
 
 def members(scheduler: Address, check: Callable[[], None]) -> dict[int, Node]:
-    """Return the processes that have an id, by id; only one of them may ask.
+    """Return the processes with an id, by id. The caller must be one of them.
 
     Args:
-        scheduler: address at which it listens.
-        check: called while there is no answer; raises to give up.
+        scheduler: address of the scheduler.
+        check: called while there is no answer; raises an exception to give up.
     """
     with _connected(scheduler) as socket:
         while True:
@@ -42,37 +42,37 @@ def members(scheduler: Address, check: Callable[[], None]) -> dict[int, Node]:
 
 
 def is_over(scheduler: Address) -> bool:
-    """Return whether the run is finished; False where the scheduler does not answer."""
+    """Return whether the run is finished; False if the scheduler does not answer."""
     with _connected(scheduler) as socket:
         answer = _run_status(socket)
     return answer is not None and answer.command == messages.OVER
 
 
 def attendance(scheduler: Address) -> Attendance | None:
-    """Return who is missing; None where the scheduler does not answer."""
+    """Return the attendance; None if the scheduler does not answer."""
     with _connected(scheduler) as socket:
         answer = _run_status(socket)
     return None if answer is None else Attendance.decode(answer.text)
 
 
 def tell(scheduler: Address, command: int, me: Node) -> None:
-    """Tell the scheduler that the run has begun or is over, or that a worker is done.
+    """Notify the scheduler that the run has begun or is over, or that a worker is done.
 
-    It waits no longer than for one answer.
+    It waits for one answer at most.
 
     Args:
-        scheduler: address at which it listens.
+        scheduler: address of the scheduler.
         command: messages.BEGUN or messages.DONE from a worker, or messages.OVER from a server.
-        me: this process, as the scheduler knows it.
+        me: this process, as registered.
     """
     with _connected(scheduler) as socket:
         if socket.poll(PATIENCE, zmq.POLLOUT):
             socket.send(Message(command, (me,), request=True).encode(timestamp=0))
-            _run_status(socket)  # asked after it, so an answer means that the scheduler has both
+            _run_status(socket)  # sent after the notification, so an answer confirms both
 
 
 def failure_reason(failure: Message) -> str:
-    """Return why a run cannot begin or go on, given the answer that says so (LOST or CLASH)."""
+    """Return why a run cannot begin or continue, given an answer LOST or CLASH."""
     if failure.command == messages.CLASH:
         places = " and ".join(f"{node.host}:{node.port}" for node in failure.nodes)
         rank = (failure.nodes[0].id - 9) // 2
@@ -91,18 +91,18 @@ def failure_reason(failure: Message) -> str:
 
 
 def ask_for_rank(scheduler: Address, me: Node, check: Callable[[], None]) -> None:
-    """Tell the scheduler which rank a worker wants that is about to register.
+    """Request a rank for a worker that is about to register.
 
     Args:
-        scheduler: address at which it listens.
+        scheduler: address of the scheduler.
         me: the worker, with the id of that rank.
-        check: called while there is no answer; raises to give up.
+        check: called while there is no answer; raises an exception to give up.
     """
     with _connected(scheduler) as socket:
         while True:
             if socket.poll(PATIENCE, zmq.POLLOUT):
                 socket.send(Message(messages.WANTED, (me,), request=True).encode(timestamp=0))
-                if _run_status(socket) is not None:  # asked after it, so the scheduler has it
+                if _run_status(socket) is not None:  # sent after the request, so an answer confirms it
                     return
             check()
 
@@ -110,13 +110,13 @@ def ask_for_rank(scheduler: Address, me: Node, check: Callable[[], None]) -> Non
 class StartMonitor(threading.Thread):
     """Polls the scheduler for the status of the run until this process takes part in it.
 
-    It knows for whom the cluster waits, and ends the process if the run is finished or cannot
-    begin, or if this process has other numbers of servers and workers than the scheduler. MXNet
-    itself would wait in C++, for ever, for members that are gone, or for servers that have left.
+    It keeps the attendance, and ends the process if the run is finished or cannot begin, or if this
+    process has other numbers of servers and workers than the scheduler. MXNet itself would wait forever
+    in C++ for members that are gone, or for servers that have left.
 
     Args:
-        cluster: says where the scheduler is.
-        announces: whether to go on after `close`, and to log then for whom the cluster waits.
+        cluster: the cluster, with the address of the scheduler.
+        announces: whether to continue after `close`, and to log missing processes then.
     """
 
     def __init__(self, cluster: Cluster, announces: bool = False) -> None:
@@ -127,19 +127,19 @@ class StartMonitor(threading.Thread):
         self._closed = threading.Event()
 
     def awaited(self) -> str:
-        """Return for whom this process waits at its start, in words that follow "waiting for"."""
+        """Return the processes for which this one waits at its start, in words that follow "waiting for"."""
         attendance = self._attendance
         if attendance is None:
             return self._cluster.scheduler
         return attendance.missing or f"a place in the cluster, whose {attendance.workers} workers are all there"
 
     def advice(self) -> str:
-        """Return what to do about that."""
+        """Return the remedy for missing processes."""
         return Cluster.ADVICE if self._attendance is None else self._attendance.advice
 
     @property
     def scheduler_gone(self) -> str:
-        """Why this process cannot go on without the scheduler at its start."""
+        """Error message for the loss of the scheduler during the start."""
         return f"{self._cluster.scheduler} is gone: its connection has ended before the run had begun"
 
     @property
@@ -148,7 +148,7 @@ class StartMonitor(threading.Thread):
         return self._closed.is_set()
 
     def close(self) -> None:
-        """Stop asking: this process takes part in the run."""
+        """Stop polling, because this process takes part in the run."""
         self._closed.set()
 
     def run(self) -> None:
@@ -170,7 +170,7 @@ class StartMonitor(threading.Thread):
                 time.sleep(ASK_EVERY)
 
     def _end_unless_running(self, answer: Message) -> None:
-        """End this process if the run is finished or cannot begin, or if it does not belong here."""
+        """End this process if the run is finished or cannot begin, or if it belongs to another cluster."""
         if answer.command == messages.OVER:
             log.info("the run is finished: there is nothing left to do")
             exit_now(0)
@@ -180,7 +180,7 @@ class StartMonitor(threading.Thread):
 
 
 def end(reason: str, consequence: bool = True) -> None:
-    """End this process, and tell the launcher why; see `progress.OVER`."""
+    """End this process, and report the reason to the launcher; see `progress.OVER`."""
     log.error("error: %s", reason)
     progress.report_event(progress.OVER, reason=reason, consequence=consequence)
     exit_now(1)
@@ -190,7 +190,7 @@ def end(reason: str, consequence: bool = True) -> None:
 def _connected(scheduler: Address) -> "Iterator[zmq.Socket[bytes]]":
     with zmq.Context() as context, context.socket(zmq.DEALER) as socket:
         socket.setsockopt(zmq.LINGER, 0)
-        socket.setsockopt(zmq.IMMEDIATE, 1)  # questions do not pile up for a scheduler that is not there yet
+        socket.setsockopt(zmq.IMMEDIATE, 1)  # queries are not queued for a scheduler that has not started
         socket.connect(f"tcp://{scheduler[0]}:{scheduler[1]}")
         yield socket
 
@@ -201,10 +201,7 @@ def _run_status(socket: "zmq.Socket[bytes]") -> Message | None:
 
 
 def _answer(socket: "zmq.Socket[bytes]", question: Message, commands: set[int]) -> Message | None:
-    """Ask, and return the answer that has one of these commands.
-
-    Return None where none comes within `PATIENCE`.
-    """
+    """Send a query, and return the answer with one of these commands, or None after PATIENCE."""
     if not socket.poll(PATIENCE, zmq.POLLOUT):
         return None
     socket.send(question.encode(timestamp=0))

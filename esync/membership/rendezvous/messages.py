@@ -1,7 +1,7 @@
-"""ps-lite's control messages as bytes.
+"""Encode and decode ps-lite's control messages.
 
-It is the part of its protocol buffers (meta.proto, proto2) that a scheduler needs, with the numbers
-of the fields:
+These are the parts of its protocol buffers (meta.proto, proto2) that a scheduler needs, with the
+numbers of the fields:
 
     PBMeta    head 1, body 2, control 3, request 4, push 5, simple_app 6, app_id 7, timestamp 8,
               data_type 9, customer_id 10
@@ -19,28 +19,28 @@ from ..connections import Address
 SERVER, WORKER, SCHEDULER = 0, 1, 2
 #: Commands.
 TERMINATE, ADD_NODE, BARRIER, ACK, HEARTBEAT = 1, 2, 3, 4, 5
-#: This project's own: a process asks who belongs to the cluster, and the scheduler answers with the
-#: nodes.
+#: Commands of this project. A process queries the members of the cluster, and the scheduler answers
+#: with their nodes.
 WHO = 100
-#: Likewise: a process asks for the status of the run. The answer is one of the commands that follow,
-#: and its text is an `attendance.Attendance`.
+#: A process queries the status of the run. The answer is one of the following commands, and its text is
+#: an `attendance.Attendance`.
 RUN_STATUS = 101
-#: The run goes on, or is about to begin.
+#: The run is in progress, or about to begin.
 RUNNING = 102
-#: The run cannot begin, or go on: the nodes of this message are gone.
+#: The run cannot begin or continue, because the nodes of this message are gone.
 LOST = 103
-#: The run is finished. Also what a server tells the scheduler when it leaves for that reason.
+#: The run is finished. Servers also send it to the scheduler when they leave for that reason.
 OVER = 104
-#: A worker tells the scheduler that the run has begun: from now on every worker can be replaced.
+#: A worker notifies the scheduler that the run has begun, so that every worker can be replaced.
 BEGUN = 105
-#: A worker tells the scheduler that its part of the finished run is done: nobody need take its
-#: place.
+#: A worker notifies the scheduler that it has finished its work in a finished run, and need not be
+#: replaced.
 DONE = 106
-#: A worker tells the scheduler, before it registers, which rank it wants: that of the node's id.
+#: A worker requests a rank, that of the node's id, before it registers.
 WANTED = 107
-#: The run cannot begin: the nodes of this message want the same rank.
+#: The run cannot begin, because the nodes of this message have requested the same rank.
 CLASH = 108
-#: ps-lite's "not set", the largest number that its messages have room for.
+#: ps-lite's value for "not set", the largest number in its messages.
 EMPTY = 2**31 - 1
 #: Valid hosts: names and IPv4 addresses.
 HOST = re.compile(r"[A-Za-z0-9_]([A-Za-z0-9_.-]{0,252})")
@@ -49,7 +49,7 @@ _VARINT, _BYTES = 0, 2
 
 
 class BadMessageError(ValueError):
-    """These bytes are no control message of ps-lite."""
+    """Raised when bytes are not a control message of ps-lite."""
 
 
 @dataclass(frozen=True)
@@ -58,10 +58,10 @@ class Node:
 
     Attributes:
         role: SERVER, WORKER or SCHEDULER.
-        id: in ps-lite; EMPTY before the scheduler has assigned it.
+        id: ps-lite's id; EMPTY before the scheduler has assigned it.
         host: its address.
-        port: at which it listens.
-        recovery: whether it takes the place of a dead one.
+        port: port on which it listens.
+        recovery: whether it replaces a dead process.
         customer: number of its key store within its process, 0.
     """
 
@@ -88,12 +88,12 @@ class Message:
 
     Attributes:
         command: ADD_NODE, BARRIER …; 0 for a message between workers and servers.
-        nodes: the nodes that it is about.
-        group: of a barrier: servers 2, workers 4, the scheduler 1, or a sum of them.
-        request: whether it is a question; False: an answer.
+        nodes: the nodes concerned.
+        group: group of a barrier: servers 2, workers 4, the scheduler 1, or a sum of them.
+        request: whether it is a request or an answer.
         app: id of the application in ps-lite, to be repeated in an answer.
-        customer: likewise.
-        text: of this project's own messages.
+        customer: id of the customer in ps-lite, to be repeated in an answer.
+        text: text of this project's own messages.
     """
 
     command: int
@@ -105,7 +105,7 @@ class Message:
     text: str = ""
 
     def encode(self, timestamp: int) -> bytes:
-        """Return the message as ps-lite reads it."""
+        """Return the message in ps-lite's encoding."""
         control = _number(1, self.command)
         for node in self.nodes:
             control += _text(2, _node(node))
@@ -120,11 +120,11 @@ class Message:
 
     @classmethod
     def decode(cls, content: bytes) -> "Message":
-        """Read what a node has sent.
+        """Decode a message of a node.
 
         Raises:
-            BadMessageError: it is something else, or has impossible values: whatever is passed on
-                to the other processes must be readable to MXNet, which ends them where it is not.
+            BadMessageError: it is not a control message, or has invalid values. Messages that are
+                passed on must be valid, because MXNet would end the other processes otherwise.
         """
         try:
             meta = dict(_fields(content))
@@ -190,7 +190,7 @@ def _text(field: int, content: bytes) -> bytes:
 
 
 def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """Yield number and value of every field; these messages have no numbers of fixed width."""
+    """Yield number and value of every field, without support for numbers of fixed width."""
     at = 0
 
     def varint() -> int:
@@ -220,9 +220,9 @@ def _fields(content: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise BadMessageError(f"not a message of ps-lite: a field of type {key & 7}")
 
 
-def _within(value: int | bytes, least: int, most: int, what: str) -> int:
+def _within(value: int | bytes, least: int, most: int, name: str) -> int:
     if isinstance(value, bytes) or not least <= value <= most:
-        raise BadMessageError(f"not a message of ps-lite: the {what} is {value!r}")
+        raise BadMessageError(f"not a message of ps-lite: the {name} is {value!r}")
     return value
 
 

@@ -1,12 +1,10 @@
 """The node registry: the members of a cluster, their ids, and barriers; without sockets.
 
-ps-lite's ids: the scheduler is 1; the server of rank r has 8 + 2 r, the worker of rank r has 9 + 2
-r.
+ps-lite's ids: the scheduler is 1; the server of rank r is 8 + 2 r, the worker of rank r is 9 + 2 r.
 
-A worker that takes the place of a dead one gets a *new* id: that of a rank that is equal to the
-slot of the dead one modulo the number of workers. So nothing that is still on its way to or from
-the dead one can be taken for the replacement's, and the replacement, whose rank is not 0, never
-sends initial values.
+The replacement of a dead worker gets a *new* id, that of a rank which equals the slot of the dead one
+modulo the number of workers. Messages in transit to or from the dead worker are then not mistaken for
+the replacement's, and the replacement, whose rank is not 0, never sends initial values.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -19,7 +17,7 @@ from .attendance import Attendance, Places, how_to_start, missing_of, name_of
 from .messages import EMPTY, SCHEDULER, SERVER, WORKER, Message, Node
 
 SCHEDULER_ID = 1
-#: Replacements that may wait for a place at the same time, beyond as many as there are places.
+#: Number of replacements that may wait at the same time, in addition to the number of places.
 SURPLUS_MOST = 16
 #: The group of a barrier is a sum of these.
 SCHEDULER_GROUP, SERVER_GROUP, WORKER_GROUP = 1, 2, 4
@@ -50,11 +48,11 @@ class OutgoingMessage:
 
 @dataclass
 class Barrier:
-    """A barrier that some processes have come to.
+    """A barrier that some processes have reached.
 
     Attributes:
         answer: the message that opens it.
-        came: ids of those who have come.
+        came: ids of the processes that have reached it.
     """
 
     answer: Message
@@ -68,18 +66,17 @@ class NodeRegistry:
         me: the scheduler.
         servers: number of parameter servers.
         workers: number of worker slots.
-        say: called with messages for the user.
+        notify: called with messages for the user.
         places: where the launcher starts the processes.
 
     Attributes:
         complete: whether the ids have been assigned.
-        begun: whether the workers have the common model; one that dies before that leaves the
-            others without what it would have set up.
+        begun: whether the workers have the common model; before that, a dead worker cannot be replaced.
         over: whether the run is finished.
-        deserted: whether all workers have left before everybody was there.
-        lost: members that are gone, and that others wait for in vain: servers at any time, workers
-            before the run has begun.
-        clash: workers that want the same rank, so that the run cannot begin.
+        deserted: whether all workers have left before the cluster was complete.
+        lost: members that are gone, and without which the run cannot continue: servers at any time,
+            workers before the run has begun.
+        clash: workers that have requested the same rank, so that the run cannot begin.
     """
 
     def __init__(
@@ -87,20 +84,22 @@ class NodeRegistry:
         me: Node,
         servers: int,
         workers: int,
-        say: Callable[[str], None] = lambda text: None,
+        notify: Callable[[str], None] = lambda text: None,
         places: Places = Places(),  # noqa: B008 - a tuple
     ) -> None:
         self._places = places
         self._me = me.given(SCHEDULER_ID)
         self._expected = {SERVER: servers, WORKER: workers}
-        self._say, self._refuse = say, RateLimitedLog(say)
+        self._notify, self._refuse = notify, RateLimitedLog(notify)
         self._arriving: list[Node] = []
         self._waiting: list[Node] = []
-        self._nodes: dict[int, Node] = {}  # by id; a dead one stays until it is replaced
+        self._nodes: dict[int, Node] = {}  # by id; a dead process stays until it is replaced
         self._barriers: dict[int, Barrier] = {}  # by group
-        self._done: set[int] = set()  # ids of workers that have left the finished run: nothing is left to do there
+        self._done: set[int] = set()  # ids of workers that have finished their work in the finished run
         self.complete = self.begun = self.over = self.deserted = False
-        self._wanted: dict[Address, int] = {}  # ranks, by the addresses of workers that may not be there yet
+        self._wanted: dict[
+            Address, int
+        ] = {}  # requested ranks, by the addresses of workers that may not have registered yet
         self.lost: list[Node] = []
         self.clash: list[Node] = []
 
@@ -115,31 +114,31 @@ class NodeRegistry:
         return sum(self._expected.values())
 
     def everyone(self) -> list[Node]:
-        """Return all known processes, those that wait for a place included."""
+        """Return all known processes, including those that wait for a place."""
         return [*self._arriving, *self._nodes.values(), *self._waiting]
 
     def waiting(self) -> list[Node]:
-        """Return the replacements for whom no place is free."""
+        """Return the replacements that wait for a place."""
         return list(self._waiting)
 
     def members(self) -> Message:
-        """Return the processes that have an id, the scheduler included, as a message."""
+        """Return the processes with an id, including the scheduler, as a message."""
         return Message(messages.WHO, (*self._nodes.values(), self._me))
 
     @property
     def failure(self) -> Message | None:
-        """Why the run cannot begin or go on, as a message; None where nothing prevents it."""
+        """Why the run cannot begin or continue, as a message; None if it can."""
         if self.lost or self.deserted:
             return Message(messages.LOST, tuple(self.lost))
         return Message(messages.CLASH, tuple(self.clash)) if self.clash else None
 
     def run_status(self, attendance: str = "") -> Message:
-        """Return as a message whether the run goes on, cannot begin or go on, or is finished."""
+        """Return the status of the run as a message: running, failed or finished."""
         message = self.failure or Message(messages.OVER if self.over else messages.RUNNING)
         return replace(message, text=attendance)
 
     def attendance(self, gone: Collection[Address]) -> Attendance:
-        """Return who is missing, for whom others wait, or in the end this scheduler.
+        """Return the processes for which others, or at the end this scheduler, wait.
 
         Args:
             gone: addresses of members whose connections have ended.
@@ -160,8 +159,8 @@ class NodeRegistry:
                 names = [f"{self._slot(node)}, gone from {node.host}:{node.port}" for node in vacant]
                 missing.append(missing_of(WORKER, len(vacant), workers, names))
         else:
-            what = "to leave" if self.over or not self._servers_left(gone) else "to be ready"
-            missing = [f"{name_of(node)} {what}" for node in self.awaited(gone)]
+            purpose = "to leave" if self.over or not self._servers_left(gone) else "to be ready"
+            missing = [f"{name_of(node)} {purpose}" for node in self.awaited(gone)]
             advice = "end it there if it hangs"
         if roles and not self._places.workers:
             present = [node for node in self.everyone() if node.address not in gone]
@@ -169,13 +168,13 @@ class NodeRegistry:
         return Attendance(servers, workers, self.begun, " and ".join(missing), advice if missing else "")
 
     def may_join(self, node: Node) -> bool:
-        """Return whether it is worth finding out if a process that has registered is there."""
+        """Return whether a process that has registered may become a member, and is to be examined."""
         if node.role not in self._expected or node.address == self._me.address:
             self._refuse(f"the process at {node.host}:{node.port} is refused: it is neither a server nor a worker")
         elif any(node.address == other.address for other in [*self._arriving, *self._waiting]):
             pass  # a repeated registration
         elif any(node.address == other.address for other in self._nodes.values()):
-            # Servers would not connect to it, and what was meant for the dead one would reach it.
+            # Servers would not connect to it, and it would receive messages for the dead process.
             self._refuse(
                 f"a replacement at {node.host}:{node.port}, where a dead one listened, is refused; leave PORT unset"
             )
@@ -186,10 +185,10 @@ class NodeRegistry:
         return False
 
     def take(self, message: Message, sender: int = EMPTY) -> list[OutgoingMessage]:
-        """Take a message, and return the messages that it leads to.
+        """Handle a message, and return the messages to send.
 
         Args:
-            message: from any sender.
+            message: a message from any sender.
             sender: the id of the sender; EMPTY if it has none.
         """
         if message.command == messages.ADD_NODE:
@@ -234,14 +233,13 @@ class NodeRegistry:
         return sendings
 
     def give_up(self, gone: Collection[Address]) -> None:
-        """Conclude that the run cannot begin or go on without members that are lost.
+        """Record lost members without which the run cannot begin or continue.
 
-        These are servers, and before the run has begun workers for which others wait at a barrier.
-        A run that all workers have left is at its end, and its servers leave one by one.
+        These are servers and, before the run has begun, workers for which others wait at a barrier. A
+        run without workers is at its end, in which its servers leave one by one.
 
         Args:
-            gone: addresses of processes that have been gone for so long that nobody will take their
-                places.
+            gone: addresses of processes that have been gone for so long that they will not be replaced.
         """
         if self.over or self.lost or all(node.address in gone for node in self._nodes.values() if node.role == WORKER):
             return
@@ -253,13 +251,13 @@ class NodeRegistry:
         ]
 
     def has_workers(self) -> bool:
-        """Return whether any worker is there."""
+        """Return whether a worker is registered."""
         return any(node.role == WORKER for node in self.everyone())
 
     def awaited(self, gone: Collection[Address]) -> list[Node]:
-        """Return the members that others wait for at a barrier.
+        """Return the members for which others wait at a barrier.
 
-        At the end of the run these are the members that have not left.
+        At the end of the run, these are the members that have not left.
 
         Args:
             gone: addresses of members whose connections have ended.
@@ -273,7 +271,7 @@ class NodeRegistry:
         return any(node.role == SERVER and node.address not in gone for node in self._nodes.values())
 
     def _slot(self, node: Node) -> str:
-        """Return the name of a worker's slot, and where the launcher starts it."""
+        """Return the name of a worker's slot, with its host and device."""
         return self._worker((node.id - worker_id(0)) // 2 % self.slots)
 
     def _worker(self, rank: int) -> str:
@@ -299,7 +297,7 @@ class NodeRegistry:
             self._waiting.append(node)
 
     def _note(self, message: Message) -> None:
-        """Note what members say about the state of the run."""
+        """Record a notification about the state of the run."""
         for node in message.nodes:
             if node == self._nodes.get(node.id):
                 self.begun = self.begun or (message.command == messages.BEGUN and node.role == WORKER)
@@ -308,28 +306,27 @@ class NodeRegistry:
                     self._done.add(node.id)
 
     def _note_wanted(self, message: Message) -> None:
-        """Note which rank a worker wants that is about to register."""
+        """Record the requested rank of a worker that is about to register."""
         for node in message.nodes:
             rank, rest = divmod(node.id - worker_id(0), 2)
             if node.role == WORKER and not rest and 0 <= rank < self.slots:
                 self._wanted.pop(node.address, None)
                 self._wanted[node.address] = rank
-        while len(self._wanted) > self.places + SURPLUS_MOST:  # those who have never come first
+        while len(self._wanted) > self.places + SURPLUS_MOST:  # oldest requests first
             del self._wanted[next(iter(self._wanted))]
 
     def _replaceable(self, node: Node) -> bool:
-        """Return whether a replacement can take the place of a member.
+        """Return whether a member can be replaced: not before the run has begun.
 
-        It cannot before the run has begun: a replacement goes past all barriers, and asks for what
-        is set up there.
+        A replacement skips all barriers, and needs the state that is set up there.
         """
         return node.role == WORKER and self.begun and node.id not in self._done
 
     def _begin(self) -> list[OutgoingMessage]:
-        """Assign the ids when everyone is there, and tell every process about all others.
+        """Assign the ids when all processes have registered, and send every process the addresses of all.
 
-        Workers get the ranks that they want, the others those that are left, in the order of their
-        addresses, as servers do.
+        Workers get the ranks that they have requested. The remaining ranks, and those of servers, are
+        assigned in the order of addresses.
         """
         if len(self._arriving) < self.places or self.clash:
             return []
@@ -338,7 +335,7 @@ class NodeRegistry:
         for node in same:
             rank = self._wanted.get(node.address)
             if rank in ranks:
-                self.clash = [each.given(worker_id(rank)) for each in (ranks[rank], node)]
+                self.clash = [member.given(worker_id(rank)) for member in (ranks[rank], node)]
                 return []
             if rank is not None:
                 ranks[rank] = node
@@ -353,23 +350,23 @@ class NodeRegistry:
         return [OutgoingMessage(node, everybody) for node in self._nodes.values()]
 
     def _replace(self, number: int, replacement: Node) -> list[OutgoingMessage]:
-        """Give a replacement the slot of a dead worker; the servers are told where to find it."""
+        """Assign the slot of a dead process to a replacement, and send its address to the others."""
         rank = (number - worker_id(0)) // 2 + self.slots
         node = replacement.given(worker_id(rank), recovery=True)
         self._waiting.remove(replacement)
         del self._nodes[number]
         self._nodes[node.id] = node
-        self._say(f"the worker at {node.host}:{node.port} takes slot {rank % self.slots}, whose holder is gone")
+        self._notify(f"the worker at {node.host}:{node.port} takes slot {rank % self.slots}, whose holder is gone")
         servers = [other for other in self._nodes.values() if other.role == SERVER]
         introduction = Message(messages.ADD_NODE, (node,))
         everybody = Message(messages.ADD_NODE, (*servers, node, self._me))
         sendings = [*(OutgoingMessage(server, introduction) for server in servers), OutgoingMessage(node, everybody)]
-        for group in list(self._barriers):  # the dead one may have been the last that was missing
+        for group in list(self._barriers):  # the dead process may have been the last missing one
             sendings += self._open(group)
         return sendings
 
     def _barrier(self, message: Message, sender: int) -> list[OutgoingMessage]:
-        """Note that a process has come to a barrier, and open it if it was the last."""
+        """Record that a process has reached a barrier, and open it if it was the last one."""
         if message.group not in range(SCHEDULER_GROUP, SCHEDULER_GROUP + SERVER_GROUP + WORKER_GROUP + 1):
             return []
         barrier = self._barriers.setdefault(message.group, Barrier(Message(messages.BARRIER)))
@@ -378,10 +375,10 @@ class NodeRegistry:
         return self._open(message.group)
 
     def _open(self, group: int) -> list[OutgoingMessage]:
-        """Answer all members of a group when all of them have come.
+        """Answer all members of a group when all of them have reached the barrier.
 
-        The scheduler itself counts as having come, and so do replacements: in ps-lite they go past
-        all barriers.
+        The scheduler counts as having reached it, and so do replacements, which skip all barriers in
+        ps-lite.
         """
         members = [node for node in self._nodes.values() if node.role in _roles(group)]
         barrier = self._barriers[group]
@@ -391,11 +388,11 @@ class NodeRegistry:
         return [OutgoingMessage(node, barrier.answer) for node in members]
 
     def _awaited_at_barriers(self) -> set[int]:
-        """Return the ids of those that have not come to a barrier at which others wait."""
+        """Return the ids of processes that have not reached a barrier at which others wait."""
         return {number for group, barrier in self._barriers.items() for number in self._members(group) - barrier.came}
 
     def _members(self, group: int) -> set[int]:
-        """Return the ids of those that a barrier of this group waits for."""
+        """Return the ids of the processes for which a barrier of this group waits."""
         return {number for number, node in self._nodes.items() if node.role in _roles(group) and not node.recovery}
 
 
@@ -404,5 +401,5 @@ def _roles(group: int) -> set[int]:
 
 
 def scheduler_node(host: str, port: int) -> Node:
-    """Return the scheduler as ps-lite knows it."""
+    """Return the scheduler's node."""
     return Node(SCHEDULER, host, port, SCHEDULER_ID)

@@ -1,8 +1,8 @@
-"""A worker's request for a rank, which it makes before ps-lite registers it.
+"""A worker's request for a rank, which it sends before ps-lite registers it.
 
-ps-lite's registration has no room for it. So the worker tells the scheduler in a message of its
-own at which address it will listen, and which rank it wants. It chooses the port itself for that,
-and keeps it free until ps-lite takes it.
+ps-lite's registration has no field for it. The worker therefore sends the scheduler a separate message
+with the address at which it will listen and the requested rank. For that it chooses the port itself,
+and reserves it until ps-lite uses it.
 """
 
 import fcntl
@@ -25,10 +25,10 @@ _ADDRESS = slice(20, 24)  # in it
 
 
 def wanted_rank(workers: int, environment: Mapping[str, str] = os.environ) -> int | None:
-    """Return the rank that the environment gives this worker; None where any will do.
+    """Return the rank of this worker in the environment; None if it is not set.
 
     Raises:
-        EnvironmentProblemError: there is no such rank, or a variable is wrong.
+        EnvironmentProblemError: the rank or another variable is invalid.
     """
     rank = WorkerEnvironment.read(environment).rank
     if rank is not None and rank >= workers:
@@ -40,19 +40,19 @@ def wanted_rank(workers: int, environment: Mapping[str, str] = os.environ) -> in
 
 @contextmanager
 def asking(cluster: Cluster, rank: int, check: Callable[[], None]) -> Iterator[None]:
-    """Ask for a rank; within the with statement this process has to register as a worker.
+    """Request a rank; within the `with` statement this process must register as a worker.
 
     Args:
-        cluster: where the scheduler is.
-        rank: the one that this worker wants.
-        check: called while the scheduler does not answer; raises to give up.
+        cluster: the cluster, with the address of the scheduler.
+        rank: the requested rank.
+        check: called while the scheduler does not answer; raises an exception to give up.
     """
     before = {name: os.environ.get(name) for name in ("PORT", "DMLC_NODE_HOST")}
-    with socket.socket() as held:
+    with socket.socket() as reservation:
         if not before["PORT"]:
-            held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # ps-lite, which sets it too, may bind it then
-            held.bind(("", 0))
-            os.environ["PORT"] = str(held.getsockname()[1])
+            reservation.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # lets ps-lite bind it, too
+            reservation.bind(("", 0))
+            os.environ["PORT"] = str(reservation.getsockname()[1])
         scheduler = cluster.address, cluster.port
         os.environ["DMLC_NODE_HOST"] = own_host(scheduler)
         me = Node(WORKER, os.environ["DMLC_NODE_HOST"], int(os.environ["PORT"]), worker_id(rank))
@@ -67,16 +67,16 @@ def asking(cluster: Cluster, rank: int, check: Callable[[], None]) -> Iterator[N
 
 
 def own_host(scheduler: Address, environment: Mapping[str, str] = os.environ) -> str:
-    """Return the address under which this process registers.
+    """Return the address with which this process registers.
 
-    It is DMLC_NODE_HOST or that of DMLC_INTERFACE, as in ps-lite; otherwise the one from which this
-    machine reaches the scheduler.
+    It is DMLC_NODE_HOST or the address of DMLC_INTERFACE, as in ps-lite; otherwise the local address of
+    connections to the scheduler.
     """
     if host := environment.get("DMLC_NODE_HOST"):
         return host
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         if interface := environment.get("DMLC_INTERFACE"):
-            found = fcntl.ioctl(probe, _SIOCGIFADDR, _INTERFACE.pack(interface.encode()))
-            return socket.inet_ntoa(found[_ADDRESS])
+            answer = fcntl.ioctl(probe, _SIOCGIFADDR, _INTERFACE.pack(interface.encode()))
+            return socket.inet_ntoa(answer[_ADDRESS])
         probe.connect(scheduler)
         return str(probe.getsockname()[0])

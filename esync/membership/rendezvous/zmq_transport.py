@@ -1,7 +1,4 @@
-"""The node registry on ZeroMQ.
-
-It listens where the cluster expects its scheduler, and reaches every process.
-"""
+"""The node registry on ZeroMQ: the scheduler's sockets."""
 
 import contextlib
 import logging
@@ -27,31 +24,29 @@ from .node_registry import SURPLUS_MOST, NodeRegistry, OutgoingMessage
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at who is still there.
+#: Seconds between two checks of the connections.
 TICK = 0.2
-#: Seconds that a process may be missing: at one look only, long enough to connect again.
+#: Seconds for which a process may be missing: in one check only, while it reconnects.
 GRACE = 0.5 * TICK
-#: Seconds that a member of the cluster has to show itself for the first time; one that dies at once
-#: never does.
+#: Seconds to wait for the first connection of a member.
 FIRST_GRACE = 5.0
-#: Seconds that the other processes have to ask for the status of a run that cannot begin.
+#: Seconds for which a scheduler whose run cannot begin still answers queries for the status.
 FAREWELL = 3 * ASK_EVERY
-#: Seconds that a replacement waits before the user hears of it.
+#: Seconds after which a waiting replacement is reported to the user.
 SURPLUS = 3.0
-#: Bytes of the longest message that a process of ps-lite sends its scheduler, generously.
+#: Upper limit to the bytes of a message from a process of ps-lite to its scheduler.
 LONGEST = 4096
-#: Answers that may wait for one process to read them.
+#: Largest number of unread answers to one process.
 UNREAD = 4
-#: Bytes that one connection may bring at once, and for every second of its life: many times what
-#: ps-lite sends, heartbeats included. ZeroMQ keeps all frames of a message that never ends, and
-#: limits only the size of each.
+#: Bytes that one connection may send at once, and per second of its life, many times what ps-lite sends
+#: including heartbeats. ZeroMQ limits the size of each frame, but keeps all frames of an endless message.
 ALLOWANCE, ALLOWED_A_SECOND = 262_144, 256
-#: What ps-lite calls a process that has an id, in ZeroMQ.
+#: ZeroMQ identity of a process of ps-lite with an id.
 IDENTITY = re.compile(rb"ps(\d{1,9})")
 
 
 class ListenError(ExpectedError):
-    """The scheduler's address cannot be used."""
+    """Raised when the scheduler's address cannot be used."""
 
 
 class ZMQTransport:
@@ -59,14 +54,13 @@ class ZMQTransport:
 
     Args:
         registry: makes the decisions.
-        host: the scheduler's address as the others know it.
-        port: at which it listens.
-        patience: seconds that a member may be gone, before the run has begun, until nobody waits
-            for it any longer.
+        host: the scheduler's address as announced to the others.
+        port: port on which it listens.
+        patience: seconds after which, before the run has begun, a member that is gone is given up.
 
     Attributes:
-        here: addresses of those members that are not gone; may be read from any thread.
-        attendance: who is missing; likewise.
+        here: addresses of the members that are not gone; may be read from any thread.
+        attendance: the missing processes; may be read from any thread.
 
     Raises:
         ListenError: another process listens there, or the address is not this machine's.
@@ -81,20 +75,20 @@ class ZMQTransport:
         self._receiver = self._context.socket(zmq.ROUTER)
         self._receiver.setsockopt(zmq.MAXMSGSIZE, LONGEST)
         self._receiver.setsockopt(zmq.SNDHWM, UNREAD)
-        # ZeroMQ would ignore a peer whose name is taken, and so a member whose name a stranger has
-        # taken.
+        # By default ZeroMQ ignores a peer whose identity is in use, so that anybody could lock out a
+        # member.
         self._receiver.setsockopt(zmq.ROUTER_HANDOVER, 1)
         self._poller = zmq.Poller()
         self._poller.register(self._receiver, zmq.POLLIN)
         self._contacts = Contacts(self._context, self._poller)
         self._detector: FailureDetector[Address] = FailureDetector(GRACE)
-        self._surplus: dict[Node, float] = {}  # who waits for a place, and since when; infinite once that was said
+        self._surplus: dict[Node, float] = {}  # waiting replacement → since when; infinite once that was reported
         self._attendance_log = AttendanceLog()
         self._timestamp = 0
         self._complain = RateLimitedLog(log.warning)
         self._port = port
-        self._opened: dict[int, float] = {}  # connection to this scheduler, by its inode → first seen
-        self._deserted_since = math.inf  # since when no worker is there any more
+        self._opened: dict[int, float] = {}  # inode of a connection to this scheduler → time of its first observation
+        self._deserted_since = math.inf  # since when no worker is connected any more
         self.here: frozenset[Address] = frozenset()
         self.attendance: Attendance = registry.attendance(())
         try:
@@ -106,10 +100,7 @@ class ZMQTransport:
             ) from None
 
     def run(self) -> None:
-        """Answer until the process is ended.
-
-        A run that cannot begin ends this as soon as everybody has been told.
-        """
+        """Answer messages until the process ends, or a run that cannot begin has been reported to all."""
         looked, end = 0.0, math.inf
         while time.monotonic() < end:
             if self._receiver in dict(self._poller.poll(int(1000 * TICK))):
@@ -139,7 +130,7 @@ class ZMQTransport:
         elif message.command in (messages.WHO, messages.RUN_STATUS):
             self._timestamp += 1
             answer = self._registry.members() if message.command == messages.WHO else self._status()
-            with contextlib.suppress(zmq.ZMQError):  # the process that asked is gone, or does not read
+            with contextlib.suppress(zmq.ZMQError):  # the sender is gone, or does not read
                 self._receiver.send_multipart([frames[0], answer.encode(self._timestamp)], zmq.NOBLOCK)
         else:
             self._send(self._registry.take(message, sender))
@@ -148,56 +139,57 @@ class ZMQTransport:
         return self._registry.run_status(self.attendance.encode())
 
     def _register(self, node: Node) -> None:
-        """Begin to examine a process that says it belongs to the cluster."""
+        """Start to examine a process that registers."""
         if self._registry.may_join(node) and node.address not in self._contacts:
             self._contacts.introduce(node)
 
     def _look(self) -> None:
-        """Find out who is gone, and let replacements in."""
-        found = connections()
-        self._shut_out(found)
-        established = {connection.there for connection in found if connection.established}
-        known = self._registry.everyone()
-        there = {node.address for node in known if self._contacts.connected(node, established)}
-        gone = self._gone(known, there)
+        """Determine which members are gone, and admit replacements."""
+        open_connections = connections()
+        self._shut_out(open_connections)
+        established = {connection.there for connection in open_connections if connection.established}
+        nodes = self._registry.everyone()
+        connected = {node.address for node in nodes if self._contacts.connected(node, established)}
+        gone = self._gone(nodes, connected)
         self._send(self._registry.admit(gone))
         now = time.monotonic()
-        servers = {node.address for node in known if node.role == SERVER}  # in whose place nobody can come
+        servers = {node.address for node in nodes if node.role == SERVER}  # they cannot be replaced
         patience = {address: config.PEER_GONE if address in servers else self._patience for address in gone}
-        if any(node.address not in gone for node in known):  # else nobody waits for anybody
-            self._registry.give_up({each for each in gone if self._detector.missing(each, now) >= patience[each]})
+        if any(node.address not in gone for node in nodes):  # otherwise no member waits for another one
+            self._registry.give_up({node for node in gone if self._detector.missing(node, now) >= patience[node]})
         self._notice_desertion(now)
         self._contacts.keep(self._registry.everyone())
         self._announce(gone)
         self._mention(self._registry.waiting())
-        members = {node.address for node in known if node.id != EMPTY}
-        self.here = frozenset((members | there) - set(gone))
+        members = {node.address for node in nodes if node.id != EMPTY}
+        self.here = frozenset((members | connected) - set(gone))
 
-    def _gone(self, known: list[Node], there: set[Address]) -> list[Address]:
-        """Conclude who is gone.
+    def _gone(self, members: list[Node], connected: set[Address]) -> list[Address]:
+        """Return the members that are gone.
 
-        A process that has registered may be slow to be reached; a member has been, so it is
-        expected.
+        Connecting to a process that has registered may take long; a member has been connected, and is
+        therefore expected to be.
         """
         now = time.monotonic()
-        self._detector.keep({node.address for node in known})
-        for node in known:
+        self._detector.keep({node.address for node in members})
+        for node in members:
             if node.id != EMPTY:
                 self._detector.expect(node.address, now + FIRST_GRACE)
-        return self._detector.look(there, now)
+        return self._detector.look(connected, now)
 
-    def _shut_out(self, found: list[Connection]) -> None:
-        """End connections that bring more bytes than any process of ps-lite sends."""
+    def _shut_out(self, open_connections: list[Connection]) -> None:
+        """Abort connections that have sent more bytes than any process of ps-lite."""
         now = time.monotonic()
-        incoming = [connection for connection in found if connection.here[1] == self._port]
-        self._opened = {each.inode: self._opened.get(each.inode, now) for each in incoming}
-        for each in incoming:
-            if each.received > ALLOWANCE + ALLOWED_A_SECOND * (now - self._opened[each.inode]):
-                self._complain(f"a connection from {each.there[0]} has sent {each.received} bytes and is ended")
-                reset({each.inode})
+        incoming = [connection for connection in open_connections if connection.here[1] == self._port]
+        self._opened = {connection.inode: self._opened.get(connection.inode, now) for connection in incoming}
+        for connection in incoming:
+            if connection.received > ALLOWANCE + ALLOWED_A_SECOND * (now - self._opened[connection.inode]):
+                sender, size = connection.there[0], connection.received
+                self._complain(f"a connection from {sender} has sent {size} bytes and is ended")
+                reset({connection.inode})
 
     def _notice_desertion(self, now: float) -> None:
-        """Give the run up where workers had come, and none has been there any more for a while."""
+        """Give up the run if all workers have been gone for a while."""
         if self._registry.complete or self._registry.has_workers():
             self._deserted_since = math.inf if self._registry.complete else now
         self._registry.deserted = now - self._deserted_since >= config.WORKERS_GONE
@@ -215,16 +207,16 @@ class ZMQTransport:
         self._attendance_log.update(self.attendance if self._registry.complete else None)
 
     def _mention(self, waiting: list[Node]) -> None:
-        """Log who waits in vain for a place."""
+        """Log replacements that have waited for long."""
         now = time.monotonic()
         self._surplus = {node: self._surplus.get(node, now) for node in waiting}
         for node, since in self._surplus.items():
             if now - since >= SURPLUS:
                 self._surplus[node] = math.inf
-                what = "worker" if node.role == WORKER else "server"
+                role = "worker" if node.role == WORKER else "server"
                 log.warning(
                     "a %s at %s:%d waits: all places are taken, and no worker is gone but those that are done",
-                    what, node.host, node.port,
+                    role, node.host, node.port,
                 )  # fmt: skip
 
     def _send(self, sendings: list[OutgoingMessage]) -> None:

@@ -1,4 +1,4 @@
-"""Make a report from runs that have been compared: what it says, draws and lists."""
+"""Make the content of a report from a comparison of runs."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -7,10 +7,12 @@ from typing import Any
 
 from ...runtime.terminal import NOT_KNOWN
 from ...version import __version__
-from ..comparison import Comparison, Group, shown
-from ..comparison import Section as Compared
+from ..comparison import Comparison
 from ..comparison_text import LIMIT, speedup_rows
 from ..estimates import LEVEL
+from ..grouping import shown
+from ..run_groups import Group
+from ..run_groups import Section as Compared
 from ..runs import LoggedRun
 from ..speedups import over_fastest
 from ..summary_file import DeviceSummary
@@ -25,24 +27,24 @@ TIMELINES = 12
 BLANK = "Gaps in a lane are none of the three: the device loads data, or asks the state server."
 #: Most problems that are listed.
 PROBLEMS = 40
-#: Events of a run, by its folder: pairs of when and what.
+#: Folder of a run → its events, pairs of time and event.
 RunEvents = Mapping[Path, Sequence[tuple[str, str]]]
 
 
-def build_report(comparison: Comparison, made: str, events: RunEvents | None = None) -> Report:
-    """Return the report of one run or of several ones.
+def build_report(comparison: Comparison, created: str, events: RunEvents | None = None) -> Report:
+    """Return the report of one or more runs.
 
     Args:
         comparison: the runs, in groups.
-        made: when the report was made.
-        events: what happened in the runs, where that is known.
+        created: time at which the report was made, in words.
+        events: events of the runs, if known.
     """
     compared = comparison.sections
     groups = [group for section in compared for group in section.groups]
     sections: list[Section] = []
     for section in compared:
-        where = f" – {_context(section)}" if len(compared) > 1 else ""
-        sections += _sections(section, where)
+        suffix = f" – {_context(section)}" if len(compared) > 1 else ""
+        sections += _sections(section, suffix)
     if listed := _events(comparison.runs, events or {}):
         sections.append(Section("Events", [Events(listed)]))
     only = compared[0] if len(compared) == 1 and len(compared[0].groups) == 1 else None
@@ -53,7 +55,8 @@ def build_report(comparison: Comparison, made: str, events: RunEvents | None = N
         warnings=_shortened([*_overruns(comparison.runs), *comparison.problems]),
         tiles=_tiles(only) if only else (),
         sections=sections,
-        made=f"Made by esync {__version__}, {made}. Times are in seconds, traffic is counted at the workers' sockets.",
+        made=f"Made by esync {__version__}, {created}. Times are in seconds, "
+        "traffic is counted at the workers' sockets.",
     )
 
 
@@ -85,13 +88,13 @@ def _run_time(run: LoggedRun) -> str:
 
 
 def _overruns(runs: Sequence[LoggedRun]) -> list[str]:
-    """Return why runs are not valid: the devices whose iterations took longer than they stand for."""
-    why = "the machine is too slow for so many emulated devices"
-    return [f"{run.folder}: {sentence}: {why}" for run in runs for sentence in run.figures.overruns]
+    """Return why runs are not valid: devices whose iterations took longer than the emulated ones."""
+    reason = "the machine is too slow for so many emulated devices"
+    return [f"{run.folder}: {sentence}: {reason}" for run in runs for sentence in run.figures.overruns]
 
 
 def _shortened(problems: Sequence[str]) -> list[str]:
-    """Return the first problems, and how many more there are."""
+    """Return the first problems, and the number of the others."""
     more = len(problems) - PROBLEMS
     return [*problems[:PROBLEMS], *([f"… and {more} more, which esync compare --json lists"] if more > 0 else [])]
 
@@ -103,7 +106,7 @@ def _tiles(section: Compared) -> list[Tile]:
     """Return the most important figures of the only group."""
     group = section.groups[0]
     time, final, speed, _, traffic = section.quantities
-    reached, ended, speeds, bytes_ = (group.estimate(each) for each in (time, final, speed, traffic))
+    reached, ended, speeds, bytes_ = (group.estimate(quantity) for quantity in (time, final, speed, traffic))
     efficiency, use = mean_efficiency(group), _mean_shares(_all_devices(group))
     figures = group.counted[0].figures
     tiles = []
@@ -140,32 +143,32 @@ def _percent(share: float) -> str:
 # --- sections -------------------------------------------------------------------------------------
 
 
-def _sections(section: Compared, where: str) -> list[Section]:
+def _sections(section: Compared, suffix: str) -> list[Section]:
     several = sum(len(group.runs) for group in section.groups) > 1
-    found = [Section(f"Results{where}", [_results(section)])] if several else []
-    found.append(Section(f"Curves{where}", charts(section)))
+    sections = [Section(f"Results{suffix}", [_results(section)])] if several else []
+    sections.append(Section(f"Curves{suffix}", charts(section)))
     drawn, folded = _timelines(section)
-    found.append(Section(f"What the devices did{where}", [*drawn, BLANK]))
+    sections.append(Section(f"What the devices did{suffix}", [*drawn, BLANK]))
     if folded:
-        found.append(Section(f"What the devices did, further runs{where}", folded, folded=True))
-    found.append(Section(f"Devices{where}", [_devices(group, several) for group in section.groups]))
+        sections.append(Section(f"What the devices did, further runs{suffix}", folded, folded=True))
+    sections.append(Section(f"Devices{suffix}", [_devices(group, several) for group in section.groups]))
     if several:
-        found.append(Section(f"Runs{where}", [_runs(section)]))
-    return [*found, *_options(section, where)]
+        sections.append(Section(f"Runs{suffix}", [_runs(section)]))
+    return [*sections, *_options(section, suffix)]
 
 
 def _results(section: Compared) -> Table:
     rows = []
     quantities = section.quantities
     speedups, compared = speedup_rows(section)
-    for place, group in enumerate(section.groups):
+    for index, group in enumerate(section.groups):
         seeds = [str(run.seed) for run in group.runs if run.seed is not None]
         about = f"{len(group.runs)} run{'s' * (len(group.runs) > 1)}"
         name = Cell(
             group_label(group), f"{about}{f', seeds {_short_list(seeds)}' if len(seeds) > 1 else ''}", line_style(group)
         )
         cells = [Cell(*section.mean_texts(group, quantity)) for quantity in quantities]
-        cells += [Cell(text) for text in compared[place][1:]] if compared else []
+        cells += [Cell(text) for text in compared[index][1:]] if compared else []
         use = _mean_shares(_all_devices(group))
         cells.append(Cell(" / ".join(f"{100 * share:.0f}" for share in use) + " %", shares=use))
         rows.append([name, *cells])
@@ -187,11 +190,11 @@ def _short_list(words: Sequence[str], most: int = 8) -> str:
 def _timelines(section: Compared) -> tuple[list[Any], list[Any]]:
     """Return the timelines of the first run of each group, and those of further runs."""
     first = [group.counted[0] for group in section.groups]
-    others = [run for group in section.groups for run in group.runs if run is not group.counted[0]]
+    further = [run for group in section.groups for run in group.runs if run is not group.counted[0]]
     labels = {id(run): _run_label(group, run) for group in section.groups for run in group.runs}
-    shown_first, shown_others = first[:TIMELINES], others[: max(0, TIMELINES - len(first))]
+    shown_first, shown_others = first[:TIMELINES], further[: max(0, TIMELINES - len(first))]
     drawn: list[Any] = [timeline for run in shown_first for timeline in timelines(labels[id(run)], run.summary)]
-    left_out = len(first) + len(others) - len(shown_first) - len(shown_others)
+    left_out = len(first) + len(further) - len(shown_first) - len(shown_others)
     if left_out:
         drawn.append(f"Timelines of {left_out} further runs are left out; a report of those runs alone has them.")
     folded = [timeline for run in shown_others for timeline in timelines(labels[id(run)], run.summary)]
@@ -216,7 +219,7 @@ def _all_devices(group: Group) -> Iterator[DeviceSummary]:
 
 
 def _devices(group: Group, several: bool) -> Table:
-    """Return the devices of a group: their speed, and what they spent their time with."""
+    """Return the devices of a group: their speeds, and how they spent their time."""
     columns: dict[str, list[DeviceSummary]] = {}
     for run in group.counted:
         for name, device in run.devices.items():
@@ -226,19 +229,19 @@ def _devices(group: Group, several: bool) -> Table:
     for name, devices in columns.items():
         uses = [time_use(device) for device in devices]
         compute = fmean(use.compute for use in uses)
-        iterations = fmean(each.iterations for each in devices)
-        samples = fmean(sum(each.num_samples_list) for each in devices)
+        iterations = fmean(device.iterations for device in devices)
+        samples = fmean(sum(device.num_samples_list) for device in devices)
         shares = _mean_shares(devices)
         host, _, device_name = name.rpartition("/")
         step = devices[0].run.step_time if devices[0].run else None
-        waits = [wait for each in devices for wait in each.wait_list if wait is not None]
+        waits = [wait for device in devices for wait in device.wait_list if wait is not None]
         hidden = fmean(use.hidden for use in uses)
         figures = overruns.get(name)
         share = figures.overrun_share if figures else None
-        missing = sum(each.missing_rounds for each in devices)
+        missing = sum(device.missing_rounds for device in devices)
         sent, received = (
-            fmean(sum(getattr(each, f"bytes_{kind}_list")) for each in devices)
-            if all(getattr(each, f"bytes_{kind}_list") for each in devices)
+            fmean(sum(getattr(device, f"bytes_{kind}_list")) for device in devices)
+            if all(getattr(device, f"bytes_{kind}_list") for device in devices)
             else None
             for kind in ("sent", "received")
         )
@@ -250,7 +253,7 @@ def _devices(group: Group, several: bool) -> Table:
                     f"emulates {_step(step)}" if step else "",
                 ),
                 Cell(f"{samples / compute:,.1f}" if compute else NOT_KNOWN, "while it computes" if compute else ""),
-                Cell(f"{fmean(each.rounds for each in devices):,.0f}", f"{missing} missing" if missing else ""),
+                Cell(f"{fmean(device.rounds for device in devices):,.0f}", f"{missing} missing" if missing else ""),
                 f"{samples:,.0f}",
                 Cell(" / ".join(f"{100 * part:.0f}" for part in shares) + " %", shares=shares),
                 Cell(_step(fmean(waits)) if waits else NOT_KNOWN, f"longest {_step(max(waits))}" if waits else ""),
@@ -321,15 +324,15 @@ def _runs(section: Compared) -> Table:
     )
 
 
-def _options(section: Compared, where: str) -> list[Section]:
-    """Return what differs between the groups, and what all runs have in common."""
-    found = []
+def _options(section: Compared, suffix: str) -> list[Section]:
+    """Return the options that differ between the groups, and those that all runs have in common."""
+    sections = []
     if section.differing:
         differing: list[list[str | Cell]] = [
             [name, *(shown(value) for value in values)] for name, values in section.differing.items()
         ]
         columns = ["option", *(group.label for group in section.groups)]
-        found.append(Section(f"What differs{where}", [Table(columns, differing, len(columns))]))
+        sections.append(Section(f"What differs{suffix}", [Table(columns, differing, len(columns))]))
     runs = [run for group in section.groups for run in group.runs]
     common: list[list[str | Cell]] = [*_facts(runs)]
     for name, value in sorted(runs[0].options.items()):
@@ -337,13 +340,13 @@ def _options(section: Compared, where: str) -> list[Section]:
             common.append([name, shown(value)])
     if common:
         title = "Options, versions and seeds" if len(runs) == 1 else "Common options, versions and seeds"
-        found.append(Section(f"{title}{where}", [Table(["what", "value"], common, 2)], folded=True))
-    return found
+        sections.append(Section(f"{title}{suffix}", [Table(["what", "value"], common, 2)], folded=True))
+    return sections
 
 
 def _facts(runs: Sequence[LoggedRun]) -> list[list[str | Cell]]:
     """Return seeds, versions, and the size of the model."""
-    values: dict[str, dict[str, None]] = {}  # as sets in the order in which they were found
+    values: dict[str, dict[str, None]] = {}  # ordered sets
     for run in runs:
         if run.seed is not None:
             values.setdefault("seed" if len(runs) == 1 else "seeds", {})[str(run.seed)] = None
@@ -353,11 +356,11 @@ def _facts(runs: Sequence[LoggedRun]) -> list[list[str | Cell]]:
         for name, words in (("parameters", "parameters of the model"), ("model_bytes", "bytes of the model")):
             if isinstance(size := run.facts.get(name), int):
                 values.setdefault(words, {})[f"{size:,}"] = None
-    return [[name, ", ".join(seen)] for name, seen in values.items()]
+    return [[name, ", ".join(distinct)] for name, distinct in values.items()]
 
 
 def _events(runs: Sequence[LoggedRun], events: RunEvents) -> list[tuple[str, str]]:
     many = len(runs) > 1
     return [
-        (when, f"{run.folder}: {what}" if many else what) for run in runs for when, what in events.get(run.folder, ())
+        (when, f"{run.folder}: {text}" if many else text) for run in runs for when, text in events.get(run.folder, ())
     ]

@@ -1,14 +1,14 @@
-"""What a report shows, already computed and in words: titles, tables, curves, timelines.
+"""Elements of a report, with computed values and texts: titles, tables, curves, timelines.
 
-All texts may come from outside; `page` escapes them. Times are in seconds.
+Texts may be untrusted; `page` escapes them. Times are in seconds.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-#: How the values of a chart are written: a share as per cent, an accuracy, another metric of any sign, an amount from 0
-#: on, bytes a second.
+#: Format of a chart's values: share in per cent, accuracy, another metric of any sign, amount ≥ 0, bytes
+#: per second.
 Format = Literal["share", "accuracy", "metric", "number", "rate"]
 
 
@@ -32,7 +32,7 @@ class Curve:
     Attributes:
         label: name in the key.
         style: colour and dashes.
-        x: places of the points, ascending.
+        x: ascending x coordinates of the points.
         y: values; None leaves a gap.
         low, high: edges of the band; empty without one.
     """

@@ -36,11 +36,11 @@ def report_html(report: Report) -> str:
         "verdict": "".join(f"<p>{escape(sentence)}</p>" for sentence in report.verdict),
         "sections": sections,
         "made": escape(report.made),
-        "figures": _json([as_json(one) for one in drawn]),
+        "figures": _json([as_json(drawing) for drawing in drawn]),
         "script": _script(),
     }
     # One pass, so that nothing in a text is taken for the name of a part.
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _read("page.html"))
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _read("page.html"))
 
 
 @cache
@@ -144,7 +144,7 @@ def _part(part: str | Table | Timeline | Events, section: Section, drawn: list[C
             return _table(part, f"{section.title}: {part.columns[0]}, table")
         case Events():
             rows = "".join(
-                f"<li><span>{escape(when)}</span><span>{escape(what)}</span></li>" for when, what in part.rows
+                f"<li><span>{escape(when)}</span><span>{escape(text)}</span></li>" for when, text in part.rows
             )
             return f'<ol class="events" role="list">{rows}</ol>'
         case Timeline():
@@ -169,8 +169,8 @@ def _table(table: Table, label: str) -> str:
     rows = []
     for row in table.rows:
         cells = [cell if isinstance(cell, Cell) else Cell(cell) for cell in row]
-        first, *others = (_cell(cell) for cell in cells)
-        body = "".join(f"<td{words(index)}>{cell}</td>" for index, cell in enumerate(others, 1))
+        first, *rest = (_cell(cell) for cell in cells)
+        body = "".join(f"<td{words(index)}>{cell}</td>" for index, cell in enumerate(rest, 1))
         rows.append(f'<tr><th scope="row">{first}</th>{body}</tr>')
     note = f'<p class="note muted">{escape(table.note)}</p>' if table.note else ""
     return (
@@ -187,11 +187,11 @@ def _cell(cell: Cell) -> str:
 
 def _bar(shares: tuple[float, float, float]) -> str:
     """Return a bar of computing, waiting and transferring; waiting is thinner, as in timelines."""
-    left, parts = 0.0, []
+    offset, parts = 0.0, []
     for name, share, top, height in zip(("compute", "wait", "exchange"), shares, (0, 3, 0), (10, 4, 10), strict=True):
         width = 120 * min(max(share, 0.0), 1.0)
-        parts.append(f'<rect class="{name}" x="{left:.1f}" y="{top}" width="{width:.1f}" height="{height}"/>')
-        left += width
+        parts.append(f'<rect class="{name}" x="{offset:.1f}" y="{top}" width="{width:.1f}" height="{height}"/>')
+        offset += width
     return f'<svg class="bar" viewBox="0 0 120 10" preserveAspectRatio="none" aria-hidden="true">{"".join(parts)}</svg>'
 
 

@@ -34,8 +34,8 @@ class TimeUse:
 
     def shares(self, seconds: float) -> tuple[float, float, float]:
         """Return computing, waiting and transferring as shares of a time."""
-        whole = seconds or 1.0
-        return self.compute / whole, self.wait / whole, self.exchange / whole
+        total = seconds or 1.0
+        return self.compute / total, self.wait / total, self.exchange / total
 
 
 def time_use(device: DeviceSummary) -> TimeUse:
@@ -70,7 +70,7 @@ def timelines(title: str, summary: Summary) -> list[Timeline]:
     merged = {name: _merged(blocks) for name, _, blocks in devices}
     most = max(-(-len(blocks) // BLOCKS) for _, _, blocks in devices)
     note = f"A block is up to {most} rounds together: their computing, waiting and transferring, added up."
-    whole = Timeline(
+    timeline = Timeline(
         title,
         [Lane(name, merged[name]) for name, _, _ in devices],
         " ".join(filter(None, (note if most > 1 else "", left_out))),
@@ -78,10 +78,10 @@ def timelines(title: str, summary: Summary) -> list[Timeline]:
         end,
     )
     if most == 1:
-        return [whole]
+        return [timeline]
     begin = _close_begin([blocks for _, _, blocks in devices], end)
     lanes = [Lane(name, [block for block in blocks if block.end > begin]) for name, _, blocks in devices]
-    return [whole, Timeline(f"{title}: the last rounds", lanes, left_out, begin, end)]
+    return [timeline, Timeline(f"{title}: the last rounds", lanes, left_out, begin, end)]
 
 
 def _close_begin(lanes: Sequence[Sequence[Block]], end: float) -> float:

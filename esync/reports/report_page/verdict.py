@@ -3,9 +3,9 @@
 from collections.abc import Callable, Sequence
 from statistics import fmean
 
-from ..comparison import THROUGHPUT, Group, Quantity, Section
 from ..estimates import LEVEL, Estimate
 from ..modes import STANDALONE
+from ..run_groups import THROUGHPUT, Group, Quantity, Section
 from ..speedups import best_alone, slower_than_fastest
 from ..tables import duration
 
@@ -48,15 +48,15 @@ def _over_one_device(section: Section) -> list[str]:
     """Return a sentence on the speedups over the fastest device alone, if there is a run of it."""
     figures = [group.figures for group in section.groups]
     alone = best_alone(figures)
-    found = [(group, section.speedup(group, STANDALONE)) for group in section.groups if group.figures is not alone]
-    said = [
-        f"{group.label} {each.value:.2f} times as fast{f' (limit {each.limit:.2f})' if each.limit else ''}"
-        for group, each in found
-        if each.value is not None
+    speedups = [(group, section.speedup(group, STANDALONE)) for group in section.groups if group.figures is not alone]
+    texts = [
+        f"{group.label} {value.value:.2f} times as fast{f' (limit {value.limit:.2f})' if value.limit else ''}"
+        for group, value in speedups
+        if value.value is not None
     ]
-    if alone is None or not said:
+    if alone is None or not texts:
         return []
-    sentences = [f"Compared with one device alone ({alone.mode.label}), to the target: {_listed(said)}."]
+    sentences = [f"Compared with one device alone ({alone.mode.label}), to the target: {_listed(texts)}."]
     if faster := slower_than_fastest(alone, figures):
         sentences.append(f"That device is not the fastest, which is {faster.name}.")
     return sentences
@@ -66,11 +66,11 @@ def _comparison(section: Section, group: Group, reference: Group, time: Quantity
     """Return a sentence on how much faster a group was than the reference."""
     quantity = time if section.difference(group, time) else THROUGHPUT
     difference = section.difference(group, quantity)
-    own, other = group.estimate(quantity), reference.estimate(quantity)
-    if difference is None or own is None or other is None or min(own.mean, other.mean) <= 0:
+    mean, other = group.estimate(quantity), reference.estimate(quantity)
+    if difference is None or mean is None or other is None or min(mean.mean, other.mean) <= 0:
         return []
-    faster = other.mean / own.mean if quantity is time else own.mean / other.mean
-    what = "to the target" if quantity is time else "in samples/s"
+    faster = other.mean / mean.mean if quantity is time else mean.mean / other.mean
+    goal = "to the target" if quantity is time else "in samples/s"
     # A time is given as a difference in seconds, which is what its interval is of.
     if difference.low is None or difference.high is None:
         chance = "; with a single run of either, whether that is more than chance is not known"
@@ -80,13 +80,13 @@ def _comparison(section: Section, group: Group, reference: Group, time: Quantity
         more = "more" if difference.beyond_chance else "no more"
         chance = f", which is {more} than chance would explain ({interval}{quantity.unit or ' samples/s'})"
     compared = f"{faster:.2f} times as fast as" if faster >= 1 else f"{1 / faster:.2f} times as slow as"
-    return [f"{group.label} was {compared} {reference.label} {what}{chance}."]
+    return [f"{group.label} was {compared} {reference.label} {goal}{chance}."]
 
 
 def mean_efficiency(group: Group) -> float | None:
     """Return the mean efficiency of a group's valid runs; None if it is not known of all of them."""
-    known = [run.figures.efficiency for run in group.counted]
-    return None if None in known else fmean(value for value in known if value is not None)
+    efficiencies = [run.figures.efficiency for run in group.counted]
+    return None if None in efficiencies else fmean(value for value in efficiencies if value is not None)
 
 
 def _listed(words: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ def figures(groups: Sequence[RunGroup]) -> dict[str, Figure]:
 
 def _figure(groups: Sequence[RunGroup], accuracy: bool) -> Figure:
     """Return a figure with one panel per setup and scenario, and one bar per setting."""
-    panels = [list(panel) for _, panel in groupby(groups, key=lambda each: (each.setup, each.setting.scenario))]
+    panels = [list(panel) for _, panel in groupby(groups, key=lambda group: (group.setup, group.setting.scenario))]
     with mpl.rc_context(STYLE):
         figure = Figure(figsize=(max(6.0, 1.1 * len(groups) + 1.6 * len(panels)), 4.6), layout="constrained")
         for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
@@ -40,17 +40,17 @@ def _figure(groups: Sequence[RunGroup], accuracy: bool) -> Figure:
 
 def _panel(axes: Axes, groups: Sequence[RunGroup], accuracy: bool) -> None:
     relative = all(group.relative is not None for group in groups)
-    for place, group in enumerate(groups):
+    for position, group in enumerate(groups):
         value, deviation = group.accuracy.mean, group.accuracy.deviation
         if not accuracy:
             scale = (group.relative or 0.0) / group.time.mean if relative and group.time.mean else 1.0
             value, deviation = group.time.mean * scale, group.time.deviation * scale
         shade = POLICY_SHADES.get(group.setting.policy) or SHADES.get(group.setting.order, OTHER)
-        axes.bar(place, value, 0.7, yerr=deviation, color=shade, capsize=3)
+        axes.bar(position, value, 0.7, yerr=deviation, color=shade, capsize=3)
         note = f"{value:.3f}" if accuracy or relative else f"{value:,.0f}"
         if group.diverged:
             note += f"\n{group.diverged} of {len(group.runs)} diverged"
-        axes.annotate(note, (place, value + deviation), (0, 3), textcoords="offset points", ha="center", fontsize=9)
+        axes.annotate(note, (position, value + deviation), (0, 3), textcoords="offset points", ha="center", fontsize=9)
     names = [group.setting.policy or group.setting.label for group in groups]
     axes.set_xticks(range(len(groups)), names, rotation=30, ha="right")
     axes.grid(visible=False, axis="x")

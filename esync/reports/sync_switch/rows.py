@@ -54,7 +54,7 @@ def read_rows(path: Path) -> list[CsvRow]:
         if not any(cell.strip() for cell in cells):
             continue
         try:
-            numbers = {name: float(cells[place]) for name, place in places.items()}
+            numbers = {name: float(cells[column]) for name, column in places.items()}
             step = int(numbers[STEP])
         except (ValueError, IndexError, OverflowError):
             raise UnusableRunError(f"{path}, line {reader.line_num}: {','.join(cells)!r} should hold numbers") from None

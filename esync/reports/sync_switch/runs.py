@@ -59,9 +59,9 @@ def segments_between(segments: Iterable[LoggedSegment], first: float, last: floa
     """
     inside = sorted(
         (segment for segment in segments if segment.started >= first - SLACK * 3 and segment.ended <= last + SLACK * 3),
-        key=lambda each: each.started,
+        key=lambda segment: segment.started,
     )
-    steps_ascend = all(one.steps < other.steps and one.ended <= other.started for one, other in pairwise(inside))
+    steps_ascend = all(a.steps < b.steps and a.ended <= b.started for a, b in pairwise(inside))
     if not inside or not steps_ascend or inside[0].started > first + SLACK or inside[-1].ended < last - SLACK:
         return ()
     return inside
@@ -134,13 +134,13 @@ def find_runs(base: Path) -> Findings:
     """
     findings = Findings()
     segments: list[LoggedSegment] = []
-    for place in (base, *list(base.resolve().parents)[:2]):
-        logs = [place / name for name in JOB_LOGS if (place / name).is_file()]
+    for parent in (base, *list(base.resolve().parents)[:2]):
+        logs = [parent / name for name in JOB_LOGS if (parent / name).is_file()]
         if logs:
             segments = [segment for log in logs for segment in read_job_log(log)]
             break
-    found = {path.parent for path in base.rglob("*.csv")}
-    folders = sorted(folder for folder in found if not folder.name.startswith(EARLIER_PREFIX))
+    candidates = {path.parent for path in base.rglob("*.csv")}
+    folders = sorted(folder for folder in candidates if not folder.name.startswith(EARLIER_PREFIX))
     for folder in folders:
         try:
             findings.runs.append(_read(folder, segments, findings.remarks))
@@ -258,8 +258,8 @@ def _processed_time(folder: Path, losses: list[CsvRow]) -> tuple[float | None, f
     if rows[-1].time is None:
         return None, None
     walls = {row.step: row.wall for row in losses}
-    known = [row for row in rows if row.step in walls and row.time is not None]
-    removed = walls[known[-1].step] - losses[0].wall - (known[-1].time or 0.0) if known else None
+    timed = [row for row in rows if row.step in walls and row.time is not None]
+    removed = walls[timed[-1].step] - losses[0].wall - (timed[-1].time or 0.0) if timed else None
     return rows[-1].time, None if removed is None else max(0.0, removed)
 
 

@@ -143,9 +143,9 @@ def corrected(setting: Setting, setup: Setup, last: int) -> tuple[Setting, str]:
         UnusableRunError: no run of this setup can have that last step.
     """
     if len(setting.order) != 2:
-        whole = setup.steps if setting.order == "0" else setup.steps // setup.workers
-        if abs(last - whole) > max(setup.overshoot, 0.05 * whole):
-            raise UnusableRunError(f"it ended at step {last}, where {setting.label} ends at {whole}")
+        steps = setup.steps if setting.order == "0" else setup.steps // setup.workers
+        if abs(last - steps) > max(setup.overshoot, 0.05 * steps):
+            raise UnusableRunError(f"it ended at step {last}, where {setting.label} ends at {steps}")
         return setting, ""
     if setting.policy:  # these ran 5 %; their names tell no share
         return setting, ""

@@ -1,33 +1,31 @@
 """Exchange of one round: all payloads to the parameter servers, the new model to all workers.
 
-With one server, whose port the workers share from hosts of their own, both are computed in one
-pass. Otherwise they are simulated event by event over the modelled network.
+With one server and workers on separate hosts, both are computed in one pass. Otherwise they are
+simulated event by event over the modelled network.
 """
 
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from itertools import chain
 from operator import attrgetter, itemgetter
 
+from ..acknowledgement import noticed_at
 from ..cluster import ClusterModel
 from ..engine import SimulationEngine
 from ..network import Link, Network
 from ..servers import ServerModel, Sizes
-from ..store import noticed_at
 from .host_group import RoundwiseHostGroup
 from .sharing import carry
 from .worker import RoundwiseWorker, Route
 
 _TIME, _SENT = itemgetter(0), attrgetter("sent")
-#: Time at which something arrives, and the worker that it comes from or goes to.
+#: Time of an arrival, and the worker that is the sender or the receiver.
 Arrival = tuple[float, RoundwiseWorker]
 
 
 class OverlappingRoundsError(Exception):
-    """Raised when messages of two rounds wait for one another on a server.
-
-    Rounds cannot be computed one after the other then.
-    """
+    """Raised when messages of two rounds overlap on a server, so that rounds cannot be computed in order."""
 
 
 class _Server:
@@ -42,7 +40,7 @@ class _Server:
     Attributes:
         last_request: when the last request for the newest model reached it.
         polls: polls of its status so far.
-        free: when it will have handled everything that has reached it so far.
+        free: when it finishes the messages that have arrived so far.
     """
 
     def __init__(self, model: ServerModel, payload: tuple[int, float], pull: tuple[int, float], message: float) -> None:
@@ -55,31 +53,31 @@ class _Server:
         self.free = 0.0
 
     def push(self, arrived: float) -> float:
-        """Take a payload that has arrived; return the time at which it will have been handled."""
+        """Queue a payload that has arrived; return the time at which its handling ends."""
         if arrived <= self.last_request:
             if self._push_cost + self._pull_cost:
                 raise OverlappingRoundsError
-            return arrived  # handling costs nothing: it need not wait for the requests that come after it
+            return arrived  # handled at once, independently of requests that arrive later
         return self._occupy(arrived, self._push_cost)
 
     def pull(self, arrived: float) -> float:
-        """Take a request that has arrived; return the time at which the model is sent."""
+        """Queue a request that has arrived; return the time at which the model is sent."""
         self.last_request = arrived
         return self._occupy(arrived, self._pull_cost)
 
     def leave(self, arrived: float) -> None:
-        """Take the goodbye of a worker."""
+        """Queue the last message of a worker, which leaves."""
         self._occupy(arrived, self._leave_cost)
 
     def busy(self, workers: int, exchanges: int) -> float:
         """Return the seconds that it spends on the messages of a whole run.
 
         Args:
-            workers: number of workers, each of which fetches the initial model and says goodbye.
-            exchanges: number of payloads that it has taken, each of which a model has answered.
+            workers: number of workers, each of which fetches the initial model and leaves.
+            exchanges: number of payloads, each of which is answered by a model.
         """
-        once = self._pull_cost + self._leave_cost
-        return exchanges * (self._push_cost + self._pull_cost) + workers * once
+        per_worker = self._pull_cost + self._leave_cost
+        return exchanges * (self._push_cost + self._pull_cost) + workers * per_worker
 
     def _occupy(self, arrived: float, cost: float) -> float:
         self.free = free = (arrived if arrived > self.free else self.free) + cost
@@ -111,8 +109,7 @@ class Exchanges:
         self._hosts = [server.host for server in self.servers]
         self.network = Network(SimulationEngine(), link, self._hosts)
         self._bandwidth = link(self._hosts[0]).bandwidth
-        # Bytes per second that each worker can use of the server's port; None if its transfers use
-        # none of it.
+        # Largest rate of each worker at the server's port; None if its transfers do not use the port.
         self._limits = [self._limit(worker.host) for worker in cluster.workers]
         limited = Counter(
             worker.host for worker, limit in zip(cluster.workers, self._limits, strict=True) if limit is not None
@@ -130,14 +127,14 @@ class Exchanges:
         return ways
 
     def exchange_as_one(self, groups: Iterable[RoundwiseHostGroup]) -> None:
-        """Have the workers of each host that has a group exchange as one from now on."""
+        """Let the workers of each group exchange as one from now on."""
         self._groups = {member: group for group in groups for member in group.members}
         self._in_one_go = self._in_one_go or bool(self._groups and len(self.servers) == 1)
 
     def push(self, ready: Sequence[RoundwiseWorker]) -> float:
         """Send the payloads, each of which leaves when its worker's exchange begins.
 
-        Notes for each worker how long it waits, and when it notices that its payload was used.
+        Sets for each worker its waiting time, and when it learns that its payload was used.
 
         Args:
             ready: all workers, in the order in which their exchanges begin.
@@ -181,11 +178,12 @@ class Exchanges:
             return self._pull_by_events(fetching, last)
         server = self.servers[0]
         free, entries = server.free, []
-        for asked, worker in sorted(((each.noticed + each.ways[0].latency, each) for each in fetching), key=_TIME):
-            entries.append((server.pull(asked) + worker.ways[0].latency, worker))
+        requests = ((worker.noticed + worker.ways[0].latency, worker) for worker in fetching)
+        for request, worker in sorted(requests, key=_TIME):
+            entries.append((server.pull(request) + worker.ways[0].latency, worker))
         arrivals = self._through(entries, server.model_size)
         if self._groups:
-            handed_out = (each for arrived, worker in arrivals for each in self._handed_out([arrived], worker))
+            handed_out = chain.from_iterable(self._handed_out([arrived], worker) for arrived, worker in arrivals)
             arrivals = sorted(handed_out, key=_TIME)
         if last and min(arrived + worker.ways[0].latency for arrived, worker in arrivals) <= server.last_request:
             server.free = free  # a goodbye may delay a request
@@ -214,7 +212,7 @@ class Exchanges:
         return noticed
 
     def _handed_out(self, arrived: Sequence[float], fetcher: RoundwiseWorker) -> Sequence[Arrival]:
-        """Return when the model that a worker has fetched is there for each one of its group.
+        """Return when the model that a worker has fetched is available to each member of its group.
 
         Args:
             arrived: when each server's part has reached the worker.
@@ -223,11 +221,11 @@ class Exchanges:
         group = self._groups.get(fetcher)
         return [(max(arrived), fetcher)] if group is None else group.hand_out(arrived)
 
-    # --- in one go --------------------------------------------------------------------------------
+    # --- in one pass ------------------------------------------------------------------------------
 
     def _limit(self, host: str) -> float | None:
-        own = self._link(host).bandwidth
-        return None if host == self._hosts[0] or own == self._bandwidth == math.inf else own
+        bandwidth = self._link(host).bandwidth
+        return None if host == self._hosts[0] or bandwidth == self._bandwidth == math.inf else bandwidth
 
     def _through(self, entries: Iterable[Arrival], size: float) -> list[Arrival]:
         """Return the transfers that pass the server's port, or bypass it, in order of arrival."""
@@ -245,7 +243,7 @@ class Exchanges:
     # --- by events --------------------------------------------------------------------------------
 
     def _pushed(self, carriers: Sequence[RoundwiseWorker]) -> list[tuple[float, int, RoundwiseWorker]]:
-        """Return when each payload arrives, at which server, and whose it is, in order of time."""
+        """Return time, server and worker of each payload's arrival, in order of time."""
         if self._in_one_go:
             entries = ((worker.sent + worker.ways[0].latency, worker) for worker in carriers)
             return [(time, 0, worker) for time, worker in self._through(entries, self.servers[0].payload_size)]
@@ -264,8 +262,8 @@ class Exchanges:
 
     def _pull_by_events(self, fetching: Sequence[RoundwiseWorker], last: bool) -> list[Arrival]:
         engine, network = self._event_by_event()
-        asked = [shard for shard, server in enumerate(self.servers) if server.model_size]  # the others hold nothing
-        arrived = {worker.rank: dict.fromkeys(asked, math.inf) for worker in fetching}
+        shards = [shard for shard, server in enumerate(self.servers) if server.model_size]  # with a part of the model
+        arrived = {worker.rank: dict.fromkeys(shards, math.inf) for worker in fetching}
         arrivals: list[Arrival] = []
 
         def hand_out(shard: int, worker: RoundwiseWorker) -> None:
@@ -277,20 +275,20 @@ class Exchanges:
             times = arrived[worker.rank]
             times[shard] = engine.time
             if math.inf not in times.values():
-                for here, each in self._handed_out(
+                for time, member in self._handed_out(
                     [times.get(shard, 0.0) for shard in range(len(self.servers))], worker
                 ):
-                    arrivals.append((here, each))
+                    arrivals.append((time, member))
                     if last:
-                        engine.call_at(here, leave, each)
+                        engine.call_at(time, leave, member)
 
         def leave(worker: RoundwiseWorker) -> None:
             for server in self.servers:
-                gone = lambda server=server: server.leave(engine.time)  # noqa: E731
-                network.send(worker.sums.worker.host, server.host, server.message, gone)
+                on_goodbye = lambda server=server: server.leave(engine.time)  # noqa: E731
+                network.send(worker.sums.worker.host, server.host, server.message, on_goodbye)
 
         for worker in fetching:
-            for shard in asked:
+            for shard in shards:
                 engine.call_at(worker.noticed + worker.ways[shard].latency, hand_out, shard, worker)
         self._run(engine)
         return sorted(arrivals, key=_TIME)

@@ -1,8 +1,8 @@
 """Workers of a host that exchange as one, round by round; see `exchange.protocol.host_exchange`.
 
-Each of them writes its payload to the memory that they share. The last one to do so adds the
-payloads up and sends the sum. The first one that notices that it was used fetches the model and
-writes it to the memory, from which the others read it.
+Each worker writes its payload to shared memory. The last one to do so sums the payloads and sends the
+sum. The first one to learn that the sum was used fetches the model and writes it to the memory, from
+which the others read it.
 """
 
 from collections.abc import Iterable, Sequence
@@ -19,10 +19,10 @@ class RoundwiseHostGroup:
     Args:
         members: the workers, two or more.
         payload: seconds to read or to write one payload in memory.
-        models: the same of each server's part of the model.
+        models: seconds to read or to write each server's part of the model.
 
     Attributes:
-        members: in the order in which they do the next step.
+        members: the workers in the order of their next step.
     """
 
     def __init__(self, members: Iterable[RoundwiseWorker], payload: float, models: Sequence[float]) -> None:
@@ -30,7 +30,7 @@ class RoundwiseHostGroup:
         self._payload, self._models = payload, models
 
     def gather(self) -> RoundwiseWorker:
-        """Return the worker that sends the sum of the payloads, after noting when it does."""
+        """Return the worker that sends the sum of the payloads, and set the time at which it does."""
         members = self.members
         for member in members:
             member.sent = member.begun + 2 * self._payload
@@ -54,15 +54,15 @@ class RoundwiseHostGroup:
         Args:
             arrived: when each server's part has reached the worker that fetches it.
         """
-        fetcher, *others = self.members
-        there, now = [], 0.0
+        fetcher, *readers = self.members
+        available, now = [], 0.0
         for arrival, seconds in zip(arrived, self._models, strict=True):
             now = max(now, arrival) + 2 * seconds
-            there.append(now)
-        return [(now, fetcher), *((self._read(there, each.noticed), each) for each in others)]
+            available.append(now)
+        return [(now, fetcher), *((self._read(available, member.noticed), member) for member in readers)]
 
-    def _read(self, there: Sequence[float], now: float) -> float:
-        """Return when a member that begins now has read all parts, each as soon as it is there."""
-        for written, seconds in zip(there, self._models, strict=True):
+    def _read(self, available: Sequence[float], now: float) -> float:
+        """Return when a member that begins now has read all parts, each as soon as it is available."""
+        for written, seconds in zip(available, self._models, strict=True):
             now = max(now, written) + seconds
         return now

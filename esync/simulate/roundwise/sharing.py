@@ -1,8 +1,8 @@
-"""Transfers of one size through one server's port, when all times of entry are known.
+"""Transfers of one size through one server's port, with known times of entry.
 
-The port is shared as in `simulate.ports.Port`, which computes it event by event. Here no two
-transfers have their other end on one host. So a transfer's own limit never changes, and transfers
-with the same limit leave in the order in which they came.
+The port is shared as in `simulate.ports.Port`, which computes it event by event. Here every transfer
+has a different host at its other end, so that its limit never changes, and transfers with the same
+limit complete in the order of their entry.
 """
 
 import math
@@ -30,34 +30,34 @@ class _Flow:
 
 
 def carry(bandwidth: float, size: float, entries: Sequence[tuple[float, float, T]]) -> list[tuple[float, T]]:
-    """Return when each transfer is done, and which one it is, in the order of time.
+    """Return the time of completion and the identifier of each transfer, in order of time.
 
     Args:
         bandwidth: the port's bandwidth in bytes per second.
         size: bytes of every transfer.
-        entries: for each transfer its time of entry, the bytes per second that it can use at most,
-            and what identifies it, in the order of time.
+        entries: time of entry, largest rate in bytes per second, and identifier of each transfer, in
+            order of time.
     """
     size = max(size, 2 * NOTHING)
     done: list[tuple[float, T]] = []
     flows: list[_Flow] = []
     by_limit: dict[float, _Flow] = {}
-    due, since, sharing, place, last = math.inf, 0.0, 0, 0, len(entries)
-    while place < last or sharing:
-        entering = place < last and entries[place][0] <= due
-        now = entries[place][0] if entering else due
+    due, since, sharing, index, last = math.inf, 0.0, 0, 0, len(entries)
+    while index < last or sharing:
+        entering = index < last and entries[index][0] <= due
+        now = entries[index][0] if entering else due
         passed, since = now - since, now
         for flow in flows:
             flow.given += flow.rate * passed
         if entering:
-            _, limit, item = entries[place]
-            place += 1
+            _, limit, item = entries[index]
+            index += 1
             sharing += 1
-            known = by_limit.get(limit)
-            if known is None:
-                known = by_limit[limit] = _Flow(limit)
-                insort(flows, known)
-            known.queue.append((known.given + size, item))
+            entered = by_limit.get(limit)
+            if entered is None:
+                entered = by_limit[limit] = _Flow(limit)
+                insort(flows, entered)
+            entered.queue.append((entered.given + size, item))
         else:
             due = math.inf
             empty = []
@@ -71,18 +71,18 @@ def carry(bandwidth: float, size: float, entries: Sequence[tuple[float, float, T
             for flow in empty:
                 flows.remove(flow)
                 del by_limit[flow.limit]
-        room, others, soonest = bandwidth, sharing, math.inf
+        room, competing, soonest = bandwidth, sharing, math.inf
         for flow in flows:
-            rate = room / others
+            rate = room / competing
             if flow.limit < rate:
                 rate = flow.limit
             flow.rate = rate
             members = len(flow.queue)
             room -= rate * members
-            others -= members
-            left = (flow.queue[0][0] - flow.given) / rate
-            if left < soonest:
-                soonest = left
+            competing -= members
+            remaining = (flow.queue[0][0] - flow.given) / rate
+            if remaining < soonest:
+                soonest = remaining
         if now + soonest < due:
             due = now + soonest
     return done

@@ -28,8 +28,8 @@ from .worker import RoundwiseWorker, WorkerTotals
 _AVERAGING = frozenset(
     {"local_iterations", "global_lr", "outer_momentum", "weighting", "statistics_weighting", "run_ahead"}
 )
-#: Algorithm → its own options that this simulation takes into account, or that do not affect times.
-#: Subclasses are not covered, because they may exchange at other times.
+#: Algorithm → its options that are modelled here, or that do not affect times. Subclasses are not
+#: covered, because they may exchange at other times.
 ALGORITHMS: dict[type[Algorithm], frozenset[str]] = {
     SSGD: frozenset(),
     LocalSGD: _AVERAGING,
@@ -38,8 +38,8 @@ ALGORITHMS: dict[type[Algorithm], frozenset[str]] = {
     SCAFFOLD: _AVERAGING,
     ESync: _AVERAGING | {"epsilon", "slowest_iterations"},
 }
-#: Flags of all modes that this simulation takes into account, and (below) those that do not affect
-#: times. All others must have their defaults, so that no flag that is added later is ignored here.
+#: Flags of all modes that are modelled here, and (below) those that do not affect times. All others
+#: must have their defaults, so that flags added in future are not ignored.
 REGARDED = frozenset(
     {*("mode", "network", "batch_size", "seed", "rounds", "epochs", "max_time", "dataset"), "use_dcasgd"}
 )
@@ -57,26 +57,27 @@ WITHOUT_EFFECT = frozenset(
 
 
 def covers(cluster: ClusterModel, options: argparse.Namespace) -> bool:
-    """Return whether this job can be simulated round by round.
+    """Return whether this job can be simulated round by round, unless its rounds overlap.
 
-    Its rounds may still turn out to overlap, see `OverlappingRoundsError`.
+    Overlapping rounds are detected by the simulation; see `OverlappingRoundsError`.
     """
     heeded = ALGORITHMS.get(options.algorithm)
     if heeded is None:
         return False
-    own = flags_of(options.algorithm)
-    if any(getattr(options, dest) != each.default for dest, each in own.items() if each.name not in heeded):
+    algorithm_flags = flags_of(options.algorithm)
+    ignored = {dest: option for dest, option in algorithm_flags.items() if option.name not in heeded}
+    if any(getattr(options, dest) != option.default for dest, option in ignored.items()):
         return False
     if getattr(options, "slowest_iterations", None) == "auto":
         return False
-    others = flags.known().keys() - REGARDED - WITHOUT_EFFECT - all_flags().keys()
-    if any(getattr(options, name) != flags.known()[name].default for name in others):
+    unsupported = flags.known().keys() - REGARDED - WITHOUT_EFFECT - all_flags().keys()
+    if any(getattr(options, name) != flags.known()[name].default for name in unsupported):
         return False
     if getattr(options, "local_iterations", None) == AUTO:  # rounds differ in their iterations
         return False
     if any(worker.crashes or worker.device.straggler_events for worker in cluster.workers):
         return False
-    # If a server and a worker had one port, messages to the one and from the other would share it.
+    # On one host, messages to the server and from the worker would share a port.
     servers = {server.host for server in cluster.servers}
     return len(servers) == 1 or not any(worker.host in servers for worker in cluster.workers)
 
@@ -143,7 +144,7 @@ class RoundwiseSimulation:
         ]
         self.workers = [worker.sums for worker in self._workers]
         self.network = HostTraffic()
-        # The servers' round state, for which all workers are a single one: they commit together.
+        # The servers' round state, with a single worker, because all workers commit together.
         self._round_state = RoundState(1, True, make_limits(options, numerics.samples))
         self._asks = choose_algorithm(options).asks_state_server
         self.now, self.round = 0.0, 0
@@ -199,21 +200,21 @@ class RoundwiseSimulation:
         self._add_up()
 
     def _begin(self) -> list[Arrival]:
-        """Have all workers come at once and fetch the initial model; return its arrivals."""
+        """Start all workers at time 0, let them fetch the initial model, and return its arrivals."""
         workers, options = self._workers, self.options
         if self._asks:
             epsilon = None if isinstance(options.epsilon, str) else options.epsilon
-            come, first = self.state_server.init(workers[0], len(workers), epsilon, options.slowest_iterations)
+            arrived, first = self.state_server.init(workers[0], len(workers), epsilon, options.slowest_iterations)
             for worker in workers:
-                worker.noticed = come
+                worker.noticed = arrived
             workers[0].noticed = first
         arrivals = self._exchanges.pull(sorted(workers, key=lambda worker: worker.noticed))
         for arrived, worker in arrivals:
-            worker.sums.began = arrived  # with a state server, a query comes before that
+            worker.sums.began = arrived  # overwritten after the first query to a state server
         return arrivals
 
     def _group(self) -> None:
-        """Have the workers of a host exchange as one, if they are to."""
+        """Let the workers of a host exchange as one."""
         layout, value = self._layout, 4 / self.cluster.memory_bandwidth
         models = [0.0] * layout.servers
         for bucket in layout.buckets:
@@ -225,10 +226,7 @@ class RoundwiseSimulation:
         )
 
     def _compute(self, arrivals: list[Arrival]) -> list[RoundwiseWorker]:
-        """Have all workers train in a round, from the arrival of the model on.
-
-        Returns them in the order in which their exchanges begin.
-        """
+        """Let all workers train from the arrival of the model on; return them in the order of their exchanges."""
         if self._asks:
             return self.state_server.run(self.round + 1, arrivals)
         iterations = getattr(self.options, "local_iterations", 1)
@@ -252,6 +250,6 @@ class RoundwiseSimulation:
             self.network.count(worker.sums.worker.host, sent, received)
         for shard, server in enumerate(self._exchanges.servers):
             pulls = slots + exchanges
-            taken = exchanges * server.payload_size + slots * sizes.message
-            taken += (pulls * amounts[shard][1] + server.polls) * sizes.question
-            self.network.count(server.host, pulls * server.model_size + server.polls * sizes.message, taken)
+            received = exchanges * server.payload_size + slots * sizes.message
+            received += (pulls * amounts[shard][1] + server.polls) * sizes.question
+            self.network.count(server.host, pulls * server.model_size + server.polls * sizes.message, received)

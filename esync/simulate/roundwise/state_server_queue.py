@@ -1,7 +1,7 @@
 """The workers of ESync and the state server, from each RESET to the next READY.
 
-The real coordinator decides, in the order in which calls reach it. Each call is one event, at which
-everything that its worker does until its next call is computed.
+The real coordinator decides, in the order of the arrival of calls. Each call is one event, in which
+the worker's iterations until its next call are computed.
 """
 
 from collections.abc import Iterable
@@ -37,10 +37,10 @@ class StateServerQueue:
     def init(
         self, first: RoundwiseWorker, workers: int, epsilon: float | None, slowest_iterations: int
     ) -> tuple[float, float]:
-        """Have rank 0 begin the job.
+        """Let rank 0 begin the job.
 
         Returns:
-            The times at which its call reaches the state server, and at which the answer is back.
+            The times at which its call arrives at the state server, and the answer at rank 0.
         """
         self._coordinator = Coordinator(workers, epsilon, slowest_iterations)
         arrived = first.latency
@@ -52,19 +52,19 @@ class StateServerQueue:
         return arrived, back
 
     def run(self, round: int, begun: Iterable[tuple[float, RoundwiseWorker]]) -> list[RoundwiseWorker]:
-        """Run a round; return the workers in the order in which they are told to exchange.
+        """Run a round; return the workers in the order in which they get READY.
 
         Args:
             round: number of the round, from 1.
-            begun: for each worker the time at which it has the model of this round, and the worker.
+            begun: time at which a worker has the model of this round, and the worker, for each one.
         """
         coordinator, leases, answer_time, free = self._coordinator, self._leases, self._answer_time, self._free
         kind = _RESET if round > 1 else _FIRST
-        calls = [(time + worker.latency, place, kind, worker) for place, (time, worker) in enumerate(begun)]
+        calls = [(time + worker.latency, number, kind, worker) for number, (time, worker) in enumerate(begun)]
         for time, worker in begun:
             worker.called = time
         heapify(calls)
-        place = len(calls)
+        number = len(calls)
         ready: list[RoundwiseWorker] = []
         while calls:
             arrived, _, kind, worker = calls[0]
@@ -100,10 +100,10 @@ class StateServerQueue:
                 worker.round_trip = back - worker.called
                 worker.sums.began = back
             asks = worker.compute_until_question(back)
-            heapreplace(calls, (asks + worker.latency, place, _QUESTION, worker))
-            place += 1
+            heapreplace(calls, (asks + worker.latency, number, _QUESTION, worker))
+            number += 1
         self._free = free
-        self.events += place
-        self.questions += place - (len(ready) if round > 1 else 0)
+        self.events += number
+        self.questions += number - (len(ready) if round > 1 else 0)
         self.now = arrived
         return ready

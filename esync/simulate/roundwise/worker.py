@@ -15,7 +15,7 @@ class Route:
     """Route from a worker to a parameter server and back.
 
     Attributes:
-        latency: seconds from the one to the other.
+        latency: seconds in one direction.
         round_trip: seconds of a poll of the server's status.
     """
 
@@ -37,15 +37,15 @@ class RoundwiseWorker:
         iterations: local iterations so far in this round.
         mean: mean seconds of the iterations since its newest query.
         called: when its newest call to the state server began.
-        free_until: end of its lease, before which it does not ask.
+        free_until: end of its lease, before which it sends no query.
         round_trip: seconds of its newest query; None before the first.
-        waited: total time that it has waited for the state server.
+        waited: total time of its waits for the state server.
         asked: number of queries and other calls to the state server so far.
         computing: total time of its iterations.
-        carrier: the worker that sends its payload: itself, or one of its host.
+        carrier: the worker that sends its payload: itself, or another one on its host.
         begun: when its exchange began.
         sent: when its payload has left, or is in memory for the carrier; it polls from then on.
-        held: time from its payload to the last one of those that its carrier adds up.
+        held: time from its payload to the last payload that its carrier sums.
         wait: time from its commit to the last one of the round.
         noticed: when it learns that the servers have used its payload.
         polls: polls of the parameter servers' status so far.
@@ -91,17 +91,17 @@ class RoundwiseWorker:
         self.asked = self.polls = self.carried = self.fetched = 0
 
     def compute_until_question(self, now: float) -> float:
-        """Do iterations until the next query is due, as `ESync.step` does; return when they end."""
+        """Do iterations until the next query is due, like `ESync.step`; return when they end."""
         workload, until = self.workload, self.free_until
         count, seconds = 0, 0.0
         while True:
             if now < until:
-                taken, ended = workload.several(now, math.inf, until)
-                if taken:
-                    count += len(taken)
+                durations, ended = workload.several(now, math.inf, until)
+                if durations:
+                    count += len(durations)
                     self.computing += ended - now
                     begun = now
-                    now += ended - now  # rounded in the same way as the clocks of tasks
+                    now += ended - now  # with the same rounding as the clocks of tasks
                     seconds += now - begun
             last = workload.one(now) - now
             count += 1
@@ -168,7 +168,7 @@ class ComputingTime:
 
 @dataclass(frozen=True)
 class WorkerTotals:
-    """Totals of a worker; takes the place of its world in `result`."""
+    """Totals of a worker, which replace its world in `result`."""
 
     simulated: ComputingTime
     connections: tuple[ConnectionTraffic, ...]
@@ -178,10 +178,10 @@ class WorkerTotals:
     def of(cls, worker: RoundwiseWorker, sent: float, received: float) -> "WorkerTotals":
         """Return the totals of a worker.
 
-        `sent` and `received` are its bytes apart from calls to the state server.
+        `sent` and `received` are its bytes without calls to the state server.
         """
-        there, back = config.SIMULATE_CALL_BYTES
-        calls = (StateServerCalls(worker.waited, worker.asked * there, worker.asked * back),) if worker.asked else ()
+        request, reply = config.SIMULATE_CALL_BYTES
+        calls = (StateServerCalls(worker.waited, worker.asked * request, worker.asked * reply),) if worker.asked else ()
         return cls(ComputingTime(worker.computing), (ConnectionTraffic(sent, received, worker.polls),), calls)
 
     @property

@@ -11,9 +11,9 @@ from ... import auth, serving, state_folder
 
 
 class Command(runserver.Command):
-    """Takes the place of Django's command of the same name and its development server.
+    """Replaces Django's command of the same name and its development server.
 
-    It does not restart when the code has changed, with or without `--noreload`.
+    It never restarts on changes of the code, with or without `--noreload`.
     """
 
     help = "Start the state server, as `python -m esync.state_server` does; it is not restarted when code changes."
@@ -25,7 +25,7 @@ class Command(runserver.Command):
 
     def inner_run(self, *args: Any, **options: Any) -> None:
         """Serve until a signal comes."""
-        if int(self.port) > 65535:  # the system would take the rest of the division by 65536
+        if int(self.port) > 65535:  # the system would use it modulo 65536
             raise CommandError(f"{self.port} is not a port number between 0 and 65535")
         try:
             auth.check_token(self.addr, options["insecure"])
@@ -33,4 +33,4 @@ class Command(runserver.Command):
         except ExpectedError as error:
             raise CommandError(str(error)) from None
 
-    run = inner_run  # Granian wants the main thread, in which Django's reloader would be
+    run = inner_run  # Granian needs the main thread, in which Django's reloader would run

@@ -1,0 +1,71 @@
+"""Tasks and waits of a worker's store in virtual time."""
+
+from collections.abc import Callable
+
+from .. import config
+from ..exchange import ExchangeError
+from .engine import SimulationEngine
+
+
+class VirtualTask:
+    """Work in a separate task; see `protocol.store.StoreTask`.
+
+    Args:
+        engine: the simulation's engine.
+        name: its name in messages.
+        work: the function that it runs.
+        cancel: function that ends its wait.
+
+    Attributes:
+        task: the engine's task.
+    """
+
+    def __init__(
+        self, engine: SimulationEngine, name: str, work: Callable[[], None], cancel: Callable[[], None]
+    ) -> None:
+        self._engine, self._name, self._work, self._cancel = engine, name, work, cancel
+        self._over = engine.event()
+        self._error: Exception | None = None
+        self.task = engine.spawn(name, self._run)
+
+    def done(self) -> bool:
+        """See `StoreTask.done`."""
+        self._engine.settle()
+        return bool(self._over.triggered)
+
+    def wait(self) -> None:
+        """See `StoreTask.wait`."""
+        self._engine.wait(self._over, self._name)
+        if self._error is not None:
+            raise self._error
+
+    def cancel(self) -> None:
+        """See `StoreTask.cancel`."""
+        self._cancel()
+
+    def _run(self) -> None:
+        try:
+            self._work()
+        except Exception as error:
+            self._error = error
+        self._engine.settle()
+        self._over.succeed()
+
+
+class VirtualWait:
+    """A wait with a limit in virtual time; see `protocol.store.StoreWait`."""
+
+    def __init__(self, engine: SimulationEngine, what: str) -> None:
+        self.what = what
+        self._engine, self._until = engine, engine.now + config.ROUND_TIMEOUT
+
+    def __enter__(self) -> "VirtualWait":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return
+
+    def check(self) -> None:
+        """See `StoreWait.check`."""
+        if self._engine.now > self._until:
+            raise ExchangeError(f"gave up waiting for {self.what}")
