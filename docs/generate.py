@@ -242,16 +242,13 @@ def modes_where(text: str) -> str:
 # --- options and flags ----------------------------------------------------------------------------
 
 
-def options(page: Path, chosen: Sequence[str]) -> str:
-    """Return the table of the options of some modes; one that several share has one row."""
+def options(page: Path) -> str:
+    """Return the table of the options of all modes; one that several share has one row."""
     merged: dict[tuple[Any, ...], dict[str, OptionInfo]] = {}
-    for name in chosen:
-        if name not in built_in():
-            raise UnknownBlockError(f"there is no mode {name!r}")
-        for each in options_of(built_in()[name]):
+    for name, algorithm in built_in().items():
+        for each in options_of(algorithm):
             merged.setdefault((each.name, each.flags, each.shared), {})[name] = each
     help_of = {action.dest: _meaning(action)[0] for group in _groups().values() for action in group}
-    several = len(chosen) > 1
     rows = []
     for users in merged.values():
         first = next(iter(users.values()))
@@ -259,15 +256,14 @@ def options(page: Path, chosen: Sequence[str]) -> str:
             [
                 SHARED[first.shared] if first.shared else code(first.flags) or NONE,
                 f"`{first.name}`",
-                *([those(users) if len(users) < len(chosen) else "all"] if several else []),
+                those(users),
                 _defaults(users),
                 _values(first),
                 NONE if first.per_device else "yes",
                 prose(first.help or help_of.get(_dest(first.shared), ""), page),
             ]
         )
-    head = ["flag", "in Python", *(["modes"] if several else []), "default", "value", "same on all", "meaning"]
-    return table(head, rows)
+    return table(["flag", "in Python", "modes", "default", "value", "same on all", "meaning"], rows)
 
 
 def _dest(shared: str | None) -> str:
@@ -335,7 +331,7 @@ def flags(page: Path, title: str) -> str:
 
 
 def described(thing: Any, section: str) -> list[tuple[str, str]]:
-    """Return names and texts of a section ("Args", "Attributes") of a docstring."""
+    """Return names and texts of a section, such as "Args", of a docstring."""
     text = inspect.getdoc(thing) or ""
     found = re.search(rf"^{section}:\n((?: .*\n|\n)+)", f"{text}\n", re.MULTILINE)
     if found is None:
@@ -509,10 +505,10 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
     "exchanges": exchanges,
     "combinations": combinations,
     "presets": presets,
+    "options": options,
     "precision": precision,
     "register": section(register, "Args", "argument"),
     "option": section(option, "Args", "argument"),
-    "attributes": section(Algorithm, "Attributes", "attribute"),
     "model": model,
     "rules": rules,
     "optimizers": optimizers,
@@ -523,14 +519,10 @@ BLOCKS: dict[str, Callable[[Path], str]] = {
 
 
 def block(name: str, page: Path) -> str:
-    """Return what stands in a block: a name of BLOCKS, `options of MODE, …`, `flags: GROUP` or `modes with …`."""
+    """Return what stands in a block: a name of BLOCKS, `flags: GROUP` or `modes with …`."""
     if name in BLOCKS:
         return BLOCKS[name](page)
-    if name == "options":
-        return options(page, list(built_in()))
-    kind, _, rest = re.sub(r"(options of|flags:|modes with) ", r"\1\n", name, count=1).partition("\n")
-    if kind == "options of":
-        return options(page, rest.split(", "))
+    kind, _, rest = re.sub(r"(flags:|modes with) ", r"\1\n", name, count=1).partition("\n")
     if kind == "flags:":
         return flags(page, rest)
     if kind == "modes with":
@@ -545,7 +537,7 @@ def generated(text: str, page: Path) -> str:
 
 def missing(text: str) -> list[str]:
     """Return the blocks that belong into some page, but are in none; `text` is that of all pages."""
-    expected = [*BLOCKS, "options", *(f"flags: {title}" for title in _groups())]
+    expected = [*BLOCKS, *(f"flags: {title}" for title in _groups())]
     return [name for name in expected if f"<!-- generated: {name} -->" not in text]
 
 

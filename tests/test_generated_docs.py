@@ -62,7 +62,6 @@ def test_generated_docs_with_changed_page_name_and_rewrite_it(copy: Path) -> Non
     ("change", "stale"),
     [
         ("config.STALENESS = 4711", ["docs/reference/modes.md"]),  # the default of an option
-        ("config.SPARSE_RATIO = 0.4711", ["docs/how-to/dgs.md", "docs/reference/modes.md"]),
         ("config.LEASE = 4711.0", ["docs/reference/flags.md"]),  # the default of a flag of all modes
         (
             "from esync.algorithms import SSP; SSP.serverless = True",

@@ -1,14 +1,14 @@
-"""The wire format of a sparse message; docs/how-to/dgs.md describes it.
+"""The wire format of a sparse message, little-endian.
 
     header | count of each segment (uint32) | code of the indices | values
 
 A *segment* is a tensor, or the part of one, that a server holds; a server's segments lie one behind
-the other. The indices are a bit for each place (1 where there is an entry), or distances, a byte
-each where they are below 255, or uint32: whichever is shortest. With the latter two a segment whose
-count is its size is dense: all of its values are there, and none of its indices. Values are float32
-or float16, in the order of their places. Each part is padded to words of four bytes. The header
-says version, kinds and lengths, so that a message that is cut short, or of another version, is
-detected before anything is done with it.
+the other. The indices are a bit for each place (1 where there is an entry), or distances to the
+place before less 1, a byte each where they are below 255 (255 means "255 further"), or uint32:
+whichever is shortest. With the latter two a segment whose count is its size is dense: all of its
+values are there, and none of its indices. Values are float32 or float16, in the order of their
+places. Each part is padded to words of four bytes. The header says version, kinds and lengths, so
+that a message that is cut short, or of another version, is detected before anything is done with it.
 """
 
 from dataclasses import dataclass
