@@ -111,7 +111,7 @@ def undisturbed(entries: list) -> tuple[Coordinator, dict[tuple[int, int, int], 
     return job, answers
 
 
-@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.long)])
+@pytest.mark.parametrize("kills", [3, pytest.param(20, marks=pytest.mark.long)])
 def test_killed_server_decides_as_one_that_was_not_killed(start_process, tmp_path, kills):
     port = free_port()
     serve = ("-m", "esync.state_server", "--port", str(port), "--state-dir", str(tmp_path / "state"))
