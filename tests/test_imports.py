@@ -8,6 +8,8 @@ import ast
 import re
 import subprocess
 import sys
+from collections.abc import Iterable
+from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -19,7 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 Imports = dict[str, set[str]]
 
 
-def modules(root: Path, packages: list[str]) -> dict[str, Path]:
+def modules(root: Path, packages: Iterable[str]) -> dict[str, Path]:
     """Map the names of all modules of these packages to their files."""
     found = {}
     for package in packages:
@@ -29,7 +31,8 @@ def modules(root: Path, packages: list[str]) -> dict[str, Path]:
     return found
 
 
-def imports(root: Path, packages: list[str]) -> Imports:
+@cache
+def imports(root: Path, *packages: str) -> Imports:
     """Map each file of these packages to the files among them that it imports."""
     files = modules(root, packages)
     names = {path: name for name, path in files.items()}
@@ -62,7 +65,7 @@ def cycle(graph: Imports) -> list[str]:
 
 
 def test_imports_of_modules_have_no_cycles():
-    assert not cycle(imports(ROOT, ["esync", "logs_tools"]))
+    assert not cycle(imports(ROOT, "esync", "logs_tools"))
 
 
 @pytest.mark.parametrize(
@@ -81,7 +84,7 @@ def test_import_cycle_is_found(tmp_path, one, other):
         path = tmp_path / "package" / f"{name}.py"
         path.parent.mkdir(exist_ok=True)
         path.write_text(text)
-    assert {"package/a.py", "package/b.py"} <= set(cycle(imports(tmp_path, ["package"])))
+    assert {"package/a.py", "package/b.py"} <= set(cycle(imports(tmp_path, "package")))
 
 
 def rooms_of_the_documentation() -> dict[str, set[str]]:
@@ -98,7 +101,7 @@ def room(path: str) -> str:
 
 def test_imports_of_each_folder_are_those_in_the_documentation():
     found: dict[str, set[str]] = {}
-    for path, imported in imports(ROOT, ["esync"]).items():
+    for path, imported in imports(ROOT, "esync").items():
         found.setdefault(room(path), set()).update(room(other) for other in imported if room(other) != room(path))
     del found["__init__"]  # the public names lead everywhere
     assert rooms_of_the_documentation() == found
@@ -115,7 +118,7 @@ def imports_of_package(package: Path, graph: Imports) -> set[str]:
 
 
 def test_imports_of_each_package_are_those_in_its_docstring():
-    graph = imports(ROOT, ["esync"])
+    graph = imports(ROOT, "esync")
     for package in [*ROOT.glob("esync/*/__init__.py"), *ROOT.glob("esync/*/*/__init__.py")]:
         folder = package.parent.relative_to(ROOT)
         text = ast.get_docstring(ast.parse(package.read_text(encoding="utf-8"))) or ""

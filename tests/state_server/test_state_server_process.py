@@ -69,16 +69,6 @@ def test_server_process_runs_from_a_checkout_with_runserver(start_process):
     assert server.output == f"listening on {server.url}\n"
 
 
-def test_server_process_needs_no_mxnet():
-    program = (
-        "import sys; sys.modules['mxnet'] = None\n"
-        "import esync.state_server, esync.coordination.client, esync.state_server.serving\n"
-        "print('fine')"
-    )
-    done = child.run("-c", program)
-    assert done.stdout == "fine\n", done.stderr
-
-
 def test_start_script_leaves_a_server_running_with_the_printed_token(tmp_path):
     script = ROOT / "scripts" / "start_state_server.sh"
     environment = child.environment(ESYNC_RUN_DIR=str(tmp_path / "runs"), ESYNC_STATE_DIR=str(tmp_path / "state"))
