@@ -181,13 +181,6 @@ def test_algorithm_ignores_an_answer_that_comes_after_the_end(kind):
     assert (algorithm.round, algorithm.exchanged, algorithm.finished) == (1, False, True)
 
 
-def test_ssgd_records_the_phases_of_an_iteration():
-    world, algorithm = World(answers=[([0, 0], False, True)]), SSGD()
-    world.start(algorithm)
-    world.step(algorithm, [1, 1])
-    assert world.recorder.take()["time"] == {"0": {"forward and backward": 2.0, "global aggregate": 0.0}}
-
-
 def test_sync_switch_checkpoint_terms_are_the_schedule_and_the_policy():
     algorithm = SyncSwitch(Schedule(train_steps=(4, 12)), batch_size=4, decay=[(0.5, 0.1)])
     assert algorithm.checkpoint_terms == {

@@ -4,6 +4,7 @@ import inspect
 import logging
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import textwrap
@@ -25,7 +26,7 @@ from esync.algorithms.loading import (
     source,
 )
 from esync.algorithms.registry import ALGORITHMS
-from esync.launch.__main__ import main as launch
+from esync.launch.command import main as launch
 from esync.runtime import user_code
 from esync.runtime.errors import ExpectedError
 from esync.simulate.__main__ import main as simulate
@@ -500,7 +501,7 @@ def test_is_at_fault_is_true_for_errors_in_the_algorithms_code(folder, monkeypat
         ("file", launch, "launch"),  # no flag: where the description is
     ],
 )
-def test_option_named_like_a_flag_of_the_program_is_refused(folder, capsys, name, main, program):
+def test_option_named_like_a_flag_of_the_program_is_refused(folder, monkeypatch, capsys, name, main, program):
     text = Path(__file__).with_name("halfway.py").read_text()
     write(folder / "halfway.py", text.replace("pull:", f"{name}:"))
     write(
@@ -508,8 +509,10 @@ def test_option_named_like_a_flag_of_the_program_is_refused(folder, capsys, name
         "scheduler: {host: localhost}\nservers: [{host: localhost}]\nworkers: [{host: localhost, device: cpu}]\n"
         f"train: {{mode: 'halfway.py:Halfway', {name}: 0.25}}\n",
     )
+    words = [*(["cluster.yaml"] if program != "worker" else []), "-m", "halfway.py:Halfway"]
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # launch has handlers of its own
     with pytest.raises(SystemExit) as end:
-        sys.exit(main([*(["cluster.yaml"] if program != "worker" else []), "-m", "halfway.py:Halfway"]))
+        sys.exit(main(words))
     assert end.value.code == 2
     said = capsys.readouterr().err
     assert f"has a flag that python -m esync.{program} has itself: argument " in said

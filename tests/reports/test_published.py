@@ -15,6 +15,7 @@ from esync.reports.modes import mode_of
 from esync.reports.plot import main, parse_arguments
 from esync.reports.published_results import PublishedRun, published_runs
 from esync.reports.published_smoothing import smoothed
+from esync.reports.summary_file import DeviceSummary
 from esync.reports.tables import smoothed_text
 from esync.runtime.metric import Metric
 
@@ -23,21 +24,17 @@ ROOT = Path(__file__).parents[2]
 
 def run_of(accuracies: dict[int, float], rounds: int, folder: str = "esync") -> RunFigures:
     """Return a run of that many rounds of 8 s, of which some have been evaluated."""
-    every = [0.0] * rounds
-    summary = device(
-        accuracy_list=[round(value, 3) for value in accuracies.values()],
-        accuracy_exact_list=list(accuracies.values()),
+    values = list(accuracies.values())
+    summary = DeviceSummary(
+        accuracy_list=[round(value, 3) for value in values],
+        accuracy_exact_list=values,
         accuracy_rounds=list(accuracies),
         accuracy_time_list=[8.0 * number for number in accuracies],
         rounds_list=list(range(1, rounds + 1)),
         num_samples_list=[64] * rounds,
         self_iters_list=[2] * rounds,
         elapsed_time_list=[8 * number for number in range(1, rounds + 1)],
-        aggregate_time_list=every,
-        computing_time_list=every,
-        bytes_sent_list=[],
-        bytes_received_list=[],
-        wait_list=[],
+        aggregate_time_list=[0.0] * rounds,
         total_time=8.0 * rounds,
     )
     return run_figures(mode_of(folder), {"h": {"gpu0": summary}}, 0.8)
@@ -183,12 +180,10 @@ def test_plot_marks_published_results_only_where_there_are_some(
     assert "the paper has none for lenet; it has some for resnet18-v1, mobilenet-v1" in capsys.readouterr().err
     make(tmp_path, {"esync": {}}, network="resnet18-v1")
     marked, accuracy = [], figures.accuracy
-    monkeypatch.setattr(
-        figures, "accuracy", lambda *a, **more: marked.append(more.get("published")) or accuracy(*a, **more)
-    )
+    monkeypatch.setattr(figures, "accuracy", lambda *given: marked.append(given[-1]) or accuracy(*given))
     for words in ([], ["--published-results"]):
         assert plot_logs(tmp_path, *words, network="resnet18-v1") == 0
-    assert (bool(marked[0]), marked[1]) == (False, published_runs("resnet18-v1"))
+    assert marked == [{}, published_runs("resnet18-v1")]
 
 
 def test_throughput_and_computing_ratio_figures_have_sequential_sgd_and_traffic_only_if_logged() -> None:

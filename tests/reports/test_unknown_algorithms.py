@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_trees import esync_round, figures_below, plot_logs, summarize_logs, write_round, write_run
 from matplotlib.colors import same_color, to_rgb
@@ -243,6 +243,7 @@ STYLES = st.fixed_dictionaries({}, optional={"color": TEXT, "line": TEXT, "marke
 SAID = st.fixed_dictionaries({}, optional={"label": TEXT, "summary": TEXT, "style": STYLES}) | JSON
 
 
+@settings(max_examples=40)
 @given(SAID, st.sampled_from(["solo", "solo-niid", "esync", "-niid", "figures2", "a b"]))
 def test_mode_of_any_facts_can_be_stored_and_drawn(said: Any, folder: str) -> None:
     found, _ = facts(said)
@@ -256,6 +257,7 @@ def test_mode_of_any_facts_can_be_stored_and_drawn(said: Any, folder: str) -> No
     assert distinguishable([mode]) != []
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from("abcdefghijklmnopqrst"), st.booleans(), st.sampled_from("XxY")), max_size=20))
 def test_distinguishable_modes_have_different_labels_and_styles(said: list[tuple[str, bool, str]]) -> None:
     modes = [mode_of("esync"), mode_of("sync")]
