@@ -275,9 +275,15 @@ def test_register_makes_a_mode_with_its_flags(registry, capsys):
     inherited = SSGD().options.model_dump()
     assert algorithm.options.model_dump() == {**inherited, "gain": 2.0, "batch": 16, "twice": True}
     assert effective(options)["gain"] == 2.0
-    with pytest.raises(SystemExit):
-        read("worker", "", ["-m", "sync", "--gain", "2"])
-    assert "--gain makes no sense with --mode sync; it is for own" in capsys.readouterr().err
+    assert "--gain makes no sense with --mode sync; it is for own" in refusal(capsys, "-m", "sync", "--gain", "2")
+
+
+def refusal(capsys, *words: str) -> str:
+    """What the worker's parser says of a command line that it refuses."""
+    with pytest.raises(SystemExit) as end:
+        read("worker", "", words)
+    assert end.value.code == 2
+    return capsys.readouterr().err
 
 
 class Colour(enum.Enum):
@@ -323,9 +329,7 @@ def test_option_with_name_of_a_flag_of_all_modes_is_refused(registry, capsys, se
     """Both would be called seed in run.json."""
     fields = {"__annotations__": {"seed": int}, "seed": seed}
     register("own")(type("Own", (SSGD,), {"Options": type("Options", (SSGD.Options,), fields)}))
-    with pytest.raises(SystemExit):
-        read("worker", "", ["-m", "own"])
-    message = capsys.readouterr().err
+    message = refusal(capsys, "-m", "own")
     assert "Own" in message
     assert said in message
 
@@ -367,7 +371,4 @@ def test_sync_switch_options_name_every_momentum_at_the_switch():
     ],
 )
 def test_sync_switch_momentum_flags_that_do_not_fit_are_refused(words, message, capsys):
-    with pytest.raises(SystemExit) as end:
-        read("worker", "", ["--mode", "sync-switch", "--epochs", "1", *words])
-    assert end.value.code == 2
-    assert message in capsys.readouterr().err
+    assert message in refusal(capsys, "--mode", "sync-switch", "--epochs", "1", *words)

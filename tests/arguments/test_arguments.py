@@ -198,7 +198,7 @@ OF_SOME_MODES = [
 def test_flag_of_another_mode_is_refused(capsys, arguments, modes):
     more = ["--use-dcasgd", "1"] if "dcasgd" in arguments[0] else []
     assert options("--mode", min(modes), *arguments, *more).mode == min(modes)
-    for mode in {"sync", "local", "dylu"} - modes:
+    for mode in {"esync", "dylu", "ssp", "sync", "async", "local", "dgc-async"} - modes:
         message = refused(capsys, "--mode", mode, *arguments)
         assert f"{arguments[0]} makes no sense with --mode {mode}" in message
         assert all(right in message for right in modes)

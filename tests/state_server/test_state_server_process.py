@@ -64,9 +64,9 @@ def test_server_process_with_bad_usage_exits_with_2(port, capsys):
 def test_server_process_runs_from_a_checkout_with_runserver(start_process):
     server = start_process("manage.py", "runserver", "127.0.0.1:0", cwd=ROOT / "SimpleStateServer")
     play(server.url)
+    assert server.output == f"listening on {server.url}\n"
     until(lambda: send(f"{server.url}/api/v1/jobs/default/events?limit=1")[0] == 200)
     assert server.end(signal.SIGTERM) == 0
-    assert server.output == f"listening on {server.url}\n"
 
 
 def test_start_script_leaves_a_server_running_with_the_printed_token(tmp_path):
