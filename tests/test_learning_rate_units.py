@@ -12,7 +12,7 @@ import esync
 from esync.algorithms import DCASGD, SSGD, Algorithm, DGCAsync
 from esync.arguments import read
 from esync.data import find_data_dir
-from esync.rules import DelayCompensatedSGDRule, NAGRule, SGDRule, Step, momentum_sgd, sgd
+from esync.rules import DelayCompensatedSGDRule, Step
 from esync.runtime.mxnet_import import mx
 from esync.simulate import gradients
 from esync.simulate.simulation import Simulation
@@ -114,34 +114,6 @@ def test_gradient_scale_that_is_no_positive_number_is_refused(scale):
 
 
 # --- the rules ------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "rule",
-    [
-        sgd,
-        momentum_sgd,
-        DelayCompensatedSGDRule(0.7),
-        DelayCompensatedSGDRule(0.7, adaptive=True),
-        SGDRule(clip_gradient=1.5),
-        NAGRule(),
-        NAGRule(clip_gradient=1.5),
-    ],
-    ids=lambda rule: getattr(rule, "__name__", str(rule)),
-)
-def test_rules_on_a_scaled_sum_equal_the_mean_with_the_whole_rate(rule):
-    random = np.random.default_rng(0)
-    summed = mean = random.standard_normal(50).astype(np.float32)
-    sent = random.standard_normal(50).astype(np.float32)
-    states = [None, None]
-    for scale in (64, 64, 8, 64):  # the batches of two workers
-        gradient = random.standard_normal(50).astype(np.float32)
-        momentum = 0.0 if rule is momentum_sgd else 0.9  # its memory holds gradients: one unit for all of them
-        summed, states[0] = rule(
-            summed, scale * gradient, states[0], Step(RATE, momentum, DECAY, sent, gradient_scale=scale)
-        )
-        mean, states[1] = rule(mean, gradient, states[1], Step(RATE * scale, momentum, DECAY, sent))
-    np.testing.assert_allclose(summed, mean, rtol=1e-4, atol=1e-6)
 
 
 def test_dcasgd_lambda_on_the_sum_acts_batch_size_times_as_strongly():

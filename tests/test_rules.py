@@ -50,6 +50,8 @@ def numbers(count: int, most: float = 100.0) -> st.SearchStrategy[np.ndarray]:
     return arrays(np.float32, count, elements=st.floats(-most, most, width=32))
 
 
+#: There are many rules, and MXNet's operators take their time.
+some = settings(max_examples=25)
 three = st.tuples(numbers(5), numbers(5), numbers(5))
 rates = st.floats(1e-4, 1.0)
 
@@ -146,6 +148,17 @@ def test_centered_rmsprop_with_negative_rounded_variance_stays_finite(kind):
     assert np.isfinite(numpy_of(weights)).all()
 
 
+#: Rules whose steps are proportional to the gradient, so that the rate multiplies the scale; and those that normalize
+#: it, except for ε. Weight decay and clipping are relative to the mean gradient in all of them.
+PROPORTIONAL = [
+    sgd,
+    momentum_sgd,
+    DelayCompensatedSGDRule(0.7),
+    DelayCompensatedSGDRule(0.7, adaptive=True),
+    SGDRule(clip_gradient=1.5),
+    NAGRule(),
+    NAGRule(clip_gradient=1.5),
+]
 NORMALIZING = [
     AdamRule(),
     AdamRule(clip_gradient=1.5),
@@ -156,16 +169,20 @@ NORMALIZING = [
 ]
 
 
-@pytest.mark.parametrize("rule", NORMALIZING, ids=str)
-def test_normalizing_rules_take_the_same_step_for_a_sum_and_a_mean(rule):
-    """Except for ε; weight decay and clipping are relative to the mean gradient, too."""
-    gradients = 2 * np.random.default_rng(2).standard_normal((4, 20)).astype(np.float32)
-    summed = mean = np.ones(20, np.float32)
-    states = [None, None]
-    for turn, gradient in enumerate(gradients):
-        step = Step(0.01, weight_decay=0.1, turn=turn, gradient_scale=64)
-        summed, states[0] = rule(summed, 64 * gradient, states[0], step)
-        mean, states[1] = rule(mean, gradient, states[1], Step(0.01, weight_decay=0.1, turn=turn))
+@pytest.mark.parametrize("rule", [*PROPORTIONAL, *NORMALIZING], ids=lambda rule: getattr(rule, "__name__", str(rule)))
+def test_rules_on_a_scaled_sum_equal_the_mean_with_the_whole_rate(rule):
+    rng = np.random.default_rng(0)
+    summed, sent, *gradients = rng.standard_normal((6, 50)).astype(np.float32)
+    mean, states = summed, [None, None]
+    # momentum_sgd's memory holds gradients: one unit for all of them.
+    momentum = 0.9 if rule in PROPORTIONAL and rule is not momentum_sgd else 0.0
+    scales = (64, 64, 8 if rule in PROPORTIONAL else 64, 64)  # the batches of two workers
+    for turn, (scale, gradient) in enumerate(zip(scales, gradients, strict=True)):
+        gradient += np.copysign(0.5, gradient)  # such that ε makes no difference
+        step = Step(0.01, momentum, 0.05, sent, turn=turn, gradient_scale=scale)
+        summed, states[0] = rule(summed, scale * gradient, states[0], step)
+        rate = 0.01 * (scale if rule in PROPORTIONAL else 1)
+        mean, states[1] = rule(mean, gradient, states[1], Step(rate, momentum, 0.05, sent, turn=turn))
     np.testing.assert_allclose(summed, mean, rtol=1e-4, atol=1e-5)
 
 
@@ -226,6 +243,7 @@ def test_dcasgd_applies_momentum_to_the_compensated_gradient():
 
 
 @pytest.mark.parametrize("adaptive", [False, True])
+@some
 @given(drawn=three, rate=rates, momentum=st.sampled_from([0.0, 0.9]), decay=st.sampled_from([0.0, 0.01]))
 def test_dcasgd_with_lambda_0_equals_sgd_exactly(adaptive, drawn, rate, momentum, decay):
     weights, gradient, sent = drawn
@@ -261,8 +279,6 @@ EVERY_RULE = [
     CenteredRMSPropRule(),
     AdaGradRule(clip_gradient=1.5),
 ]
-#: There are many rules, and MXNet's operators take their time.
-some = settings(max_examples=25)
 
 
 @pytest.mark.parametrize("rule", EVERY_RULE, ids=name)
@@ -273,7 +289,7 @@ def test_rules_change_nothing_in_place(rule, kind):
     weights, value, sent = given_arrays
     step = Step(0.1, 0.9, 0.01, sent)
     first, state = rule(weights, value, None, step)
-    assert {part.dtype for part in (first, *parts(state))} == {np.dtype(np.float32)}
+    assert {numpy_of(part).dtype for part in (first, *parts(state))} == {np.dtype(np.float32)}
     kept = numpy_of(first).copy()
     state_kept = [numpy_of(part).copy() for part in parts(state)]
     rule(first, value, state, step)

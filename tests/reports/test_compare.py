@@ -156,6 +156,7 @@ def test_target_that_some_runs_have_not_reached(logged, tmp_path: Path, capsys) 
     said = capsys.readouterr().out
     assert "(1 of 2 reached it)" in said
     assert "not reached" in said
+    assert "not known: a single run" in said
     assert main([str(tmp_path), "--target", "0.3"]) == 0
     assert "time to 0.3" in capsys.readouterr().out
 

@@ -356,25 +356,15 @@ def test_summarize_mode_flag_accepts_every_existing_folder(tmp_path: Path, capsy
         assert told.strip().endswith("local, other, solo-niid")
 
 
-def test_folders_without_rounds_are_no_modes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_folders_without_rounds_are_no_modes_and_one_that_cannot_be_listed_is_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = write(tmp_path, {"solo": SOLO})
     write_round(folder / "notes" / "h" / "gpu0.old", 1, esync_round(1, 1.0))
     write_round(folder / ".trash" / "h" / "gpu0", 1, esync_round(1, 1.0))
     (folder / "empty").mkdir()
-    os.symlink("loop", folder / "loop")
-    plot_folder = folder / "mine"
-    tools(tmp_path)
-    assert plot_logs(tmp_path, "--out", str(plot_folder)) == 0
-    capsys.readouterr()
-    assert list(tools(tmp_path)["runs"]) == ["Solo"]
-    assert capsys.readouterr().err == ""
-
-
-def test_folder_that_cannot_be_listed_is_named_and_the_others_are_read(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = write(tmp_path, {"solo": SOLO})
     (folder / "lost+found").mkdir()
+    os.symlink("loop", folder / "loop")
     listdir = os.listdir
 
     def guarded(path: Any) -> list[str]:
@@ -383,10 +373,14 @@ def test_folder_that_cannot_be_listed_is_named_and_the_others_are_read(
         return listdir(path)
 
     monkeypatch.setattr(os, "listdir", guarded)
+    tools(tmp_path)
+    assert plot_logs(tmp_path, "--out", str(folder / "mine")) == 0
+    capsys.readouterr()
     assert list(tools(tmp_path)["runs"]) == ["Solo"]
-    by_summarize, by_plot = capsys.readouterr().err.splitlines()
-    assert by_summarize == f"{folder}/lost+found left out: Permission denied"
-    assert by_plot == f"left out: {folder}/lost+found: Permission denied"
+    assert capsys.readouterr().err.splitlines() == [
+        f"{folder}/lost+found left out: Permission denied",
+        f"left out: {folder}/lost+found: Permission denied",
+    ]
 
 
 def test_plot_with_unreadable_summary_of_unknown_algorithm_names_it(
