@@ -246,6 +246,7 @@ def test_plot_with_unusable_summaries_names_them_and_leaves_them_out(
     told = capsys.readouterr().err
     assert f"left out: {folder}/sync: there is no run in it" in told
     assert "cloud1 → cpu: Value error, num_samples_list has" in told
+    assert "run summarize again" in told
     runs = speedups(folder)["runs"]
     assert list(runs) == ["ESync", "DCASGD"]  # whose rounds are there
 

@@ -115,6 +115,22 @@ def test_reports_begin_and_end_the_job_where_no_algorithm_does(url, reports):
     assert (shown["state"], shown["reason"], shown["num_workers"]) == ("ended", "done after 1 rounds", 2)
 
 
+def test_reports_keep_a_job_from_being_replaced(url, reports):
+    """As in mode sync, where no worker queries the state server."""
+    job = f"{url}/api/v1/jobs/mine"
+    worker = reports(begin=1, ends=True)
+    worker.round(1, entry(), local_iterations=1, seconds=1.0)
+    until(lambda: newest(job))
+    key = send(job)[1]["id"]
+    other = reports(begin=2, ends=True)
+    for one, number in ((worker, 2), (other, 1)):
+        one.round(number, entry(), local_iterations=1, seconds=1.0)
+    until(lambda: newest(job)["round"] == 2)
+    assert send(job)[1]["id"] == key
+    worker.close("done")
+    until(lambda: send(job)[1]["id"] != key)  # the other one has waited for that
+
+
 def test_reports_send_the_token_and_warn_once_of_a_wrong_one(mine, reports, running, monkeypatch, caplog):
     monkeypatch.setenv("ESYNC_TOKEN", "a-secret-token")
     worker = reports()
