@@ -59,37 +59,25 @@ def completed(file: Path, *lines: str) -> list[set[str]]:
     return [set(line.split()) for line in result.stdout.splitlines()]
 
 
-def test_bash_completes_every_subcommand(bash_file):
-    (found,) = completed(bash_file, "esync ")
-    assert found >= SUBCOMMANDS.keys()
-
-
-def test_bash_completes_flags_of_each_subcommand(bash_file):
-    lines = {name: f"esync {name} --h" for name in SUBCOMMANDS}
-    for name, found in zip(lines, completed(bash_file, *lines.values()), strict=True):
-        assert "--help" in found, name
-
-
-@pytest.mark.parametrize(
-    ("line", "expected"),
-    [
-        ("esync do", {"doctor"}),
-        ("esync launch --dry", {"--dry-run"}),
-        ("esync launch --mode sy", {"sync", "sync-switch"}),
-        ("esync worker --collective b", {"butterfly", "binary-blocks"}),
-        ("esync data fe", {"fetch"}),
-        ("esync data fetch --source d", {"download"}),
-        ("esync evaluate --checkpoint-d", {"--checkpoint-dir"}),
-        ("esync completion z", {"zsh"}),
-    ],
-)
-def test_bash_completes_a_word(bash_file, line, expected):
-    assert completed(bash_file, line) == [expected]
-
-
-def test_bash_completes_a_description_by_its_file(bash_file):
+def test_bash_completes_subcommands_flags_values_and_files(bash_file):
     (bash_file.parent / "my-cluster.yaml").write_text("")
-    assert completed(bash_file, "esync doctor my-") == [{"my-cluster.yaml"}]
+    words = {
+        "esync do": {"doctor"},
+        "esync launch --dry": {"--dry-run"},
+        "esync launch --mode sy": {"sync", "sync-switch"},
+        "esync worker --collective b": {"butterfly", "binary-blocks"},
+        "esync data fe": {"fetch"},
+        "esync data fetch --source d": {"download"},
+        "esync evaluate --checkpoint-d": {"--checkpoint-dir"},
+        "esync completion z": {"zsh"},
+        "esync doctor my-": {"my-cluster.yaml"},
+    }
+    flags = [f"esync {name} --h" for name in SUBCOMMANDS]
+    names, *found = completed(bash_file, "esync ", *words, *flags)
+    assert names >= SUBCOMMANDS.keys()
+    assert found[: len(words)] == [*words.values()]
+    for line, options in zip(flags, found[len(words) :], strict=True):
+        assert "--help" in options, line
 
 
 @pytest.mark.parametrize(("shell", "check"), [("zsh", ["zsh", "-n"]), ("fish", ["fish", "--no-execute"])])

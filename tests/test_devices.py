@@ -47,26 +47,17 @@ def trained(context, optimizer: str, options: dict, folder=None, resume: bool = 
     return net
 
 
-def test_device_of_a_network_is_the_one_that_was_asked_for(device):
-    context = context_of(device)
-    net = build("lenet", 10, context, seed=0)
-    assert all(parameter.list_ctx() == [context] for parameter in net.collect_params().values())
-    assert net(mx.nd.ones((1, 1, 28, 28), ctx=context)).context == context
-
-
 @pytest.mark.parametrize("network", ["lenet", "resnet18-v1", "mobilenet-v1"])
-def test_device_has_the_initial_weights_of_the_cpu(device, network):
-    one, other = (build(network, 10, context, seed=1) for context in (context_of(device), mx.cpu()))
-    np.testing.assert_array_equal(weights_of(one), weights_of(other))
-
-
-@pytest.mark.parametrize("network", ["lenet", "resnet18-v1", "mobilenet-v1"])
-def test_device_computes_the_scores_of_the_cpu(device, network):
+def test_device_has_the_initial_weights_of_the_cpu_and_computes_its_scores(device, network):
     images = np.random.default_rng(0).random((8, 1, 28, 28), np.float32)
-    scores = []
+    weights, scores = [], []
     for context in (context_of(device), mx.cpu()):
         net = build(network, 10, context, seed=1)
-        scores.append(net(mx.nd.array(images, ctx=context)).asnumpy())
+        computed = net(mx.nd.array(images, ctx=context))
+        assert {computed.context} == {each for p in net.collect_params().values() for each in p.list_ctx()} == {context}
+        weights.append(weights_of(net))
+        scores.append(computed.asnumpy())
+    np.testing.assert_array_equal(*weights)
     np.testing.assert_allclose(*scores, rtol=1e-3, atol=1e-3)
 
 

@@ -1,24 +1,33 @@
 """The programs of examples/, started from another folder, as scripts and as modules."""
 
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import nbformat
-import pytest
 from nbclient import NotebookClient
 
+from .support import child
+
 EXAMPLES = Path(__file__).parents[1] / "examples"
+#: Show the help of each program, first as a module, then as a script.
+PROGRAM = """
+import runpy, sys
+examples = sys.argv[1]
+for script in (False, True):
+    if script: sys.path.insert(0, examples)
+    for name in ("cifar10", "imagenet"):
+        sys.argv = [name, "--help"]
+        try:
+            if script: runpy.run_path(f"{examples}/{name}.py", run_name="__main__")
+            else: runpy.run_module(f"esync.examples.{name}", run_name="__main__")
+        except SystemExit as end:
+            end.code and sys.exit(end.code)
+"""
 
 
-@pytest.mark.parametrize("name", ["cifar10", "imagenet"])
-@pytest.mark.parametrize("as_module", [False, True], ids=["script", "module"])
-def test_example_that_imports_its_sibling_starts(name: str, as_module: bool, tmp_path: Path) -> None:
-    program = ["-m", f"esync.examples.{name}"] if as_module else [str(EXAMPLES / f"{name}.py")]
-    done = subprocess.run([sys.executable, *program, "--help"], cwd=tmp_path, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("usage: ")
+def test_examples_that_import_their_sibling_start() -> None:
+    done = child.run("-P", "-c", PROGRAM, str(EXAMPLES))
+    assert (done.returncode, done.stdout.count("usage: ")) == (0, 4), done.stderr
 
 
 def test_notebook_runs_and_shows_what_is_in_it(tmp_path: Path) -> None:

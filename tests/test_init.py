@@ -8,56 +8,63 @@ from pathlib import Path
 import pytest
 
 from esync.launch.description import read
-from esync.starter import ONE_WORKER, PROJECT
+from esync.starter import ONE_WORKER, PROJECT, main
 from tests.data import tiny_dataset
 from tests.support import child
 
 
-def init(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    folder.mkdir(exist_ok=True)
-    command = [sys.executable, "-m", "esync", "init", *words]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60, env=child.environment())
+@pytest.fixture
+def init(tmp_path, monkeypatch, capsys):
+    """Run `esync init` in an empty folder; what it returns and prints."""
+    monkeypatch.chdir(tmp_path)
+
+    def call(*words: str) -> tuple[int, str, str]:
+        try:
+            code = main(words)
+        except SystemExit as end:
+            code = end.code
+        return code, *capsys.readouterr()
+
+    return call
 
 
-def test_init_writes_description_with_the_workers_that_were_asked_for(tmp_path):
+def test_init_writes_description_with_the_workers_that_were_asked_for(init, tmp_path):
     assert ONE_WORKER in (PROJECT / "cluster.yaml").read_text(encoding="utf-8")
-    result = init(tmp_path, "new/project", "--workers", "5")
-    assert (result.returncode, result.stderr) == (0, "")
+    code, said, errors = init("new/project", "--workers", "5")
+    assert (code, errors) == (0, "")
     description = read(tmp_path / "new" / "project" / "cluster.yaml")
     assert len(description.workers) == 5
     assert description.program == ("python", "train.py")
     for command in ("cd new/project\n", "esync doctor cluster.yaml ", "esync launch cluster.yaml "):
-        assert command in result.stdout
+        assert command in said
 
 
 @pytest.mark.parametrize("name", ["cluster.yaml", "train.py"])
-def test_init_with_existing_file_writes_nothing(tmp_path, name):
+def test_init_with_existing_file_writes_nothing(init, tmp_path, name):
     (tmp_path / name).write_text("mine")
-    result = init(tmp_path)
-    assert (result.returncode, result.stdout) == (1, "")
-    assert f"{name} exists already" in result.stderr
+    code, said, error = init()
+    assert (code, said) == (1, "")
+    assert f"{name} exists already" in error
     assert (tmp_path / name).read_text() == "mine"
     assert os.listdir(tmp_path) == [name]
 
 
 @pytest.mark.parametrize("workers", ["0", "65", "-1", "many"])
-def test_init_with_impossible_number_of_workers_is_refused(tmp_path, workers):
-    result = init(tmp_path, f"--workers={workers}")
-    assert result.returncode == 2
-    assert "expected a number from 1 to 64" in result.stderr
+def test_init_with_impossible_number_of_workers_is_refused(init, tmp_path, workers):
+    code, _, error = init(f"--workers={workers}")
+    assert code == 2
+    assert "expected a number from 1 to 64" in error
     assert not os.listdir(tmp_path)
 
 
-def test_init_in_place_of_a_file_is_told_without_traceback(tmp_path):
+def test_init_in_place_of_a_file_is_told_without_traceback(init, tmp_path):
     (tmp_path / "taken").write_text("")
-    result = init(tmp_path, "taken")
-    assert result.returncode == 1
-    assert "taken: File exists" in result.stderr
-    assert "Traceback" not in result.stderr
+    code, _, error = init("taken")
+    assert code == 1
+    assert "taken: File exists" in error
 
 
 def test_init_project_trains_under_launch_and_alone(tmp_path):
-    assert init(tmp_path, "--workers", "2").returncode == 0
     tiny_dataset.write(tmp_path / "data")
     environment = child.environment(OMP_NUM_THREADS="1", PATH=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
@@ -67,6 +74,7 @@ def test_init_project_trains_under_launch_and_alone(tmp_path):
         )
         assert done.returncode == 0, done.stdout + done.stderr
 
+    run("-m", "esync", "init", "--workers", "2")
     words = ("python", "train.py", "--epochs", "3", "--batch-size", "4")
     run("-m", "esync", "launch", "cluster.yaml", "--", *words)
     assert (tmp_path / "logs" / "train" / "esync" / "report.html").is_file()

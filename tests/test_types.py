@@ -65,7 +65,7 @@ trainer.save_states("states")
 """
 
 CLEAN = {"right": RIGHT, "documented": example("growing.py")} | {
-    name: (ROOT / "examples" / name).read_text(encoding="utf-8") for name in ("own_model.py", "dgs_training.py")
+    name: (ROOT / "examples" / f"{name}.py").read_text(encoding="utf-8") for name in ("own_model", "dgs_training")
 }
 
 
@@ -75,48 +75,29 @@ def expected(source: str) -> list[tuple[int, str]]:
     return [(number, line.split("  # ")[1]) for number, line in lines if "  # " in line]
 
 
-@pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with what a wheel would install."""
+def test_mypy_finds_the_mistakes_in_users_files_and_no_others(tmp_path):
+    """mypy takes what is in PYTHONPATH for installed: without py.typed it would not look at this package's hints."""
     pytest.importorskip("setuptools", reason="it builds this package")
-    folder = tmp_path_factory.mktemp("installed")
-    folders = ["--build-lib", str(folder / "lib"), "--build-base", str(folder / "base")]
-    command = ["-c", "import setuptools; setuptools.setup()", "-q", "build", *folders]
-    subprocess.run([sys.executable, *command], cwd=ROOT, check=True, capture_output=True)
-    return folder / "lib"
-
-
-def check(installed: Path, folder: Path, source: str) -> list[str]:
-    """What mypy --strict prints about a user's file, without its notes.
-
-    mypy takes what is in PYTHONPATH for installed: without py.typed it would not look at this
-    package's hints.
-    """
-    (folder / "user.py").write_text(source, encoding="utf-8")
-    cache = installed.parent / "cache"
+    folders = ["--build-lib", str(tmp_path / "lib"), "--build-base", str(tmp_path / "base")]
+    build = ["-c", "import setuptools; setuptools.setup()", "-q", "build", *folders]
+    subprocess.run([sys.executable, *build], cwd=ROOT, check=True, capture_output=True)
+    for name, source in {"wrong": WRONG, **CLEAN}.items():
+        (tmp_path / f"user_{name}.py").write_text(source, encoding="utf-8")
+    files = [f"user_{name}.py" for name in ("wrong", *CLEAN)]
     result = subprocess.run(
-        [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={cache}", "user.py"],
-        cwd=folder,
-        env=child.environment(PYTHONPATH=str(installed)),
+        [sys.executable, "-m", "mypy", "--strict", "--config-file=", f"--cache-dir={tmp_path / 'cache'}", *files],
+        cwd=tmp_path,
+        env=child.environment(PYTHONPATH=str(tmp_path / "lib")),
         capture_output=True,
         text=True,
         timeout=150,
         check=False,
     )
     assert not result.stderr
-    return [line for line in result.stdout.splitlines() if ": note: " not in line]
-
-
-def test_mypy_finds_mistakes_in_a_users_file(installed, tmp_path):
-    *errors, summary = check(installed, tmp_path, WRONG)
+    *errors, summary = [line for line in result.stdout.splitlines() if ": note: " not in line]
     for error, (line, message) in zip(errors, expected(WRONG), strict=True):
-        assert error.startswith(f"user.py:{line}: error: {message}")
-    assert summary == f"Found {len(errors)} errors in 1 file (checked 1 source file)"
-
-
-@pytest.mark.parametrize("name", CLEAN)
-def test_mypy_accepts_a_correct_users_file(installed, tmp_path, name):
-    assert check(installed, tmp_path, CLEAN[name]) == ["Success: no issues found in 1 source file"]
+        assert error.startswith(f"user_wrong.py:{line}: error: {message}")
+    assert summary == f"Found {len(errors)} errors in 1 file (checked {len(files)} source files)"
 
 
 def test_declared_trainer_interface_is_that_of_gluon():

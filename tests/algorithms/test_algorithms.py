@@ -58,19 +58,6 @@ def test_algorithms_and_protocol_import_without_mxnet():
                 "delay_compensated_sgd", False, {"strength": 0.7, "adaptive": True, "on": "sum"}, private=True
             ),
         ),
-        (
-            DCASGD(),
-            Specification(
-                "delay_compensated_sgd",
-                False,
-                {
-                    "strength": config.DCASGD_LAMBDA,
-                    "adaptive": config.DCASGD_ADAPTIVE,
-                    "on": config.DCASGD_LAMBDA_ON,
-                },
-                private=True,
-            ),
-        ),
         (ESync(local_iterations=1), Specification("add_mean_update", synchronous=True, scalars=SCALARS)),
         (LocalSGD(), Specification("add_mean_update", synchronous=True, scalars=SCALARS)),
         (SSP(2), Specification("sgd", synchronous=False, staleness=2)),
@@ -91,7 +78,7 @@ def test_algorithm_start_asks_the_servers_for_its_specification(algorithm, speci
     ]
 
 
-@pytest.mark.parametrize("kind", [SSGD, ASGD, DCASGD, fixed, ESync])
+@pytest.mark.parametrize("kind", [SSGD, DCASGD, fixed, ESync])
 def test_algorithm_of_a_replacement_continues_the_counters_of_its_slot(kind):
     algorithm = kind()
 
@@ -150,7 +137,7 @@ def test_ssgd_sends_mean_gradient_and_statistics():
 
 
 @pytest.mark.parametrize("rank", [0, 1])
-@pytest.mark.parametrize("kind", [ASGD, DCASGD, SSP])
+@pytest.mark.parametrize("kind", [ASGD, DCASGD])
 def test_asynchronous_algorithm_sends_statistics_and_rank_0_receives_their_mean(kind, rank):
     algorithm = kind()
     world = World(rank, answers=[([3, 4], False, True)])
@@ -161,9 +148,8 @@ def test_asynchronous_algorithm_sends_statistics_and_rank_0_receives_their_mean(
     assert world.replica.own_statistics == [True] * (rank == 0)
 
 
-@pytest.mark.parametrize("kind", [ASGD, DCASGD, SSP])
-def test_asynchronous_algorithm_with_statistics_rank0_sends_none(kind):
-    algorithm = kind(statistics="rank0")
+def test_asynchronous_algorithm_with_statistics_rank0_sends_none():
+    algorithm = ASGD(statistics="rank0")
     world = World(answers=[([3, 4], False, True)])
     world.start(algorithm)
     world.step(algorithm, [8, -4])
@@ -193,13 +179,6 @@ def test_algorithm_ignores_an_answer_that_comes_after_the_end(kind):
     world.step(algorithm, [1, 1])
     world.step(algorithm, [1, 1])
     assert (algorithm.round, algorithm.exchanged, algorithm.finished) == (1, False, True)
-
-
-def test_ssgd_records_the_phases_of_an_iteration():
-    world, algorithm = World(answers=[([0, 0], False, True)]), SSGD()
-    world.start(algorithm)
-    world.step(algorithm, [1, 1])
-    assert world.recorder.take()["time"] == {"0": {"forward and backward": 2.0, "global aggregate": 0.0}}
 
 
 def test_sync_switch_checkpoint_terms_are_the_schedule_and_the_policy():

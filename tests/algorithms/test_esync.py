@@ -11,33 +11,21 @@ from esync.algorithms import ESync
 from ..support.scripted_world import ScriptedExchange, Sent, World
 
 
-def test_esync_takes_local_iterations_until_ready():
-    """The state server asks for three iterations in the first round, one in the second, two in the
-    third.
+def test_esync_calls_the_state_server_in_the_order_of_algorithm_1():
+    """Algorithm 1 of the ESync paper. No RESET follows the last round, because no round begins
+    after it.
     """
-    ready = [False, False, True, True, False, True]
-    world = World(ready=ready, answers=[([0, 0], False, True), ([0, 0], False, True), ([0, 0], True, True)])
+    world = World(ready=[False, True, True], answers=[([0, 0], False, True), ([0, 0], True, True)])
     algorithm = ESync()
     world.start(algorithm)
     seen = []
     while not algorithm.finished:
         world.step(algorithm, [1, 1])
         seen.append((algorithm.round, algorithm.local_iterations, algorithm.exchanged))
-    assert seen == [(0, 1, False), (0, 2, False), (1, 3, True), (2, 1, True), (2, 1, False), (3, 2, True)]
-    assert world.replica.steps == [4] * 6
-
-
-def test_esync_calls_the_state_server_in_the_order_of_algorithm_1():
-    """Algorithm 1 of the ESync paper. No RESET follows the last round, because no round begins
-    after it.
-    """
-    world = World(ready=[False, True, True], answers=[([0, 0], False, True), ([0, 0], True, True)])
-    algorithm = ESync(epsilon=0.125)
-    world.start(algorithm)
-    while not algorithm.finished:
-        world.step(algorithm, [1, 1])
+    assert seen == [(0, 1, False), (1, 2, True), (2, 1, True)]
+    assert world.replica.steps == [4] * 3
     assert world.made.log[1:] == [
-        ("init", 3, 0.125, 1),
+        ("init", 3, None, config.SLOWEST_ITERATIONS),  # epsilon is chosen from what is measured
         ("begin", [0.0, 0.0], [5.0]),
         ("ask", 1, 0, 0.25),  # tells what the trial has measured
         ("ask", 1, 1, 2.0),
@@ -47,6 +35,7 @@ def test_esync_calls_the_state_server_in_the_order_of_algorithm_1():
         ("ask", 2, 1, 2.0),
         "exchange",
     ]
+    assert world.made.sent[0].learning_rate == config.LEARNING_RATE_GLOBAL
 
 
 def test_esync_sends_init_from_rank_0_only_before_the_start():
@@ -78,12 +67,17 @@ def test_esync_with_lease_does_not_query_until_it_is_over():
     for seconds in (2.0, 2.0, 3.0, 1.0):
         world.device.seconds = seconds
         world.step(algorithm, [1, 1])
-    assert [entry for entry in world.made.log if entry[0] == "ask"] == [
+    assert told(world, "ask") == [
         ("ask", 1, 0, 0.25),
         ("ask", 1, 1, 2.0),
         ("ask", 1, 4, 2.0),  # the mean of 2, 3 and 1
     ]
     assert (algorithm.round, algorithm.local_iterations) == (1, 4)
+
+
+def told(world: World, *calls: str) -> list:
+    """What the state server was told by these calls."""
+    return [entry for entry in world.made.log if entry[0] in calls]
 
 
 def delayed(round_trip: float, ready: list, rounds: int = 1, **options) -> tuple[World, ESync]:
@@ -109,7 +103,7 @@ def test_esync_delayed_trains_on_until_ready_and_abandons_the_current_iteration(
     world.step(algorithm, [1000, 1000], batch_size=77)
     assert (algorithm.exchanged, algorithm.abandoned, algorithm.local_iterations) == (True, True, 3)
     assert world.made.sent == [Sent([3.0, 6.0], [5.0], 12, 1.0, 0.0, 0.0)]
-    assert [entry[:3] for entry in world.made.log if entry[0] == "ask"] == [("ask", 1, 0), ("ask", 1, 1)]
+    assert [entry[:3] for entry in told(world, "ask")] == [("ask", 1, 0), ("ask", 1, 1)]
 
 
 def test_esync_delayed_with_ready_between_iterations_abandons_none():
@@ -125,7 +119,7 @@ def test_esync_delayed_has_one_query_in_flight_with_mean_iteration_time():
     for seconds in (2.0, 1.0, 3.0, 2.0, 2.0, 2.0):
         world.device.seconds = seconds
         world.step(algorithm, [1, 1])
-    assert [entry for entry in world.made.log if entry[0] == "ask"][1:] == [
+    assert told(world, "ask")[1:] == [
         ("ask", 1, 1, 2.0),
         ("ask", 1, 4, 2.0),  # the mean of 1, 3 and 2
     ]
@@ -162,7 +156,7 @@ def test_esync_replacement_registers_with_the_state_server_without_init():
     world = World(prepare=replaced, ready=[True], answers=[([0, 0], False, True)])
     algorithm = ESync()
     world.start(algorithm)
-    assert [entry for entry in world.made.log if entry[0] in ("init", "ask", "reset")] == [
+    assert told(world, "init", "ask", "reset") == [
         ("reset", 5, True, None),
         ("ask", 5, 0, 0.25),
     ]
@@ -175,7 +169,7 @@ def test_esync_tells_the_state_server_the_members_while_some_are_missing():
     for members in ((0, 1, 2), (0, 2), (0, 1, 2), (0, 1, 2)):
         world.made.members = members
         world.step(algorithm, [1, 1])
-    assert [entry for entry in world.made.log if entry[0] == "reset"] == [
+    assert told(world, "reset") == [
         ("reset", 2),
         ("reset", 3, False, (0, 2)),
         ("reset", 4, False, (0, 1, 2)),
@@ -211,15 +205,6 @@ def test_esync_with_fixed_local_iterations_queries_no_state_server(count):
     assert algorithm.round == 2
     assert world.addresses == []
     assert [entry for entry in world.made.log if entry != "exchange"][2:] == []
-
-
-def test_esync_defaults_come_from_the_configuration():
-    world = World(ready=[True], answers=[([0, 0], False, True)])
-    algorithm = ESync()
-    world.start(algorithm)
-    world.step(algorithm, [1, 1])
-    assert ("init", 3, None, config.SLOWEST_ITERATIONS) in world.made.log  # epsilon is chosen from what is measured
-    assert world.made.sent[0].learning_rate == config.LEARNING_RATE_GLOBAL
 
 
 def test_esync_records_the_phases_of_each_local_iteration():

@@ -4,6 +4,7 @@ import inspect
 import logging
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import textwrap
@@ -12,6 +13,7 @@ from types import FunctionType
 
 import pytest
 
+from esync import worker
 from esync.algorithms import Algorithm, LocalSGD, loading
 from esync.algorithms.loading import (
     AlgorithmError,
@@ -24,8 +26,10 @@ from esync.algorithms.loading import (
     source,
 )
 from esync.algorithms.registry import ALGORITHMS
+from esync.launch.command import main as launch
 from esync.runtime import user_code
 from esync.runtime.errors import ExpectedError
+from esync.simulate.__main__ import main as simulate
 
 ROOT = Path(__file__).parents[2]
 
@@ -88,9 +92,10 @@ def refused(text: str) -> str:
 
 
 def python(program: str, folder: Path) -> str:
-    """What a program, or a file with one, prints in a process of its own."""
+    """What a program, a file with one, or a module prints in a process of its own."""
+    words = program.split() if program.endswith(".py") or program.startswith("-m ") else ["-c", program]
     done = subprocess.run(
-        [sys.executable, *([program] if program.endswith(".py") else ["-c", program])],
+        [sys.executable, *words],
         cwd=folder,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
         capture_output=True,
@@ -120,22 +125,17 @@ def test_load_makes_the_mode_name_from_the_class_name(folder, name, expected):
     assert load(f"mine.py:{name}").name == expected
 
 
-def test_load_uses_own_or_registered_name(folder):
+def test_load_uses_own_or_registered_name_but_not_an_inherited_one(folder):
     decorated = algorithm("Two").replace("class Two", "@register('second', label='The second')\nclass Two")
     write(folder / "first.py", algorithm("One", "name = 'the-first'"))
     write(folder / "second.py", "from esync.algorithms.registry import register\n" + decorated)
+    write(folder / "child.py", "from first import One\nclass Child(One):\n    pass\n")
+    child = load("child.py:Child")
+    assert (child.name, child.__mro__[1].name) == ("child", "the-first")
     assert load("first.py:One").name == "the-first"
     two = load("second.py:Two")
     assert (two.name, two.label) == ("second", "The second")
     assert load("second.py:Two") is two
-
-
-def test_load_of_subclass_does_not_inherit_the_name(folder):
-    write(folder / "base.py", algorithm("Base", "name = 'base'"))
-    write(folder / "child.py", "from base import Base\nclass Child(Base):\n    pass\n")
-    child = load("child.py:Child")
-    assert child.name == "child"
-    assert child.__mro__[1].name == "base"
 
 
 def test_load_from_package_in_the_current_folder(folder):
@@ -192,7 +192,7 @@ def test_load_imports_a_file_once(folder, monkeypatch):
     assert vars(builtins).pop("imports") == 1
 
 
-@pytest.mark.parametrize("file", ["my algorithm.py", "fed-prox.py", "2bit.py", "a.b.py", "lambda.py", "für.py"])
+@pytest.mark.parametrize("file", ["my algorithm.py", "2bit.py", "a.b.py", "lambda.py"])
 def test_load_from_file_whose_name_is_no_identifier(folder, file):
     write(folder / file, algorithm())
     found = load(f"{file}:Mine")
@@ -200,7 +200,7 @@ def test_load_from_file_whose_name_is_no_identifier(folder, file):
     assert pickle.loads(pickle.dumps(found)) is found
 
 
-@pytest.mark.parametrize("file", ["random.py", "json.py", "esync.py", "numpy.py", "wave.py"])
+@pytest.mark.parametrize("file", ["json.py", "esync.py", "wave.py"])
 def test_load_from_file_named_like_another_module_leaves_that_module_alone(folder, file):
     stem = file.removesuffix(".py")
     before = sys.modules.get(stem)
@@ -226,14 +226,7 @@ def test_current_folder_replaces_no_module(folder):
     """`python -m` searches the current folder first."""
     for name in ("random", "copy", "json", "queue", "typing", "numpy", "pydantic", "yaml"):
         write(folder / f"{name}.py", "raise ValueError('not this one')\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "esync.simulate", "--help"],
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert done.returncode == 0, done.stderr
+    python("-m esync.simulate --help", folder)
 
 
 def test_load_from_file_finds_helpers_beside_it(folder):
@@ -335,17 +328,17 @@ def test_load_of_missing_name_is_refused_with_the_nearest(folder):
         ),
     ],
 )
-@pytest.mark.parametrize("form", ["wrong.py:Mine", "wrong:Mine"])
-def test_load_of_file_that_fails_to_import_names_the_line(folder, monkeypatch, line, expected, form):
+def test_load_of_file_that_fails_to_import_names_the_line(folder, monkeypatch, line, expected):
     monkeypatch.setitem(sys.modules, "mxnet", None)
     monkeypatch.delitem(sys.modules, "esync.runtime.mxnet_import", raising=False)
     head = "from esync.algorithms import Algorithm\nfrom esync.algorithms.registry import register\n"
     write(folder / "helper.py", "\n1 / 0\n")
     write(folder / "broken.py", "class\n")
     write(folder / "wrong.py", f"{head}{line}\n{algorithm()}")
-    message = refused(form)
-    assert message.startswith(f"{form} cannot be imported: ")
-    assert expected in message
+    for form in ("wrong:Mine", "wrong.py:Mine"):
+        message = refused(form)
+        assert message.startswith(f"{form} cannot be imported: ")
+        assert expected in message
     assert ("importable without MXNet: import it inside the methods" in message) == ("mx" in line)
     assert "wrong" not in sys.modules
 
@@ -360,54 +353,48 @@ def test_load_of_corrected_file_succeeds(folder):
     assert load("mine.py:Mine").name == "mine"
 
 
-def test_digest_depends_on_the_source_only(folder):
+@pytest.fixture
+def loaded(folder):
+    """Digest and source of an algorithm as a process of its own says them."""
+    program = (
+        "from esync.algorithms.loading import digest, load, source\nfound = load({!r})\n"
+        "print(digest(found), source(found))"
+    )
+    return lambda text: python(program.format(text), folder).split(maxsplit=1)
+
+
+def test_digest_depends_on_the_source_only(folder, loaded):
     write(folder / "one" / "mine.py", algorithm())
     write(folder / "two" / "same algorithm.py", algorithm())
-    write(folder / "three" / "mine.py", algorithm("Mine", "sends = 'updates'"))
-    program = (
-        "import sys\nfrom esync.algorithms.loading import digest, load, source\n"
-        "found = load(sys.argv[1])\nprint(digest(found), source(found))"
-    )
-
-    def told(text: str) -> list[str]:
-        return python(f"import sys; sys.argv[1:] = [{text!r}]\n{program}", folder).split(maxsplit=1)
-
-    one, same, changed = (told(f"{file}:Mine") for file in ("one/mine.py", "two/same algorithm.py", "three/mine.py"))
+    one, same = (loaded(f"{file}:Mine") for file in ("one/mine.py", "two/same algorithm.py"))
     assert len(one[0]) == 12
-    assert one[0] == same[0] != changed[0]
+    assert one[0] == same[0]
     assert same[1] == "two/same algorithm.py:Mine"
 
 
-def test_digest_covers_inherited_files(folder):
+def test_digest_covers_inherited_files(folder, loaded):
     write(folder / "child.py", "from base import Base\nclass Child(Base):\n    pass\n")
-    program = "from esync.algorithms.loading import digest, load\nprint(digest(load('child.py:Child')))"
-    digests = []
+    digests = set()
     for line in ("sends = 'nothing'", "sends = 'updates'"):
         write(folder / "base.py", algorithm("Base", line))
-        digests.append(python(program, folder))
-    assert digests[0] != digests[1]
+        digests.add(loaded("child.py:Child")[0])
+    assert len(digests) == 2
 
 
-def test_digest_is_of_the_imported_source(folder):
+def test_digest_is_of_the_imported_source(folder, loaded):
     file = write(folder / "mine.py", algorithm())
     mine = load("mine.py:Mine")
     file.write_text(algorithm("Mine", "sends = 'updates'"))
     assert load("mine.py:Mine") is mine
     write(folder / "same.py", algorithm())
-    program = "from esync.algorithms.loading import digest, load\nprint(digest(load('same.py:Mine')))"
-    assert python(program, folder) == digest(mine)
+    assert loaded("same.py:Mine")[0] == digest(mine)
 
 
-def test_digest_and_source_of_built_in_algorithm_are_empty():
+def test_digest_of_built_in_algorithms_and_of_classes_without_a_file_is_empty():
     assert (digest(LocalSGD), source(LocalSGD)) == ("", "")
-
-
-def test_digest_of_class_without_a_file_is_empty():
     space: dict[str, object] = {"__name__": "notebook"}
     exec(algorithm(), space)
-    mine = space["Mine"]
-    assert digest(mine) == ""
-    assert source(mine) == "notebook:Mine"
+    assert (digest(space["Mine"]), source(space["Mine"])) == ("", "notebook:Mine")
 
 
 def test_load_of_class_in_the_running_program_does_not_run_it_again(folder):
@@ -503,3 +490,30 @@ def test_is_at_fault_is_true_for_errors_in_the_algorithms_code(folder, monkeypat
         found().heed()
     assert is_at_fault(found, error.value) is fault
     assert not is_at_fault(LocalSGD, error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "main", "program"),
+    [
+        ("network", worker.main, "worker"),
+        ("jobs", simulate, "simulate"),
+        ("no_restart", launch, "launch"),  # a flag whose value is called max_restarts
+        ("file", launch, "launch"),  # no flag: where the description is
+    ],
+)
+def test_option_named_like_a_flag_of_the_program_is_refused(folder, monkeypatch, capsys, name, main, program):
+    text = Path(__file__).with_name("halfway.py").read_text()
+    write(folder / "halfway.py", text.replace("pull:", f"{name}:"))
+    write(
+        folder / "cluster.yaml",
+        "scheduler: {host: localhost}\nservers: [{host: localhost}]\nworkers: [{host: localhost, device: cpu}]\n"
+        f"train: {{mode: 'halfway.py:Halfway', {name}: 0.25}}\n",
+    )
+    words = [*(["cluster.yaml"] if program != "worker" else []), "-m", "halfway.py:Halfway"]
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # launch has handlers of its own
+    with pytest.raises(SystemExit) as end:
+        sys.exit(main(words))
+    assert end.value.code == 2
+    said = capsys.readouterr().err
+    assert f"has a flag that python -m esync.{program} has itself: argument " in said
+    assert "give it another flag" in said

@@ -115,11 +115,8 @@ def test_help_shows_defaults_of_0():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({"count": 0}, "count is 0, but should be a whole number of 1 or more"),
         ({"count": "many"}, "count is 'many', but should be a whole number of 1 or more"),
         ({"rate": float("nan")}, "rate is nan, but should be a number above 0, below 1"),
-        ({"kind": "three"}, "kind is 'three', but should be one of one, two"),
-        ({"wait": -1}, "wait is -1, but should be a number of 0 or more, or auto"),
         ({"steps": (1, 0)}, "steps is 0, but should be a whole number of 1 or more"),
         ({"steps": 3}, "steps is 3, but should be a list of values, each a whole number of 1 or more"),
         ({"word": "quiet"}, "'quiet' should be shouted"),
@@ -163,7 +160,6 @@ def test_options_object_of_another_class_is_refused():
         (DiLoCo, "outer_momentum", 1.0),
         (DiLoCo, "weighting", "fair"),
         (ESync, "epsilon", "some"),
-        (ESync, "query_mode", "push"),
         (ESync, "local_iterations", 0),
         (DyLU, "statistics", "rank1"),
         (FedProx, "prox_mu", -1),
@@ -279,9 +275,15 @@ def test_register_makes_a_mode_with_its_flags(registry, capsys):
     inherited = SSGD().options.model_dump()
     assert algorithm.options.model_dump() == {**inherited, "gain": 2.0, "batch": 16, "twice": True}
     assert effective(options)["gain"] == 2.0
-    with pytest.raises(SystemExit):
-        read("worker", "", ["-m", "sync", "--gain", "2"])
-    assert "--gain makes no sense with --mode sync; it is for own" in capsys.readouterr().err
+    assert "--gain makes no sense with --mode sync; it is for own" in refusal(capsys, "-m", "sync", "--gain", "2")
+
+
+def refusal(capsys, *words: str) -> str:
+    """What the worker's parser says of a command line that it refuses."""
+    with pytest.raises(SystemExit) as end:
+        read("worker", "", words)
+    assert end.value.code == 2
+    return capsys.readouterr().err
 
 
 class Colour(enum.Enum):
@@ -316,52 +318,31 @@ def test_option_switch_on_by_default_can_be_turned_off(registry):
     assert not given("--no-nesterov")
 
 
-def test_option_with_flag_of_all_modes_is_refused(registry, capsys):
-    @register("own")
-    class Own(SSGD):
-        class Options(SSGD.Options):
-            seed: int = option(0, help="mine")
-
-    with pytest.raises(SystemExit):
-        read("worker", "", ["-m", "own"])
-    message = capsys.readouterr().err
-    assert "Own" in message
-    assert "--seed" in message
-
-
-def test_option_for_python_only_with_name_of_a_flag_of_all_modes_is_refused(registry, capsys):
+@pytest.mark.parametrize(
+    ("seed", "said"),
+    [
+        (option(0, help="mine"), "--seed"),
+        (option(0, flag=None), "Own has an option 'seed' for Python alone, and there is a flag of all modes"),
+    ],
+)
+def test_option_with_name_of_a_flag_of_all_modes_is_refused(registry, capsys, seed, said):
     """Both would be called seed in run.json."""
-
-    @register("own")
-    class Own(SSGD):
-        class Options(SSGD.Options):
-            seed: int = option(0, flag=None)
-
-    assert Own(seed=3).options.seed == 3
-    with pytest.raises(SystemExit):
-        read("worker", "", ["-m", "own"])
-    assert "Own has an option 'seed' for Python alone, and there is a flag of all modes" in capsys.readouterr().err
+    fields = {"__annotations__": {"seed": int}, "seed": seed}
+    register("own")(type("Own", (SSGD,), {"Options": type("Options", (SSGD.Options,), fields)}))
+    message = refusal(capsys, "-m", "own")
+    assert "Own" in message
+    assert said in message
 
 
 @pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_flags_and_python_give_the_same_default_options(name):
+def test_options_of_built_in_algorithms_have_help_and_the_same_defaults_in_python(name):
+    kind = ALGORITHMS[name]
     needed = ["--epochs", "1"] if name == "sync-switch" else []
-    algorithm = choose_algorithm(read("worker", "", ["--mode", name, *needed]))
-    expected = ALGORITHMS[name]().options.model_dump()
-    assert {**algorithm.options.model_dump(), "batch_size": 1} == {**expected, "batch_size": 1}
-
-
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_options_of_built_in_algorithms_have_help(name):
-    for each in options_of(ALGORITHMS[name]):
-        assert each.help or not each.flags, each.name
-
-
-@pytest.mark.parametrize("name", sorted(ALGORITHMS))
-def test_asynchronous_algorithms_have_the_statistics_option(name):
-    algorithm = ALGORITHMS[name]
-    asynchronous = algorithm.switches_synchrony or not algorithm.synchronous
-    assert asynchronous == issubclass(algorithm.Options, OwnStatisticsOptions)
+    made = choose_algorithm(read("worker", "", ["--mode", name, *needed])).options.model_dump()
+    assert {**made, "batch_size": 1} == {**kind().options.model_dump(), "batch_size": 1}
+    assert all(each.help or not each.flags for each in options_of(kind))
+    asynchronous = kind.switches_synchrony or not kind.synchronous
+    assert asynchronous == issubclass(kind.Options, OwnStatisticsOptions)
 
 
 def test_sync_switch_accepts_objects_or_flat_options():
@@ -390,7 +371,4 @@ def test_sync_switch_options_name_every_momentum_at_the_switch():
     ],
 )
 def test_sync_switch_momentum_flags_that_do_not_fit_are_refused(words, message, capsys):
-    with pytest.raises(SystemExit) as end:
-        read("worker", "", ["--mode", "sync-switch", "--epochs", "1", *words])
-    assert end.value.code == 2
-    assert message in capsys.readouterr().err
+    assert message in refusal(capsys, "--mode", "sync-switch", "--epochs", "1", *words)

@@ -15,6 +15,7 @@ from esync.reports.modes import mode_of
 from esync.reports.plot import main, parse_arguments
 from esync.reports.published_results import PublishedRun, published_runs
 from esync.reports.published_smoothing import smoothed
+from esync.reports.summary_file import DeviceSummary
 from esync.reports.tables import smoothed_text
 from esync.runtime.metric import Metric
 
@@ -23,21 +24,17 @@ ROOT = Path(__file__).parents[2]
 
 def run_of(accuracies: dict[int, float], rounds: int, folder: str = "esync") -> RunFigures:
     """Return a run of that many rounds of 8 s, of which some have been evaluated."""
-    every = [0.0] * rounds
-    summary = device(
-        accuracy_list=[round(value, 3) for value in accuracies.values()],
-        accuracy_exact_list=list(accuracies.values()),
+    values = list(accuracies.values())
+    summary = DeviceSummary(
+        accuracy_list=[round(value, 3) for value in values],
+        accuracy_exact_list=values,
         accuracy_rounds=list(accuracies),
         accuracy_time_list=[8.0 * number for number in accuracies],
         rounds_list=list(range(1, rounds + 1)),
         num_samples_list=[64] * rounds,
         self_iters_list=[2] * rounds,
         elapsed_time_list=[8 * number for number in range(1, rounds + 1)],
-        aggregate_time_list=every,
-        computing_time_list=every,
-        bytes_sent_list=[],
-        bytes_received_list=[],
-        wait_list=[],
+        aggregate_time_list=[0.0] * rounds,
         total_time=8.0 * rounds,
     )
     return run_figures(mode_of(folder), {"h": {"gpu0": summary}}, 0.8)
@@ -70,29 +67,6 @@ def test_smoothing_of_a_run_evaluated_in_some_rounds_goes_by_the_round_numbers()
     # round 20, 26 that of round 25.
     assert run.times == (0.0, 88.0, 128.0, 168.0, 208.0)
     assert run.accuracies == pytest.approx([0.1, 0.14, 0.18, 0.25, 0.3])
-
-
-def test_smoothing_of_joined_rounds_equals_that_of_the_same_rounds_one_by_one() -> None:
-    numbers = [*range(5, 361, 5), 362]
-    accuracies = {number: (37 * number % 101) / 101 for number in numbers}
-    each = run_of(accuracies, 362)
-    columns = {
-        "rounds_list": numbers,
-        "accuracy_rounds": numbers,
-        "accuracy_list": list(accuracies.values()),
-        "accuracy_exact_list": list(accuracies.values()),
-        "elapsed_time_list": [8 * number for number in numbers],
-        "accuracy_time_list": [8.0 * number for number in numbers],
-        "total_time": 8.0 * 362,
-        **dict.fromkeys(("num_samples_list", "self_iters_list"), [64] * len(numbers)),
-        **dict.fromkeys(("aggregate_time_list", "computing_time_list"), [0.0] * len(numbers)),
-        **{name: [] for name in ("bytes_sent_list", "bytes_received_list", "wait_list")},
-    }
-    summary = device(rounds_joined=True, **columns)
-    joined = run_figures(mode_of("esync"), {"h": {"gpu0": summary}}, 0.8)
-    assert smoothed(joined).times == smoothed(each).times
-    assert smoothed(joined).accuracies == smoothed(each).accuracies
-    assert [(one.rounds, one.missing_rounds) for one in joined.devices] == [(362, 0)]
 
 
 def test_smoothed_table_marks_and_names_runs_that_are_too_short_for_the_window() -> None:
@@ -197,20 +171,19 @@ def test_published_results_of_a_narrow_network_are_those_of_the_full_one() -> No
     assert not published_runs("lenet")
 
 
-@pytest.mark.usefixtures("pictures")
 def test_plot_marks_published_results_only_where_there_are_some(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with pytest.raises(SystemExit) as caught:
         plot_logs(tmp_path, "--published-results")
     assert caught.value.code == 2
     assert "the paper has none for lenet; it has some for resnet18-v1, mobilenet-v1" in capsys.readouterr().err
-    folder = make(tmp_path, {"esync": {}}, network="resnet18-v1")
+    make(tmp_path, {"esync": {}}, network="resnet18-v1")
+    marked, accuracy = [], figures.accuracy
+    monkeypatch.setattr(figures, "accuracy", lambda *given: marked.append(given[-1]) or accuracy(*given))
     for words in ([], ["--published-results"]):
-        assert plot_logs(tmp_path, "--out", str(tmp_path / str(len(words))), *words, network="resnet18-v1") == 0
-    plain, marked = ((tmp_path / name / "accuracy-iid.png").read_bytes() for name in ("0", "1"))
-    assert plain != marked
-    assert folder.is_dir()
+        assert plot_logs(tmp_path, *words, network="resnet18-v1") == 0
+    assert marked == [{}, published_runs("resnet18-v1")]
 
 
 def test_throughput_and_computing_ratio_figures_have_sequential_sgd_and_traffic_only_if_logged() -> None:

@@ -109,8 +109,8 @@ def test_files_left_out_are_named_every_time(tmp_path: Path) -> None:
     folder = tmp_path / "lenet" / "esync"
     write_run(folder, DEVICES, 30)
     write_round(folder / "cloud1" / "cpu", 2, "{")
-    assert "iter-2.txt" in str(load_run(folder).problems)
-    assert "iter-2.txt" in str(load_run(folder).problems)
+    for _ in range(2):
+        assert "iter-2.txt" in str(load_run(folder).problems)
 
 
 def test_what_is_wrong_with_the_rounds_is_said_every_time(tmp_path: Path, rounds_read: list[int]) -> None:

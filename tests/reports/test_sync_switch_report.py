@@ -96,7 +96,6 @@ def own(folder: Path, accuracy: str, loss: str, seconds: float, **facts: object)
     (folder / "run.json").write_text(json.dumps(told))
 
 
-@pytest.mark.usefixtures("pictures")
 def test_sync_switch_report_reads_own_runs_diverged_and_with_stragglers(tmp_path, capsys):
     own(tmp_path / "a" / "cpu", "0.9", "0.1", 80.0, switch_order="1", bsp_share=1.0)
     own(tmp_path / "b" / "cpu", "0.8", "0.2", 40.0, switch_order="10", bsp_share=0.0625)

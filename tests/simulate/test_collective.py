@@ -5,18 +5,14 @@ import pytest
 
 from esync.exchange import STATISTICS, WEIGHTS, JobAbortedError, Payload, Specification
 from esync.exchange.protocol.round_state import Limits
-from esync.launch import flags
 from esync.rules import Step, sgd
 from esync.runtime.straggler_injection import Straggler
-from esync.simulate.cluster import ClusterModel
 from esync.simulate.collective import SharedCollectiveState, SimulatedCollective
-from esync.simulate.coordination import StateServerModel
-from esync.simulate.devices import DeviceModel
 from esync.simulate.engine import SimulationEngine
 from esync.simulate.network import Link, Network
 from esync.simulate.result import result
-from esync.simulate.simulation import Simulation, TimingNumerics
-from esync.simulate.world import WorkerModel
+
+from .modelling import cluster, simulate
 
 BANDWIDTH, LATENCY = 100e6, 1e-3
 SIZES = {WEIGHTS: 3001, STATISTICS: 11}
@@ -98,11 +94,8 @@ def test_simulated_collective_abort_ends_the_run_of_all() -> None:
 
 @pytest.mark.parametrize("mode", ["esync", "sync"])
 def test_simulated_worker_trains_over_a_collective(mode: str) -> None:
-    workers = tuple(WorkerModel(rank, f"host-{rank}", "cpu", DeviceModel(0.1 * (rank + 1))) for rank in range(3))
-    cluster = ClusterModel(workers, (), StateServerModel("host-0"), lambda host: Link(BANDWIDTH, LATENCY / 2), 0.0)
-    options = flags.parse(["--mode", mode, "--rounds", "5", "--collective", "ring"])
-    simulation = Simulation(cluster, options, TimingNumerics(options, 60_000))
-    simulation.run()
+    modelled = cluster(0.1, 0.2, 0.3, link=Link(BANDWIDTH, LATENCY / 2))
+    simulation = simulate(modelled, f"--mode={mode}", "--collective=ring")
     assert simulation.rounds == 5
     model = 4 * sum((simulation.numerics.wire or {}).values())
     for sums in simulation.workers:
@@ -112,13 +105,10 @@ def test_simulated_worker_trains_over_a_collective(mode: str) -> None:
 
 
 def test_simulated_collective_with_overlap_hides_the_exchange() -> None:
-    workers = tuple(WorkerModel(rank, f"host-{rank}", "cpu", DeviceModel(0.5 * (rank + 1))) for rank in range(3))
-    cluster = ClusterModel(workers, (), StateServerModel("host-0"), lambda host: Link(1.25e8, 1e-4), 0.0)
+    modelled = cluster(0.5, 1.0, 1.5, link=Link(1.25e8, 1e-4))
 
     def efficiency(*more: str) -> float:
-        options = flags.parse(["--mode=esync", "--rounds=20", "--collective=ring", "-n", "resnet18-v1", *more])
-        simulation = Simulation(cluster, options, TimingNumerics(options, 60_000))
-        simulation.run()
+        simulation = simulate(modelled, "--collective=ring", "-n", "resnet18-v1", *more, rounds=20)
         return float(result(simulation, "test")["efficiency"])
 
     assert efficiency() < 0.8  # an exchange takes half a second, the slowest iteration 1.5

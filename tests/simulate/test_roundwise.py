@@ -25,8 +25,7 @@ from esync.simulate.world import WorkerModel
 
 from .modelling import cluster, options
 
-#: Tests, which run side by side, and clusters in each.
-CHUNKS, CHUNK = 4, 20
+CLUSTERS = 45
 
 
 def random_device(draw, kinds):
@@ -100,24 +99,6 @@ def differences(one, other, place="result"):
     return [] if one == other else [(place, one, other)]
 
 
-@pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_roundwise_equals_event_by_event(chunk):
-    compared = 0
-    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
-        draw = random.Random(seed)
-        modelled, chosen, leases = random_cluster(draw), random_options(draw, seed), draw.random() < 0.8
-        assert covers(modelled, chosen)
-        try:
-            quick = roundwise(modelled, chosen, leases)
-        except OverlappingRoundsError:
-            continue
-        reference = Simulation(modelled, chosen, TimingNumerics(chosen, 60_000), leases=leases)
-        reference.run()
-        assert differences(result(reference, ""), result(quick, "")) == [], f"seed {seed}"
-        compared += 1
-    assert compared > 0.8 * CHUNK
-
-
 def with_shared_hosts(draw, modelled):
     """The cluster with two to four workers on each host, which exchange as one."""
     several = draw.randint(2, 4)
@@ -128,27 +109,31 @@ def with_shared_hosts(draw, modelled):
     return replace(modelled, workers=tuple(workers), per_host=True, memory_bandwidth=draw.choice([1e7, 1e9, 1e10]))
 
 
-@pytest.mark.parametrize("chunk", range(2))
-def test_roundwise_per_host_equals_event_by_event(chunk):
+def event_by_event(modelled, chosen, **more):
+    reference = Simulation(modelled, chosen, TimingNumerics(chosen, 60_000), **more)
+    reference.run()
+    return result(reference, "")
+
+
+@pytest.mark.parametrize("per_host", [False, True])
+def test_roundwise_equals_event_by_event(per_host):
     compared = 0
-    for seed in range(chunk * CHUNK, (chunk + 1) * CHUNK):
+    for seed in range(CLUSTERS):
         draw = random.Random(seed)
-        modelled, chosen = with_shared_hosts(draw, random_cluster(draw)), random_options(draw, seed)
+        modelled = with_shared_hosts(draw, random_cluster(draw)) if per_host else random_cluster(draw)
+        chosen, leases = random_options(draw, seed), per_host or draw.random() < 0.8
         assert covers(modelled, chosen)
         try:
-            quick = roundwise(modelled, chosen)
+            quick = roundwise(modelled, chosen, leases)
         except OverlappingRoundsError:
             continue
-        reference = Simulation(modelled, chosen, TimingNumerics(chosen, 60_000))
-        reference.run()
-        assert differences(result(reference, ""), result(quick, "")) == [], f"seed {seed}"
-        compared += bool(modelled.host_groups())
-    assert compared > 0.7 * CHUNK
+        assert differences(event_by_event(modelled, chosen, leases=leases), result(quick, "")) == [], f"seed {seed}"
+        compared += not per_host or bool(modelled.host_groups())
+    assert compared > 0.7 * CLUSTERS
 
 
-@pytest.mark.parametrize("mode", ["sync", "esync"])
-def test_roundwise_per_host_with_one_worker_on_each_host_changes_nothing(mode):
-    modelled, chosen = cluster(0.1, 0.25, 0.4, link=Link(1e6, 1e-3)), options(f"--mode={mode}", "--network=lenet")
+def test_roundwise_per_host_with_one_worker_on_each_host_changes_nothing():
+    modelled, chosen = cluster(0.1, 0.25, 0.4, link=Link(1e6, 1e-3)), options("--mode=esync", "--network=lenet")
     flat, by_host = (roundwise(replace(modelled, per_host=each), chosen) for each in (False, True))
     assert result(flat, "") == result(by_host, "")
 
@@ -194,9 +179,7 @@ def test_roundwise_with_payload_faster_than_the_last_request_equals_event_by_eve
         far.workers, far.servers, far.state_server, lambda host: Link(math.inf, 0.05 if host == "w1" else 0.0), 1.0
     )
     chosen = options("--mode=sync", "--network=lenet")
-    reference = Simulation(modelled, chosen, TimingNumerics(chosen, 60_000))
-    reference.run()
-    assert differences(result(reference, ""), result(roundwise(modelled, chosen), "")) == []
+    assert differences(event_by_event(modelled, chosen), result(roundwise(modelled, chosen), "")) == []
 
 
 @pytest.mark.parametrize(
@@ -233,10 +216,8 @@ def test_roundwise_counts_the_bytes_of_further_vectors():
         options(f"--mode={mode}", "--network=lenet", "--local-iterations=3") for mode in ("scaffold", "local-sgd")
     )
     assert covers(modelled, scaffold)
-    quick = result(roundwise(modelled, scaffold), "test")
-    single = Simulation(modelled, scaffold, TimingNumerics(scaffold, 60_000))
-    single.run()
-    assert not differences(quick, result(single, "test"))
+    quick = result(roundwise(modelled, scaffold), "")
+    assert not differences(quick, event_by_event(modelled, scaffold))
     sent = [
         sum(each["bytes_sent"] for each in result(roundwise(modelled, each), "test")["devices"])
         for each in (scaffold, local)

@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from esync.data import find_data_dir
 from esync.models.networks import MODELS, build
+from esync.simulate import sweep
 from esync.simulate.__main__ import main
 from esync.simulate.timing import SIZES
 
@@ -36,6 +38,19 @@ def run(described, *words, code=0):
     logs = described.parent / "logs"
     assert main([str(described), "--quiet", f"--log-dir={logs}", *words]) == code
     return logs
+
+
+def outcome(described, *words, code=0):
+    """Run without gradients; what --json writes."""
+    path = described.parent / "out.json"
+    run(described, "--numerics=none", *words, f"--json={path}", code=code)
+    return json.loads(path.read_text())
+
+
+@pytest.fixture
+def one_process(monkeypatch):
+    """Run the simulations of a sweep one after the other in this process."""
+    monkeypatch.setattr(sweep, "pool", lambda *_: ThreadPoolExecutor(1))
 
 
 def test_simulate_with_real_gradients_twice_writes_the_same_files(described, capsys):
@@ -98,7 +113,6 @@ def test_simulate_without_gradients_needs_no_mxnet(described):
     ("words", "code", "message"),
     [
         (["--target-accuracy=0.8", "--numerics=none"], 2, "--target-accuracy: with --numerics none nothing"),
-        (["--mode=sync", "--local-lr=0.1"], 2, "--local-lr makes no sense with --mode sync"),
         (["--sweep=network.bandwidth"], 2, "expected KEY=A,B,C"),
         (["--sweep=workers.9.step_time=1,2", "--numerics=none"], 2, "workers has the entries 0 to 1, not '9'"),
         (["--sweep=network.bandwith=1Mbit,1Gbit"], 2, "(did you mean bandwidth?)"),
@@ -152,56 +166,44 @@ def test_simulate_with_mistake_in_the_description_names_it(described, capsys, be
     assert message in capsys.readouterr().err
 
 
-def test_simulate_takes_a_measured_run_as_trace(described):
-    rounds = described.parent / "measured"
-    rounds.mkdir()
-    for number, seconds in ((1, 0.3), (2, 0.4), (10, 0.5)):
-        entry = {"time": {"0": {"forward and backward": seconds}}}
-        (rounds / f"iter-{number}.txt").write_text(json.dumps(entry))
-    described.write_text(DESCRIPTION.replace("jitter: 0.1", "trace: measured"))
-    path = described.parent / "out.json"
-    run(described, "--numerics=none", "--mode=local", "--rounds=4", f"--json={path}")
-    assert json.loads(path.read_text())["seconds"] == pytest.approx(0.3 + 0.4 + 0.5 + 0.3)
-
-
 @pytest.mark.parametrize(
-    ("entry", "seconds"),
+    ("entries", "seconds"),
     [
-        ({"time": {"0": {"get_batch": 0.1, "forward and backward": 0.3, "local update": 0.05}}}, 0.45),
-        ({"time": {"0": {"forward and backward": 0.3}}, "iteration_times": [0.5]}, 0.5),
+        (
+            {n: {"time": {"0": {"forward and backward": t}}} for n, t in ((1, 0.3), (2, 0.4), (10, 0.5))},
+            0.3 + 0.4 + 0.5 + 0.3,
+        ),
+        ({1: {"time": {"0": {"get_batch": 0.1, "forward and backward": 0.3, "local update": 0.05}}}}, 4 * 0.45),
+        ({1: {"time": {"0": {"forward and backward": 0.3}}, "iteration_times": [0.5]}}, 4 * 0.5),
     ],
 )
-def test_simulate_trace_contains_all_phases_of_an_iteration(described, entry, seconds):
-    (described.parent / "iter-1.txt").write_text(json.dumps(entry))
-    described.write_text(DESCRIPTION.replace("jitter: 0.1", "trace: iter-1.txt"))
-    path = described.parent / "out.json"
-    run(described, "--numerics=none", "--mode=local", "--rounds=4", f"--json={path}")
-    assert json.loads(path.read_text())["seconds"] == pytest.approx(4 * seconds)
+def test_simulate_takes_a_measured_run_as_trace_with_all_phases(described, entries, seconds):
+    for number, entry in entries.items():
+        (described.parent / f"iter-{number}.txt").write_text(json.dumps(entry))
+    described.write_text(DESCRIPTION.replace("jitter: 0.1", "trace: ." if len(entries) > 1 else "trace: iter-1.txt"))
+    assert outcome(described, "--mode=local", "--rounds=4")["seconds"] == pytest.approx(seconds)
 
 
-@pytest.mark.parametrize("mode", ["sync", "local-sgd"])
-def test_simulate_with_trace_of_a_simulation_gives_the_same_result(described, mode):
-    described.write_text(DESCRIPTION.replace("jitter: 0.1", "jitter: 0.4"))
-    words = ["--numerics=none", f"--mode={mode}", "--rounds=6"]
-    paths = [described.parent / name for name in ("first.json", "again.json")]
-    logs = run(described, *words, f"--json={paths[0]}")
-    text = described.read_text()
-    for old, folder in (
-        ("{jitter: 0.4}", logs / "lenet" / mode / "near" / "cpu"),
-        ("{pauses: [{at: 1, lasting: 0.5, every: 3}], speed: [[2, 0.5]]}", logs / "lenet" / mode / "far" / "gpu0"),
+def test_simulate_with_trace_of_a_simulation_gives_the_same_result(described):
+    text = DESCRIPTION.replace("jitter: 0.1", "jitter: 0.4")
+    described.write_text(text)
+    words = ["--mode=local-sgd", "--rounds=6"]
+    first, logs = outcome(described, *words), described.parent / "logs" / "lenet" / "local-sgd"
+    for old, device in (
+        ("{jitter: 0.4}", "near/cpu"),
+        ("{pauses: [{at: 1, lasting: 0.5, every: 3}], speed: [[2, 0.5]]}", "far/gpu0"),
     ):
         assert old in text
-        text = text.replace(old, f"{{trace: {folder}}}")
+        text = text.replace(old, f"{{trace: {logs / device}}}")
     described.write_text(text)
-    run(described, *words, "--no-logs", f"--json={paths[1]}")
-    first, again = (json.loads(path.read_text()) for path in paths)
+    again = outcome(described, *words, "--no-logs")
     assert again["seconds"] == pytest.approx(first["seconds"], rel=1e-4)
     for before, after in zip(first["devices"], again["devices"], strict=True):
         assert after["iterations"] == before["iterations"]
         assert after["computing"] == pytest.approx(before["computing"], rel=1e-4)
 
 
-@pytest.mark.parametrize("content", ["[]", '{"time": {"0": {"forward and backward": NaN}}}', '{"time": {}}'])
+@pytest.mark.parametrize("content", ["[]", '{"time": {"0": {"forward and backward": NaN}}}'])
 def test_simulate_with_malformed_trace_is_refused(described, capsys, content):
     (described.parent / "iter-1.txt").write_text(content)
     described.write_text(DESCRIPTION.replace("jitter: 0.1", "trace: iter-1.txt"))
@@ -214,20 +216,13 @@ def test_simulate_with_malformed_trace_is_refused(described, capsys, content):
 def test_simulate_with_count_models_many_machines_of_one_kind(described):
     text = DESCRIPTION.replace("{host: near, device: cpu, step_time", "{host: edge, count: 30, device: cpu, step_time")
     described.write_text(text.replace("hosts: {far:", "hosts: {edge: {latency: 10ms}, far:"))
-    path = described.parent / "out.json"
-    run(described, "--numerics=none", f"--json={path}")
-    out = json.loads(path.read_text())
+    out = outcome(described)
     assert out["workers"] == 31
     assert [device["host"] for device in out["devices"]][:2] == ["edge-0", "edge-1"]
 
 
 def test_simulate_with_free_network_is_faster(described):
-    seconds = []
-    for words in ([], ["--free-network"]):
-        path = described.parent / "out.json"
-        run(described, "--numerics=none", f"--json={path}", *words)
-        seconds.append(json.loads(path.read_text())["seconds"])
-    assert seconds[1] < seconds[0]
+    assert outcome(described, "--free-network")["seconds"] < outcome(described)["seconds"]
 
 
 @pytest.mark.parametrize("numerics", ["none", "real"])
@@ -293,25 +288,22 @@ program: python train.py --epochs 3
 
 def test_simulate_program_whose_model_size_is_known_without_its_network(described):
     described.write_text(PROGRAM)
-    path = described.parent / "out.json"
-    run(described, "--numerics=none", "--mode=sync", "--rounds=4", "--no-logs", f"--json={path}")
-    out = json.loads(path.read_text())
+    out = outcome(described, "--mode=sync", "--rounds=4", "--no-logs")
     assert (out["network"], out["samples"]) == ("train", 4 * 2 * 16)
     sent = out["devices"][1]["bytes_sent"]
     assert 4 * 10e6 < sent < 4 * 10.1e6  # a model in every round, and a little more
 
 
 def test_simulate_model_bytes_count_instead_of_those_of_the_network(described):
-    traffic = {}
-    for size in ("246824B", "2.46824MB"):  # LeNet's 61,706 weights, and ten times as much
-        described.write_text(DESCRIPTION.replace("simulate: {eval", f"simulate: {{model_bytes: {size}, eval"))
-        path = described.parent / "out.json"
-        run(described, "--numerics=none", "--mode=sync", "--no-logs", f"--json={path}")
-        traffic[size] = json.loads(path.read_text())["devices"][1]["bytes_received"]
-    described.write_text(DESCRIPTION)
-    run(described, "--numerics=none", "--mode=sync", "--no-logs", f"--json={path}")
-    assert json.loads(path.read_text())["devices"][1]["bytes_received"] == traffic["246824B"]
-    assert traffic["2.46824MB"] > 9 * traffic["246824B"]
+    traffic = []
+    for size in (
+        "",
+        "model_bytes: 246824B, ",
+        "model_bytes: 2.46824MB, ",
+    ):  # LeNet's 61,706 weights, and ten times as much
+        described.write_text(DESCRIPTION.replace("simulate: {eval", f"simulate: {{{size}eval"))
+        traffic.append(outcome(described, "--mode=sync", "--no-logs")["devices"][1]["bytes_received"])
+    assert traffic[0] == traffic[1] < traffic[2] / 9
 
 
 @pytest.mark.parametrize(
@@ -346,10 +338,7 @@ def test_simulate_refuses_what_it_does_not_model(described, capsys, text, words,
 
 
 def test_simulate_sweep_runs_every_combination(described, capsys):
-    path = described.parent / "table.json"
-    words = ["--sweep=network.bandwidth=10Mbit,1Gbit", "--sweep=mode=sync,async", "--numerics=none"]
-    run(described, *words, f"--json={path}")
-    rows = json.loads(path.read_text())
+    rows = outcome(described, "--sweep=network.bandwidth=10Mbit,1Gbit", "--sweep=mode=sync,async")
     assert [row["sweep"] for row in rows] == [
         {"network.bandwidth": bandwidth, "mode": mode}
         for bandwidth in ("10Mbit", "1Gbit")
@@ -359,44 +348,32 @@ def test_simulate_sweep_runs_every_combination(described, capsys):
     assert "efficiency" in capsys.readouterr().out
 
 
-def test_simulate_sweep_of_per_host_shows_what_it_saves(described):
+def test_simulate_sweep_of_per_host_shows_what_it_saves(described, one_process):
     described.write_text(DESCRIPTION.replace("{host: near, device: cpu", "{host: far, device: cpu"))
-    path = described.parent / "out.json"
-    run(described, "--numerics=none", "--mode=sync", "--sweep=per_host=false,true", f"--json={path}")
-    flat, by_host = json.loads(path.read_text())
+    flat, by_host = outcome(described, "--mode=sync", "--sweep=per_host=false,true")
     server = flat["servers"][0]
     assert by_host["traffic"][server]["received"] < 0.6 * flat["traffic"][server]["received"]
     assert by_host["seconds"] < flat["seconds"]
 
 
-def test_simulate_sweep_of_host_with_hyphen_in_its_name(described):
+def test_simulate_sweep_of_host_with_hyphen_in_its_name(described, one_process):
     described.write_text(
         DESCRIPTION.replace("host: far", "host: edge-a.b").replace("hosts: {far:", "hosts: {edge-a.b:")
     )
-    path = described.parent / "table.json"
-    words = ["--sweep=network.hosts.edge-a.b.bandwidth=1Mbit,100Mbit", "--mode=sync", "--numerics=none"]
-    run(described, *words, f"--json={path}")
-    slow, fast = json.loads(path.read_text())
+    slow, fast = outcome(described, "--sweep=network.hosts.edge-a.b.bandwidth=1Mbit,100Mbit", "--mode=sync")
     assert slow["seconds"] > fast["seconds"] + 1
 
 
-def test_simulate_sweep_reads_numbers_as_a_description_does(described):
-    path = described.parent / "table.json"
-    words = ["--sweep=servers.0.simulate.message-time=1e-4,1E-1", "--mode=sync", "--numerics=none"]
-    run(described, *words, f"--json={path}")
-    short, long = json.loads(path.read_text())
+def test_simulate_sweep_reads_numbers_as_a_description_does(described, one_process):
+    words = ["--sweep=servers.0.simulate.message-time=1e-4,1E-1", "--mode=sync"]
+    short, long = outcome(described, *words)
     assert long["seconds"] > short["seconds"] + 1
     described.write_text(DESCRIPTION.replace("0.2ms", "2e-4s").replace("jitter: 0.1", "jitter: 1e-1"))
-    again = described.parent / "again.json"
-    run(described, *words, f"--json={again}")
-    assert again.read_text() == path.read_text()
+    assert outcome(described, *words) == [short, long]
 
 
-def test_simulate_sweep_with_invalid_combination_runs_the_others(described, capsys):
-    path = described.parent / "table.json"
-    words = ["--sweep=mode=sync,esync", "--sweep=epsilon=0.1,0.2", "--numerics=none"]
-    run(described, *words, f"--json={path}", code=1)
-    rows = json.loads(path.read_text())
+def test_simulate_sweep_with_invalid_combination_runs_the_others(described, one_process, capsys):
+    rows = outcome(described, "--sweep=mode=sync,esync", "--sweep=epsilon=0.1,0.2", code=1)
     assert ["error" in row for row in rows] == [True, True, False, False]
     assert [row["sweep"]["epsilon"] for row in rows] == ["0.1", "0.2"] * 2
     said = capsys.readouterr()
@@ -409,18 +386,14 @@ def test_simulate_sweep_with_invalid_combination_runs_the_others(described, caps
     assert said.out.count("--epsilon makes no sense with --mode sync") == 2  # in the rows of the table
 
 
-@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
-def test_simulate_takes_crashes_in_any_order(described, order):
-    crashes = ["{at: 1, restart_after: 1}", "{at: 3.5, restart_after: 0.5}"]
-    listed = ", ".join(crashes[index] for index in order)
-    described.write_text(DESCRIPTION.replace("jitter: 0.1", f"crashes: [{listed}]"))
-    path = described.parent / "out.json"
-    run(described, "--numerics=none", "--mode=sync", "--rounds=10", f"--json={path}")
-    assert [device["crashes"] for device in json.loads(path.read_text())["devices"]] == [2, 0]
+def test_simulate_takes_crashes_in_any_order(described):
+    crashes = "{at: 3.5, restart_after: 0.5}, {at: 1, restart_after: 1}"
+    described.write_text(DESCRIPTION.replace("jitter: 0.1", f"crashes: [{crashes}]"))
+    assert [each["crashes"] for each in outcome(described, "--mode=sync", "--rounds=10")["devices"]] == [2, 0]
 
 
-@pytest.mark.parametrize("network", ["lenet", "mobilenet-v2"])
-def test_simulated_network_sizes_equal_those_of_the_networks(network):
+def test_simulated_network_sizes_equal_those_of_the_networks():
+    network = "mobilenet-v2"
     from esync.runtime.mxnet_import import mx
 
     parameters = build(network, 10, mx.cpu(), 0, hybridize=False).collect_params().values()

@@ -1,5 +1,7 @@
 """A simulated cluster, against times and bytes worked out by hand."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -8,6 +10,7 @@ from esync.algorithms import ALGORITHMS, LocalSGD
 from esync.exchange import WEIGHTS
 from esync.exchange.protocol.wire import HEADER_ELEMENTS, message_elements
 from esync.simulate import fast_forward
+from esync.simulate.cluster import ClusterModel
 from esync.simulate.network import Link
 from esync.simulate.result import result
 from esync.simulate.servers import Sizes
@@ -21,6 +24,11 @@ SPEED = 125e6 * 0.94
 def sizes_of(simulation: Simulation) -> Sizes:
     """How much goes over the modelled wire in one exchange."""
     return Sizes.of(simulation.side.nodes[0].endpoint.server.layout, simulation.side.slots)
+
+
+def outcome(modelled: ClusterModel, *words: str, **more: Any) -> dict[str, Any]:
+    """What a simulation without gradients results in."""
+    return result(simulate(modelled, *words, **more), "test")
 
 
 def test_simulated_ssgd_takes_the_slowest_device_and_the_transfers():
@@ -43,7 +51,7 @@ def test_simulated_ssgd_takes_the_slowest_device_and_the_transfers():
 
 def test_simulated_esync_without_network_cost_uses_almost_all_device_speed():
     paper = cluster(0.03, 0.03, 3.5, 0.03, 0.03, 3.5)
-    out = result(simulate(paper, "--mode=esync", "--epsilon=0.001", rounds=20), "test")
+    out = outcome(paper, "--mode=esync", "--epsilon=0.001", rounds=20)
     assert out["efficiency"] >= 0.97
     assert [round(device["iterations"] / 20) for device in out["devices"]] == [116, 116, 1, 116, 116, 1]
 
@@ -64,7 +72,7 @@ def test_simulated_iterations_within_a_lease_are_no_events():
 def test_simulated_esync_iterations_in_one_step_equal_single_ones(monkeypatch):
     def run(*words):
         modelled = cluster(0.03, 0.5, 1.1, link=Link(SPEED, 0.001), answer_time=0.001)
-        return result(simulate(modelled, "--mode=esync", *words, rounds=8), "test")
+        return outcome(modelled, "--mode=esync", *words, rounds=8)
 
     ways = ([], ["--local-iterations=7"], ["--query-mode=delayed-ack"])
     together = [run(*words) for words in ways]
@@ -79,7 +87,7 @@ def test_simulated_esync_iterations_in_one_step_equal_single_ones(monkeypatch):
 def test_simulated_local_iterations_in_one_step_equal_single_ones(monkeypatch, name):
     def run():
         steps.clear()
-        out = result(simulate(cluster(0.03, 0.05), f"--mode={name}", "--local-iterations=50", rounds=8), "test")
+        out = outcome(cluster(0.03, 0.05), f"--mode={name}", "--local-iterations=50", rounds=8)
         return len(steps), out
 
     steps, kind = [], ALGORITHMS[name]
@@ -143,7 +151,7 @@ def test_simulated_queries_take_their_round_trip():
 
 
 def test_simulated_asynchronous_workers_do_not_wait():
-    out = result(simulate(cluster(0.1, 0.4, 1.0), "--mode=async", rounds=30), "test")
+    out = outcome(cluster(0.1, 0.4, 1.0), "--mode=async", rounds=30)
     assert [device["wait"]["max"] for device in out["devices"]] == [0.0] * 3
     assert out["efficiency"] == pytest.approx(1.0, abs=0.03)
     assert out["rounds"] == 30
@@ -217,21 +225,21 @@ def test_simulated_limits_of_time_and_samples_end_the_run():
 def test_simulation_with_the_same_seed_repeats_and_with_another_differs():
     def out(seed):
         jittery = cluster(0.1, 0.5, 1.0, jitter=0.2)
-        return result(simulate(jittery, f"--seed={seed}", "--mode=esync", rounds=10), "test")
+        return outcome(jittery, f"--seed={seed}", "--mode=esync", rounds=10)
 
     assert out(1) == out(1)
     assert out(1)["seconds"] != out(2)["seconds"]
 
 
 def test_simulated_local_mode_takes_the_step_times():
-    out = result(simulate(cluster(0.5), "--mode=local", rounds=10), "test")
+    out = outcome(cluster(0.5), "--mode=local", rounds=10)
     assert (out["seconds"], out["rounds"], out["samples"]) == (5.0, 10, 640)
 
 
 def test_simulated_overlap_hides_exchanges_longer_than_an_iteration():
     def run(*words):
         modelled = cluster(0.03, 0.1, 2.0, link=Link(SPEED, 1e-4), answer_time=1e-4)
-        return result(simulate(modelled, "--mode=esync", "--network=resnet18-v1", *words, rounds=20), "test")
+        return outcome(modelled, "--mode=esync", "--network=resnet18-v1", *words, rounds=20)
 
     plain, overlapped = run(), run("--overlap")
     assert plain["efficiency"] < 0.65
@@ -245,7 +253,7 @@ def test_simulated_overlap_hides_exchanges_longer_than_an_iteration():
 def test_simulated_local_sgd_with_overlap_is_as_fast_as_its_slowest_device():
     modelled = cluster(0.1, 0.5, link=Link(SPEED, 1e-4))
     words = ("--mode=local-sgd", "--local-iterations=4", "--network=resnet18-v1")
-    plain, overlapped = (result(simulate(modelled, *words, *more, rounds=20), "test") for more in ([], ["--overlap"]))
+    plain, overlapped = (outcome(modelled, *words, *more, rounds=20) for more in ([], ["--overlap"]))
     assert overlapped["seconds"] == pytest.approx(20 * 4 * 0.5, rel=0.06)
     assert plain["seconds"] > 20 * (4 * 0.5 + 1)
 

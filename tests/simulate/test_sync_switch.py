@@ -3,8 +3,6 @@ wait.
 """
 
 from dataclasses import replace
-from functools import cache
-from itertools import pairwise
 
 import pytest
 
@@ -68,13 +66,6 @@ def test_sync_switch_with_order_101_switches_back_to_synchronous():
     assert simulation.workers[0].longest_wait > 0.2
 
 
-def test_sync_switch_share_becomes_whole_rounds():
-    simulation = simulate("--bsp-share", "0.25", "--epochs", "0.6")
-    round_state = first_round_state(simulation)
-    assert round_state.samples == 600
-    assert round_state.step == 5 + 45  # 150 of 600 samples in rounds of 30
-
-
 def test_sync_switch_replaces_a_crashed_worker_in_either_phase():
     for at in (0.5, 2.5):
         options = flags.parse(["--mode=sync-switch", "--batch-size=10", "--train-steps", "5", "60"])
@@ -103,55 +94,33 @@ def straggling(policy, straggler_events, *words, slow=(2, 5), watch=None, server
 
 
 #: Four times, as in the published scenario 2; a step takes three times as long then.
-TRANSIENT = {
-    kind: tuple(StragglerEvent(kind, delay, at, 10.0) for at in (4.0, 20.0, 36.0, 52.0))
-    for kind, delay in (("compute", 0.2), ("network", 0.07))
-}
+TRANSIENT = tuple(StragglerEvent("network", 0.07, at, 10.0) for at in (4.0, 20.0, 36.0, 52.0))
 
 
-@cache
-def undisturbed_run(*words):
-    return straggling("elastic", (), *words)
-
-
-@pytest.mark.parametrize("kind", TRANSIENT)
-def test_sync_switch_elastic_policy_saves_time_with_the_same_samples(kind):
+def test_sync_switch_elastic_policy_saves_time_with_the_same_samples():
     seen = []
 
     def watch(simulation, trainer):
         if trainer.rank == 1:
-            seen.append((simulation.engine.now, trainer.algorithm.result.excluded))
+            seen.append(trainer.algorithm.result.excluded)
 
     words = ("--epochs=1.5", "--bsp-share=1")
-    nothing = straggling("none", TRANSIENT[kind], *words)
-    elastic = straggling("elastic", TRANSIENT[kind], *words, watch=watch)
-    undisturbed = undisturbed_run(*words)
+    nothing, elastic, undisturbed = (
+        straggling("none", TRANSIENT, *words),
+        straggling("elastic", TRANSIENT, *words, watch=watch),
+        straggling("elastic", (), *words),
+    )
     times = [each.workers[0].ended for each in (undisturbed, elastic, nothing)]
     assert times == sorted(times)
     assert times[2] - times[1] > 0.1 * (times[2] - times[0])
-    ever = {excluded for _, excluded in seen}
-    assert {rank for excluded in ever for rank in excluded} == {2, 5}
-    assert (2, 5) in ever
-    assert seen[-1][1] == ()
+    assert {rank for excluded in seen for rank in excluded} == {2, 5}
+    assert (2, 5) in seen
+    assert seen[-1] == ()
     for simulation in (nothing, elastic, undisturbed):
         assert 36_000 <= first_round_state(simulation).samples < 36_080
     assert not undisturbed.state_server.watch.stragglers
     # What was put aside is not counted anywhere.
     assert sum(worker.rounds for worker in elastic.workers) == first_round_state(elastic).version
-
-
-def test_sync_switch_greedy_policy_goes_asynchronous_and_back():
-    ways = []
-
-    def watch(simulation, trainer):
-        if trainer.rank == 0:
-            ways.append(trainer.algorithm.synchronous)
-
-    simulation = straggling("greedy", TRANSIENT["compute"], "--epochs=2.5", "--bsp-share=0.6", watch=watch)
-    changes = [now for before, now in pairwise(ways) if before != now]
-    assert len(changes) >= 5  # there and back for most of the events, and the last segment
-    assert not changes[-1]
-    assert 60_000 <= first_round_state(simulation).samples < 60_080
 
 
 class Ways:
@@ -210,8 +179,8 @@ SLOW_LEADER = (StragglerEvent("compute", 2.0, 4.0, 40.0),)
 SOON = ("--straggler-window=2", "--straggler-stride=1", "--straggler-raise-after=2")
 
 
-@pytest.mark.parametrize("share", [0.5, 0.8])
-def test_sync_switch_with_slow_leader_keeps_the_synchronous_share_in_a_detour(share):
+def test_sync_switch_with_slow_leader_keeps_the_synchronous_share_in_a_detour():
+    share = 0.8
     simulation = straggling("greedy", SLOW_LEADER, "--epochs=1", f"--bsp-share={share}", *SOON, slow=(0,))
     assert result(simulation, "eight.yaml")["bsp_share_done"] == pytest.approx(share, abs=0.005)
 

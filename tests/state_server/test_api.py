@@ -204,16 +204,5 @@ def test_api_openapi_description_is_served(url):
             schema = parameter["schema"]
             if "default" in schema and "pattern" in schema:  # validators check this
                 assert re.search(schema["pattern"], schema["default"]), parameter
-    assert set(described["paths"]) == {
-        "/api/v1/cluster",
-        "/api/v1/jobs",
-        "/api/v1/runs",
-        "/api/v1/report",
-        "/api/v1/jobs/{job}",
-        *(
-            f"/api/v1/jobs/{{job}}/{call}"
-            for call in ("query", "steps", "reset", "report", "end", "rounds", "events", "curves")
-        ),
-    }
     names = [one["operationId"] for path in described["paths"].values() for one in path.values()]
     assert len(names) == len(set(names))

@@ -9,6 +9,7 @@ from calling import begin, post, report, send, until
 from postgres import MissingError, cluster
 
 from esync import config
+from esync.state_server import history_writer
 from esync.state_server.history import History
 from esync.state_server.history_entries import HistoryEntry, RunRecord
 from esync.state_server.schema import Report
@@ -147,9 +148,8 @@ def test_server_starts_and_answers_without_its_database(start_process):
     assert "secret-word" not in server.output
 
 
-@pytest.mark.parametrize("url", ["nonsense", "mystery://host/secret-word"])
-def test_server_with_invalid_database_url_is_refused(start_process, url):
-    server = start_process(*SERVE, DATABASE_URL=url)
+def test_server_with_invalid_database_url_is_refused(start_process):
+    server = start_process(*SERVE, DATABASE_URL="mystery://host/secret-word")
     assert server.wait() == 1
     assert server.output.startswith("DATABASE_URL cannot be read")
     assert "secret-word" not in server.output
@@ -157,8 +157,6 @@ def test_server_with_invalid_database_url_is_refused(start_process, url):
 
 def test_history_queue_is_bounded_and_never_blocks(monkeypatch, running):
     """The database never answers; what does not fit is dropped and counted."""
-    from esync.state_server import history_writer
-
     gate = threading.Event()
     monkeypatch.setattr(history_writer, "write", lambda batch: gate.wait(30) and len(batch))
     history = History(limit=100, interval=0.01)
@@ -176,8 +174,6 @@ def test_history_queue_is_bounded_and_never_blocks(monkeypatch, running):
 
 
 def test_history_entry_refused_by_the_database_loses_only_itself(running):
-    from esync.state_server import history_writer
-
     def item(**fields: object) -> HistoryEntry:
         return HistoryEntry("event", INFO, {"at": 1.0, "kind": "x", "rank": 0, "round": 0, "text": "", **fields})
 
@@ -188,8 +184,6 @@ def test_history_entry_refused_by_the_database_loses_only_itself(running):
 
 
 def test_history_deletes_old_runs(running, monkeypatch):
-    from esync.state_server import history_writer
-    from esync.state_server.history import HistoryEntry
     from esync.state_server.models import Event, Run
 
     monkeypatch.setattr(config, "HISTORY_RUNS", 3)

@@ -205,14 +205,6 @@ def test_job_is_kept_over_a_restart_of_the_server(clock, tmp_path, monkeypatch):
     begin(again)
 
 
-def test_jobs_are_independent_of_each_other(clock):
-    jobs, job = started(clock)
-    other = begin(jobs, workers=5, name="another")
-    assert jobs.get("default") is job
-    assert jobs.get("another") is other
-    assert {one.name for one in jobs.all()} == {"default", "another"}
-
-
 @pytest.mark.parametrize("name", ["", ".hidden", "a/b", "../a", "a b", "x" * 65, "ä", "a\n"])
 def test_job_with_invalid_name_is_refused(name):
     for call in (

@@ -5,12 +5,12 @@ import random
 import zlib
 
 import pytest
-from calling import post, report, send
+from calling import report
 
 from esync import config
 from esync.coordination.coordinator import Coordinator
 from esync.coordination.straggler_policies import OnlinePolicySettings
-from esync.state_server import journal, lifecycle
+from esync.state_server import journal, lifecycle, snapshots
 from esync.state_server.jobs import Job
 from esync.state_server.journal import DamagedJournalError
 from esync.state_server.lifecycle import PersistentClock
@@ -166,39 +166,28 @@ ODD_ENTRIES = [
 ]  # fmt: skip
 
 
-def test_journals_that_are_malformed_are_put_aside_and_the_server_starts(tmp_path, start_process):
-    jobs = JobRegistry(tmp_path / "jobs")
-    (tmp_path / "jobs").mkdir()
-    watching = OnlinePolicySettings()
-    good = jobs.begin("good", 2, 0.02, 1)
-    good.query(0, 1, 0, 0.5, now=1.0)
-    head = jobs.begin("odd", 2, 0.02, 1, watching=watching)._head()
-    whole = json.dumps(head)
-    (tmp_path / "jobs" / "odd.journal").unlink()
-    number = 0
+def test_journals_that_are_malformed_are_put_aside_and_the_others_restored(tmp_path, caplog):
+    jobs = JobRegistry(tmp_path)
+    jobs.begin("good", 2, 0.02, 1).query(0, 1, 0, 0.5, now=1.0)
+    whole = json.dumps(jobs.begin("odd", 2, 0.02, 1, watching=OnlinePolicySettings())._head())
+    (tmp_path / "odd.journal").unlink()
     for number, odd in enumerate([*ODD_HEADS, *ODD_ENTRIES]):
-        head = json.loads(whole)
-        head["job"] = f"odd-{number}"
+        head = {**json.loads(whole), "job": f"odd-{number}"}
         entries = [] if callable(odd) else [odd]
         if callable(odd):
             odd(head)
-        lines = [journal.encode(head), *(journal.encode(entry) for entry in entries)]
-        (tmp_path / "jobs" / f"odd-{number}.journal").write_bytes(b"".join(lines))
+        (tmp_path / f"odd-{number}.journal").write_bytes(b"".join(map(journal.encode, [head, *entries])))
     deep = b"[" * 100_000 + b"]" * 100_000
-    (tmp_path / "jobs" / "deep.journal").write_bytes(b"%08x %s\n" % (zlib.crc32(deep), deep))
-    server = start_process("-m", "esync.state_server", "--port", "0", "--state-dir", str(tmp_path))
-    assert server.url, server.output
-    listed = {job["name"] for job in send(f"{server.url}/api/v1/jobs")[1]["jobs"]}
-    for name in listed:
-        assert send(f"{server.url}/api/v1/jobs/{name}")[0] == 200
-        asked = {"rank": 1, "round": 1, "iteration": 0, "capability": 0.5}
-        assert post(f"{server.url}/api/v1/jobs/{name}/query", asked)[0] == 200
-    assert "good" in listed
-    lost = {path.stem for path in (tmp_path / "jobs").glob("*.damaged")}
+    (tmp_path / "deep.journal").write_bytes(b"%08x %s\n" % (zlib.crc32(deep), deep))
+    restored = {job.name: job for job in reopened(jobs).all()}
+    for job in restored.values():
+        job.query(1, 1, 0, 0.5, now=2.0)
+        snapshots.view(snapshots.JobSnapshot(job), 0)
+    assert "good" in restored
+    lost = {path.stem for path in tmp_path.glob("*.damaged")}
     assert {f"odd-{number}" for number in range(len(ODD_HEADS))} | {"deep"} <= lost
-    assert len(lost) + len(listed) == number + 3
-    assert all(f"job {name} is lost" in server.output for name in lost)
-    assert "Traceback" not in server.output
+    assert len(lost) + len(restored) == number + 3
+    assert all(f"job {name} is lost" in caplog.text for name in lost)
 
 
 def test_journal_restores_reports_and_the_end_of_a_job(tmp_path):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from calling import ROOT, free_port, send, until
+from django.core.management import call_command
 
 from esync.state_server.__main__ import parse_arguments
 from tests.support import child
@@ -30,15 +31,12 @@ def play(url: str, **headers: str) -> None:
     assert send(f"{url}/", **headers)[1]["t"] == 2
 
 
-@pytest.mark.parametrize(
-    ("command", "number"), [(SERVE, signal.SIGINT), (SERVE, signal.SIGTERM), (RUNSERVER, signal.SIGTERM)]
-)
-def test_server_process_serves_until_a_signal(start_process, command, number):
-    server = start_process(*command)
+def test_server_process_serves_until_a_signal(start_process):
+    server = start_process(*SERVE)
     play(server.url)
     kept_open = socket.create_connection(("127.0.0.1", server.port))
     asked = time.monotonic()
-    assert server.end(number) == 0
+    assert server.end(signal.SIGINT) == 0
     assert time.monotonic() - asked < 5
     assert server.output == f"listening on {server.url}\n"  # and no line per request
     kept_open.close()
@@ -55,14 +53,6 @@ def test_server_process_with_port_in_use_prints_one_sentence(start_process):
     assert third.output.splitlines() == [f"CommandError: {sentence}"]
 
 
-def test_server_process_with_address_of_another_machine_prints_one_sentence(start_process):
-    host = "203.0.113.7"
-    server = start_process(*SERVE, "--host", host, "--insecure")
-    assert server.wait(30) == 1
-    assert server.output.startswith(f"the state server cannot listen on {host}:0: ")
-    assert len(server.output.splitlines()) == 1
-
-
 @pytest.mark.parametrize("port", ["-1", "65536", "http"])
 def test_server_process_with_bad_usage_exits_with_2(port, capsys):
     with pytest.raises(SystemExit) as end:
@@ -74,18 +64,9 @@ def test_server_process_with_bad_usage_exits_with_2(port, capsys):
 def test_server_process_runs_from_a_checkout_with_runserver(start_process):
     server = start_process("manage.py", "runserver", "127.0.0.1:0", cwd=ROOT / "SimpleStateServer")
     play(server.url)
+    assert server.output == f"listening on {server.url}\n"
     until(lambda: send(f"{server.url}/api/v1/jobs/default/events?limit=1")[0] == 200)
     assert server.end(signal.SIGTERM) == 0
-
-
-def test_server_process_needs_no_mxnet():
-    program = (
-        "import sys; sys.modules['mxnet'] = None\n"
-        "import esync.state_server, esync.coordination.client, esync.state_server.serving\n"
-        "print('fine')"
-    )
-    done = child.run("-c", program)
-    assert done.stdout == "fine\n", done.stderr
 
 
 def test_start_script_leaves_a_server_running_with_the_printed_token(tmp_path):
@@ -158,19 +139,14 @@ def test_manage_py_migrate_makes_the_tables_in_the_state_folder(tmp_path):
     assert {"server_run", "server_round", "server_event"} <= tables
 
 
-@pytest.mark.parametrize(
-    ("variables", "reason"),
-    [({"DATABASE_URL": "nonsense"}, "DATABASE_URL cannot be read"), ({}, "unable to open database file")],
-)
-def test_manage_py_without_a_usable_database_prints_one_sentence(tmp_path, variables, reason):
-    done = child.run("SimpleStateServer/manage.py", "migrate", XDG_STATE_HOME=str(tmp_path / "none"), **variables)
+def test_manage_py_without_a_usable_database_prints_one_sentence(tmp_path):
+    done = child.run("SimpleStateServer/manage.py", "migrate", XDG_STATE_HOME=str(tmp_path / "none"))
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
-    assert reason in done.stderr
+    assert "unable to open database file" in done.stderr
 
 
-def test_manage_py_check_finds_nothing_to_warn_of(tmp_path):
-    done = manage("check", "--deploy", "--fail-level", "WARNING", folder=tmp_path)
-    assert done.returncode == 0, done.stderr
+def test_manage_py_check_finds_nothing_to_warn_of():
+    call_command("check", deploy=True, fail_level="WARNING")
 
 
 SERVED = "import esync.state_server.wsgi"
@@ -262,8 +238,7 @@ def test_server_process_whose_worker_dies_twice_says_so(start_process):
     def others() -> list[int]:  # the killed one is there, too, until it is reaped
         return [pid for pid in map(int, children.read_text().split()) if pid != killed]
 
-    until(others)
-    os.kill(others()[0], signal.SIGKILL)
+    os.kill(until(others)[0], signal.SIGKILL)
     assert server.wait(20) == 1
     assert server.output.splitlines()[-1].startswith(
         "the state server ends, because the process that answers has ended"

@@ -129,6 +129,18 @@ def test_status_watch_continues_until_interrupted_and_needs_no_mxnet(url, mine):
             process.kill()
 
 
+def test_state_server_and_status_told_names_of_code_do_not_run_it(url, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "evil.py").write_text("open('executed', 'w').close()\nclass Evil: ...\n")
+    job, begun = f"{url}/api/v1/jobs/evil", {"num_workers": 1, "epsilon": 0.02}
+    post(job, {**begun, "mode": "evil.py:Evil", "algorithm": "evil.py:Evil"})
+    assert post(job, begun)[0] == 200
+    assert post(f"{job}/report", report(device="evil.py:Evil", host="evil.py:Evil"))[0] == 200
+    assert main([address(url), "--job", "evil"]) == 0
+    assert "evil.py:Evil" in capsys.readouterr().out
+    assert not (tmp_path / "executed").exists()
+
+
 @pytest.mark.parametrize("words", [["--json", "--watch"], ["--jo", "x"], ["a:1", "b:2"]])
 def test_status_with_bad_usage_exits_with_2(words, capsys):
     with pytest.raises(SystemExit) as end:
