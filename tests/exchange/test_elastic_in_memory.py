@@ -2,87 +2,16 @@
 moment.
 """
 
-from collections.abc import Sequence
-from functools import partial
-from typing import Any
-
 import numpy as np
 import pytest
 
-from esync.exchange import Payload, Result, SlotLostError, Specification
-from esync.exchange.protocol.client import ParameterServerExchange
+from esync.exchange import SlotLostError, Specification
 from esync.exchange.protocol.round_state import Limits
 
-from .memory_exchanges import MemoryExchanges, MemoryRun
-from .store_checks import ROUNDS, SERVERS, SPECIFICATIONS, WORKERS, payload_of
+from .memory_exchanges import MemoryExchanges
 
 #: Seconds of silence; nobody is dropped for that here.
 LEASE = 1e6
-#: Choices of a run without a death, about.
-LENGTH = 500
-
-
-class Run(MemoryRun):
-    """A training of a kind of `SPECIFICATIONS`, in which servers drop dead workers.
-
-    Every server does so sooner or later.
-    """
-
-    def __init__(self, kind: str, seed: int, **options: Any) -> None:
-        super().__init__(SPECIFICATIONS[kind], seed, lease=LEASE, **options)
-        self.kind = kind
-        self.coming = 0  # replacements that have not been started yet
-
-    def __str__(self) -> str:
-        return self.kind
-
-    def payload(self, exchange: ParameterServerExchange, result: Result) -> Payload:
-        return payload_of(self.kind, exchange.sequence, exchange.rank)
-
-    def die(self, ranks: Sequence[int], first: int) -> None:
-        """Have these workers killed, one after the other.
-
-        This also plans when servers notice it, and when others take their places.
-        """
-        for rank in ranks:
-            dead = first + self.chance.randrange(20)
-            self.cluster.at(dead, partial(self.kill, rank))
-            self.cluster.at(dead + self.chance.randrange(1, 400), partial(self.start_another, rank))
-            for server in range(SERVERS):
-                self.cluster.at(dead + self.chance.randrange(1, 300), partial(self.drop, rank, server))
-        self.coming = len(ranks)
-        self.cluster.spawn("launcher", 0, self.launch)
-
-    def launch(self) -> None:
-        """Let time pass until all replacements have been started, whoever is there."""
-        while self.coming:
-            self.cluster.wait(lambda: False, self.cluster.now + 1e-3)
-
-    def start_another(self, rank: int) -> None:
-        """Start another worker in the place of one that was killed."""
-        self.cluster.start(rank, self.train)
-        self.coming -= 1
-
-    def drop(self, rank: int, server: int) -> None:
-        """Have a server drop a worker, unless its replacement is there, or has been and is done."""
-        if self.round_states[server].nonce[rank] <= WORKERS:
-            self.cluster.nodes[server].endpoint.server.drop(rank)
-
-    def check(self) -> None:
-        assert len({model.weights.tobytes() for model in self.models.values()}) == 1
-        assert [round_state.round for round_state in self.round_states] == [ROUNDS] * SERVERS
-
-
-@pytest.mark.parametrize("kind", [kind for kind, asked in SPECIFICATIONS.items() if asked.synchronous])
-@pytest.mark.parametrize(("hosts", "many"), [([], 1), ([], WORKERS), ([(0, 1, 2)], 1), ([(0, 1, 2)], 2)])
-def test_elastic_workers_that_die_at_any_moment_are_dropped_and_replaced(
-    kind: str, hosts: Sequence[Sequence[int]], many: int
-) -> None:
-    for seed in range(8):
-        run = Run(kind, seed, hosts=hosts)
-        first = run.chance.randrange(150, LENGTH)  # nobody may be left out before all have begun
-        run.die(run.chance.sample(range(WORKERS), many), first)
-        run.finish()
 
 
 # --- chosen moments -------------------------------------------------------------------------------
