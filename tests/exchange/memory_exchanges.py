@@ -1,7 +1,6 @@
 """Real exchanges of several workers with servers in memory.
 
-With `MemoryExchanges` a test tells each worker what to do, step by step. In a `MemoryRun` the
-workers train by themselves, and the test says who dies when.
+With `MemoryExchanges` a test tells each worker what to do, step by step.
 """
 
 import copy
@@ -14,18 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from esync.exchange import STATISTICS, WEIGHTS, Flat, Payload, Result, Specification
+from esync.exchange import STATISTICS, WEIGHTS, Flat, Payload, Specification
 from esync.exchange.codecs.base import WorkerCodec
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.parameter_server import ParameterServer
 from esync.exchange.protocol.resume_negotiation import ResumeState
-from esync.exchange.protocol.round_state import Limits, RoundState
+from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.store import Place
 
 from .memory_store import KilledError, MemoryCluster, MemoryStore
-from .store_checks import BUCKET, ROUNDS, SERVERS, WORKERS
-from .vectors import SIZES, Held, sources, values
+from .vectors import Held, sources
 
 
 @dataclass
@@ -213,81 +211,3 @@ class Worker(Held):
             vectors, step = {}, (places, update[places])
         payload = Payload(vectors, 1, learning_rate, self._side.momentum, step=step, **terms)
         self._pending = self.exchange.start(payload, self)
-
-
-class MemoryRun:
-    """A training over servers in memory, in which workers may die.
-
-    Subclasses say what is sent, and check the outcome.
-
-    Args:
-        specification: what the workers ask the servers for.
-        seed: of the order in which things happen.
-        rounds: limit of the run.
-        options: of `MemoryCluster`.
-
-    Attributes:
-        chance: random numbers from the seed.
-        cluster: the servers, and the workers, which have not done anything yet.
-        models: rank → what the worker holds, of those that were there at the end.
-    """
-
-    def __init__(self, specification: Specification, seed: int, rounds: int = ROUNDS, **options: Any) -> None:
-        self.specification, self._rounds, self._seed = specification, rounds, seed
-        self.chance = random.Random(seed)
-        self.cluster = MemoryCluster(WORKERS, self.chance.randrange, SERVERS, bucket_elements=BUCKET, **options)
-        self.models: dict[int, Held] = {}
-        for rank in range(WORKERS):
-            self.cluster.start(rank, self.train)
-
-    @property
-    def round_states(self) -> list[RoundState]:
-        return [node.endpoint.server.round_state for node in self.cluster.nodes]
-
-    def payload(self, exchange: ParameterServerExchange, result: Result) -> Payload:
-        """Return what a worker sends next.
-
-        Args:
-            exchange: the worker's.
-            result: of its last exchange.
-        """
-        raise NotImplementedError
-
-    def train(self, store: MemoryStore) -> None:
-        """Do what a worker process does, from its start to its end."""
-        group = self.cluster.host_group(store)
-        exchange, model = ParameterServerExchange(self.specification, store, host_group=group), Held()
-        exchange.join(SIZES, Limits(rounds=self._rounds), {})
-        self.layout = exchange.layout
-        result = exchange.begin(sources(values(0)), model)
-        while not result.finished:
-            result = exchange.start(self.payload(exchange, result), model).wait()
-        self.models[store.rank] = model
-        exchange.close()
-
-    def kill(self, rank: int) -> None:
-        """Kill a worker."""
-        self.cluster.kill(rank)
-        self.models.pop(rank, None)
-
-    def replace(self, rank: int) -> None:
-        """Kill a worker, and start another one in its place."""
-        self.kill(rank)
-        self.cluster.start(rank, self.train)
-
-    def finish(self) -> None:
-        """Let everything happen, and check the outcome.
-
-        An error names the run and its last events.
-        """
-        try:
-            self.cluster.run()
-            assert sorted(self.models) == list(range(WORKERS))
-            self.check()
-        except Exception as error:
-            error.args = (f"{self}, seed {self._seed}: {error}; last: {self.cluster.history[-5:]}",)
-            raise
-
-    def check(self) -> None:
-        """Check what the servers and the workers hold in the end."""
-        raise NotImplementedError

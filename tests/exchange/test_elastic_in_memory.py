@@ -1,6 +1,4 @@
-"""Workers killed at random moments where servers go on without them, each server from its own
-moment.
-"""
+"""Workers that die where servers go on without them, each server from its own moment."""
 
 import numpy as np
 import pytest

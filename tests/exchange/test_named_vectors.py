@@ -61,16 +61,6 @@ def send(cluster: MemoryServers, rank: int, sequence: int, vectors: dict[str, np
     cluster.deliver(*cluster.vectors(rank, sequence, vectors), *cluster.commits(rank, sequence, vectors=SIZES, **terms))
 
 
-@pytest.mark.parametrize("servers", [1, 3])
-def test_named_vector_round_applies_its_rule_to_its_mean(servers: int) -> None:
-    cluster = servers_of(2, sgd, servers=servers)
-    for rank in (1, 0):
-        send(cluster, rank, 1, SENT[rank], learning_rate=0.5)
-    close(cluster.weights(), BEGUN[WEIGHTS] - 0.5 * mean(SENT, WEIGHTS))
-    close(cluster.statistics(), mean(SENT, STATISTICS))
-    close(cluster.vector(CONTROL), BEGUN[CONTROL] + 0.5 * mean(SENT, CONTROL))
-
-
 def test_named_vector_has_a_rule_state_of_its_own_and_stays_where_it_is_not_sent() -> None:
     cluster = servers_of(1, sgd, outer_nesterov)
     weights, control, velocity, momentum = BEGUN[WEIGHTS], BEGUN[CONTROL], 0.0, 0.0
@@ -83,14 +73,6 @@ def test_named_vector_has_a_rule_state_of_its_own_and_stays_where_it_is_not_sent
     close(before := cluster.vector(CONTROL), control)
     cluster.send(0, 3, SENT[0][WEIGHTS])
     assert cluster.vector(CONTROL).tobytes() == before.tobytes()
-
-
-def test_named_vector_in_asynchronous_mode_changes_at_once_and_is_shared() -> None:
-    cluster = servers_of(2, sgd, synchronous=False, private=True)
-    for rank in (0, 1):
-        send(cluster, rank, 1, SENT[rank])
-        close(cluster.vector(CONTROL), BEGUN[CONTROL] + sum(each[CONTROL] for each in SENT[: rank + 1]))
-    assert cluster.weights(1).tobytes() != cluster.weights(2).tobytes() == cluster.weights().tobytes()
 
 
 def test_normalized_weighting_applies_to_weights_only() -> None:

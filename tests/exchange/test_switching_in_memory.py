@@ -6,9 +6,6 @@ from esync.exchange import Specification
 
 from .memory_exchanges import MemoryExchanges
 
-#: Choices of a run without a death, about, and the most of one with a death.
-LENGTH, MOST = 900, 30_000
-
 
 def test_sync_switch_servers_agree_on_rounds_that_a_dead_leader_requested_from_one() -> None:
     side = MemoryExchanges(Specification("momentum_sgd", False), 2, np.zeros(8, np.float32), 2, 4)

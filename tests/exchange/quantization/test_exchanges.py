@@ -63,25 +63,6 @@ def test_compressed_rounds_keep_all_workers_identical_and_lose_nothing(
     np.testing.assert_allclose(exact(cluster), begun + (given_ - kept).mean(axis=0), rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize(("kind", "seed"), [("fp16", 0), ("fp16", 1), ("2bit", 2)])
-def test_compressed_replacement_holds_the_same_weights_as_the_others(kind: str, seed: int) -> None:
-    """The worker died when one of two servers had used its payload, whose answer must not be used
-    twice.
-    """
-    rng, size = np.random.default_rng(5), 90
-    cluster = started(kind, 2, [50, 40], normal(rng, size), servers=2, seed=seed)
-    first, second = cluster.workers
-    cluster.round([first, second], [normal(rng, size), normal(rng, size)])
-    first.send(normal(rng, size))
-    second.die(normal(rng, size), before=1)
-    replacement = cluster.replace(1)
-    replacement.send(normal(rng, size))
-    for each in (first, replacement):
-        each.fetch()
-    cluster.round([first, replacement], [normal(rng, size), normal(rng, size)])
-    assert first.weights.tobytes() == replacement.weights.tobytes() == cluster.weights().tobytes()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sent", [False, True])
 def test_compressed_rounds_with_dropped_worker_continue_and_accept_a_replacement(kind: str, sent: bool) -> None:
