@@ -11,7 +11,7 @@ from esync.algorithms import DyLU, ESync, Local, LocalSGD, SyncSwitch
 from esync.algorithms.switch_schedule import Schedule
 from esync.runtime.mxnet_import import mx
 
-from ..support.scripted_world import World
+from ..support.scripted_world import World, steady_world
 from ..support.small_net import BATCH, OPTIMIZERS, backward, flat, local_trainer, make_net, take_steps, values
 
 RATES = [0.4, 0.4, 0.2, 0.2, 0.1, 0.1, 0.05]
@@ -24,12 +24,7 @@ def halved(every: int = 2, by: Any = "rounds") -> Any:
 
 def scripted(net: Any, answers: int, exchanges: int = 0) -> World:
     """A world in which every exchange is answered with the weights that the network has now."""
-    beginning = flat(net)
-    world = World(rank=1, answers=[(beginning, False, True)] * answers, ready=[True] * 100)
-    world.prepare = lambda exchange: vars(exchange).update(
-        beginning=beginning, exchanges=exchanges, replacement=exchanges > 0
-    )
-    return world
+    return steady_world(flat(net), answers, exchanges, rank=1, ready=[True] * 100)
 
 
 def train(net: Any, trainer: Any, steps: int, first: int = 0) -> list[float]:

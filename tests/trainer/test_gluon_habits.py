@@ -9,7 +9,7 @@ import esync
 from esync.algorithms import ESync, LocalSGD
 from esync.runtime.mxnet_import import mx
 
-from ..support.scripted_world import World
+from ..support.scripted_world import World, steady_world
 from ..support.small_net import BATCH, OPTIMIZERS, backward, flat, make_net, sgd_trainer, take_steps, values
 
 LOCAL = ["local", "local-sgd", "esync"]
@@ -20,11 +20,8 @@ def trainer_of(
 ) -> esync.Trainer:
     """A trainer among scripted workers; with updates the test ends before the first exchange."""
     made = {"local-sgd": LocalSGD(100), "esync": ESync(local_iterations=100)}.get(algorithm, algorithm)
-    weights = flat(net)
-    world = World(answers=[(weights, False, True)] * 9)
-    world.prepare = lambda exchange: setattr(exchange, "beginning", weights)
     options = dict(options or {"learning_rate": 0.1})
-    trainer = esync.Trainer(net.collect_params(), optimizer, options, algorithm=made, world=world)
+    trainer = esync.Trainer(net.collect_params(), optimizer, options, algorithm=made, world=steady_world(flat(net)))
     trainer.start()
     return trainer
 

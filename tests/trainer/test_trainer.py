@@ -10,7 +10,7 @@ from esync.algorithms import DiLoCo, DyLU, ESync, LocalSGD, Schedule, SyncSwitch
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 
-from ..support.scripted_world import World
+from ..support.scripted_world import steady_world
 from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, nn, sgd_trainer, take_steps, values
 
 IGNORED = [{"multi_precision": True}, {"lazy_update": False}, {"begin_num_update": 5}, {"param_idx2name": {}}]
@@ -75,7 +75,7 @@ def test_trainer_with_lr_mult_or_wd_mult_is_refused_where_servers_take_the_steps
 def test_trainer_with_lr_mult_set_late_is_refused_where_servers_step():
     net = make_net()
     weights = flat(net)
-    world = scripted(net, 1, weights)
+    world = steady_world(weights, rank=1)
     trainer = sgd_trainer(net, "sync", world=world)
     trainer.start()
     net[2].bias.lr_mult = 2.0
@@ -182,19 +182,10 @@ def test_trainer_stop_and_abort_before_start_do_nothing():
     assert trainer.round == 0
 
 
-def scripted(net, answers: int, beginning: list[float]) -> World:
-    """A world in which every exchange is answered with `beginning`."""
-    return World(
-        rank=1,
-        answers=[(beginning, False, True)] * answers,
-        prepare=lambda exchange: setattr(exchange, "beginning", beginning),
-    )
-
-
 def test_trainer_discards_first_gradients_where_the_start_replaces_the_weights():
     net = make_net()
     common = [0.5] * len(flat(net))
-    world = scripted(net, 1, common)
+    world = steady_world(common, rank=1)
     trainer = sgd_trainer(net, "sync", world=world)
     take_steps(net, trainer, 0)
     assert flat(net) == common
@@ -207,7 +198,7 @@ def test_trainer_discards_first_gradients_where_the_start_replaces_the_weights()
 
 def test_trainer_uses_first_gradients_where_the_weights_are_already_common():
     net = make_net()
-    world = scripted(net, 1, flat(net))
+    world = steady_world(flat(net), rank=1)
     trainer = sgd_trainer(net, "sync", world=world)
     take_steps(net, trainer, 0)
     assert len(world.made.sent) == 1
@@ -216,7 +207,7 @@ def test_trainer_uses_first_gradients_where_the_weights_are_already_common():
 def test_trainer_sends_mean_gradient_with_current_hyper_parameters():
     """A schedule therefore reaches the servers."""
     net = make_net()
-    world = scripted(net, 4, flat(net))
+    world = steady_world(flat(net), rank=1)
     schedule = mx.lr_scheduler.FactorScheduler(step=2, factor=0.5, base_lr=0.4)
     options = {"lr_scheduler": schedule, "momentum": 0.9, "wd": 0.01, "rescale_grad": 2.0}
     trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm="sync", world=world)
@@ -244,10 +235,7 @@ def test_trainer_of_a_replacement_continues_the_lr_schedule_of_its_slot(algorith
     rates = []
     for exchanges, answers in ((0, 7), (5, 2)):
         net = make_net()
-        world = scripted(net, answers, flat(net))
-        world.prepare = lambda exchange, exchanges=exchanges, net=net: vars(exchange).update(
-            beginning=flat(net), exchanges=exchanges, replacement=exchanges > 0
-        )
+        world = steady_world(flat(net), answers, exchanges, rank=1)
         options = {"lr_scheduler": schedule()}
         trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world)
         take_steps(net, trainer, *range(answers))
@@ -259,7 +247,7 @@ def test_trainer_of_a_replacement_continues_the_lr_schedule_of_its_slot(algorith
 def agreement(algorithm: Any, net: Any = None, more: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
     """What a trainer of these options wants the others to have, too; `more` are arguments of it."""
     net = net or make_net()
-    world = scripted(net, 0, flat(net))
+    world = steady_world(flat(net), rank=1)
     esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world, **(more or {})).start()
     _, sizes, limits, told = world.made.log[0]
     return {"sizes": sizes, "rounds": limits.rounds, **told}
@@ -291,8 +279,7 @@ def test_handshake_compares_the_schedule_of_sync_switch():
 @pytest.mark.parametrize("algorithm", ["sync", "async"])
 def test_trainer_with_rate_that_becomes_nan_raises_before_sending(algorithm):
     net = make_net()
-    common = flat(net)
-    world = World(answers=[(common, False, True)], prepare=lambda exchange: setattr(exchange, "beginning", common))
+    world = steady_world(flat(net))
     trainer = sgd_trainer(net, algorithm, world=world)
     trainer.start()
     backward(net, 0)
@@ -306,7 +293,7 @@ def test_trainer_esync_keeps_local_optimizer_state_across_exchanges():
     """Adam's moments are those of an Adam that was never interrupted."""
     net, plain = make_net(), make_net()
     optimizer = {"learning_rate": 0.01}
-    world = scripted(net, 3, flat(net))
+    world = steady_world(flat(net), rank=1)
     trainer = esync.Trainer(net.collect_params(), "adam", optimizer, algorithm=ESync(local_iterations=1), world=world)
     reference = mx.gluon.Trainer(plain.collect_params(), "adam", optimizer, kvstore=None)
     begin = [p.data().copy() for p in plain.collect_params().values()]

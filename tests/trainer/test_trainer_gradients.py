@@ -8,7 +8,7 @@ from esync.algorithms import ALGORITHMS, DCASGD, Schedule, SyncSwitch
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 
-from ..support.scripted_world import World
+from ..support.scripted_world import steady_world
 from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, take_steps
 
 ON_SERVERS = ["sync", "async", "ssp", "dcasgd", "sync-switch"]
@@ -17,12 +17,8 @@ SPARSE = ["gd-async", "dgc-async", "dgs"]
 
 def make_trainer(net, algorithm, answers: int = 3, optimizer: str = "sgd", **options) -> esync.Trainer:
     """Trains in a world that always answers with the weights of the beginning."""
-    common = flat(net)
-    world = World(
-        answers=[(common, False, True)] * answers, prepare=lambda exchange: setattr(exchange, "beginning", common)
-    )
+    world, limits = steady_world(flat(net), answers), Limits(samples=1000)
     options = {"learning_rate": 0.1, **options}
-    limits = Limits(samples=1000)
     trainer = esync.Trainer(net.collect_params(), optimizer, options, algorithm=algorithm, world=world, limits=limits)
     trainer.start()
     return trainer

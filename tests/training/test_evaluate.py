@@ -226,12 +226,21 @@ def test_evaluation_process_that_is_suspended_is_killed_and_restarted(process, d
     assert f"{name} has not computed for 0 s: killing it" in caplog.text
 
 
-def test_evaluation_process_that_is_suspended_ends_with_close(data_dir):
-    started = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir)), 10)
-    started._process.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, started._process.pid, os.WSTOPPED | os.WNOWAIT)
-    started.close()
-    assert started._process.poll() is not None
+def test_evaluation_process_has_low_priority_from_its_start_and_ends_with_close_though_suspended(data_dir):
+    process = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir)), LENET_VALUES)
+    try:  # its imports are still to come
+        number = process._process.pid
+        assert os.getpriority(os.PRIO_PROCESS, number) >= EVALUATING
+        group = Path(f"/proc/{number}/autogroup")
+        if group.exists() and Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1":
+            # Otherwise the group of its session would get as large a share of the processor as a
+            # worker's.
+            assert group.read_text().split()[-1] == str(EVALUATING)
+        process._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, number, os.WSTOPPED | os.WNOWAIT)
+    finally:
+        process.close()
+    assert process._process.poll() is not None
 
 
 def test_evaluation_process_dies_with_the_training_process(data_dir):
@@ -251,17 +260,3 @@ def test_evaluation_process_dies_with_the_training_process(data_dir):
         parent.send_signal(signal.SIGKILL)
         parent.wait()
         assert ends(pid)
-
-
-def test_evaluation_process_has_low_priority_from_its_start(data_dir):
-    process = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir)), LENET_VALUES)
-    try:  # its imports are still to come
-        number = process._process.pid
-        assert os.getpriority(os.PRIO_PROCESS, number) >= EVALUATING
-        group = Path(f"/proc/{number}/autogroup")
-        if group.exists() and Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1":
-            # Otherwise the group of its session would get as large a share of the processor as a
-            # worker's.
-            assert group.read_text().split()[-1] == str(EVALUATING)
-    finally:
-        process.close()

@@ -30,7 +30,7 @@ from esync.runtime.processes import EVALUATING
 from esync.training.evaluation_process import ForkedEvaluation
 
 from ..support import child
-from ..support.scripted_world import World
+from ..support.scripted_world import steady_world
 from ..support.small_net import flat, make_net, sgd_trainer
 
 INPUTS = mx.nd.array(np.random.RandomState(0).normal(size=(8, 4)))
@@ -329,8 +329,7 @@ while not trainer.finished:
     ("how", "code", "rounds", "finished"),
     [
         ("if trainer.round == 3: raise ValueError('mine')", 1, 3, False),
-        ("if trainer.round == 3: break", 0, 3, True),
-        ("os.chdir('/')", 0, 4, True),
+        ("os.chdir('/')\n    if trainer.round == 3: break", 0, 3, True),
     ],
 )
 def test_run_of_lone_program_without_close_records_how_it_ended(tmp_path, how, code, rounds, finished):
@@ -438,9 +437,7 @@ def test_name_of_a_run_that_cannot_be_used_is_refused(tmp_path, monkeypatch):
 def test_evaluate_is_tried_before_any_worker_begins(tmp_path):
     """The others would use up samples while rank 0 evaluates."""
     net = make_net()
-    world, logs = World(), []
-    weights = flat(net)
-    world.prepare = lambda exchange: setattr(exchange, "beginning", weights)
+    world, logs = steady_world(flat(net)), []
 
     def evaluate() -> float:
         logs.append([entry[0] for entry in world.made.log])
