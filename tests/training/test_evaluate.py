@@ -134,9 +134,12 @@ def ask(process: EvaluationProcess, replica: Replica, **more: bool):
     return evaluation
 
 
-def test_evaluation_process_returns_the_accuracies_of_the_given_weights_one_at_a_time(data_dir, images):
+def test_evaluation_process_returns_the_accuracies_of_the_given_weights_one_at_a_time(
+    data_dir, images, monkeypatch, caplog
+):
     """It takes some images, or every one."""
     labels = load("fashion-mnist", data_dir).test_labels
+    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.0)
     program = NamedEvaluation("lenet", "fashion-mnist", str(data_dir), images=50)
     process = EvaluationProcess(program, LENET_VALUES)
     try:
@@ -155,6 +158,8 @@ def test_evaluation_process_returns_the_accuracies_of_the_given_weights_one_at_a
         assert first.wait() == float(np.mean(spread(answers, 50) == spread(labels, 50)))
         assert first.done()
         assert first.result() == first.wait()
+        name = rf"the process that evaluates the model \(process {process._process.pid}\)"
+        assert re.search(rf"waiting for the evaluation of the model for \d+ s: {name}", caplog.text)
 
         net, answers = lenet(2, images)
         assert ask(process, replica_of(net), every_sample=True).wait() == float(np.mean(answers == labels))
@@ -203,27 +208,6 @@ def test_evaluation_process_killed_too_often_is_reported(process, images, monkey
         EvaluationError, match="was killed by SIGKILL, and was started again 1 times before; where memory"
     ):
         evaluation.wait()
-
-
-def test_evaluation_process_that_is_suspended_is_killed_and_restarted(process, data_dir, images, monkeypatch, caplog):
-    net, answers = lenet(1, images)
-    evaluation = ask(process, replica_of(net))
-    stopped = process._process
-    stopped.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
-    monkeypatch.setattr(config, "EVALUATION_STILL", 0.0)
-    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.0)
-    begin_again = process._begin_again
-
-    def patiently() -> None:
-        monkeypatch.setattr(config, "EVALUATION_STILL", 600.0)
-        begin_again()
-
-    monkeypatch.setattr(process, "_begin_again", patiently)
-    assert evaluation.wait() == float(np.mean(answers == load("fashion-mnist", data_dir).test_labels))
-    name = f"the process that evaluates the model (process {stopped.pid}, stopped)"
-    assert re.search(rf"waiting for the evaluation of the model for \d+ s: {re.escape(name)}", caplog.text)
-    assert f"{name} has not computed for 0 s: killing it" in caplog.text
 
 
 def test_evaluation_process_has_low_priority_from_its_start_and_ends_with_close_though_suspended(data_dir):
