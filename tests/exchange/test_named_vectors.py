@@ -9,7 +9,6 @@ import pytest
 
 from esync.exchange import STATISTICS, WEIGHTS, Payload, Result, Specification
 from esync.exchange.codecs.uncompressed import UncompressedDownlink, UncompressedUplink
-from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.layout import Layout
 from esync.exchange.protocol.parameter_server import ParameterServer
@@ -81,22 +80,6 @@ def test_normalized_weighting_applies_to_weights_only() -> None:
     close(cluster.vector(CONTROL), BEGUN[CONTROL] + mean(SENT, CONTROL))
     direction = SENT[0][WEIGHTS] / 10 + SENT[1][WEIGHTS] / 40
     close(cluster.weights(), BEGUN[WEIGHTS] + direction / 2 * 25)
-
-
-def test_rule_step_knows_number_of_commits_and_slots() -> None:
-    seen = []
-
-    def note(weights: Any, value: Any, state: Any, step: Any) -> Any:
-        seen.append((step.count, step.workers))
-        return weights + value, state
-
-    cluster = servers_of(3, control=note)
-    cluster.nodes[0].server.drop(2)
-    for rank in (0, 1):
-        send(cluster, rank, 1, SENT[rank])
-    send(cluster, 0, 2, SENT[0], use=wire.AT_ONCE)
-    assert seen[:: len(seen) // 2] == [(2, 3), (1, 3)]
-    assert set(seen) == {(2, 3), (1, 3)}
 
 
 def test_named_vector_without_rule_is_refused() -> None:
