@@ -4,26 +4,22 @@
 """
 
 import os
-import random
 import shlex
-import subprocess
 import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pytest
-from pydantic import Field
 
 from esync import rules
 from esync.algorithms import ALGORITHMS
-from esync.algorithms.options import Options, option
 from esync.algorithms.registry import names
 
 from .__main__ import main
 from .faults import AFTER_THE_END, FAULTS, Fault
-from .options import sample, searchable
+from .options import searchable
 from .schedule import KINDS, MODE, Death, draw, with_words
 from .search import Finding, _simpler, failure, search, shrink
 
@@ -134,37 +130,6 @@ def test_random_schedules_with_given_options_break_no_run(words: str) -> None:
     check(MODE + mode, SCHEDULES, 1, *given)
 
 
-class Various(Options):
-    """Options of every kind."""
-
-    between: int = option(3, ge=2, le=4)
-    below: int = option(0, gt=-1, lt=2)
-    positive: float = option(1.0, gt=0)
-    share: float = option(0.5, ge=0, le=1)
-    momentum: float = option(0.9, ge=0, lt=1)
-    either: Annotated[float, Field(ge=3)] | Literal["auto"] = option("auto")
-    perhaps: int | None = option(None, ge=1)
-    switch: bool = option(False)
-    steps: tuple[Annotated[int, Field(ge=1)], ...] = option(())
-    text: str = option("")
-
-
-def test_options_are_drawn_within_types_and_bounds() -> None:
-    kinds, chance = {each.name: each.kind for each in Various.info()}, random.Random(0)
-    seen: dict[str, set[Any]] = {name: {sample(kind, chance) for _ in range(200)} for name, kind in kinds.items()}
-    assert seen["between"] == {2, 3, 4}
-    assert seen["below"] == {0, 1}
-    assert min(seen["positive"]) > 0
-    assert {0.0, 1.0} <= seen["share"]
-    assert 0.0 in seen["momentum"]
-    assert max(seen["momentum"]) < 1
-    assert {"auto", 3.0} <= seen["either"]
-    assert seen["perhaps"] == {1, 2, 3, 4}
-    assert seen["switch"] == {True}
-    assert all(list(steps) == sorted(set(steps)) and 1 <= len(steps) <= 3 for steps in seen["steps"])
-    assert seen["text"] == {None}
-
-
 @pytest.fixture
 def program(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Callable[..., str]:
     """Run the program with a command line; check its exit code, and return what it prints."""
@@ -195,13 +160,9 @@ def test_search_program_refuses_what_it_cannot_search(words: str, message: str, 
     assert message in program(*words.split(), code=2)
 
 
-def test_search_program_searches_an_algorithm_file() -> None:
-    """It runs as the pages say, as a program of its own."""
-    file = Path(__file__).parents[1] / "algorithms" / "halfway.py"
-    command = [sys.executable, "-m", "tests.search", "--mode", f"{file}:Halfway", "--schedules", "5"]
-    done = subprocess.run(command, cwd=Path(__file__).parents[2], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, done.stderr
-    assert f"mode:{file}:Halfway " in done.stdout
+def test_search_program_searches_an_algorithm_file(program: Callable[..., str]) -> None:
+    mode = f"{Path(__file__).parents[1] / 'algorithms' / 'halfway.py'}:Halfway"
+    assert f"mode:{mode} " in program("--mode", mode, "--schedules", "5", code=0)
 
 
 FAULTY = """

@@ -84,26 +84,6 @@ def test_trainer_with_lr_mult_set_late_is_refused_where_servers_step():
         trainer.step(BATCH)
 
 
-def test_optimizers_except_ftrl_and_ftml_continue_from_replaced_weights():
-    """Runs each MXNet optimizer twice with the same gradients and weights replaced in between."""
-    known = {kind for kind in mx.optimizer.Optimizer.opt_registry.values() if kind.__module__.startswith("mxnet")}
-    lost = set()
-    for kind in sorted(known, key=lambda kind: kind.__name__):
-        ends = []
-        for moved in (0.0, 5.0):
-            mx.random.seed(1)
-            weight, slope = mx.nd.array([[1.0], [2.0]]), mx.nd.array([[0.5], [-0.25]])
-            updater = mx.optimizer.get_updater(kind(learning_rate=0.001))
-            for _ in range(2):
-                updater(0, slope, weight)
-            weight += moved
-            updater(0, slope, weight)
-            ends.append(weight.asnumpy())
-        if not np.allclose(ends[1] - ends[0], 5.0, atol=0.1):
-            lost.add(kind)
-    assert lost == {mx.optimizer.Ftrl, mx.optimizer.FTML}
-
-
 def test_trainer_allreduce_grads_and_update_are_refused():
     trainer = local_trainer(make_net())
     with pytest.raises(RuntimeError, match="call step"):
