@@ -108,12 +108,28 @@ class MemoryExchanges:
             server.drop(rank)
 
     def round(
-        self, crowd: Sequence["Worker"], updates: Sequence[np.ndarray], learning_rate: float = 1.0, **terms: Any
+        self,
+        crowd: Sequence["Worker"],
+        updates: Sequence[np.ndarray] | None = None,
+        learning_rate: float = 1.0,
+        **terms: Any,
     ) -> None:
-        """Let these workers exchange once, all at the same time; `terms` are of their payloads."""
-        for worker, update in zip(crowd, updates, strict=True):
+        """Let these workers exchange once, all at the same time; `terms` are of their payloads.
+
+        Without `updates`, each sends ones.
+        """
+        for worker, update in zip(crowd, updates or [None] * len(crowd), strict=True):
             worker.spawn(partial(worker.exchange_once, update, learning_rate, **terms))
         self.cluster.run()
+
+    def states(self, name: str) -> list[Any]:
+        """An attribute of each server's round state."""
+        found = [getattr(server.round_state, name) for server in self.servers]
+        return [each.tolist() if isinstance(each, np.ndarray) else each for each in found]
+
+    def agrees_with(self, *workers: "Worker") -> bool:
+        """Whether these workers hold what the servers answer."""
+        return {worker.weights.tobytes() for worker in workers} == {self.weights().tobytes()}
 
     def weights(self, channel: int = 0) -> np.ndarray:
         """What pulls of a channel give, r + 1 being that of worker r alone."""
@@ -150,7 +166,7 @@ class Worker(Held):
         """Have something done when the cluster runs."""
         self._cluster.spawn(f"worker {self.rank}", self.store.nonce, work, fatal=True)
 
-    def send(self, update: np.ndarray, learning_rate: float = 1.0, **terms: Any) -> None:
+    def send(self, update: np.ndarray | None = None, learning_rate: float = 1.0, **terms: Any) -> None:
         """Send a payload and its commits."""
         self.spawn(partial(self.start, update, learning_rate, **terms))
         self._cluster.run()
@@ -160,12 +176,12 @@ class Worker(Held):
         self.spawn(self._wait)
         self._cluster.run()
 
-    def exchange_once(self, update: np.ndarray, learning_rate: float = 1.0, **terms: Any) -> None:
+    def exchange_once(self, update: np.ndarray | None = None, learning_rate: float = 1.0, **terms: Any) -> None:
         """Both, as part of its own work."""
         self.start(update, learning_rate, **terms)
         self._wait()
 
-    def die(self, update: np.ndarray, before: int, **terms: Any) -> None:
+    def die(self, update: np.ndarray | None = None, *, before: int, **terms: Any) -> None:
         """Send a payload, but die before its commit to this server.
 
         Only some of the arrays arrive there.
@@ -203,8 +219,10 @@ class Worker(Held):
     def _wait(self) -> None:
         self.result = self._pending.wait()
 
-    def start(self, update: np.ndarray, learning_rate: float = 1.0, **terms: Any) -> None:
-        """Send a payload and its commits, as part of its own work."""
+    def start(self, update: np.ndarray | None = None, learning_rate: float = 1.0, **terms: Any) -> None:
+        """Send a payload, of ones unless another one is given, and its commits, as part of its own work."""
+        if update is None:
+            update = np.ones_like(self.weights)
         vectors, step = {WEIGHTS: Flat(np.asarray(update, np.float32))}, None
         if self.exchange.specification.sparse:
             places = np.flatnonzero(update)

@@ -12,9 +12,6 @@ from .memory_exchanges import MemoryExchanges
 LEASE = 1e6
 
 
-# --- chosen moments -------------------------------------------------------------------------------
-
-
 def started(workers: int) -> MemoryExchanges:
     """Workers that have joined, and two servers."""
     return MemoryExchanges(Specification("sgd", True), workers, np.zeros(8, np.float32), 2, 4, lease=LEASE)
@@ -27,7 +24,7 @@ def test_elastic_worker_dropped_by_one_server_does_not_end_the_run_by_leaving() 
     side.drop(1)
     side.servers[0].drop(0)
     with pytest.raises(SlotLostError):
-        side.round([slow], [np.ones(8)])
+        side.round([slow])
     slow.spawn(slow.exchange.close)
     side.cluster.run()
     assert not any(server.round_state.can_exit for server in side.servers)
@@ -39,15 +36,15 @@ def test_elastic_replacements_end_a_round_in_which_all_others_died() -> None:
     """
     side = started(2)
     for worker in side.workers:
-        worker.die(np.ones(8), before=1)
+        worker.die(before=1)
     side.drop(0)
     side.drop(1)
-    assert [server.round_state.round for server in side.servers] == [1, 0]
+    assert side.states("round") == [1, 0]
     replacements = [side.replace(rank) for rank in (0, 1)]
     for _ in range(2):
-        side.round(replacements, [np.ones(8), np.ones(8)])
-        assert replacements[0].weights.tobytes() == replacements[1].weights.tobytes() == side.weights().tobytes()
-    assert [server.round_state.round for server in side.servers] == [2, 2]
+        side.round(replacements)
+        assert side.agrees_with(*replacements)
+    assert side.states("round") == [2, 2]
     assert (side.weights() == -2).all()
 
 
@@ -56,17 +53,17 @@ def test_elastic_replacement_between_diverged_servers_is_waited_for_once() -> No
     side = started(2)
     other, dead = side.workers
     side.cluster.kill(dead.rank)
-    other.send(np.ones(8))
+    other.send()
     side.servers[0].drop(1)
-    assert [server.round_state.round for server in side.servers] == [1, 0]
+    assert side.states("round") == [1, 0]
     replacement = side.replace(1)
-    replacement.send(np.ones(8))
+    replacement.send()
     for worker in (other, replacement):
         worker.fetch()
-    assert [server.round_state.round for server in side.servers] == [1, 1]
-    side.round([other, replacement], [np.ones(8), np.ones(8)])
-    assert other.weights.tobytes() == replacement.weights.tobytes() == side.weights().tobytes()
-    assert [server.round_state.round for server in side.servers] == [2, 2]
+    assert side.states("round") == [1, 1]
+    side.round([other, replacement])
+    assert side.agrees_with(other, replacement)
+    assert side.states("round") == [2, 2]
 
 
 def test_elastic_servers_all_train_to_the_end_set_by_the_first() -> None:
@@ -77,16 +74,16 @@ def test_elastic_servers_all_train_to_the_end_set_by_the_first() -> None:
         Specification("sgd", True), 2, np.zeros(8, np.float32), 2, 4, lease=LEASE, limits=Limits(samples=3)
     )
     one, dead = side.workers
-    one.send(np.ones(8))
+    one.send()
     side.servers[0].drop(1)
     side.cluster.stopped.add(0)
-    dead.send(np.ones(8))
+    dead.send()
     side.cluster.kill(1)
     side.cluster.stopped.clear()
     one.fetch()
     side.servers[1].drop(1)
     for _ in range(2):
-        side.round([one], [np.ones(8)])
-    assert [server.round_state.samples for server in side.servers] == [3, 4]
+        side.round([one])
+    assert side.states("samples") == [3, 4]
     assert side.servers[0].round_state.finished
     assert (side.weights() == -3).all()

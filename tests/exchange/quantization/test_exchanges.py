@@ -57,8 +57,7 @@ def test_compressed_rounds_keep_all_workers_identical_and_lose_nothing(
         updates = [normal(rng, size, 0.01) for _ in crowd]
         given_ += updates
         cluster.round(crowd, updates)
-        for each in crowd:
-            assert each.weights.tobytes() == cluster.weights().tobytes()
+        assert cluster.agrees_with(*crowd)
     kept = np.array([each.codec.encoder.rest for each in crowd], np.float64)  # type: ignore[attr-defined]
     np.testing.assert_allclose(exact(cluster), begun + (given_ - kept).mean(axis=0), rtol=1e-5, atol=1e-6)
 
@@ -90,8 +89,7 @@ def test_compressed_rounds_with_dropped_worker_continue_and_accept_a_replacement
     replacement = cluster.replace(2)
     for _ in range(2):
         cluster.round([*crowd[:2], replacement], [normal(rng, 3000, 0.01) for _ in range(3)])
-    for each in (*crowd[:2], replacement):
-        assert each.weights.tobytes() == cluster.weights().tobytes()
+    assert cluster.agrees_with(*crowd[:2], replacement)
     assert [list(server.round_state.acknowledged) for server in cluster.servers] == 2 * [[5, 5, 3 + sent]]
 
 
@@ -180,4 +178,4 @@ def test_compressed_round_that_ends_during_replacement_pull_counts_once(kind: st
     for each in (first, replacement):
         each.fetch()
     side.round([first, replacement], [normal(rng, size), normal(rng, size)])
-    assert first.weights.tobytes() == replacement.weights.tobytes() == side.weights().tobytes()
+    assert side.agrees_with(first, replacement)
