@@ -263,7 +263,7 @@ def test_server_counts_a_group_as_all_its_workers() -> None:
 def test_server_with_a_group_that_does_not_fit_counts_nobody(changed: dict[str, Any], dropped: tuple[int, ...]) -> None:
     servers = crowd()
     for rank in dropped:
-        servers.nodes[0].server.drop(rank)
+        servers.drop(rank)
     servers.deliver(*servers.buckets(1, 1, [3.0, 6.0]), group_commit(servers, [1, 0], **changed))
     assert not servers.status()["committed"].any()
     assert servers.memories[0].staged_bytes == 0

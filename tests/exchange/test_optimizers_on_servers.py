@@ -51,8 +51,7 @@ def test_server_optimizer_takes_one_step_per_round_although_a_worker_dies(rule: 
         if number == 3 and replaced:
             cluster.join(2, 5002)
         elif number == 3:
-            for node in cluster.nodes:
-                node.server.drop(2)
+            cluster.drop(2)
         for rank in members:
             nonce = 5002 if dead and rank == 2 else None
             cluster.send(rank, number, gradient(rank, number), nonce=nonce, **TERMS)

@@ -82,7 +82,7 @@ def test_rule_step_has_the_scalars_and_the_numbers_of_commits_and_slots() -> Non
         return weights + value, state
 
     cluster = MemoryServers(3, [0.0], rule=note, scalars={"loss": "mean", "norm": "sum"})
-    cluster.nodes[0].server.drop(2)
+    cluster.drop(2)
     cluster.send(0, 1, ONE, loss=2.0, norm=1.0)
     cluster.send(1, 1, ONE, loss=4.0, norm=5.0)
     cluster.send(0, 2, ONE, loss=7.0, norm=8.0, use=wire.AT_ONCE)
