@@ -169,9 +169,7 @@ def test_specification_gives_private_channels_to_weights_only():
         ("limits", "rounds", "7", "rounds is '7', but should be float"),
     ],
 )
-def test_handshake_decode_with_wrong_field_is_refused(
-    handshake, part, field, value, said
-):
+def test_handshake_decode_with_wrong_field_is_refused(handshake, part, field, value, said):
     fields = asdict(handshake)
     (fields[part] if part else fields)[field] = value
     if value is None:

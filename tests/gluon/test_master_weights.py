@@ -12,6 +12,7 @@ from esync.runtime.mxnet_import import mx
 from esync.world import RealWorld
 
 from ..support.scripted_world import World, steady_world
+from ..support.small_net import differentiate
 
 #: Between 1 and 2 float16 counts in steps of 2⁻¹⁰.
 FINE = 1 + 2.0**-13
@@ -41,9 +42,7 @@ def make_trainer(weight, world, optimizer="sgd", options=None, algorithm=None, *
 
 def step(trainer, weight, slope: float = -1.0) -> None:
     """A step of a gradient that does not depend on the weight."""
-    with mx.autograd.record():
-        loss = (weight.data() * slope).sum()
-    loss.backward()
+    differentiate(lambda: (weight.data() * slope).sum())
     trainer.step(1)
 
 
@@ -81,9 +80,7 @@ def test_master_weights_beside_float32_weights_are_exchanged_together():
     world.answers = [([FINE] * 4, False, True)] * 2
     trainer = esync.Trainer([half, whole], "sgd", SGD, algorithm=LocalSGD(1), world=world)
     for _ in range(2):
-        with mx.autograd.record():
-            loss = -half.data().astype("float32").sum() - whole.data().sum()
-        loss.backward()
+        differentiate(lambda: -half.data().astype("float32").sum() - whole.data().sum())
         trainer.step(1)
     assert world.made.sent[1].values == [2.0**-12] * 4
     assert whole.data().asnumpy().tolist() == [np.float32(FINE)] * 2

@@ -11,6 +11,7 @@ from esync.gluon.optimizer_trainer import ReplacedOptimizerError
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import steady_world
+from ..support.small_net import differentiate
 
 FAST = {"learning_rate": 0.25}
 SLOW = {"learning_rate": 2.0**-6}
@@ -32,9 +33,7 @@ def made(weight: Any, algorithm: Any, optimizer: Any = "sgd", options: Any = Non
 
 
 def step(weight: Any, trainer: Any) -> None:
-    with mx.autograd.record():
-        loss = (weight.data() ** 2).sum()
-    loss.backward()
+    differentiate(lambda: (weight.data() ** 2).sum())
     trainer.step(1)
 
 

@@ -11,6 +11,7 @@ from esync.gluon.parameter_kinds import UnsuitableParametersError, digests
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World, steady_world
+from ..support.small_net import differentiate
 
 #: What float32 would change, or what it cannot be written to.
 CONSTANTS = [
@@ -37,9 +38,7 @@ class Net(mx.gluon.nn.HybridBlock):
 
 
 def step(net: Any, trainer: esync.Trainer) -> None:
-    with mx.autograd.record():
-        loss = net(mx.nd.ones((2, 2))).sum()
-    loss.backward()
+    differentiate(lambda: net(mx.nd.ones((2, 2))).sum())
     trainer.step(2)
 
 
@@ -128,9 +127,7 @@ def test_network_that_is_converted_during_the_run_is_refused(kind, algorithm):
     trainer.start()
     step(net, trainer)
     net.layer.cast(kind)
-    with mx.autograd.record():
-        loss = net.layer.weight.data().sum() + net.layer.bias.data().sum()
-    loss.backward()
+    differentiate(lambda: net.layer.weight.data().sum() + net.layer.bias.data().sum())
     with pytest.raises(UnsuitableParametersError, match=rf"dense.* is {kind} now; convert the network before"):
         trainer.step(2)
 
@@ -148,8 +145,6 @@ def test_float64_weights_train_alone_and_are_evaluated_to_the_last_bit(tmp_path)
     options = {"learning_rate": 2.0**-40}
     with esync.Trainer([weight], "sgd", options, algorithm="local", run=run, limits=limits) as trainer:
         while not trainer.finished:
-            with mx.autograd.record():
-                loss = -weight.data().sum()
-            loss.backward()
+            differentiate(lambda: -weight.data().sum())
             trainer.step(1)
     assert values[-1] == weight.data().asscalar() == 1 + 3 * 2.0**-40

@@ -10,7 +10,17 @@ from esync.algorithms import ESync, LocalSGD
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World, steady_world
-from ..support.small_net import BATCH, OPTIMIZERS, backward, flat, make_net, sgd_trainer, take_steps, values
+from ..support.small_net import (
+    BATCH,
+    OPTIMIZERS,
+    backward,
+    differentiate,
+    flat,
+    make_net,
+    sgd_trainer,
+    take_steps,
+    values,
+)
 
 LOCAL = ["local", "local-sgd", "esync"]
 
@@ -66,9 +76,7 @@ def whole_batch(net: Any, numbers: list[int]) -> None:
     from ..support.small_net import batch
 
     data, label = (mx.nd.concat(*parts, dim=0) for parts in zip(*map(batch, numbers), strict=True))
-    with mx.autograd.record():
-        loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label)
-    loss.backward()
+    differentiate(lambda: mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label))
 
 
 @pytest.mark.parametrize("algorithm", LOCAL)
@@ -105,9 +113,7 @@ def with_layers(*layers: Any) -> Any:
 def train(net: Any, inputs: Any, steps: int = 60) -> None:
     trainer = trainer_of(net, "local")
     for _ in range(steps):
-        with mx.autograd.record():
-            loss = (net(inputs) ** 2).sum()
-        loss.backward()
+        differentiate(lambda: (net(inputs) ** 2).sum())
         trainer.step(BATCH)
     mx.nd.waitall()
 
@@ -188,9 +194,7 @@ def test_whether_frozen_layers_came_with_statistics_is_seen_in_the_common_values
     world.prepare = begin
     trainer = sgd_trainer(net, ESync(local_iterations=100), world=world)
     trainer.start()
-    with mx.autograd.record():
-        loss = net(inputs).sum()
-    loss.backward()
+    differentiate(lambda: net(inputs).sum())
     trainer.step(BATCH)
     assert net[1].running_mean.data().asnumpy().tolist() == [1.0, 2.0]
 
@@ -214,9 +218,7 @@ def test_batch_norm_that_forward_does_not_use_is_no_obstacle(caplog):
     net(inputs)
     weight = net[0].weight.data().asnumpy()
     trainer = trainer_of(net, "local")
-    with mx.autograd.record():
-        loss = net(inputs).sum()
-    loss.backward()
+    differentiate(lambda: net(inputs).sum())
     trainer.step(BATCH)
     assert not np.array_equal(net[0].weight.data().asnumpy(), weight)
     assert not caplog.records

@@ -31,7 +31,7 @@ from esync.training.evaluation_process import ForkedEvaluation
 
 from ..support import child
 from ..support.scripted_world import steady_world
-from ..support.small_net import flat, make_net, sgd_trainer
+from ..support.small_net import differentiate, flat, make_net, sgd_trainer
 
 INPUTS = mx.nd.array(np.random.RandomState(0).normal(size=(8, 4)))
 LABELS = mx.nd.array(np.arange(8) % 2)
@@ -53,9 +53,7 @@ def train(net, run, rounds: int = 4, **settings) -> esync.Trainer:
     try:
         trainer.start()
         while not trainer.finished:
-            with mx.autograd.record():
-                loss = loss_of(net(INPUTS), LABELS)
-            loss.backward()
+            differentiate(lambda: loss_of(net(INPUTS), LABELS))
             trainer.step(8)
     except BaseException as error:
         run.train_failed(trainer, str(error))
@@ -146,9 +144,7 @@ def test_run_measures_computing_and_loading_of_a_loop_that_names_no_phases(tmp_p
         with trainer.world.recorder.phase("get_batch"):
             time.sleep(0.05)
         time.sleep(0.02)
-        with mx.autograd.record():
-            loss = loss_of(net(INPUTS), LABELS)
-        loss.backward()
+        differentiate(lambda: loss_of(net(INPUTS), LABELS))
         trainer.step(8)
     trainer.close()
     for entry in entries(tmp_path / "cpu").values():
@@ -317,9 +313,7 @@ checkpoints = esync.Checkpoints("kept", 2)
 run = esync.Run("logs", evaluate=lambda: 0.5, net=net, checkpoints=checkpoints)
 trainer = esync.Trainer(net.collect_params(), "sgd", limits=esync.Limits(rounds=4), run=run)
 while not trainer.finished:
-    with mx.autograd.record():
-        loss = net(mx.nd.ones((2, 4))).sum()
-    loss.backward()
+    differentiate(lambda: net(mx.nd.ones((2, 4))).sum())
     trainer.step(2)
     {how}
 """
