@@ -100,12 +100,6 @@ def test_resume_counts_limits_from_the_beginning_of_the_run(tmp_path):
     assert Run(tmp_path, resume=True, rounds=6).trainer.finished
 
 
-def test_resume_without_checkpoint_begins_anew(tmp_path):
-    Run(tmp_path).go(2)
-    run = Run(tmp_path, resume=True)
-    assert (run.checkpoints.resumed, run.trainer.round) == (None, 0)
-
-
 def test_resume_ignores_a_checkpoint_that_was_being_written(tmp_path):
     Run(tmp_path).go(6)
     (tmp_path / "round-6" / "worker-0.json").unlink()

@@ -1,92 +1,161 @@
 """The coordinator's decisions in scenarios worked out by hand."""
 
 import pytest
+from coordinator_scripts import begun, play
 
 from esync.coordination.coordinator import Coordinator
-
-NOT_READY, READY = False, True
-
-
-def begun(speeds: list[float], epsilon: float = 0.0, **options) -> Coordinator:
-    """A coordinator whose devices all began round 1 at time 0 and told their capability."""
-    coordinator = Coordinator(len(speeds), epsilon, **options)
-    for rank, speed in enumerate(speeds):
-        assert coordinator.apply(rank, 0, speed, now=0.0) is NOT_READY
-    return coordinator
 
 
 def record(coordinator: Coordinator, rank: int) -> list:
     return coordinator.snapshot()["records"][rank]
 
 
-def test_fast_device_trains_until_the_slowest_is_about_to_end():
-    job = begun([0.3, 1.0])
-    assert job.apply(0, 1, 0.3, now=0.3) is NOT_READY  # 0.7 s left: another iteration fits
-    assert job.apply(0, 2, 0.3, now=0.6) is NOT_READY  # 0.4 s left
-    assert job.apply(0, 3, 0.3, now=0.9) is READY  # 0.1 s left: the next one would make the slowest wait
-    assert job.apply(1, 1, 1.0, now=1.0) is READY
+#: Name → speeds, what a coordinator is made with beside, and the messages.
+SCENARIOS = {
+    "a fast device trains until the slowest is about to end": (
+        [0.3, 1.0],
+        {},
+        """
+        0.3 s: 0 did 1: NOT READY  # 0.7 s left: another iteration fits
+        0.6 s: 0 did 2: NOT READY  # 0.4 s left
+        0.9 s: 0 did 3: READY      # 0.1 s left: the next one would make the slowest wait
+        1.0 s: 1 did 1: READY
+        """,
+    ),
+    "epsilon makes ready earlier": (
+        [0.3, 1.0],
+        {"epsilon": 0.15},
+        """
+        0.3 s: 0 did 1: NOT READY  # 0.7 s left
+        0.6 s: 0 did 2: READY      # 0.4 s left, less than 0.3 + 0.15
+        """,
+    ),
+    "equally slow devices start no other iteration": (
+        [1.0, 1.0],
+        {},
+        """
+        1.0 s: 0 did 1: READY
+        1.001 s: 1 did 1: READY
+        """,
+    ),
+    "nor where the one that does not count as the slowest comes first": (
+        [1.0, 1.0],
+        {},
+        """
+        1.0 s: 1 did 1: READY
+        1.001 s: 0 did 1: READY
+        """,
+    ),
+    "devices with an iteration are ready after the slowest": (
+        [0.3, 1.0, 0.3],
+        {},
+        """
+        1.0 s: 1 did 1: READY
+        1.0 s: 0 did 1: READY
+        5.0 s: 2 did 0: NOT READY
+        """,
+    ),
+    "the next round begins with the RESET of the slowest": (
+        [0.3, 1.0],
+        {},
+        """
+        0.9 s: 0 did 3
+        1.0 s: 1 did 1
+        1.1 s: 0 RESET 2
+        1.1 s: 0 did 0
+        1.4 s: 0 did 1: NOT READY
+        5.4 s: 0 did 2: NOT READY  # the slowest is still busy with the exchange
+        5.5 s: 1 RESET 2
+        5.7 s: 0 did 3: NOT READY  # 0.8 s left
+        6.3 s: 0 did 4: READY      # 0.2 s left
+        """,
+    ),
+    "a repeated RESET does not postpone the end of the slowest": (
+        [0.3, 1.0],
+        {},
+        """
+        1.0 s: 1 did 1
+        1.0 s: 0 RESET 2
+        1.0 s: 1 RESET 2
+        1.5 s: 1 RESET 2
+        1.9 s: 0 did 3: READY      # 0.1 s left, not 0.6
+        """,
+    ),
+    "the slowest may do several iterations": (
+        [0.3, 1.0],
+        {"slowest_iterations": 3},
+        """
+        0.9 s: 0 did 3: NOT READY  # 2.1 s left
+        1.0 s: 1 did 1: NOT READY
+        2.0 s: 1 did 2: NOT READY
+        2.4 s: 0 did 8: NOT READY  # 0.6 s left
+        2.75 s: 0 did 9: READY     # 0.25 s left
+        3.0 s: 1 did 3: READY
+        """,
+    ),
+    "a question repeated after READY is answered alike": (
+        [0.3, 1.0, 0.1],
+        {},
+        """
+        0.9 s: 0 did 3: READY
+        0.95 s: 2 did 1 in 50      # suddenly the slowest, with plenty of time left
+        0.96 s: 2 did 2 in 50
+        1.0 s: 0 did 3: READY
+        1.3 s: 0 did 4: READY      # it should not ask, but then it is told again
+        """,
+    ),
+    "a question repeated after NOT READY is decided again": (
+        [0.3, 1.0],
+        {},
+        """
+        0.3 s: 0 did 1: NOT READY
+        0.8 s: 0 did 1: READY      # it came so late that no iteration fits any more
+        """,
+    ),
+}
 
 
-def test_epsilon_makes_ready_earlier():
-    job = begun([0.3, 1.0], epsilon=0.15)
-    assert job.apply(0, 1, 0.3, now=0.3) is NOT_READY  # 0.7 s left
-    assert job.apply(0, 2, 0.3, now=0.6) is READY  # 0.4 s left, less than 0.3 + 0.15
+@pytest.mark.parametrize(("speeds", "options", "script"), SCENARIOS.values(), ids=SCENARIOS)
+def test_coordinator_answers_as_worked_out_by_hand(speeds, options, script):
+    play(begun(speeds, **options), speeds, script)
 
 
-def test_equally_slow_devices_start_no_other_iteration():
-    job = begun([1.0, 1.0])
-    assert job.apply(0, 1, 1.0, now=1.0) is READY
-    assert job.apply(1, 1, 1.0, now=1.001) is READY
-
-    job = begun([1.0, 1.0])  # rank 1, which does not count as the slowest, comes first
-    assert job.apply(1, 1, 1.0, now=1.0) is READY
-    assert job.apply(0, 1, 1.0, now=1.001) is READY
-
-
-def test_devices_with_an_iteration_are_ready_after_the_slowest():
-    job = begun([0.3, 1.0, 0.3])
-    assert job.apply(1, 1, 1.0, now=1.0) is READY
-    assert job.apply(0, 1, 0.3, now=1.0) is READY
-    assert job.apply(2, 0, 0.3, now=5.0) is NOT_READY
-
-
-def test_device_of_unknown_speed_counts_as_the_slowest():
-    job = Coordinator(3, 0.0)
-    job.apply(0, 0, 0.1, now=0.0)
-    job.apply(1, 0, 1.0, now=0.0)
-    assert job.apply(0, 1, 0.1, now=0.1) is NOT_READY
-    assert job.apply(1, 1, 1.0, now=1.0) is NOT_READY  # the slowest so far, but rank 2 may be slower
-    job.apply(2, 0, 0.5, now=1.5)  # it is not
-    assert job.apply(1, 2, 1.0, now=2.0) is READY
-    assert job.apply(0, 2, 0.1, now=2.0) is READY
-
-
-def test_device_without_trial_is_known_after_its_first_iteration():
-    job = Coordinator(2, 0.0)
-    job.apply(0, 0, 0.0, now=0.0)
-    job.apply(1, 0, 0.0, now=0.0)
-    assert job.apply(0, 1, 0.1, now=0.1) is NOT_READY
-    assert job.apply(1, 1, 1.0, now=1.0) is READY  # now known, the slowest, and has done its iteration
-    assert job.apply(0, 10, 0.1, now=1.0) is READY
+#: As above, where not all devices have told their speed at the beginning.
+UNKNOWN = {
+    "a device of unknown speed counts as the slowest": (
+        [0.1, 1.0, 0.5],
+        """
+        0.0 s: 0 did 0
+        0.0 s: 1 did 0
+        0.1 s: 0 did 1: NOT READY
+        1.0 s: 1 did 1: NOT READY  # the slowest so far, but rank 2 may be slower
+        1.5 s: 2 did 0             # it is not
+        2.0 s: 1 did 2: READY
+        2.0 s: 0 did 2: READY
+        """,
+    ),
+    "a device without a trial is known after its first iteration": (
+        [0.1, 1.0],
+        """
+        0.0 s: 0 did 0 in 0.0
+        0.0 s: 1 did 0 in 0.0
+        0.1 s: 0 did 1: NOT READY
+        1.0 s: 1 did 1: READY      # now known, the slowest, and has done its iteration
+        1.0 s: 0 did 10: READY
+        """,
+    ),
+}
 
 
-def test_next_round_begins_with_the_reset_of_the_slowest():
-    job = begun([0.3, 1.0])
-    job.apply(0, 3, 0.3, now=0.9)
-    job.apply(1, 1, 1.0, now=1.0)
-    job.reset(0, 2, now=1.1)
-    job.apply(0, 0, 0.3, now=1.1)
-    assert job.apply(0, 1, 0.3, now=1.4) is NOT_READY
-    assert job.apply(0, 2, 0.3, now=5.4) is NOT_READY  # the slowest is still busy with the exchange
-    job.reset(1, 2, now=5.5)
-    assert job.apply(0, 3, 0.3, now=5.7) is NOT_READY  # 0.8 s left
-    assert job.apply(0, 4, 0.3, now=6.3) is READY  # 0.2 s left
+@pytest.mark.parametrize(("speeds", "script"), UNKNOWN.values(), ids=UNKNOWN)
+def test_coordinator_reckons_with_devices_of_unknown_speed(speeds, script):
+    play(Coordinator(len(speeds), 0.0), speeds, script)
 
 
 def test_first_reset_of_a_round_clears_the_last_round():
     job = begun([0.3, 1.0])
-    assert job.apply(0, 3, 0.3, now=0.9) is READY
-    assert job.apply(1, 1, 1.0, now=1.0) is READY
+    assert job.apply(0, 3, 0.3, now=0.9)
+    assert job.apply(1, 1, 1.0, now=1.0)
     job.reset(1, 2, now=1.1, te=7.0)
     assert job.snapshot()["t"] == 2
     assert record(job, 0) == [0, 0, 0.3, 0.0, False, 1]
@@ -95,25 +164,6 @@ def test_first_reset_of_a_round_clears_the_last_round():
     job.apply(0, 1, 0.3, now=1.5)
     job.reset(0, 2, now=1.6)  # repeated: clears nothing
     assert record(job, 0)[1] == 1
-
-
-def test_repeated_reset_does_not_postpone_the_end_of_the_slowest():
-    job = begun([0.3, 1.0])
-    job.apply(1, 1, 1.0, now=1.0)
-    job.reset(0, 2, now=1.0)
-    job.reset(1, 2, now=1.0)
-    job.reset(1, 2, now=1.5)
-    assert job.apply(0, 3, 0.3, now=1.9) is READY  # 0.1 s left, not 0.6
-
-
-def test_slowest_iterations_lets_the_slowest_do_several():
-    job = begun([0.3, 1.0], slowest_iterations=3)
-    assert job.apply(0, 3, 0.3, now=0.9) is NOT_READY  # 2.1 s left
-    assert job.apply(1, 1, 1.0, now=1.0) is NOT_READY
-    assert job.apply(1, 2, 1.0, now=2.0) is NOT_READY
-    assert job.apply(0, 8, 0.3, now=2.4) is NOT_READY  # 0.6 s left
-    assert job.apply(0, 9, 0.3, now=2.75) is READY  # 0.25 s left
-    assert job.apply(1, 3, 1.0, now=3.0) is READY
 
 
 def test_capability_is_smoothed_over_iterations_and_the_trial_does_not_count():
@@ -129,35 +179,20 @@ def test_capability_is_smoothed_over_iterations_and_the_trial_does_not_count():
 
 def test_repeated_query_changes_nothing():
     job = begun([0.3, 1.0], epsilon=0.0)
-    assert job.apply(1, 0, 1.0, now=0.8) is NOT_READY  # k = 0 again, 0.8 s later
+    assert not job.apply(1, 0, 1.0, now=0.8)  # k = 0 again, 0.8 s later
     before = job.snapshot()
-    assert job.apply(0, 1, 0.3, now=0.3) is NOT_READY
-    assert job.apply(0, 1, 9.9, now=0.35, te=55.0) is NOT_READY
+    assert not job.apply(0, 1, 0.3, now=0.3)
+    assert not job.apply(0, 1, 9.9, now=0.35, te=55.0)
     assert before["records"][1] == record(job, 1)
     assert record(job, 0) == [0, 1, 0.3, 0.0, False, 1]
-    assert job.apply(0, 2, 0.3, now=0.75) is READY  # 0.25 s left: the slowest began at 0, not at 0.8
-
-
-def test_repeated_query_after_ready_is_ready_again():
-    job = begun([0.3, 1.0, 0.1])
-    assert job.apply(0, 3, 0.3, now=0.9) is READY
-    job.apply(2, 1, 50.0, now=0.95)  # suddenly the slowest, with plenty of time left
-    job.apply(2, 2, 50.0, now=0.96)
-    assert job.apply(0, 3, 0.3, now=1.0) is READY
-    assert job.apply(0, 4, 0.3, now=1.3) is READY  # it should not ask, but then it is told again
-
-
-def test_repeated_query_after_not_ready_is_decided_again():
-    job = begun([0.3, 1.0])
-    assert job.apply(0, 1, 0.3, now=0.3) is NOT_READY
-    assert job.apply(0, 1, 0.3, now=0.8) is READY  # the retry came so late that no iteration fits any more
+    assert job.apply(0, 2, 0.3, now=0.75)  # 0.25 s left: the slowest began at 0, not at 0.8
 
 
 def test_overtaken_query_changes_nothing():
     job = begun([0.3, 1.0])
     job.apply(0, 2, 0.3, now=0.6)
     before = job.snapshot()
-    assert job.apply(0, 1, 0.3, now=0.95) is NOT_READY
+    assert not job.apply(0, 1, 0.3, now=0.95)
     assert job.snapshot() == before
 
 

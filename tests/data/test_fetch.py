@@ -181,21 +181,12 @@ def run(mirror, monkeypatch, tmp_path, capsys):
     signal.signal(signal.SIGTERM, handler)
 
 
-def test_fetch_command_without_to_writes_to_the_first_data_directory(run):
-    assert run("fetch")[0] == 0
-    assert_whole(Path("data"))
-
-
-def test_fetch_command_with_data_set_in_another_directory_downloads_nothing(run, mirror):
-    tiny_dataset.write(Path("system"))
+def test_fetch_command_without_to_fills_the_first_data_directory_unless_another_one_is_whole(run, mirror):
+    folder = tiny_dataset.write(Path("system"))
     code, output = run("fetch")
-    assert code == 0
+    assert (code, mirror.requests) == (0, [])
     assert "already in system" in output
-    assert mirror.requests == []
-
-
-def test_fetch_command_with_broken_data_set_elsewhere_downloads(run):
-    (tiny_dataset.write(Path("system")) / LABELS).unlink()
+    (folder / LABELS).unlink()
     assert run("fetch")[0] == 0
     assert_whole(Path("data"))
 

@@ -1,7 +1,6 @@
 """Real exchanges of several workers with servers in memory.
 
-With `MemoryExchanges` a test tells each worker what to do, step by step. In a `MemoryRun` the
-workers train by themselves, and the test says who dies when.
+With `MemoryExchanges` a test tells each worker what to do, step by step.
 """
 
 import copy
@@ -14,18 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from esync.exchange import STATISTICS, WEIGHTS, Control, Flat, Payload, Result, Specification, Use
+from esync.exchange import STATISTICS, WEIGHTS, Control, Flat, Payload, Specification, Use
 from esync.exchange.codecs.base import WorkerCodec
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.parameter_server import ParameterServer
 from esync.exchange.protocol.resume_negotiation import ResumeState
-from esync.exchange.protocol.round_state import Limits, RoundState
+from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.store import ArraySpec
 
 from .memory_store import KilledError, MemoryCluster, MemoryStore
-from .store_checks import BUCKET, ROUNDS, SERVERS, WORKERS
-from .vectors import SIZES, Held, sources, values
+from .vectors import Held, sources
 
 
 @dataclass
@@ -110,12 +108,28 @@ class MemoryExchanges:
             server.drop(rank)
 
     def round(
-        self, crowd: Sequence["Worker"], updates: Sequence[np.ndarray], learning_rate: float = 1.0, **terms: Any
+        self,
+        crowd: Sequence["Worker"],
+        updates: Sequence[np.ndarray] | None = None,
+        learning_rate: float = 1.0,
+        **terms: Any,
     ) -> None:
-        """Let these workers exchange once, all at the same time; `terms` are of their payloads."""
-        for worker, update in zip(crowd, updates, strict=True):
+        """Let these workers exchange once, all at the same time; `terms` are of their payloads.
+
+        Without `updates`, each sends ones.
+        """
+        for worker, update in zip(crowd, updates or [None] * len(crowd), strict=True):
             worker.spawn(partial(worker.exchange_once, update, learning_rate, **terms))
         self.cluster.run()
+
+    def states(self, name: str) -> list[Any]:
+        """An attribute of each server's round state."""
+        found = [getattr(server.round_state, name) for server in self.servers]
+        return [each.tolist() if isinstance(each, np.ndarray) else each for each in found]
+
+    def agrees_with(self, *workers: "Worker") -> bool:
+        """Whether these workers hold what the servers answer."""
+        return {worker.weights.tobytes() for worker in workers} == {self.weights().tobytes()}
 
     def weights(self, channel: int = 0) -> np.ndarray:
         """What pulls of a channel give, r + 1 being that of worker r alone."""
@@ -152,7 +166,7 @@ class Worker(Held):
         """Have something done when the cluster runs."""
         self._cluster.spawn(f"worker {self.rank}", self.store.nonce, work, fatal=True)
 
-    def send(self, update: np.ndarray, learning_rate: float = 1.0, **terms: Any) -> None:
+    def send(self, update: np.ndarray | None = None, learning_rate: float = 1.0, **terms: Any) -> None:
         """Send a payload and its commits."""
         self.spawn(partial(self.start, update, learning_rate, **terms))
         self._cluster.run()
@@ -162,12 +176,12 @@ class Worker(Held):
         self.spawn(self._wait)
         self._cluster.run()
 
-    def exchange_once(self, update: np.ndarray, learning_rate: float = 1.0, **terms: Any) -> None:
+    def exchange_once(self, update: np.ndarray | None = None, learning_rate: float = 1.0, **terms: Any) -> None:
         """Both, as part of its own work."""
         self.start(update, learning_rate, **terms)
         self._wait()
 
-    def die(self, update: np.ndarray, before: int, **terms: Any) -> None:
+    def die(self, update: np.ndarray | None = None, *, before: int, **terms: Any) -> None:
         """Send a payload, but die before its commit to this server.
 
         Only some of the arrays arrive there.
@@ -205,8 +219,16 @@ class Worker(Held):
     def _wait(self) -> None:
         self.result = self._pending.wait()
 
-    def start(self, update: np.ndarray, learning_rate: float = 1.0, use: Use = Use.AS_AGREED, **requests: Any) -> None:
-        """Send a payload and its commits, as part of its own work."""
+    def start(
+        self,
+        update: np.ndarray | None = None,
+        learning_rate: float = 1.0,
+        use: Use = Use.AS_AGREED,
+        **requests: Any,
+    ) -> None:
+        """Send a payload, of ones unless another one is given, and its commits, as part of its own work."""
+        if update is None:
+            update = np.ones_like(self.weights)
         vectors, step = {WEIGHTS: Flat(np.asarray(update, np.float32))}, None
         if self.exchange.specification.sparse:
             places = np.flatnonzero(update)
@@ -214,81 +236,3 @@ class Worker(Held):
         control = Control(use, **requests)
         payload = Payload(vectors, 1, learning_rate, self._side.momentum, step=step, control=control)
         self._pending = self.exchange.start(payload, self)
-
-
-class MemoryRun:
-    """A training over servers in memory, in which workers may die.
-
-    Subclasses say what is sent, and check the outcome.
-
-    Args:
-        specification: what the workers ask the servers for.
-        seed: of the order in which things happen.
-        rounds: limit of the run.
-        options: of `MemoryCluster`.
-
-    Attributes:
-        chance: random numbers from the seed.
-        cluster: the servers, and the workers, which have not done anything yet.
-        models: rank → what the worker holds, of those that were there at the end.
-    """
-
-    def __init__(self, specification: Specification, seed: int, rounds: int = ROUNDS, **options: Any) -> None:
-        self.specification, self._rounds, self._seed = specification, rounds, seed
-        self.chance = random.Random(seed)
-        self.cluster = MemoryCluster(WORKERS, self.chance.randrange, SERVERS, bucket_elements=BUCKET, **options)
-        self.models: dict[int, Held] = {}
-        for rank in range(WORKERS):
-            self.cluster.start(rank, self.train)
-
-    @property
-    def round_states(self) -> list[RoundState]:
-        return [node.endpoint.server.round_state for node in self.cluster.nodes]
-
-    def payload(self, exchange: ParameterServerExchange, result: Result) -> Payload:
-        """Return what a worker sends next.
-
-        Args:
-            exchange: the worker's.
-            result: of its last exchange.
-        """
-        raise NotImplementedError
-
-    def train(self, store: MemoryStore) -> None:
-        """Do what a worker process does, from its start to its end."""
-        group = self.cluster.host_group(store)
-        exchange, model = ParameterServerExchange(self.specification, store, host_group=group), Held()
-        exchange.join(SIZES, Limits(rounds=self._rounds), {})
-        self.layout = exchange.layout
-        result = exchange.begin(sources(values(0)), model)
-        while not result.finished:
-            result = exchange.start(self.payload(exchange, result), model).wait()
-        self.models[store.rank] = model
-        exchange.close()
-
-    def kill(self, rank: int) -> None:
-        """Kill a worker."""
-        self.cluster.kill(rank)
-        self.models.pop(rank, None)
-
-    def replace(self, rank: int) -> None:
-        """Kill a worker, and start another one in its place."""
-        self.kill(rank)
-        self.cluster.start(rank, self.train)
-
-    def finish(self) -> None:
-        """Let everything happen, and check the outcome.
-
-        An error names the run and its last events.
-        """
-        try:
-            self.cluster.run()
-            assert sorted(self.models) == list(range(WORKERS))
-            self.check()
-        except Exception as error:
-            error.args = (f"{self}, seed {self._seed}: {error}; last: {self.cluster.history[-5:]}",)
-            raise
-
-    def check(self) -> None:
-        """Check what the servers and the workers hold in the end."""
-        raise NotImplementedError

@@ -130,6 +130,11 @@ class MemoryServers:
             node.server.join(rank, nonce)
         self.say(wire.NOTHING, rank, nonce=nonce)
 
+    def drop(self, rank: int) -> None:
+        """Let every server go on without a worker."""
+        for node in self.nodes:
+            node.server.drop(rank)
+
     def buckets(
         self,
         rank: int,

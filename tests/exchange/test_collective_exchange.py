@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -87,18 +88,20 @@ def small_buckets(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(config, "COLLECTIVE_FAREWELL", 0.5)
 
 
+def train(exchange: CollectiveExchange, rounds: int = 1, **terms: Any) -> Any:
+    """What a worker does that exchanges so many times: its model, the results, and the rule's state."""
+    model, results = met(exchange, Limits(rounds=rounds)), []
+    while not results or not results[-1].finished:
+        number = len(results) + 1
+        results.append(exchange.start(payload(exchange.rank, number, **terms), model).wait())
+    state = exchange.rule_state()
+    exchange.close()
+    return model, results, state
+
+
 @pytest.mark.parametrize(("workers", "name"), [(1, "ring"), (2, "butterfly"), (3, "binary-blocks"), (5, "ring")])
 def test_collective_round_applies_the_rule_to_the_mean_with_same_bits_everywhere(workers: int, name: str) -> None:
-    def body(exchange: CollectiveExchange) -> Any:
-        model = met(exchange, Limits(rounds=3))
-        results = []
-        while not results or not results[-1].finished:
-            number = len(results) + 1
-            results.append(exchange.start(payload(exchange.rank, number, momentum=0.9), model).wait())
-        exchange.close()
-        return model, results, exchange.rule_state()
-
-    outcomes = run(workers, body, name)
+    outcomes = run(workers, partial(train, rounds=3, momentum=0.9), name)
     weights, velocity = noise(0), None
     for number in range(1, 4):
         mean = np.mean([noise(rank, number, 2) for rank in range(workers)], axis=0)
@@ -151,17 +154,10 @@ def test_collective_auto_changes_the_schedule_on_all_ranks_together() -> None:
 
 
 def test_collective_round_weights_workers_by_samples() -> None:
-    def body(exchange: CollectiveExchange) -> Any:
-        model = met(exchange)
-        exchange.start(payload(exchange.rank, 1, learning_rate=1.0), model).wait()
-        exchange.close()
-        return model.weights
-
-    outcomes = run(3, body, rule="add_mean_update", weighting="samples")
+    outcomes = run(3, partial(train, learning_rate=1.0), rule="add_mean_update", weighting="samples")
     updates = [noise(rank, 1, 2) for rank in range(3)]
-    np.testing.assert_allclose(
-        outcomes[1], noise(0) + np.average(updates, axis=0, weights=[10, 11, 12]), rtol=1e-5, atol=1e-6
-    )
+    mean = np.average(updates, axis=0, weights=[10, 11, 12])
+    np.testing.assert_allclose(outcomes[1][0].weights, noise(0) + mean, rtol=1e-5, atol=1e-6)
 
 
 def test_collective_overlapped_exchange_gives_the_same_bits() -> None:

@@ -71,37 +71,10 @@ def test_handshake_differences_name_each_mismatch(handshake, change, said):
         assert difference.startswith(beginning)
 
 
-def test_handshake_has_no_differences_from_its_decoded_self(handshake):
-    """Numbers and infinities must survive JSON."""
-    for limits in (Limits(), Limits(3, 1e6, 0.5)):
-        mine = replace(handshake, limits=limits)
-        assert mine.differences(Handshake.decode(mine.encode())) == []
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "hello",
-        "[]",
-        "{}",
-        b"\x80\x04\x95",  # the beginning of a pickle
-        '{"limits": 5}',
-    ],
-)
+@pytest.mark.parametrize("text", ["hello", "[]", "{}", b"\x80\x04\x95", '{"limits": 5}'])  # the fourth begins a pickle
 def test_handshake_decode_of_garbage_is_refused(text):
     with pytest.raises(ValueError, match="not a handshake of a worker of this version"):
         Handshake.decode(text)
-
-
-@pytest.mark.parametrize("surplus", [True, False])
-def test_handshake_decode_with_extra_or_missing_field_is_refused(handshake, surplus):
-    fields = asdict(handshake)
-    if surplus:
-        fields["colour"] = "blue"
-    else:
-        del fields["slots"]
-    with pytest.raises(ValueError, match="colour" if surplus else "slots"):
-        Handshake.decode(json.dumps(fields))
 
 
 @pytest.mark.parametrize("progress", [None, RunProgress(3, 6, 384, 1.5)])
@@ -184,6 +157,8 @@ def test_specification_gives_private_channels_to_weights_only():
 @pytest.mark.parametrize(
     ("part", "field", "value", "said"),
     [
+        (None, "colour", "blue", "colour"),
+        (None, "slots", None, "slots"),
         (None, "rank", "1", "rank is '1', but should be int"),
         (None, "sizes", [5], ""),
         (None, "sizes", {WEIGHTS: "5", STATISTICS: 0}, "sizes are .*, but should be whole numbers"),
@@ -194,8 +169,10 @@ def test_specification_gives_private_channels_to_weights_only():
         ("limits", "rounds", "7", "rounds is '7', but should be float"),
     ],
 )
-def test_handshake_decode_with_value_of_wrong_type_is_refused(handshake, part, field, value, said):
+def test_handshake_decode_with_wrong_field_is_refused(handshake, part, field, value, said):
     fields = asdict(handshake)
     (fields[part] if part else fields)[field] = value
+    if value is None:
+        del fields[field]
     with pytest.raises(ValueError, match=f"not a handshake of a worker of this version: .*{said}"):
         Handshake.decode(json.dumps(fields))

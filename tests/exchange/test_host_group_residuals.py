@@ -1,5 +1,6 @@
 """What the payloads of hosts could not express: in checkpoints, and where a carrier hangs."""
 
+import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -7,21 +8,22 @@ from typing import Any
 import numpy as np
 import pytest
 
-from esync.exchange import WEIGHTS, Payload, Result, SlotLostError, Specification
+from esync.exchange import WEIGHTS, Payload, SlotLostError, Specification
 from esync.exchange.protocol.client import ParameterServerExchange
+from esync.exchange.protocol.round_state import Limits
 from esync.exchange.protocol.store import ArraySpec
 
 from ..search.invariants import log_of, logged_commits
-from .memory_exchanges import Kept, MemoryExchanges, MemoryRun
-from .memory_store import MemoryStore
-from .store_checks import SERVERS, WORKERS
+from .memory_exchanges import Kept, MemoryExchanges
+from .memory_store import MemoryCluster, MemoryStore
+from .store_checks import BUCKET, SERVERS, WORKERS
 from .test_host_groups import CODECS
-from .vectors import SIZES, sources, values
+from .vectors import SIZES, Held, sources, values
 
 LOSSY = ["fp16", "2bit"]
 SIZE = 2061
 HOSTS = ((0, 1), (2,))
-RATE = 0.25
+RATE, ROUNDS = 0.25, 6
 
 
 def started(kind: str, hosts: Sequence[Sequence[int]], kept: Kept | None = None, workers: int = 3) -> MemoryExchanges:
@@ -105,21 +107,27 @@ def test_hosts_refuse_the_residual_of_a_host_of_other_workers_by_name() -> None:
         started("2bit", [(0, 1, 2, 3)], together.checkpoint(), workers=4)
 
 
-class HangingRun(MemoryRun):
-    """All workers are on one host, and a carrier of the second round hangs between two arrays.
+class HangingRun:
+    """A training in which all workers are on one host, and a carrier of the second round hangs between two arrays.
 
     It goes on when the others have ended that round without it.
     """
 
     def __init__(self, specification: Specification, seed: int) -> None:
-        super().__init__(specification, seed, rounds=6, lease=5.0, hosts=[range(WORKERS)], haste=60)
+        chance = random.Random(seed)
+        options: dict[str, Any] = {"bucket_elements": BUCKET, "lease": 5.0, "hosts": [range(WORKERS)], "haste": 60}
+        self.cluster = MemoryCluster(WORKERS, chance.randrange, SERVERS, **options)
+        self.specification, self.models = specification, dict[int, Held]()
         self.hung: int | None = None
-        self.arrays = self.chance.randrange(6)  # that it sends before
+        self.arrays = chance.randrange(6)  # that it sends before
+        with logged_commits():
+            for rank in range(WORKERS):
+                self.cluster.start(rank, self.work)
+            self.cluster.run()
+            self.check()
 
-    def payload(self, exchange: ParameterServerExchange, result: Result) -> Payload:
-        return Payload(sources(values(exchange.rank, exchange.sequence + 1)), 1, RATE)
-
-    def train(self, store: MemoryStore) -> None:
+    def work(self, store: MemoryStore) -> None:
+        """Train as a worker process; subclasses let it hang elsewhere."""
         send, sent = store.send, 0
 
         def hanging(server: int, places: Iterable[ArraySpec], message: Any = None, others: Sequence[Any] = ()) -> None:
@@ -132,7 +140,7 @@ class HangingRun(MemoryRun):
             send(server, places, message, others)
 
         store.send = hanging  # type: ignore[method-assign]
-        self.train_or_lose_the_slot(store)
+        self.train(store)
 
     def hang(self, store: MemoryStore, goes_on: Callable[[], bool]) -> None:
         """Suspend a worker until it may go on."""
@@ -141,24 +149,30 @@ class HangingRun(MemoryRun):
         self.cluster.wait(goes_on)
         self.cluster.suspended.discard(store.nonce)
 
-    def train_or_lose_the_slot(self, store: MemoryStore) -> None:
+    def train(self, store: MemoryStore) -> None:
         """Train, unless the others have gone on without the worker that hung."""
+        group = self.cluster.host_group(store)
+        exchange, model = ParameterServerExchange(self.specification, store, host_group=group), Held()
         try:
-            super().train(store)
+            exchange.join(SIZES, Limits(rounds=ROUNDS), {})
+            self.layout = exchange.layout
+            result = exchange.begin(sources(values(0)), model)
+            while not result.finished:
+                sent = sources(values(exchange.rank, exchange.sequence + 1))
+                result = exchange.start(Payload(sent, 1, RATE), model).wait()
         except SlotLostError:
             assert store.rank == self.hung
             self.cluster.hosts[0].end(store.nonce)  # its process ends
+            return
+        self.models[store.rank] = model
+        exchange.close()
 
     @property
     def rounds(self) -> list[int]:
-        return [round_state.round for round_state in self.round_states]
-
-    def finish(self) -> None:
-        with logged_commits():
-            self.cluster.run()
-            self.check()
+        return [node.endpoint.server.round_state.round for node in self.cluster.nodes]
 
     def check(self) -> None:
+        """Compare the workers' models, and the servers' with what was used."""
         assert self.hung is not None
         assert {*self.models, self.hung} == {*range(WORKERS)}  # left out or not
         assert len({model.weights.tobytes() for model in self.models.values()}) == 1
@@ -182,9 +196,9 @@ class HangingFetcherRun(HangingRun):
 
     def goes_on(self) -> bool:
         table = self.cluster.hosts[0].table
-        return min(self.rounds) == 6 or bool(table["round"] > 2 and table["complete"].any())
+        return min(self.rounds) == ROUNDS or bool(table["round"] > 2 and table["complete"].any())
 
-    def train(self, store: MemoryStore) -> None:
+    def work(self, store: MemoryStore) -> None:
         fetch = store.fetch
 
         def hanging(server: int, places: Sequence[ArraySpec]) -> Iterator[np.ndarray]:
@@ -194,14 +208,14 @@ class HangingFetcherRun(HangingRun):
                 yield array
 
         store.fetch = hanging  # type: ignore[method-assign]
-        self.train_or_lose_the_slot(store)
+        self.train(store)
 
 
 @pytest.mark.parametrize("codec", ["none", "fp16"])
 def test_fetcher_that_hangs_while_it_copies_spoils_no_later_answer(codec: str) -> None:
     """It once went on in the memory that had the next round's answer by then."""
     for seed in range(5):
-        HangingFetcherRun(replace(Specification("add_mean_update", True), **CODECS[codec]), seed).finish()
+        HangingFetcherRun(replace(Specification("add_mean_update", True), **CODECS[codec]), seed)
 
 
 @pytest.mark.parametrize("overlap", [False, True])
@@ -209,4 +223,4 @@ def test_fetcher_that_hangs_while_it_copies_spoils_no_later_answer(codec: str) -
 def test_carrier_that_hangs_while_it_sends_spoils_nothing(codec: str, overlap: bool) -> None:
     """It once went on in the buffer that had become the host's residual."""
     for seed in range(4):
-        HangingRun(replace(Specification("add_mean_update", True, overlap=overlap), **CODECS[codec]), seed).finish()
+        HangingRun(replace(Specification("add_mean_update", True, overlap=overlap), **CODECS[codec]), seed)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from esync.exchange.protocol import wire
 from esync.exchange.protocol.store import Store
 from esync.simulate.cluster_state import ClusterState
 from esync.simulate.engine import SimulationEngine
@@ -14,8 +15,8 @@ from esync.simulate.servers import ServerModel, ServerNode
 from esync.simulate.store import VirtualStore
 
 from .memory_store import MemoryCluster
-from .store_checks import BUCKET, SERVERS, SPECIFICATIONS, WORKERS, check_store, comparable, train
-from .vectors import Held
+from .store_checks import BUCKET, SERVERS, SPECIFICATIONS, WORKERS, Worker, check_store, comparable, train
+from .vectors import Held, values
 
 #: Does the same work on all workers of a fresh cluster.
 Run = Callable[[Callable[[Store], object]], None]
@@ -53,7 +54,7 @@ def in_virtual_time(seed: int) -> Run:
 STORES = {"memory": in_memory, "virtual time": in_virtual_time}
 
 
-@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("store", STORES)
 def test_store_fulfils_the_protocol(store: str, seed: int) -> None:
     done: set[int] = set()
@@ -64,6 +65,24 @@ def test_store_fulfils_the_protocol(store: str, seed: int) -> None:
 
     STORES[store](seed)(work)
     assert done == set(range(WORKERS))
+
+
+def test_workers_start_only_after_servers_hold_the_shared_model() -> None:
+    """They once began when the keys existed; a private or sparse payload then found no weights."""
+    for seed in range(15):
+        cluster = MemoryCluster(WORKERS, random.Random(seed).randrange, SERVERS, bucket_elements=BUCKET)
+
+        def work(store: Store, cluster: MemoryCluster = cluster) -> None:
+            worker = Worker(store)
+            store.send_handshake(worker.handshake)
+            worker.fill(values(store.rank), wire.NOTHING)
+            store.init_shared(worker.plan)
+            shown = {index for node in cluster.nodes for index in node.endpoint.server._bucket_states}
+            assert shown == {bucket.index for bucket in worker.layout.buckets}
+
+        for rank in range(WORKERS):
+            cluster.start(rank, work)
+        cluster.run()
 
 
 def trained(kind: str, run: Run) -> list[dict[str, bytes]]:

@@ -68,7 +68,7 @@ def test_latest_values_drop_gone_workers_and_count_replacements_from_first_commi
     cluster.say(wire.LEAVE, 2)
     cluster.send(0, 3, NOTHING, own[0])
     assert cluster.statistics().tolist() == mean(own[0], new)
-    cluster.nodes[0].server.drop(1)
+    cluster.drop(1)
     cluster.send(0, 4, NOTHING, own[0])
     assert cluster.statistics().tolist() == own[0].tolist()
 

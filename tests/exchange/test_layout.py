@@ -45,24 +45,6 @@ def test_layout_puts_every_value_in_one_bucket_with_keys_of_its_own(layout, work
     assert len(set(keys)) == len(keys)
 
 
-def test_layout_locate_of_unknown_key_raises():
-    layout = Layout({WEIGHTS: 5}, servers=2, bucket_elements=2)  # three buckets: server 0 has two, server 1 has one
-    last = layout.key(layout.buckets[2])
-    with pytest.raises(KeyError):
-        layout.locate(last + 1)
-
-
-def test_layout_keys_of_one_shard_are_on_one_server_by_mxnets_rule():
-    """kvstore_dist.h: server = key · 9973 mod number of servers, unless an array is large enough to
-    split.
-    """
-    layout = Layout({WEIGHTS: 1000, STATISTICS: 100}, servers=3, bucket_elements=7)
-    for shard in range(3):
-        keys = [layout.status_key(shard)]
-        keys += [layout.key(b, channel) for b in layout.buckets if b.shard == shard for channel in range(4)]
-        assert len({key * 9973 % 3 for key in keys}) == 1
-
-
 def test_layout_of_small_model_equals_the_one_by_hand():
     layout = Layout({WEIGHTS: 5, STATISTICS: 2}, servers=2, bucket_elements=2)
     assert [(b.shard, b.slot, b.start, b.stop, b.vector) for b in layout.buckets] == [

@@ -1,5 +1,6 @@
 """Vectors with rules of their own beside weights and statistics, and scalars, wherever exchanged."""
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -8,21 +9,18 @@ import pytest
 
 from esync.exchange import STATISTICS, WEIGHTS, Payload, Result, Specification
 from esync.exchange.codecs.uncompressed import UncompressedDownlink, UncompressedUplink
-from esync.exchange.protocol import wire
 from esync.exchange.protocol.client import ParameterServerExchange
 from esync.exchange.protocol.layout import Layout
 from esync.exchange.protocol.parameter_server import ParameterServer
 from esync.exchange.protocol.round_state import Limits, RoundState
 from esync.rules import Rule, add_mean_update, outer_nesterov, sgd
 from esync.runtime.straggler_injection import Straggler
-from esync.simulate.cluster_state import ClusterState
 from esync.simulate.collective import SharedCollectiveState, SimulatedCollective
 from esync.simulate.engine import SimulationEngine
 from esync.simulate.network import Link, Network
-from esync.simulate.servers import ServerModel, ServerNode
-from esync.simulate.store import VirtualStore
 
 from .memory_servers import MemoryServers
+from .memory_store import MemoryCluster
 from .test_collective_exchange import run, small_buckets  # noqa: F401 - the latter is a fixture
 from .vectors import Held, sources
 
@@ -61,16 +59,6 @@ def send(cluster: MemoryServers, rank: int, sequence: int, vectors: dict[str, np
     cluster.deliver(*cluster.vectors(rank, sequence, vectors), *cluster.commits(rank, sequence, vectors=SIZES, **terms))
 
 
-@pytest.mark.parametrize("servers", [1, 3])
-def test_named_vector_round_applies_its_rule_to_its_mean(servers: int) -> None:
-    cluster = servers_of(2, sgd, servers=servers)
-    for rank in (1, 0):
-        send(cluster, rank, 1, SENT[rank], learning_rate=0.5)
-    close(cluster.weights(), BEGUN[WEIGHTS] - 0.5 * mean(SENT, WEIGHTS))
-    close(cluster.statistics(), mean(SENT, STATISTICS))
-    close(cluster.vector(CONTROL), BEGUN[CONTROL] + 0.5 * mean(SENT, CONTROL))
-
-
 def test_named_vector_has_a_rule_state_of_its_own_and_stays_where_it_is_not_sent() -> None:
     cluster = servers_of(1, sgd, outer_nesterov)
     weights, control, velocity, momentum = BEGUN[WEIGHTS], BEGUN[CONTROL], 0.0, 0.0
@@ -85,14 +73,6 @@ def test_named_vector_has_a_rule_state_of_its_own_and_stays_where_it_is_not_sent
     assert cluster.vector(CONTROL).tobytes() == before.tobytes()
 
 
-def test_named_vector_in_asynchronous_mode_changes_at_once_and_is_shared() -> None:
-    cluster = servers_of(2, sgd, synchronous=False, private=True)
-    for rank in (0, 1):
-        send(cluster, rank, 1, SENT[rank])
-        close(cluster.vector(CONTROL), BEGUN[CONTROL] + sum(each[CONTROL] for each in SENT[: rank + 1]))
-    assert cluster.weights(1).tobytes() != cluster.weights(2).tobytes() == cluster.weights().tobytes()
-
-
 def test_normalized_weighting_applies_to_weights_only() -> None:
     cluster = servers_of(2, weighting="normalized")
     for rank, samples in enumerate((10, 40)):
@@ -100,22 +80,6 @@ def test_normalized_weighting_applies_to_weights_only() -> None:
     close(cluster.vector(CONTROL), BEGUN[CONTROL] + mean(SENT, CONTROL))
     direction = SENT[0][WEIGHTS] / 10 + SENT[1][WEIGHTS] / 40
     close(cluster.weights(), BEGUN[WEIGHTS] + direction / 2 * 25)
-
-
-def test_rule_step_knows_number_of_commits_and_slots() -> None:
-    seen = []
-
-    def note(weights: Any, value: Any, state: Any, step: Any) -> Any:
-        seen.append((step.count, step.workers))
-        return weights + value, state
-
-    cluster = servers_of(3, control=note)
-    cluster.nodes[0].server.drop(2)
-    for rank in (0, 1):
-        send(cluster, rank, 1, SENT[rank])
-    send(cluster, 0, 2, SENT[0], use=wire.AT_ONCE)
-    assert seen[:: len(seen) // 2] == [(2, 3), (1, 3)]
-    assert set(seen) == {(2, 3), (1, 3)}
 
 
 def test_named_vector_without_rule_is_refused() -> None:
@@ -166,69 +130,59 @@ def test_named_vector_and_scalars_in_a_collective() -> None:
     check(run(3, take_part, **FURTHER))
 
 
-class VirtualJob:
-    """Workers in virtual time, with two servers."""
-
-    def __init__(self, workers: int = 3) -> None:
-        self.engine, self.workers = SimulationEngine(), workers
-        self.network = Network(self.engine, lambda host: Link(1e8, 1e-4), ["server"])
-        nodes = [ServerNode(self.engine, ServerModel("server"), shard) for shard in range(2)]
-        self.state = ClusterState(self.engine, self.network, nodes, workers, bucket_elements=4)
-
-    def exchange(self, rank: int, specification: Specification) -> ParameterServerExchange:
-        return ParameterServerExchange(specification, VirtualStore(self.state, f"host-{rank}", rank, rank))
-
-    def run(self, work: Callable[[int], Any]) -> list[Any]:
-        """Return what `work` returns for each rank."""
-        outcomes: dict[int, Any] = {}
-        for rank in range(self.workers):
-            self.engine.spawn(f"worker {rank}", lambda rank=rank: outcomes.update({rank: work(rank)}))  # type: ignore[misc]
-        self.engine.run()
-        return [outcomes[rank] for rank in range(self.workers)]
+def run_over_servers(specification: Specification, workers: int, work: Callable[[ParameterServerExchange], Any]) -> Any:
+    """Return what `work` returns for each worker of a job with two servers in memory."""
+    cluster, outcomes = MemoryCluster(workers, random.Random(0).randrange, 2, bucket_elements=4), dict[int, Any]()
+    for rank in range(workers):
+        cluster.start(
+            rank, lambda store: outcomes.update({store.rank: work(ParameterServerExchange(specification, store))})
+        )
+    cluster.run()
+    return [outcomes[rank] for rank in range(workers)]
 
 
 @pytest.mark.parametrize("more", [{}, {"overlap": True}, {"compression": "fp16"}, {"compression": "2bit"}], ids=str)
-def test_named_vector_and_scalars_on_simulated_servers(more: dict[str, Any]) -> None:
+def test_named_vector_and_scalars_on_servers(more: dict[str, Any]) -> None:
     """Compression applies to weights only."""
-    job, tensors = VirtualJob(), {"tensors": [23]} if "compression" in more else {}
-    specification = Specification("sgd", True, **FURTHER, **more, **tensors)
-    check(
-        job.run(lambda rank: take_part(job.exchange(rank, specification))),
-        (CONTROL,) if tensors else (WEIGHTS, CONTROL),
-    )
+    tensors = {"tensors": [23]} if "compression" in more else {}
+    outcomes = run_over_servers(Specification("sgd", True, **FURTHER, **more, **tensors), 3, take_part)
+    check(outcomes, (CONTROL,) if tensors else (WEIGHTS, CONTROL))
 
 
 def test_named_vector_and_scalars_in_simulated_collective() -> None:
-    job = VirtualJob()
-    shared = SharedCollectiveState(job.engine, job.network, [f"host-{rank}" for rank in range(3)], "ring")
-    specification, prompt = Specification("sgd", True, **FURTHER), Straggler((), lambda: job.engine.now)
-    check(job.run(lambda rank: take_part(SimulatedCollective(specification, shared, rank, prompt))))
+    engine, hosts, outcomes = SimulationEngine(), [f"host-{rank}" for rank in range(3)], dict[int, Any]()
+    shared = SharedCollectiveState(engine, Network(engine, lambda host: Link(1e8, 1e-4), hosts), hosts, "ring")
+    specification, prompt = Specification("sgd", True, **FURTHER), Straggler((), lambda: engine.now)
+    for rank in range(3):
+        exchange = SimulatedCollective(specification, shared, rank, prompt)
+        engine.spawn(hosts[rank], lambda rank=rank, exchange=exchange: outcomes.update({rank: take_part(exchange)}))  # type: ignore[misc]
+    engine.run()
+    check([outcomes[rank] for rank in range(3)])
 
 
 @pytest.mark.parametrize("sparse", [False, True])
 def test_named_vectors_are_shared_where_weights_are_private(sparse: bool) -> None:
     """Worker 1 also receives what worker 0 has changed in them."""
-    job = VirtualJob(2)
     differences = {"tensors": [23], "secondary_ratio": 0.5, "dense_below": 0, "values": "float32"}
     rule, options = ("difference", differences) if sparse else ("delay_compensated_sgd", {})
     specification = Specification(rule, False, options, private=True, sparse=sparse, **FURTHER)
 
-    def work(rank: int) -> dict[str, np.ndarray]:
-        exchange, model = job.exchange(rank, specification), Held(SIZES)
+    def work(exchange: ParameterServerExchange) -> dict[str, np.ndarray]:
+        model = Held(SIZES)
         exchange.join(SIZES, Limits(), {})
-        exchange.begin(sources(values(rank)), model)
-        job.engine.pass_time(1.0 + rank)
-        sent = sources(values(10 + rank))
+        exchange.begin(sources(values(exchange.rank)), model)
+        exchange.store.sleep(1.0 + exchange.rank)
+        sent = sources(values(10 + exchange.rank))
         if sparse:
             del sent[WEIGHTS]
         step = (np.array([3]), ONE) if sparse else None
         exchange.start(Payload(sent, 1, 0.5, step=step), model).wait()
-        job.engine.pass_time(5.0)  # the statistics of a worker that has left no longer count
+        exchange.store.sleep(5.0)  # the statistics of a worker that has left no longer count
         exchange.close()
         return model.vectors
 
     sent = [values(10), values(11)]
-    for count, held in enumerate(job.run(work), start=1):
+    for count, held in enumerate(run_over_servers(specification, 2, work), start=1):
         close(held[CONTROL], BEGUN[CONTROL] + 0.5 * sum(each[CONTROL] for each in sent[:count]))
         latest = [each[STATISTICS] for each in (*sent[:count], BEGUN, BEGUN)[:2]]
         close(held[STATISTICS], np.mean(latest, axis=0))

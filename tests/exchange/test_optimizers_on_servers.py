@@ -1,17 +1,15 @@
 """Optimizers with a state on servers and in collectives, in memory."""
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 import pytest
 
-from esync.exchange.collectives.worker_exchange import CollectiveExchange
-from esync.exchange.protocol.round_state import Limits
 from esync.rules import AdamRule, AdamWRule, CenteredRMSPropRule, Rule, SGDRule, Step
 
 from .memory_servers import MemoryServers, mean_in_rank_order
-from .test_collective_exchange import met, noise, payload, run
+from .test_collective_exchange import noise, run, train
 
 SIZE, WORKERS, ROUNDS = 23, 3, 5
 TERMS = {"learning_rate": 0.05, "momentum": 0.9, "weight_decay": 0.1}
@@ -53,8 +51,7 @@ def test_server_optimizer_takes_one_step_per_round_although_a_worker_dies(rule: 
         if number == 3 and replaced:
             cluster.join(2, 5002)
         elif number == 3:
-            for node in cluster.nodes:
-                node.server.drop(2)
+            cluster.drop(2)
         for rank in members:
             nonce = 5002 if dead and rank == 2 else None
             cluster.send(rank, number, gradient(rank, number), nonce=nonce, **TERMS)
@@ -70,28 +67,14 @@ COLLECTIVE = [
 ]
 
 
-def steps_of(rounds: int) -> Callable[[CollectiveExchange], Any]:
-    """What a worker of a collective does; its weights and the rule's state in the end."""
-
-    def body(exchange: CollectiveExchange) -> Any:
-        model = met(exchange, Limits(rounds=rounds))
-        for number in range(1, rounds + 1):
-            exchange.start(payload(exchange.rank, number, **TERMS), model).wait()
-        state = exchange.rule_state()
-        exchange.close()
-        return model.weights, state
-
-    return body
-
-
 @pytest.mark.parametrize(("name", "options", "rule"), COLLECTIVE, ids=lambda each: str(each) if each else "")
 def test_collective_optimizer_takes_the_same_steps_on_every_rank(
     name: str, options: dict[str, float], rule: Rule
 ) -> None:
-    outcomes = run(WORKERS, steps_of(ROUNDS), rule=name, options=options)
+    outcomes = run(WORKERS, partial(train, rounds=ROUNDS, **TERMS), rule=name, options=options)
     means = [np.mean([gradient(rank, n) for rank in range(WORKERS)], axis=0) for n in range(1, ROUNDS + 1)]
     expected = by_hand(rule, means, noise(0))
-    for weights, state in outcomes:
-        np.testing.assert_allclose(weights, expected, rtol=1e-4, atol=1e-5)  # sums in another order
-        assert weights.tobytes() == outcomes[0][0].tobytes()
+    for model, _, state in outcomes:
+        np.testing.assert_allclose(model.weights, expected, rtol=1e-4, atol=1e-5)  # sums in another order
+        assert model.weights.tobytes() == outcomes[0][0].weights.tobytes()
         assert all(vector is not None for vector in state)

@@ -72,17 +72,6 @@ def test_round_changes_nothing_before_the_last_commit(drawn):
     assert cluster.status(last.shard)["acknowledged"].tolist() == [0] * cluster.workers
 
 
-def test_round_of_sgd_equals_the_one_by_hand():
-    cluster = MemoryServers(2, [1.0, 2.0, 3.0], [10.0])
-    cluster.send(1, 1, np.float32([2, 2, 2]), np.float32([30]), learning_rate=0.5, samples=64)
-    assert cluster.weights().tolist() == [1.0, 2.0, 3.0]
-    cluster.send(0, 1, np.float32([0, 4, 8]), np.float32([20]), learning_rate=0.5, samples=32)
-    assert cluster.weights().tolist() == [1.0 - 0.5 * 1, 2.0 - 0.5 * 3, 3.0 - 0.5 * 5]
-    assert cluster.statistics().tolist() == [25.0]  # the mean as it is, whatever the learning rate
-    status = cluster.status()
-    assert [int(status[name]) for name in ("round", "version", "samples")] == [1, 2, 96]
-
-
 def test_round_uses_momentum_and_weight_decay_of_the_commits():
     cluster = MemoryServers(1, [1.0])
     cluster.send(0, 1, np.float32([1]), learning_rate=0.5, momentum=0.5, weight_decay=1.0)

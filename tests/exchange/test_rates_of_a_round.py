@@ -84,7 +84,7 @@ def test_commit_of_excluded_worker_is_not_used():
     cluster = MemoryServers(3, [0.0])
     for rank in (1, 2):
         cluster.send(rank, 1, np.float32([1]), **RATES)
-    cluster.nodes[0].server.drop(0)
+    cluster.drop(0)
     after_one = cluster.weights().tolist()
     cluster.send(1, 2, np.float32([1]), **{**RATES, "learning_rate": 0.5})
     cluster.send(0, 1, np.float32([100]), **RATES)  # wakes up
@@ -98,7 +98,7 @@ def test_commit_of_excluded_worker_is_not_used():
 def test_commit_sent_before_exclusion_still_counts():
     cluster = MemoryServers(3, [0.0])
     cluster.send(0, 1, np.float32([1]), learning_rate=1.0)
-    cluster.nodes[0].server.drop(0)
+    cluster.drop(0)
     for rank in (1, 2):
         cluster.send(rank, 1, np.float32([4]), learning_rate=1.0)
     assert cluster.weights().tolist() == [-3.0]

@@ -1,3 +1,5 @@
+from typing import Any
+
 import pytest
 
 from esync.exchange.protocol.resume_negotiation import Offer, Offers, WholeCheckpointTracker, choose
@@ -5,69 +7,47 @@ from esync.exchange.protocol.resume_negotiation import Offer, Offers, WholeCheck
 JOB, LATER = 11, 22
 
 
-def model(round_: int, job: int = JOB, whole_before: bool = True, needs=(0, 1)) -> Offer:
+def held(*parts: tuple[Any, ...]) -> Offers:
+    """The offer of a worker: the round of each part, its job, whether one was whole before, and who is needed."""
+    return Offers(resume=True, parts=[Offer(*part) for part in parts])
+
+
+def model(round_: int, job: int = JOB, whole_before: bool = True, needs: tuple[int, ...] = (0, 1)) -> tuple[Any, ...]:
     """Rank 0's part."""
-    return Offer(round_, job, whole_before, needs)
+    return round_, job, whole_before, needs
 
 
-def held(*parts: Offer) -> Offers:
-    return Offers(resume=True, parts=parts)
+#: Name → what each rank has, and the round from which the job goes on; -1: it begins anew.
+CHOICES = {
+    "without --resume": ([Offers(), Offers()], -1),
+    "the newest round that all have": ([held(model(30), model(20), model(10)), held((20, JOB), (10, JOB))], 20),
+    "no parts of different jobs": ([held(model(20, LATER), model(10)), held((20, JOB), (10, JOB))], 10),
+    "no part of a worker that was no member": (
+        [held(model(20, needs=(0, 2)), model(10)), held((10, JOB)), held((20, JOB))], 20
+    ),
+    "of rank 0 only in asynchronous runs": ([held(model(23, needs=(0,))), held((17, JOB)), held()], 23),
+    "death during the first checkpoint": ([held(model(10, whole_before=False)), held()], -1),
+    "death of rank 0 during the first checkpoint": ([held(), held((10, JOB))], -1),
+}  # fmt: skip
 
 
-def test_resume_without_resume_flag_begins_anew():
-    assert choose({0: Offers(), 1: Offers()}) == -1
-
-
-def test_resume_chooses_the_newest_round_that_all_have():
-    offers = {0: held(model(30), model(20), model(10)), 1: held(Offer(20, JOB), Offer(10, JOB))}
-    assert choose(offers) == 20
-
-
-def test_resume_does_not_mix_parts_of_different_jobs():
-    offers = {0: held(model(20, LATER), model(10)), 1: held(Offer(20, JOB), Offer(10, JOB))}
-    assert choose(offers) == 10
-
-
-def test_resume_needs_no_part_of_a_worker_that_was_no_member():
-    offers = {0: held(model(20, needs=(0, 2)), model(10)), 1: held(Offer(10, JOB)), 2: held(Offer(20, JOB))}
-    assert choose(offers) == 20
-
-
-def test_resume_of_asynchronous_checkpoint_needs_rank_0_only():
-    assert choose({0: held(model(23, needs=(0,))), 1: held(Offer(17, JOB)), 2: held()}) == 23
+@pytest.mark.parametrize(("offers", "round_"), CHOICES.values(), ids=CHOICES)
+def test_resume_chooses_the_round_to_go_on_from(offers: list[Offers], round_: int) -> None:
+    assert choose(dict(enumerate(offers))) == round_
 
 
 @pytest.mark.parametrize(
-    "offers",
+    ("offers", "said"),
     [
-        {0: held(model(10, whole_before=False)), 1: held()},
-        {0: held(), 1: held(Offer(10, JOB))},
+        ([held(model(20), model(10)), held()], "worker 0 has those of round 10, 20; worker 1 has none"),
+        ([held(), held((20, JOB, True))], "worker 0 has none; worker 1 has those of round 20"),
+        ([Offers(), held()], "worker 1 was started with --resume and worker 0 without it"),
+        ([held(), Offers(True, problem="no such folder")], "worker 1: no such folder"),
     ],
 )
-def test_resume_after_death_during_the_first_checkpoint_begins_anew(offers):
-    assert choose(offers) == -1
-
-
-@pytest.mark.parametrize(
-    ("offers", "held_by"),
-    [
-        ({0: held(model(20), model(10)), 1: held()}, "worker 0 has those of round 10, 20; worker 1 has none"),
-        ({0: held(), 1: held(Offer(20, JOB, True))}, "worker 0 has none; worker 1 has those of round 20"),
-    ],
-)
-def test_resume_with_lost_parts_names_who_holds_what(offers, held_by):
-    with pytest.raises(ValueError, match=held_by):
-        choose(offers)
-
-
-def test_resume_flag_on_some_workers_only_is_refused():
-    with pytest.raises(ValueError, match="worker 1 was started with --resume and worker 0 without it"):
-        choose({0: Offers(), 1: held()})
-
-
-def test_resume_with_problem_of_one_worker_stops_all():
-    with pytest.raises(ValueError, match="worker 1: no such folder"):
-        choose({0: held(), 1: Offers(True, problem="no such folder")})
+def test_resume_that_is_impossible_is_refused_by_name(offers: list[Offers], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        choose(dict(enumerate(offers)))
 
 
 def test_checkpoint_of_which_a_worker_has_skipped_its_part_is_not_whole():

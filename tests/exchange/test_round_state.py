@@ -10,18 +10,6 @@ from esync.exchange.protocol.round_state import RoundState
 from .round_states import commit, make
 
 
-def test_commit_is_acknowledged_by_its_sequence_number():
-    round_state = make()
-    commit(round_state, 0, 1.0, sequence=7)
-    assert round_state.status()["acknowledged"].tolist() == [0, 0]
-    assert round_state.status()["committed"].tolist() == [1, 0]
-    commit(round_state, 1, 1.0, sequence=9)
-    status = round_state.status()
-    assert status["acknowledged"].tolist() == [7, 9]
-    assert status["used"].tolist() == [1, 1]
-    assert status["committed"].tolist() == [0, 0]
-
-
 def test_member_that_leaves_after_its_commit_contributes():
     round_state = make(3)
     commit(round_state, 1, 1.0)

@@ -74,18 +74,19 @@ def test_scalars_of_asynchronous_commits_combine_the_latest_of_all_members() -> 
     assert told(cluster) == {"loss": 4.0}
 
 
-def test_scalars_are_passed_to_the_rule() -> None:
+def test_rule_step_has_the_scalars_and_the_numbers_of_commits_and_slots() -> None:
     seen = []
 
     def note(weights: Any, value: Any, state: Any, step: Any) -> Any:
-        seen.append(dict(step.scalars))
+        seen.append((step.count, step.workers, dict(step.scalars)))
         return weights + value, state
 
-    cluster = MemoryServers(2, [0.0], rule=note, scalars={"loss": "mean", "norm": "sum"})
+    cluster = MemoryServers(3, [0.0], rule=note, scalars={"loss": "mean", "norm": "sum"})
+    cluster.drop(2)
     cluster.send(0, 1, ONE, loss=2.0, norm=1.0)
     cluster.send(1, 1, ONE, loss=4.0, norm=5.0)
     cluster.send(0, 2, ONE, loss=7.0, norm=8.0, use=wire.AT_ONCE)
-    assert seen == [{"loss": 3.0, "norm": 6.0}, {"loss": 7.0, "norm": 8.0}]
+    assert seen == [(2, 3, {"loss": 3.0, "norm": 6.0}), (1, 3, {"loss": 7.0, "norm": 8.0})]
 
 
 def test_scalars_with_reserved_name_or_unknown_combination_are_refused() -> None:

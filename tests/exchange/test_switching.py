@@ -1,14 +1,22 @@
 """Switching between synchronous and asynchronous during a job, push by push, on two servers."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from esync.exchange.protocol import wire
+from esync.exchange.protocol.layout import WEIGHTS
 from esync.exchange.protocol.resume_negotiation import RunProgress
 from esync.exchange.protocol.round_state import Limits, RoundState
 from esync.rules import RESET_MOMENTUM, Step, momentum_sgd
 
 from .memory_servers import MemoryServers
+
+
+def commit(cluster: MemoryServers, rank: int, sequence: int, use: int, **terms: Any) -> None:
+    """Send a payload of ones that is to be used like this."""
+    cluster.send(rank, sequence, np.ones(cluster.layout.sizes[WEIGHTS]), use=use, **terms)
 
 
 def test_switching_keeps_weights_and_momentum():
@@ -55,21 +63,21 @@ def test_switch_request_of_the_leader_alone_takes_effect_at_the_end_of_the_round
     cluster = MemoryServers(2, np.zeros(2))
     for rank in (0, 1):
         assert cluster.status()["synchronous"]
-        cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, switch=wire.AT_ONCE * (rank == asking))
+        commit(cluster, rank, 1, wire.TOGETHER, switch=wire.AT_ONCE * (rank == asking))
     assert bool(cluster.status()["synchronous"]) == (asking == 1)
 
 
 def test_switching_counts_rounds_and_steps_of_both_kinds():
     cluster = MemoryServers(2, np.zeros(2), limits=Limits(samples=9))
     for rank in (0, 1):
-        cluster.send(rank, 1, np.ones(2), samples=2, use=wire.TOGETHER, switch=wire.AT_ONCE * (rank == 0))
+        commit(cluster, rank, 1, wire.TOGETHER, samples=2, switch=wire.AT_ONCE * (rank == 0))
     for sequence in (2, 3, 4):
-        cluster.send(0, sequence, np.ones(2), samples=1, use=wire.AT_ONCE)
+        commit(cluster, 0, sequence, wire.AT_ONCE, samples=1)
     status = cluster.status()
     assert (status["round"], status["step"], status["version"]) == (2, 4, 5)
     assert (status["samples"], status["samples_together"]) == (7, 4)
     assert status["stop_at"] == -1
-    cluster.send(1, 2, np.ones(2), samples=2, use=wire.AT_ONCE)
+    commit(cluster, 1, 2, wire.AT_ONCE, samples=2)
     assert cluster.status()["stop_at"] == cluster.status()["round"] == 3
 
 
@@ -89,7 +97,7 @@ def test_exclusion_takes_effect_at_the_end_of_the_leaders_round():
     for rank in (1, 2, 0):
         excluded = wire.encode_ranks([1]) if rank == 0 else b""
         assert not cluster.status()["excluded"].any()
-        cluster.send(rank, 1, np.ones(4), use=wire.TOGETHER, text=excluded)
+        commit(cluster, rank, 1, wire.TOGETHER, text=excluded)
     for shard in range(2):
         assert cluster.status(shard)["excluded"].tolist() == [0, 1, 0]
         assert cluster.status(shard)["member"].tolist() == [1, 1, 1]
@@ -106,26 +114,26 @@ def test_exclusion_takes_effect_at_the_end_of_the_leaders_round():
 def test_excluded_worker_that_is_included_again_is_waited_for():
     cluster = MemoryServers(2, np.zeros(2))
     for rank, text in ((0, b"1"), (1, b"")):
-        cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, text=text)
-    cluster.send(0, 2, np.ones(2), use=wire.TOGETHER, text=wire.encode_ranks(()))
+        commit(cluster, rank, 1, wire.TOGETHER, text=text)
+    commit(cluster, 0, 2, wire.TOGETHER, text=wire.encode_ranks(()))
     assert not cluster.status()["excluded"].any()
-    cluster.send(0, 3, np.ones(2), use=wire.TOGETHER)
+    commit(cluster, 0, 3, wire.TOGETHER)
     assert cluster.status()["round"] == 2
-    cluster.send(1, 2, np.ones(2), use=wire.TOGETHER)
+    commit(cluster, 1, 2, wire.TOGETHER)
     assert cluster.status()["round"] == 3
 
 
 def test_switch_by_any_leader_ends_all_exclusions():
     cluster = MemoryServers(3, np.zeros(2))
     for rank in range(3):
-        cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, text=b"0" * (rank == 0))
+        commit(cluster, rank, 1, wire.TOGETHER, text=b"0" * (rank == 0))
     assert cluster.status()["excluded"].tolist() == [1, 0, 0]
-    cluster.send(0, 2, np.ones(2), use=wire.DISCARD, switch=wire.AT_ONCE, text=b"1,2")  # it does not lead any more
+    commit(cluster, 0, 2, wire.DISCARD, switch=wire.AT_ONCE, text=b"1,2")  # it does not lead any more
     for rank in (2, 1):
-        cluster.send(rank, 2, np.ones(2), use=wire.TOGETHER, switch=wire.AT_ONCE * (rank == 1))
+        commit(cluster, rank, 2, wire.TOGETHER, switch=wire.AT_ONCE * (rank == 1))
     assert not cluster.status()["synchronous"]
     assert not cluster.status()["excluded"].any()
-    cluster.send(0, 3, np.ones(2), use=wire.AT_ONCE)
+    commit(cluster, 0, 3, wire.AT_ONCE)
     assert cluster.status()["used"][0]
 
 
@@ -145,7 +153,7 @@ def test_synchronous_commits_wait_for_missing_workers_on_every_server():
 def test_exclusion_of_everyone_is_ignored():
     cluster = MemoryServers(2, np.zeros(2))
     for rank in (0, 1):
-        cluster.send(rank, 1, np.ones(2), use=wire.TOGETHER, text=b"0,1")
+        commit(cluster, rank, 1, wire.TOGETHER, text=b"0,1")
     assert not cluster.status()["excluded"].any()
 
 

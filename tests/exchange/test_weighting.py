@@ -36,36 +36,24 @@ def test_weighting_with_unknown_name_is_refused():
         check("fair")
 
 
-@pytest.mark.parametrize("weighting", WEIGHTINGS)
-def test_server_applies_the_weighting_to_updates_and_statistics(weighting):
-    samples = [10, 640, 64]
-    weights, statistics = floats(1, 7), floats(2, 4)
-    cluster = MemoryServers(
-        3, weights, statistics, servers=2, bucket_elements=3, rule=add_mean_update, weighting=weighting
-    )
+@pytest.mark.parametrize(
+    ("weighting", "of_statistics", "expected"),
+    [
+        *((weighting, "as-updates", unnormalized(weighting)) for weighting in WEIGHTINGS),
+        ("uniform", "samples", "samples"),
+        ("samples", "uniform", "uniform"),
+        ("normalized", "samples", "samples"),
+    ],
+)
+def test_server_applies_the_weightings_to_updates_and_statistics(weighting, of_statistics, expected):
+    samples, begun, statistics = [10, 640, 64], floats(1, 7), floats(2, 4)
+    weightings = {"weighting": weighting, "statistics_weighting": of_statistics}
+    cluster = MemoryServers(3, begun, statistics, servers=2, bucket_elements=3, rule=add_mean_update, **weightings)
     updates, stats = [floats(10 + rank, 7) for rank in range(3)], [floats(20 + rank, 4) for rank in range(3)]
     for rank in (2, 0, 1):
         cluster.send(rank, 1, updates[rank], stats[rank], learning_rate=0.5, samples=samples[rank])
-    expected = weights + np.float32(0.5) * mean(weighting, updates, samples)
-    np.testing.assert_allclose(cluster.weights(), expected, rtol=1e-5, atol=1e-6)
-    np.testing.assert_allclose(
-        cluster.statistics(), mean(unnormalized(weighting), stats, samples), rtol=1e-5, atol=1e-6
-    )
-
-
-@pytest.mark.parametrize(
-    ("weighting", "of_statistics", "expected"),
-    [("uniform", "samples", "samples"), ("samples", "uniform", "uniform"), ("normalized", "samples", "samples")],
-)
-def test_server_applies_a_weighting_of_their_own_to_statistics(weighting, of_statistics, expected):
-    samples, weights, begun = [10, 640], floats(1, 7), floats(2, 4)
-    cluster = MemoryServers(
-        2, weights, begun, rule=add_mean_update, weighting=weighting, statistics_weighting=of_statistics
-    )
-    updates, stats = [floats(10 + rank, 7) for rank in range(2)], [floats(20 + rank, 4) for rank in range(2)]
-    for rank in range(2):
-        cluster.send(rank, 1, updates[rank], stats[rank], learning_rate=1.0, samples=samples[rank])
-    np.testing.assert_allclose(cluster.weights(), weights + mean(weighting, updates, samples), rtol=1e-5, atol=1e-6)
+    after = begun + np.float32(0.5) * mean(weighting, updates, samples)
+    np.testing.assert_allclose(cluster.weights(), after, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(cluster.statistics(), mean(expected, stats, samples), rtol=1e-5, atol=1e-6)
 
 

@@ -26,22 +26,6 @@ def test_message_elements_hold_a_message_and_the_status(slots):
     assert needed <= size < needed + 4
 
 
-def test_status_has_an_entry_for_every_slot():
-    status = np.zeros((), wire.status_type(3))
-    status["acknowledged"] = [7, 8, 9]
-    got = wire.unpack(wire.pack(status, wire.message_elements(3)), wire.status_type(3))
-    assert got["acknowledged"].tolist() == [7, 8, 9]
-    for name in ("acknowledged", "used", "wait", "nonce", "arrivals", "member", "committed"):
-        assert got[name].shape == (3,)
-
-
-def test_unpack_returns_a_copy():
-    packed = wire.pack(wire.message(wire.STOP, rank=3), wire.message_elements(1))
-    got = wire.unpack(packed, wire.MESSAGE)
-    packed.fill(np.nan)
-    assert (int(got["kind"]), int(got["rank"])) == (wire.STOP, 3)
-
-
 def test_header_writes_through_and_leaves_the_values_alone():
     assert wire.HEADER.itemsize == 4 * wire.HEADER_ELEMENTS
     bucket = np.arange(wire.HEADER_ELEMENTS + 5, dtype=np.float32)

@@ -11,7 +11,7 @@ from esync.algorithms import LocalSGD
 from esync.gluon.batch_samples import BatchSizeError, divisor_and_samples
 from esync.runtime.mxnet_import import mx
 
-from ..support.scripted_world import World
+from ..support.scripted_world import World, steady_world
 from ..support.small_net import BATCH, backward, flat, make_net
 
 nd = mx.nd
@@ -47,8 +47,7 @@ def test_what_is_no_number_above_zero_is_refused(given):
 
 def trained(algorithm: Any, *size: float, mean: bool = False, **more: Any) -> tuple[Any, World]:
     """A network after three steps on batches of BATCH samples, and what it has sent."""
-    net, world = make_net(), World(answers=[(flat(make_net()), False, True)] * 9)
-    world.prepare = lambda exchange: setattr(exchange, "beginning", flat(make_net()))
+    net, world = make_net(), steady_world(flat(make_net()))
     options = {"learning_rate": 0.1, "wd": 0.01}
     trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world, gradient_scale=2.0)
     trainer.start()

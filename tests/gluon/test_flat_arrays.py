@@ -111,15 +111,13 @@ def test_flat_arrays_open_sees_current_values():
 
 
 @pytest.mark.parametrize(("start", "stop"), [(0, 11), (3, 8), (6, 7), (10, 11)])
-def test_scaled_multiplies_what_is_read(start, stop):
-    out = np.zeros(stop - start, np.float32)
-    Scaled(flat(*counting(*SHAPES)), 0.1).read(start, stop, out)
-    assert out.tolist() == [np.float32(0.1) * np.float32(value) for value in range(start, stop)]
-
-
-@pytest.mark.parametrize(("start", "stop"), [(0, 11), (3, 8), (6, 7), (10, 11)])
-def test_difference_subtracts_the_base_from_what_is_read(start, stop):
-    base = np.float32([value**2 for value in range(11)])
-    out = np.zeros(stop - start, np.float32)
-    Difference(flat(*counting(*SHAPES)), base).read(start, stop, out)
-    assert out.tolist() == [value - value**2 for value in range(start, stop)]
+def test_scaled_and_difference_change_what_is_read(start, stop):
+    values = np.arange(11, dtype=np.float32)
+    sources = {
+        Scaled(flat(*counting(*SHAPES)), 0.1): np.float32(0.1) * values,
+        Difference(flat(*counting(*SHAPES)), values**2): values - values**2,
+    }
+    for source, expected in sources.items():
+        out = np.zeros(stop - start, np.float32)
+        source.read(start, stop, out)
+        assert out.tolist() == expected[start:stop].tolist()

@@ -12,7 +12,7 @@ from esync.gluon.loader_batches import NoBatchesError
 from esync.runtime.mxnet_import import mx
 from esync.runtime.phase_timer import GET_BATCH
 
-from ..support.scripted_world import World
+from ..support.scripted_world import World, steady_world
 from ..support.small_net import flat, local_trainer, make_net, sgd_trainer, take_steps
 
 data = mx.gluon.data
@@ -29,11 +29,6 @@ def train(net: Any, trainer: esync.Trainer, loader: Any, **more: Any) -> list[An
 
 def numbers(batches: list[Any]) -> list[list[float]]:
     return [batch.asnumpy().reshape(-1).tolist() for batch in batches]
-
-
-def test_batches_cross_epochs_and_end_with_the_run():
-    net = make_net()
-    assert train(net, local_trainer(net, limits=Limits(rounds=5)), ["a", "b"]) == ["a", "b", "a", "b", "a"]
 
 
 def test_batches_of_a_run_that_is_over_are_none():
@@ -112,10 +107,7 @@ def test_batches_time_the_loading_as_get_batch():
 
 def clustered(net: Any, algorithm: Any, beginning: float, **script: Any) -> esync.Trainer:
     """A trainer among scripted workers, all of whose exchanges lead to the same weights."""
-    weights = [beginning] * len(flat(net))
-    world = World(answers=[(weights, False, True)] * 9, **script)
-    world.prepare = lambda exchange: setattr(exchange, "beginning", weights)
-    return sgd_trainer(net, algorithm, world=world)
+    return sgd_trainer(net, algorithm, world=steady_world([beginning] * len(flat(net)), **script))
 
 
 def test_batch_of_an_abandoned_step_is_handed_out_again_once():
@@ -152,13 +144,6 @@ def test_batches_go_on_at_a_restored_position():
     resumed.restore(state)
     assert (next(resumed), begun) == ((1, 1), [1])
     assert (next(resumed), begun) == ((2, 0), [1, 2])
-
-
-def test_batches_restored_at_the_end_of_an_epoch_go_on_with_the_next():
-    trainer = local_trainer(make_net())
-    batches = trainer.batches(Epochs())
-    batches.restore({"epoch": 4, "batch": 2, "seeds": []})
-    assert next(batches) == (5, 0)
 
 
 def test_batches_restored_to_a_shorter_loader_say_so(caplog):

@@ -11,7 +11,8 @@ from esync.gluon.master_weights import NoMasterWeightsError
 from esync.runtime.mxnet_import import mx
 from esync.world import RealWorld
 
-from ..support.scripted_world import World
+from ..support.scripted_world import World, steady_world
+from ..support.small_net import differentiate
 
 #: Between 1 and 2 float16 counts in steps of 2⁻¹⁰.
 FINE = 1 + 2.0**-13
@@ -41,9 +42,7 @@ def make_trainer(weight, world, optimizer="sgd", options=None, algorithm=None, *
 
 def step(trainer, weight, slope: float = -1.0) -> None:
     """A step of a gradient that does not depend on the weight."""
-    with mx.autograd.record():
-        loss = (weight.data() * slope).sum()
-    loss.backward()
+    differentiate(lambda: (weight.data() * slope).sum())
     trainer.step(1)
 
 
@@ -77,14 +76,11 @@ def test_master_weights_of_every_optimizer_are_found(name, momentum):
 def test_master_weights_beside_float32_weights_are_exchanged_together():
     half, whole = single_weight(), mx.gluon.Parameter("whole", shape=(2,), init="ones")
     whole.initialize()
-    world = World(
-        answers=[([FINE] * 4, False, True)] * 2, prepare=lambda exchange: setattr(exchange, "beginning", [1.0] * 4)
-    )
+    world = steady_world([1.0] * 4)
+    world.answers = [([FINE] * 4, False, True)] * 2
     trainer = esync.Trainer([half, whole], "sgd", SGD, algorithm=LocalSGD(1), world=world)
     for _ in range(2):
-        with mx.autograd.record():
-            loss = -half.data().astype("float32").sum() - whole.data().sum()
-        loss.backward()
+        differentiate(lambda: -half.data().astype("float32").sum() - whole.data().sum())
         trainer.step(1)
     assert world.made.sent[1].values == [2.0**-12] * 4
     assert whole.data().asnumpy().tolist() == [np.float32(FINE)] * 2
@@ -112,19 +108,6 @@ def test_master_weights_are_unchanged_by_a_trial(before):
         step(trainer, weight, -1000.0)
     step(trainer, weight)
     assert world.made.sent[-1].values == [2.0**-12 * (1 + 0.5 * before)] * 2
-
-
-def test_master_weights_in_local_mode_equal_gluon_bit_for_bit():
-    ours, theirs = single_weight(), single_weight()
-    trainer = make_trainer(ours, RealWorld(), "adam", algorithm="local")
-    plain = mx.gluon.Trainer([theirs], "adam", SGD, kvstore=None)
-    trainer.start()
-    ours.set_data(mx.nd.array([0.1, 3.0]))
-    theirs.set_data(mx.nd.array([0.1, 3.0]))
-    for _ in range(3):
-        step(trainer, ours)
-        step(plain, theirs)
-        assert ours.data().asnumpy().tobytes() == theirs.data().asnumpy().tobytes()
 
 
 # --- checkpoints ----------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from esync.gluon.optimizers import AdamW
 from esync.rules import make_rule
 from esync.runtime.mxnet_import import mx
 
-from ..support.scripted_world import World
+from ..support.scripted_world import steady_world
 from ..support.small_net import backward, flat, make_net
 
 optimizers = mx.optimizer
@@ -23,7 +23,7 @@ optimizers = mx.optimizer
 def asked(optimizer: str, algorithm: str = "sync", scale: float = 1.0, **options):
     """A trainer that has started, and what it has asked of the servers."""
     net = make_net()
-    world = World(answers=[(flat(net), False, True)] * 3, prepare=lambda exchange: None)
+    world = steady_world(flat(net))
     trainer = esync.Trainer(
         net.collect_params(),
         optimizer,

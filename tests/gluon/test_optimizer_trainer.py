@@ -10,7 +10,8 @@ from esync.algorithms import LocalSGD
 from esync.gluon.optimizer_trainer import ReplacedOptimizerError
 from esync.runtime.mxnet_import import mx
 
-from ..support.scripted_world import World
+from ..support.scripted_world import steady_world
+from ..support.small_net import differentiate
 
 FAST = {"learning_rate": 0.25}
 SLOW = {"learning_rate": 2.0**-6}
@@ -25,17 +26,14 @@ def single_weight(kind: str = "float32") -> Any:
 
 def made(weight: Any, algorithm: Any, optimizer: Any = "sgd", options: Any = None, **more: Any) -> esync.Trainer:
     """A trainer among scripted workers that answer with ones."""
-    world = World(
-        answers=[([1.0, 1.0], False, True)] * 9, prepare=lambda exchange: setattr(exchange, "beginning", [1.0, 1.0])
-    )
     algorithm = LocalSGD(local_iterations=100) if algorithm == "local-sgd" else algorithm
-    return esync.Trainer([weight], optimizer, dict(options or FAST), algorithm=algorithm, world=world, **more)
+    return esync.Trainer(
+        [weight], optimizer, dict(options or FAST), algorithm=algorithm, world=steady_world([1.0, 1.0]), **more
+    )
 
 
 def step(weight: Any, trainer: Any) -> None:
-    with mx.autograd.record():
-        loss = (weight.data() ** 2).sum()
-    loss.backward()
+    differentiate(lambda: (weight.data() ** 2).sum())
     trainer.step(1)
 
 

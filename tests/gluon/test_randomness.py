@@ -39,7 +39,7 @@ def test_reseed_at_the_same_place_draws_the_same():
 
 def test_reseed_at_every_place_draws_differently():
     draws = set()
-    places = list(itertools.product(range(2), range(3), range(3), range(2)))
+    places = list(itertools.product(range(2), range(2), range(2), range(2)))
     for rank, round_, iteration, seed in places:
         reseed(trainer(rank, round_, iteration), seed)
         draws.add(draw())
@@ -113,8 +113,7 @@ def epochs(
     return [next(batches).asnumpy()[0].tolist() for _ in range(left)], batches
 
 
-@pytest.mark.parametrize("processes", [0, 2])
-@pytest.mark.parametrize("begin_epoch", [None, np.random.seed])
+@pytest.mark.parametrize(("processes", "begin_epoch"), [(0, None), (2, np.random.seed)])
 def test_batches_of_ranks_draw_apart_though_the_program_has_seeded_them_alike(processes, begin_epoch):
     seen = [sample for rank in range(3) for sample in epochs(rank, processes, begin_epoch)[0]]
     for numbers in list(zip(*seen, strict=True))[1:]:

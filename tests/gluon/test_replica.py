@@ -52,17 +52,6 @@ def values_of(vector: FlatArrays) -> np.ndarray:
     return out
 
 
-def test_replica_separates_trained_weights_from_statistics():
-    net = small_net()
-    replica = replica_of(net)
-    assert replica.statistics.size == 16  # running mean and variance of 8 channels
-    assert replica.size == sum(p.data().size for p in net.collect_params().values())
-    replica.open()
-    assert np.array_equal(values_of(replica.weights), everything(net, trained=True))
-    assert np.array_equal(values_of(replica.statistics), everything(net, trained=False))
-    replica.close()
-
-
 def test_replica_of_frozen_layers_counts_them_as_statistics():
     net = small_net()
     before = replica_of(net)
@@ -74,11 +63,10 @@ def test_replica_of_frozen_layers_counts_them_as_statistics():
     assert after.gradients.size == after.weights.size
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-def test_replica_gradient_is_that_of_the_last_backward_pass(dtype):
-    weight = single_weight(dtype)
+def test_replica_gradient_of_float16_is_that_of_the_last_backward_pass():
+    weight = single_weight("float16")
     replica = Replica([weight], lambda batch_size: None)
-    slope = mx.nd.array([3.0, 0.1, -2.0], dtype=dtype)
+    slope = mx.nd.array([3.0, 0.1, -2.0], dtype="float16")
     with mx.autograd.record():
         loss = (weight.data() * slope).sum()
     loss.backward()
@@ -96,8 +84,8 @@ def test_replica_reads_and_writes_weights_in_onednn_layout(hybridize):
     """
     mx.random.seed(0)
     images = mx.nd.random.uniform(shape=(8, 1, 28, 28))
-    one = build("resnet18-v1", 10, mx.cpu(), seed=1, hybridize=hybridize)
-    other = build("resnet18-v1", 10, mx.cpu(), seed=2, hybridize=hybridize)
+    one = build("resnet18-v1x0.25", 10, mx.cpu(), seed=1, hybridize=hybridize)
+    other = build("resnet18-v1x0.25", 10, mx.cpu(), seed=2, hybridize=hybridize)
     expected, different = one(images).asnumpy(), other(images).asnumpy()
     assert np.abs(expected - different).max() > 1e-3
 
@@ -151,39 +139,6 @@ def test_replica_open_waits_for_pending_computation():
 
 
 # --- the update since the last exchange -----------------------------------------------------------
-
-
-def test_replica_update_is_the_change_since_the_anchor():
-    net = small_net()
-    replica = replica_of(net)
-    replica.keep_anchor()
-    replica.open()
-    begin = values_of(replica.weights)
-    replica.write(WEIGHTS, 0, begin)
-    replica.close()
-    bias = net[2].bias.data()
-    bias += 3
-    replica.open()
-    update = np.zeros(replica.weights.size, np.float32)
-    replica.update().read(0, update.size, update)
-    replica.close()
-    assert sorted(update.tolist())[-4:] == [3.0] * 4
-    assert np.count_nonzero(update) == 4
-
-
-def test_replica_write_moves_the_anchor():
-    replica = replica_of(small_net())
-    replica.keep_anchor()
-    size = replica.weights.size
-    replica.open()
-    new = np.arange(size, dtype=np.float32)
-    replica.write(WEIGHTS, 0, new[:100])
-    replica.write(WEIGHTS, 100, new[100:])
-    replica.write(STATISTICS, 0, np.ones(replica.statistics.size, np.float32))
-    update = np.ones(size, np.float32)
-    replica.update().read(0, size, update)
-    replica.close()
-    assert not update.any()
 
 
 def test_replica_common_weights_can_be_changed_in_place():

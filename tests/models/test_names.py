@@ -1,4 +1,5 @@
 import re
+from functools import cache
 
 import numpy as np
 import pytest
@@ -43,6 +44,12 @@ def test_name_that_cannot_be_is_refused(text, message):
     assert not is_network(text)
 
 
+@cache
+def shapes_of(name: str) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of the parameters of a network for colour images."""
+    return shapes(build(name, 10, mx.cpu(), seed=0, shape=(3, 28, 28)))
+
+
 def shapes(net: mx.gluon.Block) -> dict[str, tuple[int, ...]]:
     """Return the shapes of a network's parameters by name, without the network's own prefix."""
     return {name.removeprefix(net.prefix): parameter.shape for name, parameter in net.collect_params().items()}
@@ -53,8 +60,7 @@ def shapes(net: mx.gluon.Block) -> dict[str, tuple[int, ...]]:
 )
 def test_width_multiplies_the_channels_of_all_layers_but_the_last(base, width):
     def outputs(name: str) -> list[int]:
-        net = build(name, 10, mx.cpu(), seed=0)
-        return [shape[0] for name, shape in shapes(net).items() if name.endswith("weight")]
+        return [shape[0] for layer, shape in shapes_of(name).items() if layer.endswith("weight")]
 
     full = outputs(base)
     assert outputs(f"{base}x{width}") == [*(max(1, round(each * width)) for each in full[:-1]), 10]
@@ -64,11 +70,10 @@ def test_width_multiplies_the_channels_of_all_layers_but_the_last(base, width):
 def test_network_without_width_has_the_parameters_of_the_published_one(name, published):
     from gluoncv.model_zoo import get_model  # needs what `mxnet_import` gives NumPy
 
-    net = build(name, 10, mx.cpu(), seed=0, shape=(3, 28, 28))
     wanted = get_model(published, classes=10, pretrained=False)
     wanted.initialize()
     wanted(mx.nd.zeros((1, 3, MODELS[name].size, MODELS[name].size)))
-    assert shapes(net) == shapes(wanted)
+    assert shapes_of(name) == shapes(wanted)
 
 
 @pytest.mark.parametrize("name", ["alexnetx0.0625", "inception-v3x0.0625-groupnorm"])

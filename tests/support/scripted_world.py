@@ -264,6 +264,18 @@ class Device:
         return self.seconds
 
 
+def steady_world(weights: Sequence[float], answers: int = 9, replaces: int = 0, **script: Any) -> "World":
+    """A world whose common model has the same weights at the beginning and after each of so many exchanges.
+
+    `replaces` are the exchanges of a dead worker whose slot this one has; 0: nobody has died.
+    """
+
+    def prepare(exchange: ScriptedExchange) -> None:
+        exchange.beginning, exchange.exchanges, exchange.replacement = weights, replaces, replaces > 0
+
+    return World(answers=[(list(weights), False, True)] * answers, prepare=prepare, **script)
+
+
 @dataclass
 class World:
     """Hands out the scripted parts."""

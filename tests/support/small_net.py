@@ -1,5 +1,8 @@
 """A small network with batch norm, its batches, and a trainer of it that works alone."""
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy as np
 
 import esync
@@ -30,11 +33,16 @@ def batch(number: int):
     return mx.nd.array(rng.standard_normal((BATCH, 5))), mx.nd.array(rng.integers(0, 3, BATCH))
 
 
+def differentiate(loss_of: Callable[[], Any]) -> None:
+    """Leave the gradients of a loss in the parameters."""
+    with mx.autograd.record():
+        loss = loss_of()
+    loss.backward()
+
+
 def backward(net, number: int) -> None:
     data, label = batch(number)
-    with mx.autograd.record():
-        loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label)
-    loss.backward()
+    differentiate(lambda: mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label))
 
 
 def values(net) -> list[bytes]:

@@ -7,6 +7,8 @@ import yaml
 
 from esync.sync_switch.__main__ import main
 
+from ..data import tiny_dataset
+
 
 @pytest.fixture
 def cluster(tmp_path):
@@ -15,8 +17,15 @@ def cluster(tmp_path):
         "servers": [{"host": "s"}],
         "workers": [{"host": "w", "device": "cpu", "count": 2, "step_time": 0.1}],
         "simulate": {"evaluation_time": 0.5},
-        "train": {"network": "lenet", "batch_size": 16, "epochs": 0.01, "eval_duration": 50},
+        "train": {
+            "network": "lenet",
+            "data_dir": str(tmp_path / "data"),
+            "batch_size": 16,
+            "epochs": 4,
+            "eval_duration": 50,
+        },
     }
+    tiny_dataset.write(tmp_path / "data")
     path = tmp_path / "cluster.yaml"
     path.write_text(yaml.safe_dump(description))
     return path

@@ -11,7 +11,7 @@ from esync.algorithms import DyLU, ESync, Local, LocalSGD, SyncSwitch
 from esync.algorithms.switch_schedule import Schedule
 from esync.runtime.mxnet_import import mx
 
-from ..support.scripted_world import World
+from ..support.scripted_world import World, steady_world
 from ..support.small_net import BATCH, OPTIMIZERS, backward, flat, local_trainer, make_net, take_steps, values
 
 RATES = [0.4, 0.4, 0.2, 0.2, 0.1, 0.1, 0.05]
@@ -24,12 +24,7 @@ def halved(every: int = 2, by: Any = "rounds") -> Any:
 
 def scripted(net: Any, answers: int, exchanges: int = 0) -> World:
     """A world in which every exchange is answered with the weights that the network has now."""
-    beginning = flat(net)
-    world = World(rank=1, answers=[(beginning, False, True)] * answers, ready=[True] * 100)
-    world.prepare = lambda exchange: vars(exchange).update(
-        beginning=beginning, exchanges=exchanges, replacement=exchanges > 0
-    )
-    return world
+    return steady_world(flat(net), answers, exchanges, rank=1, ready=[True] * 100)
 
 
 def train(net: Any, trainer: Any, steps: int, first: int = 0) -> list[float]:
@@ -125,13 +120,6 @@ def test_dataset_size_below_one_is_refused(size):
         local_trainer(make_net(), dataset_size=size)
 
 
-def test_handshake_compares_dataset_sizes():
-    net = make_net()
-    world = scripted(net, 0)
-    esync.Trainer(net.collect_params(), "sgd", algorithm="sync", world=world, dataset_size=60_000).start()
-    assert world.made.log[0][-1]["dataset size"] == 60_000
-
-
 def test_rate_stays_the_same_during_all_local_iterations_of_a_round():
     net = make_net()
     options = {"learning_rate": 0.4, "lr_scheduler": halved(1)}
@@ -177,19 +165,6 @@ def test_step_that_is_left_out_after_an_overflow_changes_no_rate():
         trainer.step(BATCH)
     assert rates == [0.4, 0.4, 0.2, 0.2, 0.1, 0.1]
     assert trainer.optimizer.num_update == 4
-
-
-@pytest.mark.parametrize("before", [0, 3])
-def test_trial_uses_the_rate_of_now_and_leaves_the_schedule_where_it_is(before):
-    net, untried = make_net(), make_net()
-    trainer, other = (local_trainer(each, "sgd", {"lr_scheduler": halved()}) for each in (net, untried))
-    train(net, trainer, before)
-    train(untried, other, before)
-    with trainer.trial():
-        take_steps(net, trainer, 100)
-        assert trainer.learning_rate == RATES[before]
-    assert train(net, trainer, 4, before) == train(untried, other, 4, before) == RATES[before : before + 4]
-    assert values(net) == values(untried)
 
 
 def test_saved_states_have_the_schedule_and_its_place(tmp_path):

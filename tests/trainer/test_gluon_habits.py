@@ -9,8 +9,18 @@ import esync
 from esync.algorithms import ESync, LocalSGD
 from esync.runtime.mxnet_import import mx
 
-from ..support.scripted_world import World
-from ..support.small_net import BATCH, OPTIMIZERS, backward, flat, make_net, sgd_trainer, take_steps, values
+from ..support.scripted_world import World, steady_world
+from ..support.small_net import (
+    BATCH,
+    OPTIMIZERS,
+    backward,
+    differentiate,
+    flat,
+    make_net,
+    sgd_trainer,
+    take_steps,
+    values,
+)
 
 LOCAL = ["local", "local-sgd", "esync"]
 
@@ -20,11 +30,8 @@ def trainer_of(
 ) -> esync.Trainer:
     """A trainer among scripted workers; with updates the test ends before the first exchange."""
     made = {"local-sgd": LocalSGD(100), "esync": ESync(local_iterations=100)}.get(algorithm, algorithm)
-    weights = flat(net)
-    world = World(answers=[(weights, False, True)] * 9)
-    world.prepare = lambda exchange: setattr(exchange, "beginning", weights)
     options = dict(options or {"learning_rate": 0.1})
-    trainer = esync.Trainer(net.collect_params(), optimizer, options, algorithm=made, world=world)
+    trainer = esync.Trainer(net.collect_params(), optimizer, options, algorithm=made, world=steady_world(flat(net)))
     trainer.start()
     return trainer
 
@@ -69,9 +76,7 @@ def whole_batch(net: Any, numbers: list[int]) -> None:
     from ..support.small_net import batch
 
     data, label = (mx.nd.concat(*parts, dim=0) for parts in zip(*map(batch, numbers), strict=True))
-    with mx.autograd.record():
-        loss = mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label)
-    loss.backward()
+    differentiate(lambda: mx.gluon.loss.SoftmaxCrossEntropyLoss()(net(data), label))
 
 
 @pytest.mark.parametrize("algorithm", LOCAL)
@@ -108,9 +113,7 @@ def with_layers(*layers: Any) -> Any:
 def train(net: Any, inputs: Any, steps: int = 60) -> None:
     trainer = trainer_of(net, "local")
     for _ in range(steps):
-        with mx.autograd.record():
-            loss = (net(inputs) ** 2).sum()
-        loss.backward()
+        differentiate(lambda: (net(inputs) ** 2).sum())
         trainer.step(BATCH)
     mx.nd.waitall()
 
@@ -119,9 +122,14 @@ def shifted(size: int) -> Any:
     return mx.nd.array(np.random.default_rng(0).uniform(2, 6, (BATCH, size)).astype(np.float32))
 
 
-@pytest.mark.parametrize("hybrid", [{}, {"static_alloc": True, "static_shape": True}, None])
 @pytest.mark.parametrize(
-    "before", [[], [lambda: mx.gluon.nn.HybridLambda(lambda ops, x: ops.floor(x))]], ids=["first", "after floor"]
+    ("before", "hybrid"),
+    [
+        ([], {}),
+        ([lambda: mx.gluon.nn.HybridLambda(lambda ops, x: ops.floor(x))], {"static_alloc": True, "static_shape": True}),
+        ([], None),
+    ],
+    ids=["first", "after floor", "not compiled"],
 )
 def test_batch_norm_with_nothing_to_train_keeps_its_running_statistics(before, hybrid):
     """MXNet leaves it out of the backward pass on CPUs (apache/mxnet issue 18673)."""
@@ -186,9 +194,7 @@ def test_whether_frozen_layers_came_with_statistics_is_seen_in_the_common_values
     world.prepare = begin
     trainer = sgd_trainer(net, ESync(local_iterations=100), world=world)
     trainer.start()
-    with mx.autograd.record():
-        loss = net(inputs).sum()
-    loss.backward()
+    differentiate(lambda: net(inputs).sum())
     trainer.step(BATCH)
     assert net[1].running_mean.data().asnumpy().tolist() == [1.0, 2.0]
 
@@ -212,9 +218,7 @@ def test_batch_norm_that_forward_does_not_use_is_no_obstacle(caplog):
     net(inputs)
     weight = net[0].weight.data().asnumpy()
     trainer = trainer_of(net, "local")
-    with mx.autograd.record():
-        loss = net(inputs).sum()
-    loss.backward()
+    differentiate(lambda: net(inputs).sum())
     trainer.step(BATCH)
     assert not np.array_equal(net[0].weight.data().asnumpy(), weight)
     assert not caplog.records

@@ -10,52 +10,56 @@ from esync.algorithms import DiLoCo, DyLU, ESync, LocalSGD, Schedule, SyncSwitch
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 
-from ..support.scripted_world import World
+from ..support.scripted_world import steady_world
 from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, nn, sgd_trainer, take_steps, values
 
+IGNORED = [{"multi_precision": True}, {"lazy_update": False}, {"begin_num_update": 5}, {"param_idx2name": {}}]
+ON_SERVERS = r"does SGD on the servers: use the optimizer 'sgd'.*sync, async and ssp take this one"
+FROM_STATE = "computes the weights from its own state"
+NOT_FINITE = r"(learning rate|momentum|weight decay) is (nan|inf), but"
+REFUSED: list[tuple[Any, dict[str, Any] | None, dict[str, Any], str]] = [
+    *(
+        ("sgd", {}, {name: value}, f"{name}=.*leave {name} out")
+        for name, value in {
+            "kvstore": "device",
+            "compression_params": {"type": "2bit"},
+            "update_on_kvstore": False,
+        }.items()
+    ),
+    ("sgd", {}, {"algorithm": "magic"}, r"'magic'.*async, .*esync, .*sync\b"),
+    ("adam", {}, {"algorithm": "dcasgd"}, f"'dcasgd' {ON_SERVERS}"),
+    ("nag", {}, {"algorithm": "sync-switch"}, f"'sync-switch' {ON_SERVERS}"),
+    (mx.optimizer.RMSProp(), None, {"algorithm": "dgs"}, f"'dgs' {ON_SERVERS}"),
+    *(
+        (optimizer, option, {"algorithm": "sync"}, f"'sync' .* there is no {next(iter(option))}")
+        for optimizer in ("sgd", "adam")
+        for option in IGNORED
+    ),
+    (mx.optimizer.SGD(clip_gradient=1.0), None, {"algorithm": "dcasgd"}, "there is no clip_gradient:"),
+    (mx.optimizer.Adam(begin_num_update=5), None, {"algorithm": "sync"}, "there is no begin_num_update:"),
+    *(
+        (optimizer, None, {"algorithm": algorithm}, f"'{algorithm}' .* 'F.*' {FROM_STATE}")
+        for optimizer, algorithm in (
+            ("ftrl", "esync"),
+            ("ftml", "local-sgd"),
+            (mx.optimizer.FTML(), "diloco"),
+            ("ftrl", "dylu"),
+        )
+    ),
+    # NaN would differ from itself in the handshake ("nan, but worker 0 nan"), and spoil the weights.
+    *(
+        ("sgd", {name: value}, {"algorithm": algorithm}, NOT_FINITE)
+        for algorithm in ("sync", "async", "dgs")
+        for name in ("learning_rate", "momentum", "wd")
+        for value in (float("nan"), float("inf"))
+    ),
+]
 
-@pytest.mark.parametrize(
-    ("argument", "value"),
-    [("kvstore", "device"), ("compression_params", {"type": "2bit"}), ("update_on_kvstore", False)],
-)
-def test_trainer_with_gluon_kvstore_arguments_is_refused(argument, value):
-    with pytest.raises(ValueError, match=f"{argument}=.*leave {argument} out"):
-        esync.Trainer(make_net().collect_params(), "sgd", {"learning_rate": 0.1}, **{argument: value})
 
-
-def test_trainer_with_unknown_algorithm_lists_the_known_ones():
-    with pytest.raises(ValueError, match=r"'magic'.*async, .*esync, .*sync\b"):
-        esync.Trainer(make_net().collect_params(), "sgd", algorithm="magic")
-
-
-@pytest.mark.parametrize("algorithm", ["dcasgd", "sync-switch", "dgs"])
-@pytest.mark.parametrize("optimizer", ["adam", "nag", mx.optimizer.RMSProp()])
-def test_trainer_with_server_side_sgd_algorithm_refuses_other_optimizers(algorithm, optimizer):
-    text = f"'{algorithm}' does SGD on the servers: use the optimizer 'sgd'.*sync, async and ssp take this one"
+@pytest.mark.parametrize(("optimizer", "options", "more", "text"), REFUSED)
+def test_trainer_with_arguments_that_do_not_fit_is_refused(optimizer, options, more, text):
     with pytest.raises(ValueError, match=text):
-        esync.Trainer(make_net().collect_params(), optimizer, algorithm=algorithm)
-
-
-@pytest.mark.parametrize(
-    "option", [{"multi_precision": True}, {"lazy_update": False}, {"begin_num_update": 5}, {"param_idx2name": {}}]
-)
-@pytest.mark.parametrize("optimizer", ["sgd", "adam"])
-def test_trainer_with_optimizer_option_that_servers_ignore_is_refused(option, optimizer):
-    name = next(iter(option))
-    with pytest.raises(ValueError, match=f"'sync' .* there is no {name}"):
-        esync.Trainer(make_net().collect_params(), optimizer, {"learning_rate": 0.1, **option}, algorithm="sync")
-
-
-@pytest.mark.parametrize(
-    ("optimizer", "algorithm", "name"),
-    [
-        (mx.optimizer.SGD(clip_gradient=1.0), "dcasgd", "clip_gradient"),
-        (mx.optimizer.Adam(begin_num_update=5), "sync", "begin_num_update"),
-    ],
-)
-def test_trainer_with_optimizer_object_whose_option_servers_ignore_is_refused(optimizer, algorithm, name):
-    with pytest.raises(ValueError, match=f"there is no {name}:"):
-        esync.Trainer(make_net().collect_params(), optimizer, algorithm=algorithm)
+        esync.Trainer(make_net().collect_params(), optimizer, options, **more)
 
 
 @pytest.mark.parametrize("options", [{"lr_mult": 2.0}, {"wd_mult": 0.0}])
@@ -71,41 +75,13 @@ def test_trainer_with_lr_mult_or_wd_mult_is_refused_where_servers_take_the_steps
 def test_trainer_with_lr_mult_set_late_is_refused_where_servers_step():
     net = make_net()
     weights = flat(net)
-    world = scripted(net, 1, weights)
+    world = steady_world(weights, rank=1)
     trainer = sgd_trainer(net, "sync", world=world)
     trainer.start()
     net[2].bias.lr_mult = 2.0
     backward(net, 1)
     with pytest.raises(ValueError, match=f"{net[2].bias.name} has lr_mult 2.0"):
         trainer.step(BATCH)
-
-
-@pytest.mark.parametrize("algorithm", ["esync", "local-sgd", "diloco", "dylu"])
-@pytest.mark.parametrize("optimizer", ["ftrl", "ftml", mx.optimizer.FTML()])
-def test_trainer_with_ftrl_or_ftml_is_refused_where_updates_are_exchanged(algorithm, optimizer):
-    with pytest.raises(ValueError, match=f"'{algorithm}' .* 'F.*' computes the weights from its own state"):
-        esync.Trainer(make_net().collect_params(), optimizer, algorithm=algorithm)
-    esync.Trainer(make_net().collect_params(), optimizer, algorithm="local")
-
-
-def test_optimizers_except_ftrl_and_ftml_continue_from_replaced_weights():
-    """Runs each MXNet optimizer twice with the same gradients and weights replaced in between."""
-    known = {kind for kind in mx.optimizer.Optimizer.opt_registry.values() if kind.__module__.startswith("mxnet")}
-    lost = set()
-    for kind in sorted(known, key=lambda kind: kind.__name__):
-        ends = []
-        for moved in (0.0, 5.0):
-            mx.random.seed(1)
-            weight, slope = mx.nd.array([[1.0], [2.0]]), mx.nd.array([[0.5], [-0.25]])
-            updater = mx.optimizer.get_updater(kind(learning_rate=0.001))
-            for _ in range(2):
-                updater(0, slope, weight)
-            weight += moved
-            updater(0, slope, weight)
-            ends.append(weight.asnumpy())
-        if not np.allclose(ends[1] - ends[0], 5.0, atol=0.1):
-            lost.add(kind)
-    assert lost == {mx.optimizer.Ftrl, mx.optimizer.FTML}
 
 
 def test_trainer_allreduce_grads_and_update_are_refused():
@@ -127,32 +103,25 @@ def test_trainer_local_counts_every_iteration_as_a_round():
     assert not trainer.finished
 
 
-@pytest.mark.parametrize("limits", [Limits(rounds=3), Limits(samples=3 * BATCH), Limits(samples=2 * BATCH + 1)])
-def test_trainer_local_with_rounds_or_samples_limit_finishes(limits):
+@pytest.mark.parametrize(
+    ("limits", "rounds"),
+    [
+        (Limits(rounds=3), 3),
+        (Limits(samples=3 * BATCH), 3),
+        (Limits(samples=2 * BATCH + 1), 3),
+        (Limits(seconds=1e-9), 1),
+        (None, 3),  # is stopped before the third
+    ],
+)
+def test_trainer_local_finishes_at_its_limit_or_after_stop(limits, rounds):
     net = make_net()
-    trainer = local_trainer(net, limits=limits)
-    for number in range(1, 4):
+    trainer = local_trainer(net, limits=limits or Limits())
+    for number in range(1, rounds + 1):
+        if limits is None and number == rounds:
+            trainer.stop()
         assert not trainer.finished
         take_steps(net, trainer, number)
-    assert trainer.finished
-    assert trainer.round == 3
-
-
-def test_trainer_local_with_seconds_limit_finishes():
-    net = make_net()
-    trainer = local_trainer(net, limits=Limits(seconds=1e-9))
-    take_steps(net, trainer, 0)
-    assert trainer.finished
-
-
-def test_trainer_local_after_stop_finishes_with_the_next_iteration():
-    net = make_net()
-    trainer = local_trainer(net)
-    take_steps(net, trainer, *range(2))
-    trainer.stop()
-    assert not trainer.finished
-    take_steps(net, trainer, 2)
-    assert trainer.finished
+    assert (trainer.finished, trainer.round) == (True, rounds)
 
 
 def test_trainer_step_after_the_end_ends_the_loop_and_says_how_to_write_it(caplog):
@@ -193,19 +162,10 @@ def test_trainer_stop_and_abort_before_start_do_nothing():
     assert trainer.round == 0
 
 
-def scripted(net, answers: int, beginning: list[float]) -> World:
-    """A world in which every exchange is answered with `beginning`."""
-    return World(
-        rank=1,
-        answers=[(beginning, False, True)] * answers,
-        prepare=lambda exchange: setattr(exchange, "beginning", beginning),
-    )
-
-
 def test_trainer_discards_first_gradients_where_the_start_replaces_the_weights():
     net = make_net()
     common = [0.5] * len(flat(net))
-    world = scripted(net, 1, common)
+    world = steady_world(common, rank=1)
     trainer = sgd_trainer(net, "sync", world=world)
     take_steps(net, trainer, 0)
     assert flat(net) == common
@@ -218,7 +178,7 @@ def test_trainer_discards_first_gradients_where_the_start_replaces_the_weights()
 
 def test_trainer_uses_first_gradients_where_the_weights_are_already_common():
     net = make_net()
-    world = scripted(net, 1, flat(net))
+    world = steady_world(flat(net), rank=1)
     trainer = sgd_trainer(net, "sync", world=world)
     take_steps(net, trainer, 0)
     assert len(world.made.sent) == 1
@@ -227,7 +187,7 @@ def test_trainer_uses_first_gradients_where_the_weights_are_already_common():
 def test_trainer_sends_mean_gradient_with_current_hyper_parameters():
     """A schedule therefore reaches the servers."""
     net = make_net()
-    world = scripted(net, 4, flat(net))
+    world = steady_world(flat(net), rank=1)
     schedule = mx.lr_scheduler.FactorScheduler(step=2, factor=0.5, base_lr=0.4)
     options = {"lr_scheduler": schedule, "momentum": 0.9, "wd": 0.01, "rescale_grad": 2.0}
     trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm="sync", world=world)
@@ -255,10 +215,7 @@ def test_trainer_of_a_replacement_continues_the_lr_schedule_of_its_slot(algorith
     rates = []
     for exchanges, answers in ((0, 7), (5, 2)):
         net = make_net()
-        world = scripted(net, answers, flat(net))
-        world.prepare = lambda exchange, exchanges=exchanges, net=net: vars(exchange).update(
-            beginning=flat(net), exchanges=exchanges, replacement=exchanges > 0
-        )
+        world = steady_world(flat(net), answers, exchanges, rank=1)
         options = {"lr_scheduler": schedule()}
         trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world)
         take_steps(net, trainer, *range(answers))
@@ -267,69 +224,42 @@ def test_trainer_of_a_replacement_continues_the_lr_schedule_of_its_slot(algorith
     assert rates[1][-1] < rates[0][0]
 
 
-def test_handshake_compares_learning_rates_only_where_the_step_is_common():
-    def told(algorithm: Any, **options: Any) -> dict[str, Any]:
-        net = make_net()
-        world = scripted(net, 0, flat(net))
-        trainer = esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world)
-        trainer.start()
-        return world.made.log[0][-1]
+def agreement(algorithm: Any, net: Any = None, more: dict[str, Any] | None = None, **options: Any) -> dict[str, Any]:
+    """What a trainer of these options wants the others to have, too; `more` are arguments of it."""
+    net = net or make_net()
+    world = steady_world(flat(net), rank=1)
+    esync.Trainer(net.collect_params(), "sgd", options, algorithm=algorithm, world=world, **(more or {})).start()
+    _, sizes, limits, told = world.made.log[0]
+    return {"sizes": sizes, "rounds": limits.rounds, **told}
 
-    common = told("sync", learning_rate=0.1, momentum=0.9, wd=0.01)
-    assert {name: common[name] for name in ("learning rate", "momentum", "weight decay")} == {
-        "learning rate": 0.1,
-        "momentum": 0.9,
-        "weight decay": 0.01,
-    }
-    scheduled = told("sync", lr_scheduler=mx.lr_scheduler.FactorScheduler(10))
+
+def test_handshake_compares_learning_rates_only_where_the_step_is_common():
+    common = agreement("sync", learning_rate=0.1, momentum=0.9, wd=0.01)
+    assert [common[name] for name in ("learning rate", "momentum", "weight decay")] == [0.1, 0.9, 0.01]
+    scheduled = agreement("sync", lr_scheduler=mx.lr_scheduler.FactorScheduler(10))
     assert "learning rate" not in scheduled  # what it gives is compared with every round
-    assert told("sync", learning_rate=0.1 + 0.2) == told("sync", learning_rate=0.3)
-    assert type(told("sync", learning_rate=np.float32(0.1))["learning rate"]) is float  # it travels as JSON
+    assert agreement("sync", learning_rate=0.1 + 0.2) == agreement("sync", learning_rate=0.3)
+    assert type(agreement("sync", learning_rate=np.float32(0.1))["learning rate"]) is float  # it travels as JSON
     for algorithm in ("async", "ssp", "dcasgd", "gd-async"):
-        assert told(algorithm, learning_rate=0.1) == told(algorithm, learning_rate=0.5)
+        assert agreement(algorithm, learning_rate=0.1) == agreement(algorithm, learning_rate=0.5)
 
 
 @pytest.mark.parametrize("kind", [ESync, LocalSGD, DiLoCo, DyLU])
 def test_handshake_compares_global_lr_and_outer_momentum(kind):
-    told = []
-    for global_lr, outer_momentum in ((1.0, 0.0), (0.5, 0.0), (1.0, 0.5)):
-        net = make_net()
-        world = scripted(net, 0, flat(net))
-        algorithm = kind(local_iterations=2, global_lr=global_lr, outer_momentum=outer_momentum)
-        esync.Trainer(net.collect_params(), "sgd", algorithm=algorithm, world=world).start()
-        told.append(world.made.log[0][-1])
-    assert [(each["global learning rate"], each["outer momentum"]) for each in told] == [(1, 0), (0.5, 0), (1, 0.5)]
+    for lr, momentum in ((1.0, 0.0), (0.5, 0.0), (1.0, 0.5)):
+        told = agreement(kind(local_iterations=2, global_lr=lr, outer_momentum=momentum))
+        assert (told["global learning rate"], told["outer momentum"]) == (lr, momentum)
 
 
 def test_handshake_compares_the_schedule_of_sync_switch():
-    told = []
-    for steps in ([10, 20], [15, 20]):
-        net = make_net()
-        world = scripted(net, 0, flat(net))
-        algorithm = SyncSwitch(Schedule(train_steps=steps), BATCH)
-        esync.Trainer(net.collect_params(), "sgd", algorithm=algorithm, world=world).start()
-        told.append(world.made.log[0][-1])
-    assert {name for name in told[0] if told[0][name] != told[1][name]} == {"schedule"}
-
-
-@pytest.mark.parametrize("algorithm", ["sync", "async", "dgs"])
-@pytest.mark.parametrize("name", ["learning_rate", "momentum", "wd"])
-@pytest.mark.parametrize("value", [float("nan"), float("inf")])
-def test_trainer_with_nan_or_inf_rate_is_refused(algorithm, name, value):
-    """NaN would differ from itself in the handshake ("nan, but worker 0 nan").
-
-    It would also spoil the weights.
-    """
-    options = {"learning_rate": 0.1, name: value}
-    with pytest.raises(ValueError, match=r"(learning rate|momentum|weight decay) is (nan|inf), but"):
-        esync.Trainer(make_net().collect_params(), "sgd", options, algorithm=algorithm)
+    one, other = (agreement(SyncSwitch(Schedule(train_steps=steps), BATCH)) for steps in ([10, 20], [15, 20]))
+    assert {name for name in one if one[name] != other[name]} == {"schedule"}
 
 
 @pytest.mark.parametrize("algorithm", ["sync", "async"])
 def test_trainer_with_rate_that_becomes_nan_raises_before_sending(algorithm):
     net = make_net()
-    common = flat(net)
-    world = World(answers=[(common, False, True)], prepare=lambda exchange: setattr(exchange, "beginning", common))
+    world = steady_world(flat(net))
     trainer = sgd_trainer(net, algorithm, world=world)
     trainer.start()
     backward(net, 0)
@@ -343,7 +273,7 @@ def test_trainer_esync_keeps_local_optimizer_state_across_exchanges():
     """Adam's moments are those of an Adam that was never interrupted."""
     net, plain = make_net(), make_net()
     optimizer = {"learning_rate": 0.01}
-    world = scripted(net, 3, flat(net))
+    world = steady_world(flat(net), rank=1)
     trainer = esync.Trainer(net.collect_params(), "adam", optimizer, algorithm=ESync(local_iterations=1), world=world)
     reference = mx.gluon.Trainer(plain.collect_params(), "adam", optimizer, kvstore=None)
     begin = [p.data().copy() for p in plain.collect_params().values()]
@@ -358,40 +288,21 @@ def test_trainer_esync_keeps_local_optimizer_state_across_exchanges():
                 parameter.set_data(values_)  # what the exchange answers
 
 
-def test_trainer_resume_from_checkpoint_of_another_compression_is_refused(tmp_path):
-    """The residuals of workers and servers would be lost."""
-    agreements = {}
-    for kind in ("none", "fp16"):
-        net = make_net()
-        world = scripted(net, 0, flat(net))
-        algorithm = esync.algorithms.LocalSGD(local_iterations=1, compression=kind)
-        checkpoints = esync.Checkpoints(tmp_path / kind)
-        esync.Trainer(
-            net.collect_params(),
-            "sgd",
-            {"learning_rate": 0.1},
-            algorithm=algorithm,
-            world=world,
-            checkpoints=checkpoints,
-        ).start()
-        agreements[kind] = checkpoints._agreement
-    assert agreements["none"]["compression"] == "none"
-    assert agreements["fp16"] == {**agreements["none"], "compression": "fp16"}
+def test_checkpoints_and_workers_compare_the_compression(tmp_path):
+    """Otherwise the residuals of workers and servers would be lost."""
+    plain, packed = esync.Checkpoints(tmp_path / "a"), esync.Checkpoints(tmp_path / "b")
+    for checkpoints, kind in ((plain, "none"), (packed, "fp16")):
+        agreement(LocalSGD(local_iterations=1, compression=kind), more={"checkpoints": checkpoints})
+    assert plain._agreement["compression"] == "none"
+    assert packed._agreement == {**plain._agreement, "compression": "fp16"}
 
 
 def test_handshake_contains_the_settings_that_must_agree():
-    nets = make_net(), make_net("other_"), nn.Dense(3, in_units=5)
-    nets[2].initialize()
-    told = []
-    for net in nets:
-        world = scripted(net, 0, flat(net))
-        trainer = esync.Trainer(
-            net.collect_params(), "sgd", algorithm="sync", world=world, agreement={"seed": 3}, limits=Limits(rounds=4)
-        )
-        trainer.start()
-        _, sizes, limits, agreement = world.made.log[0]
-        assert (sizes["weights"], limits) == (len(flat(net)), Limits(rounds=4))
-        told.append(agreement)
-    assert told[0] == told[1]  # the names of the parameters may differ, not their shapes
-    assert told[0] != told[2]
-    assert (told[0]["seed"], told[0]["algorithm"]) == (3, "sync")
+    dense = nn.Dense(3, in_units=5)
+    dense.initialize()
+    more = {"agreement": {"seed": 3}, "limits": Limits(rounds=4), "dataset_size": 60_000}
+    one, renamed, other = (agreement("sync", net, more) for net in (make_net(), make_net("other_"), dense))
+    assert one == renamed  # the names of the parameters may differ, not their shapes
+    assert one != other
+    assert (one["sizes"]["weights"], one["rounds"]) == (len(flat(make_net())), 4)
+    assert (one["seed"], one["algorithm"], one["dataset size"]) == (3, "sync", 60_000)

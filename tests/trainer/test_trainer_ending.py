@@ -15,14 +15,14 @@ from esync.runtime.phase_timer import PhaseTimer
 from esync.runtime.watchdog import InterruptedBySignalError
 
 from ..runtime.test_device import FakeTime
-from ..support.scripted_world import World
+from ..support.scripted_world import World, steady_world
 from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, sgd_trainer, take_steps
 
 
 def started(net, last: bool = False, rank: int = 1, **more: Any) -> esync.Trainer:
     """Worker 1 of a run, or another one; `last`: it is finished with the first round."""
-    world = World(rank=rank, answers=[(flat(net), last, True)])
-    world.prepare = lambda exchange: setattr(exchange, "beginning", flat(net))
+    world = steady_world(flat(net), rank=rank)
+    world.answers = [(flat(net), last, True)]
     trainer = sgd_trainer(net, "sync", world=world, **more)
     trainer.start()
     return trainer
@@ -116,15 +116,12 @@ def test_trainer_that_has_not_started_or_works_alone_has_nobody_to_tell(caplog) 
 
 
 def test_step_raises_the_others_error_without_its_earlier_traceback() -> None:
-    def prepare(exchange) -> None:
-        def start(*_: Any) -> Any:
-            raise JobAbortedError("worker 0: RuntimeError: no memory")
-
-        exchange.start, exchange.beginning = start, flat(net)
+    def start(*_: Any) -> Any:
+        raise JobAbortedError("worker 0: RuntimeError: no memory")
 
     net = make_net()
     trainer = started(net)
-    prepare(trainer.world.made)
+    trainer.world.made.start = start
     backward(net, 0)
     with pytest.raises(JobAbortedError, match="worker 0: RuntimeError: no memory") as caught:
         trainer.step(BATCH)
@@ -134,8 +131,8 @@ def test_step_raises_the_others_error_without_its_earlier_traceback() -> None:
 def test_paused_is_no_part_of_an_iteration() -> None:
     """Neither for the state server, which is asked after the second iteration, nor in the log."""
     net = make_net()
-    world = World(ready=[False, True], answers=[(flat(net), True, True)])
-    world.prepare = lambda exchange: setattr(exchange, "beginning", flat(net))
+    world = steady_world(flat(net), ready=[False, True])
+    world.answers = [(flat(net), True, True)]
     world.device = device = FakeTime()
     world.recorder = PhaseTimer(device.now)
     options = {"learning_rate": 0.1}

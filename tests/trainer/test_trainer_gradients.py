@@ -8,8 +8,8 @@ from esync.algorithms import ALGORITHMS, DCASGD, Schedule, SyncSwitch
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
 
-from ..support.scripted_world import World
-from ..support.small_net import BATCH, backward, flat, local_trainer, make_net, take_steps
+from ..support.scripted_world import steady_world
+from ..support.small_net import BATCH, backward, differentiate, flat, local_trainer, make_net, take_steps
 
 ON_SERVERS = ["sync", "async", "ssp", "dcasgd", "sync-switch"]
 SPARSE = ["gd-async", "dgc-async", "dgs"]
@@ -17,12 +17,8 @@ SPARSE = ["gd-async", "dgc-async", "dgs"]
 
 def make_trainer(net, algorithm, answers: int = 3, optimizer: str = "sgd", **options) -> esync.Trainer:
     """Trains in a world that always answers with the weights of the beginning."""
-    common = flat(net)
-    world = World(
-        answers=[(common, False, True)] * answers, prepare=lambda exchange: setattr(exchange, "beginning", common)
-    )
+    world, limits = steady_world(flat(net), answers), Limits(samples=1000)
     options = {"learning_rate": 0.1, **options}
-    limits = Limits(samples=1000)
     trainer = esync.Trainer(net.collect_params(), optimizer, options, algorithm=algorithm, world=world, limits=limits)
     trainer.start()
     return trainer
@@ -34,9 +30,7 @@ def make_trainer(net, algorithm, answers: int = 3, optimizer: str = "sgd", **opt
 def half_backward(net, number: int) -> None:
     """A backward pass that leaves out the last layer."""
     data = mx.nd.array(np.random.default_rng(number).standard_normal((BATCH, 5)))
-    with mx.autograd.record():
-        loss = net[1](net[0](data)).square().sum()
-    loss.backward()
+    differentiate(lambda: net[1](net[0](data)).square().sum())
 
 
 SEGMENTS = Schedule("11", train_steps=[1, 100], hparams=["-", "momentum=0.9"])
@@ -152,9 +146,7 @@ def test_step_with_amp_sends_unscaled_gradients(mean):
     scaled(trainers[0])
     scaled_backward(nets[0], trainers[0], 0, 1 / BATCH if mean else 1.0)
     data = mx.nd.array(np.random.default_rng(0).standard_normal((BATCH, 5)))
-    with mx.autograd.record():
-        loss = nets[1](data).square().sum()
-    loss.backward()
+    differentiate(lambda: nets[1](data).square().sum())
     trainers[0].step(1 if mean else BATCH, samples=BATCH)
     trainers[1].step(BATCH)
     with_amp, without = (trainer.world.made.sent[0].values for trainer in trainers)

@@ -19,18 +19,6 @@ from ..support.small_net import (
 )
 
 
-@pytest.mark.parametrize(("optimizer", "options"), OPTIMIZERS)
-def test_trainer_local_equals_gluon_trainer_bit_for_bit(optimizer, options):
-    ours, theirs = make_net(), make_net()
-    trainer = local_trainer(ours, optimizer, options)
-    plain = mx.gluon.Trainer(theirs.collect_params(), optimizer, options, kvstore=None)
-    for number in range(5):
-        take_steps(ours, trainer, number)
-        take_steps(theirs, plain, number)
-        assert values(ours) == values(theirs)
-    assert values(ours) != values(make_net())
-
-
 def test_trainer_local_follows_set_learning_rate():
     ours, theirs = make_net(), make_net()
     trainer = local_trainer(ours)

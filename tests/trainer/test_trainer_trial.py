@@ -2,6 +2,7 @@
 
 import pytest
 
+import esync
 from esync.algorithms import Local
 from esync.exchange.protocol.round_state import Limits
 from esync.runtime.mxnet_import import mx
@@ -22,8 +23,12 @@ def scheduled() -> dict:
     return {"learning_rate": 0.1, "momentum": 0.9, "lr_scheduler": mx.lr_scheduler.FactorScheduler(2, 0.5)}
 
 
+def common() -> dict:
+    return {"lr_scheduler": esync.CommonLRScheduler(mx.lr_scheduler.FactorScheduler(2, 0.5, base_lr=0.4), "rounds")}
+
+
 @pytest.mark.parametrize(
-    ("optimizer", "options"), [*((o, lambda p=p: dict(p)) for o, p in OPTIMIZERS), ("sgd", scheduled)]
+    ("optimizer", "options"), [*((o, lambda p=p: dict(p)) for o, p in OPTIMIZERS), ("sgd", scheduled), ("sgd", common)]
 )
 @pytest.mark.parametrize("before", [0, 2])
 def test_trial_leaves_weights_and_optimizer_unchanged(optimizer, options, before):

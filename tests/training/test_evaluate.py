@@ -134,9 +134,12 @@ def ask(process: EvaluationProcess, replica: Replica, **more: bool):
     return evaluation
 
 
-def test_evaluation_process_returns_the_accuracies_of_the_given_weights_one_at_a_time(data_dir, images):
+def test_evaluation_process_returns_the_accuracies_of_the_given_weights_one_at_a_time(
+    data_dir, images, monkeypatch, caplog
+):
     """It takes some images, or every one."""
     labels = load("fashion-mnist", data_dir).test_labels
+    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.0)
     program = NamedEvaluation("lenet", "fashion-mnist", str(data_dir), images=50)
     process = EvaluationProcess(program, LENET_VALUES)
     try:
@@ -155,6 +158,8 @@ def test_evaluation_process_returns_the_accuracies_of_the_given_weights_one_at_a
         assert first.wait() == float(np.mean(spread(answers, 50) == spread(labels, 50)))
         assert first.done()
         assert first.result() == first.wait()
+        name = rf"the process that evaluates the model \(process {process._process.pid}\)"
+        assert re.search(rf"waiting for the evaluation of the model for \d+ s: {name}", caplog.text)
 
         net, answers = lenet(2, images)
         assert ask(process, replica_of(net), every_sample=True).wait() == float(np.mean(answers == labels))
@@ -205,33 +210,21 @@ def test_evaluation_process_killed_too_often_is_reported(process, images, monkey
         evaluation.wait()
 
 
-def test_evaluation_process_that_is_suspended_is_killed_and_restarted(process, data_dir, images, monkeypatch, caplog):
-    net, answers = lenet(1, images)
-    evaluation = ask(process, replica_of(net))
-    stopped = process._process
-    stopped.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, stopped.pid, os.WSTOPPED | os.WNOWAIT)
-    monkeypatch.setattr(config, "EVALUATION_STILL", 0.0)
-    monkeypatch.setattr(config, "ANNOUNCE_AFTER", 0.0)
-    begin_again = process._begin_again
-
-    def patiently() -> None:
-        monkeypatch.setattr(config, "EVALUATION_STILL", 600.0)
-        begin_again()
-
-    monkeypatch.setattr(process, "_begin_again", patiently)
-    assert evaluation.wait() == float(np.mean(answers == load("fashion-mnist", data_dir).test_labels))
-    name = f"the process that evaluates the model (process {stopped.pid}, stopped)"
-    assert re.search(rf"waiting for the evaluation of the model for \d+ s: {re.escape(name)}", caplog.text)
-    assert f"{name} has not computed for 0 s: killing it" in caplog.text
-
-
-def test_evaluation_process_that_is_suspended_ends_with_close(data_dir):
-    started = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir)), 10)
-    started._process.send_signal(signal.SIGSTOP)
-    os.waitid(os.P_PID, started._process.pid, os.WSTOPPED | os.WNOWAIT)
-    started.close()
-    assert started._process.poll() is not None
+def test_evaluation_process_has_low_priority_from_its_start_and_ends_with_close_though_suspended(data_dir):
+    process = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir)), LENET_VALUES)
+    try:  # its imports are still to come
+        number = process._process.pid
+        assert os.getpriority(os.PRIO_PROCESS, number) >= EVALUATING
+        group = Path(f"/proc/{number}/autogroup")
+        if group.exists() and Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1":
+            # Otherwise the group of its session would get as large a share of the processor as a
+            # worker's.
+            assert group.read_text().split()[-1] == str(EVALUATING)
+        process._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, number, os.WSTOPPED | os.WNOWAIT)
+    finally:
+        process.close()
+    assert process._process.poll() is not None
 
 
 def test_evaluation_process_dies_with_the_training_process(data_dir):
@@ -251,17 +244,3 @@ def test_evaluation_process_dies_with_the_training_process(data_dir):
         parent.send_signal(signal.SIGKILL)
         parent.wait()
         assert ends(pid)
-
-
-def test_evaluation_process_has_low_priority_from_its_start(data_dir):
-    process = EvaluationProcess(NamedEvaluation("lenet", "fashion-mnist", str(data_dir)), LENET_VALUES)
-    try:  # its imports are still to come
-        number = process._process.pid
-        assert os.getpriority(os.PRIO_PROCESS, number) >= EVALUATING
-        group = Path(f"/proc/{number}/autogroup")
-        if group.exists() and Path("/proc/sys/kernel/sched_autogroup_enabled").read_text().strip() == "1":
-            # Otherwise the group of its session would get as large a share of the processor as a
-            # worker's.
-            assert group.read_text().split()[-1] == str(EVALUATING)
-    finally:
-        process.close()

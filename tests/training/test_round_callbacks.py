@@ -66,73 +66,51 @@ def test_run_json_with_unserializable_fact_names_it(run):
         run.end()
 
 
-def test_accuracy_that_arrives_between_rounds_is_logged_in_its_round(run):
-    run.round()
-    run.keeper.poll(run.trainer)
-    run.arrive()
-    run.keeper.poll(run.trainer)
-    run.round()
-    assert run.end() == {1: 0.01, 2: 0.02}
+#: Name → options, what happens, the accuracies in the logs, which evaluations are on every sample, calls of stop.
+#: r: a round ends; f: the final one does; a: the evaluation is done; p: the loop polls.
+EVALUATIONS = {
+    "done between two rounds": ({}, "rpapr", {1: 0.01, 2: 0.02}, [False, False], 0),
+    "done at the end of a round": ({}, "rararara", {1: 0.01, 2: 0.02, 3: 0.03, 4: 0.04}, [False] * 4, 0),
+    "under way for rounds": ({}, "rrraprr", {1: 0.01, 2: None, 3: None, 4: 0.04, 5: 0.05}, [False, False, True], 0),
+    "under way at the end": ({}, "rf", {1: 0.01, 2: 0.02}, [False, True], 0),
+    "of the final weights once": ({}, "fa", {1: 0.01}, [True], 0),
+    "of the final weights on every sample": ({}, "raf", {1: 0.01, 2: 0.02}, [False, True], 0),
+    "target not reached": ({"target": 0.02}, "rap", {1: 0.01}, [False], 0),
+    "target reached": ({"target": 0.02}, "raprap", {1: 0.01, 2: 0.02}, [False] * 2, 1),
+    # In the third round the others learn of the end.
+    "after the target only of the final weights": (
+        {"target": 0.02},
+        "rararf",
+        {1: 0.01, 2: 0.02, 3: None, 4: 0.04},
+        [False, False, True],
+        1,
+    ),
+    "target reached in the final round": ({"target": 0.01}, "f", {1: 0.01}, [True], 0),
+    "every third round, and the last": (
+        {"every": 3},
+        "rrra" + 4 * "ra",
+        {1: None, 2: None, 3: 0.03, 4: None, 5: None, 6: 0.06, 7: 0.07},
+        [False, False, True],
+        0,
+    ),
+}
 
 
-def test_accuracy_that_arrives_at_the_end_of_a_round_is_logged_in_its_round(run):
-    """As in modes in which every iteration is a round, so there is no poll between two rounds."""
-    for _ in range(4):
-        run.round()
-        run.arrive()
-    assert run.end() == {1: 0.01, 2: 0.02, 3: 0.03, 4: 0.04}
-
-
-def test_rounds_that_end_during_an_evaluation_are_not_evaluated(run):
-    for _ in range(3):
-        run.round()
-    run.arrive()
-    run.keeper.poll(run.trainer)
-    run.round()
-    run.round()
-    assert run.end() == {1: 0.01, 2: None, 3: None, 4: 0.04, 5: 0.05}
-
-
-def test_final_weights_are_evaluated_after_the_running_evaluation(run):
-    run.round()
-    run.round(finished=True)
-    assert run.end() == {1: 0.01, 2: 0.02}
-    assert len(run.evaluator.started) == 2
-
-
-def test_final_weights_are_evaluated_once(run):
-    run.round(finished=True)
-    run.arrive()
-    assert run.end() == {1: 0.01}
-    assert len(run.evaluator.started) == 1
-
-
-def test_final_weights_only_are_evaluated_on_every_sample(run):
-    run.round()
-    run.arrive()
-    run.round(finished=True)
-    assert run.end() == {1: 0.01, 2: 0.02}
-    assert run.evaluator.every_sample == [False, True]
-
-
-def test_final_weights_only_are_evaluated_after_the_target_is_reached(tmp_path):
-    run = Run(tmp_path, target=0.02)
-    run.round()
-    run.arrive()
-    run.round()
-    run.arrive()
-    run.round()  # the one in which the others learn of the end
-    run.round(finished=True)
-    assert run.end() == {1: 0.01, 2: 0.02, 3: None, 4: 0.04}
-
-
-def test_evaluate_every_n_rounds_also_evaluates_the_final_weights(tmp_path):
-    run = Run(tmp_path, every=3)
-    for _ in range(7):
-        run.round()
-        if run.evaluator.started:
-            run.arrive()
-    assert run.end() == {1: None, 2: None, 3: 0.03, 4: None, 5: None, 6: 0.06, 7: 0.07}
+@pytest.mark.parametrize(
+    ("options", "events", "accuracies", "every_sample", "stops"), EVALUATIONS.values(), ids=EVALUATIONS
+)
+def test_evaluations_are_logged_in_their_rounds(tmp_path, options, events, accuracies, every_sample, stops):
+    run = Run(tmp_path, **options)
+    does = {
+        "r": run.round,
+        "f": lambda: run.round(finished=True),
+        "a": run.arrive,
+        "p": lambda: run.keeper.poll(run.trainer),
+    }
+    for event in events:
+        does[event]()
+    assert run.end() == accuracies
+    assert (run.evaluator.every_sample, run.trainer.stops) == (every_sample, stops)
 
 
 def test_worker_that_does_not_evaluate_logs_no_accuracy(tmp_path):
@@ -146,22 +124,3 @@ def test_run_that_is_over_before_its_first_round_closes_the_evaluator(run):
     run.trainer.round = 7  # of a slot that somebody else has held
     assert run.end() == {}
     assert run.evaluator.closed
-
-
-def test_target_accuracy_reached_stops_the_run(tmp_path):
-    run = Run(tmp_path, target=0.02)
-    run.round()
-    run.arrive()
-    run.keeper.poll(run.trainer)
-    assert run.trainer.stops == 0
-    run.round()
-    run.arrive()
-    run.keeper.poll(run.trainer)
-    assert run.trainer.stops == 1
-
-
-def test_target_accuracy_reached_in_the_final_round_does_not_call_stop(tmp_path):
-    run = Run(tmp_path, target=0.01)
-    run.round(finished=True)
-    run.end()
-    assert run.trainer.stops == 0

@@ -134,15 +134,6 @@ def test_round_log_with_resume_keeps_rounds_up_to_the_checkpoint(tmp_path, overw
     assert read(tmp_path / "cpu" / "run.json") == {"life": 1}
 
 
-def test_round_log_flush_writes_to_disk(tmp_path):
-    log = RoundLog(tmp_path, "cpu")
-    for number in range(1, 30):
-        log.round(number, {"filling": "x" * 10_000})
-    log.flush()
-    assert len(list((tmp_path / "cpu").glob("iter-*.txt"))) == 29
-    log.close()
-
-
 def test_round_log_moves_the_model_of_an_earlier_run_aside(tmp_path):
     for overwrite in (False, True):
         (tmp_path / "cpu" / "model").mkdir(parents=True)
@@ -152,7 +143,11 @@ def test_round_log_moves_the_model_of_an_earlier_run_aside(tmp_path):
         assert len(list((tmp_path / "cpu").glob("earlier-*/model/model.params"))) == 1
 
 
-def test_round_log_with_overwrite_deletes_an_earlier_run(tmp_path):
+def test_round_log_with_overwrite_deletes_an_earlier_run_and_keeps_files_of_others(tmp_path):
+    others = ["iter-1.json", "notes.md", "weights-iter.txt"]
+    (tmp_path / "cpu").mkdir()
+    for name in others:
+        (tmp_path / "cpu" / name).write_text("mine")
     for run in (1, 2):
         log = RoundLog(tmp_path, "cpu", overwrite=True)
         log.round(1, {"run": run})
@@ -160,16 +155,8 @@ def test_round_log_with_overwrite_deletes_an_earlier_run(tmp_path):
             log.round(2, {"run": run})
             log.run({"run": run})
         log.close()
-    assert visible(tmp_path / "cpu") == ["iter-1.txt"]
+    assert visible(tmp_path / "cpu") == sorted([*others, "iter-1.txt"])
     assert read(tmp_path / "cpu" / "iter-1.txt") == {"run": 2}
-
-
-def test_round_log_with_overwrite_keeps_files_of_others(tmp_path):
-    for name in ("notes.md", "iter-1.json", "weights-iter.txt"):
-        (tmp_path / "cpu").mkdir(exist_ok=True)
-        (tmp_path / "cpu" / name).write_text("mine")
-    RoundLog(tmp_path, "cpu", overwrite=True).close()
-    assert visible(tmp_path / "cpu") == ["iter-1.json", "notes.md", "weights-iter.txt"]
 
 
 def test_round_log_of_second_process_on_the_device_uses_another_folder(tmp_path):
@@ -215,16 +202,11 @@ def test_round_log_reuses_the_folder_of_a_dead_process(tmp_path):
 # --- what cannot be written -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("place", ["a-file", "a-file/below"])
+@pytest.mark.parametrize("place", ["a-file", "a-file/below", "/proc/logs"])
 def test_round_log_in_unusable_directory_names_it(tmp_path, place):
     (tmp_path / "a-file").write_text("in the way")
-    with pytest.raises(LogDirectoryError, match="cannot write logs to "):
+    with pytest.raises(LogDirectoryError, match=r"cannot write logs to .*(a-file|/proc/logs)"):
         RoundLog(tmp_path / place, "cpu")
-
-
-def test_round_log_in_unwritable_directory_names_it():
-    with pytest.raises(LogDirectoryError, match="cannot write logs to /proc/logs: "):
-        RoundLog("/proc/logs", "cpu")
 
 
 def test_round_log_on_full_disk_leaves_no_partial_file(tmp_path):

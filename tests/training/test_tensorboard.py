@@ -93,22 +93,14 @@ def test_event_files_stay_in_their_folder_whatever_a_log_says(tmp_path: Path, ne
     assert [path.relative_to(tmp_path / "a" / "b" / "events").parts[1] for path in places] == ["esync"]
 
 
-def test_event_files_of_an_earlier_run_are_moved_aside(tmp_path: Path) -> None:
-    for value in (1.0, 2.0):
-        events = EventFile(tmp_path)
-        events.write(1, 5.0, {"a": value, "unknown": None})
-        events.close()
-    assert scalars(tmp_path) == {"a": [(1, 2.0, 5.0)]}
-    (aside,) = tmp_path.glob("earlier-*")
-    assert scalars(aside) == {"a": [(1, 1.0, 5.0)]}
-
-
-def test_run_that_goes_on_keeps_its_event_files(tmp_path: Path) -> None:
+@pytest.mark.parametrize("go_on", [False, True])
+def test_event_files_of_an_earlier_run_are_moved_aside_unless_the_run_goes_on(tmp_path: Path, go_on: bool) -> None:
     for step in (1, 2):  # within one second, after which tensorboardX names files
-        events = EventFile(tmp_path, go_on=step > 1)
-        events.write(step, 5.0, {"a": 1.0})
+        events = EventFile(tmp_path, go_on=go_on and step > 1)
+        events.write(step, 5.0, {"a": 1.0, "unknown": None})
         events.close()
-    assert [step for step, _, _ in scalars(tmp_path)["a"]] == [1, 2]
+    assert scalars(tmp_path) == {"a": [(step, 1.0, 5.0) for step in ((1, 2) if go_on else (2,))]}
+    assert [scalars(aside) for aside in tmp_path.glob("earlier-*")] == [{"a": [(1, 1.0, 5.0)]}] * (not go_on)
 
 
 def test_missing_package_is_named_before_training(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
