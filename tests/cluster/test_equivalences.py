@@ -5,6 +5,8 @@ cluster.
 """
 
 import threading
+import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,15 +41,21 @@ def batches(rank: int) -> list[list[int]]:
     return [list(range(first + BATCH * i, first + BATCH * (i + 1))) for i in range(ITERATIONS)]
 
 
-def train(folder: Path, servers: int = 1, turns: list[list[int]] | None = None, **plan: Any) -> list[np.ndarray]:
-    """Train on a cluster; the final weights of every worker."""
+def train(
+    folder: Path,
+    servers: int = 1,
+    turns: list[list[int]] | None = None,
+    environments: Sequence[Mapping[str, str]] = ({},) * WORKERS,
+    **plan: Any,
+) -> list[np.ndarray]:
+    """Train on a cluster, with further environments of the workers; the final weights of every worker."""
     folder.mkdir(exist_ok=True)
     files = [str(folder / f"weights-{rank}.npy") for rank in range(WORKERS)]
     with Cluster(folder, WORKERS, servers) as cluster:
         for rank in range(WORKERS):
             order = turns[rank] if turns else []
             mine = Plan(rank=rank, batches=batches(rank), weights=files[rank], turns=order, **plan)
-            cluster.start_worker(rank, mine.arguments())
+            cluster.start_worker(rank, mine.arguments(), **environments[rank])
         cluster.finish()
     return [np.load(file) for file in files]
 
@@ -69,6 +77,16 @@ def one_device(optimizer: dict[str, Any], name: str = "sgd") -> np.ndarray:
 @pytest.mark.parametrize("servers", variants([1, 2], quick=[2]))
 def test_ssgd_equals_one_device_with_all_batches_together(tmp_path: Path, servers: int) -> None:
     weights = train(tmp_path, servers, algorithm="sync", optimizer=SGD)
+    for other in weights[1:]:
+        np.testing.assert_array_equal(other, weights[0])
+    np.testing.assert_allclose(weights[0], one_device(SGD), **TOLERANCE)
+
+
+def test_ssgd_per_host_equals_one_device_with_all_batches_together(tmp_path: Path) -> None:
+    """Workers 0 and 2 are on one host, and exchange as one."""
+    group = {"ESYNC_PER_HOST": "2", "ESYNC_HOST_GROUP": f"{uuid.uuid4().hex}:0,2"}
+    environments = [group, {"ESYNC_PER_HOST": "2"}, group]
+    weights = train(tmp_path, 2, algorithm="sync", optimizer=SGD, environments=environments)
     for other in weights[1:]:
         np.testing.assert_array_equal(other, weights[0])
     np.testing.assert_allclose(weights[0], one_device(SGD), **TOLERANCE)
@@ -275,16 +293,8 @@ def test_dcasgd_lambda_flag_multiplies_the_mean_or_the_sum_gradient(tmp_path: Pa
         np.testing.assert_allclose(weights[rank], expected, **TOLERANCE)
 
 
-def test_ssgd_by_the_command_line_equals_gluon_with_the_same_weight_decay(tmp_path: Path) -> None:
-    words = ["-m", "sync", "-l", ON_THE_SUM, "-b", str(BATCH), "--momentum", "0.9", "--weight-decay", "0.1"]
-    weights = train(tmp_path, algorithm="sync", flags=words)
-    expected = one_device({"learning_rate": RATE, "momentum": 0.9, "wd": 0.1})
-    np.testing.assert_allclose(weights[0], expected, **TOLERANCE)
-    assert np.abs(expected - one_device({"learning_rate": RATE, "momentum": 0.9, "wd": 0.1 / BATCH})).max() > 1e-4
-
-
 def test_ssgd_with_unequal_batches_counts_every_sample_the_same(tmp_path: Path) -> None:
-    """As `batch_by_speed` has it: rates on the sum over each batch, whose total is that of equal ones."""
+    """As `batch_by_speed` has it: the command line's rates on the sum over each batch, and its weight decay."""
     sizes, weights = (2, 6, 16), [str(tmp_path / f"weights-{rank}.npy") for rank in range(WORKERS)]
     assert sum(sizes) == WORKERS * BATCH
     dealt = [[each for rank in range(WORKERS) for each in batches(rank)[iteration]] for iteration in range(ITERATIONS)]
@@ -297,3 +307,4 @@ def test_ssgd_with_unequal_batches_counts_every_sample_the_same(tmp_path: Path) 
         cluster.finish()
     expected = one_device({"learning_rate": RATE, "momentum": 0.9, "wd": 0.1})
     np.testing.assert_allclose(np.load(weights[0]), expected, **TOLERANCE)
+    assert np.abs(expected - one_device({"learning_rate": RATE, "momentum": 0.9, "wd": 0.1 / BATCH})).max() > 1e-4

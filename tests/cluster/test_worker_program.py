@@ -154,7 +154,7 @@ def test_worker_program_with_nan_loss_ends_the_job(tmp_path: Path) -> None:
     with Cluster(tmp_path, 2) as cluster:
         for rank in range(2):
             rate = "1e6" if rank == 1 else "0.002"
-            arguments = [*WORKER[:-4], "-m", "esync", "--local-iterations", "4", "-ll", rate]
+            arguments = [*WORKER[:-4], "--no-evaluation", "-m", "esync", "--local-iterations", "4", "-ll", rate]
             cluster.start_worker(rank, [*arguments, "-ld", str(tmp_path / f"logs-{rank}")])
         cluster.finish(expected=1)
         for rank in range(2):

@@ -1,6 +1,6 @@
 """Python programs in processes that have MXNet already: forked from one that has imported it.
 
-An import takes most of a second of processor time, and a cluster has up to seven processes. The
+An import takes a second or two of processor time, and a cluster has up to seven processes. The
 tests of `launch` and of the documented commands start programs as users do.
 """
 
@@ -17,14 +17,14 @@ from pathlib import Path
 import numpy
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["esync.trainer", "tests.support.forked"])
+_CONTEXT.set_forkserver_preload(["tests.support.forkserver_imports", "tests.support.forked"])
 
 
 class ForkedProgram:
     """A program in a session of its own, with what tests use of `subprocess.Popen`.
 
     Args:
-        arguments: what follows `python`: a file or `-m MODULE`, and the program's own arguments.
+        arguments: what follows `python`: a file, `-c TEXT` or `-m MODULE`, and the program's own arguments.
         environment: its whole environment.
         log: the file for its output, which is written anew.
     """
@@ -77,7 +77,11 @@ def _run(arguments: list[str], environment: dict[str, str], log: Path) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
+        sys.modules.pop(arguments[1], None)  # otherwise runpy warns
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    elif arguments[0] == "-c":
+        sys.argv = ["-c", *arguments[2:]]
+        exec(arguments[1], {"__name__": "__main__"})
     else:
         sys.argv = arguments
         sys.path.insert(0, str(Path(arguments[0]).parent))
