@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ..support import child
+from ..support.forked import ForkedProgram
 from ..support.variants import variants
 from .harness import Cluster
 from .resuming_worker import Plan
@@ -112,9 +113,9 @@ def test_killed_run_on_one_device_resumes_bit_for_bit(tmp_path: Path) -> None:
     def run(name: str, expected: int = 0, **more: Any) -> str:
         weights = str(tmp_path / f"{name}.npy")
         plan = Plan("local", weights=weights, rounds=ROUNDS, **more)
-        result = child.run(*plan.arguments())
-        assert result.returncode == expected, result.stderr
-        return result.stdout
+        log = tmp_path / f"{name}.log"
+        assert ForkedProgram(plan.arguments(), child.environment(), log).wait(60) == expected, log.read_text()
+        return log.read_text()
 
     run("whole", directory=str(tmp_path / "a"))
     run("killed", -signal.SIGKILL, directory=str(tmp_path / "b"), killed=KILLED)

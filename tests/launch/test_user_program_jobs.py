@@ -105,13 +105,28 @@ def test_program_alone_trains_in_mode_local_and_says_so(tmp_path, data_dir):
     assert re.search(r"ESYNC_DEVICE is gpu99: this machine and this build of MXNet have \d+ GPU", wrong.stderr)
 
 
-def test_own_program_over_ssh_trains_and_is_not_replaced_when_it_fails_after_the_run(tmp_path, data_dir, sshd: Sshd, launch: Start):
+def test_own_program_over_ssh_trains_and_is_not_replaced_when_it_fails_after_the_run(
+    tmp_path, data_dir, sshd: Sshd, launch: Start
+):
     content = cluster([0.05, 0.1], ["right", "left"])  # by their addresses they would be the other way round
     content["hosts"] = {name: sshd.entry(name, workdir=str(tmp_path / name)) for name in ADDRESSES}
     file = write(tmp_path / "cluster.yaml", content)
     for name in ADDRESSES:
         (tmp_path / name).mkdir()
-    words = ("--log-dir", "base", "--name", "first", "-m", "sync", "--", "python", "train.py", str(data_dir), "6", "late")
+    words = (
+        "--log-dir",
+        "base",
+        "--name",
+        "first",
+        "-m",
+        "sync",
+        "--",
+        "python",
+        "train.py",
+        str(data_dir),
+        "6",
+        "late",
+    )
 
     program(tmp_path / "right")
     absent = launch(file, *words)
