@@ -27,11 +27,14 @@ class ForkedProgram:
         arguments: what follows `python`: a file, `-c TEXT` or `-m MODULE`, and the program's own arguments.
         environment: its whole environment.
         log: the file for its output, which is written anew.
+        folder: where it runs; None: where the tests run.
     """
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, folder: Path | None = None
+    ) -> None:
         log.write_bytes(b"")
-        self._process = _CONTEXT.Process(target=_run, args=(list(arguments), dict(environment), log))
+        self._process = _CONTEXT.Process(target=_run, args=(list(arguments), dict(environment), log, folder))
         self._process.start()
         self.pid: int = self._process.pid or 0
 
@@ -61,12 +64,14 @@ class ForkedProgram:
         self.send_signal(signal.SIGKILL)
 
 
-def _run(arguments: list[str], environment: dict[str, str], log: Path) -> None:
+def _run(arguments: list[str], environment: dict[str, str], log: Path, folder: Path | None) -> None:
     os.setsid()
     output = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
+    if folder is not None:
+        os.chdir(folder)
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     os.environ.clear()
