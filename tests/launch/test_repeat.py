@@ -124,7 +124,7 @@ def test_real_job_with_two_seeds(tmp_path, data_dir, launch):
         assert (run["seed"], run["rounds"]) == (seed, 4)
         assert json.loads((tmp_path / f"job-base-seed{seed}.json").read_text())["done"]
     # On a busy machine a run whose steps overrun their times is invalid, and left out of the mean.
-    assert "| SSGD, base |" in job.output, job.output
+    assert "| Standalone, base |" in job.output, job.output
     assert [row["seed"] for row in json.loads((tmp_path / "job.json").read_text())["runs"]] == [3, 4]
 
 
