@@ -11,7 +11,7 @@ import esync
 from esync import mx
 
 gluon = mx.gluon
-SAMPLES, BATCH, ROUNDS = 30, 4, 4  # three batches in each of three shards: fewer than rounds
+SAMPLES, BATCH, ROUNDS = 20, 4, 4  # three batches in each of two shards: fewer than rounds
 
 
 def main(kind: str) -> None:

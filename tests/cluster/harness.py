@@ -101,7 +101,7 @@ class Cluster:
             environment: further variables.
         """
         log, variables = self.folder / f"{name}.log", {**self.environment, **environment}
-        if not (inside or interpreter or arguments[0] == "-c"):
+        if not (inside or interpreter):
             self.processes[name] = ForkedProgram(arguments, variables, log)
             return self.processes[name]
         with open(log, "wb") as output:

@@ -1,12 +1,11 @@
 """examples/cifar10.py with a server and two workers, on small generated images."""
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 
+from ..support.forked import ForkedProgram
 from .harness import free_port
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "cifar10.py"
@@ -30,31 +29,24 @@ def test_cifar10_example_trains_on_a_server_and_two_workers(tmp_path: Path) -> N
     environment |= {"DMLC_NODE_HOST": "127.0.0.1", "OMP_NUM_THREADS": "1"}
     common = ["--world-size", "3", "--master", "127.0.0.1", "--port", str(free_port()), "--data", str(tmp_path)]
     more = ["--model", "mobilenet0.25", "--epochs", "0.5", "--batch-size", "10", "--lr", "0.01", "--ratio", "0.05"]
+    logs = [tmp_path / f"{rank}.log" for rank in range(3)]
     processes = [
-        subprocess.Popen(
-            [sys.executable, str(EXAMPLE), *common, *more, "--rank", str(rank)],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
-        for rank in range(3)
+        ForkedProgram([str(EXAMPLE), *common, *more, "--rank", str(rank)], environment, log)
+        for rank, log in enumerate(logs)
     ]
     try:
-        outputs = [process.communicate(timeout=90)[0] for process in reversed(processes)]
+        codes = [process.wait(90) for process in reversed(processes)]
     finally:
         for process in processes:
-            if process.poll() is None:
-                os.killpg(process.pid, 9)
-                process.wait()
-    assert [process.returncode for process in processes] == [0, 0, 0], outputs
-    assert all("test accuracy 0." in output for output in outputs[:2])
+            process.kill()
+            process.wait()
+    outputs = [log.read_text() for log in logs]
+    assert codes == [0, 0, 0], outputs
+    assert all("test accuracy 0." in output for output in outputs[1:])
 
 
 def test_cifar10_example_with_missing_data_says_so_in_one_sentence(tmp_path: Path) -> None:
-    command = [sys.executable, str(EXAMPLE), "--no-distributed", "--data", str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
-    assert done.returncode == 1
-    assert "cifar-10: no such folder" in done.stderr
-    assert "Traceback" not in done.stderr
+    log = tmp_path / "log"
+    assert ForkedProgram([str(EXAMPLE), "--no-distributed", "--data", str(tmp_path)], os.environ, log).wait(60) == 1
+    assert "cifar-10: no such folder" in log.read_text()
+    assert "Traceback" not in log.read_text()

@@ -1,33 +1,18 @@
-"""Compressed exchanges on real clusters with LeNet and real images.
-
---long compares the weights with those of one device.
-"""
+"""Compressed exchanges on a real cluster with LeNet and real images."""
 
 from pathlib import Path
 
-import numpy as np
-import pytest
-
 from .harness import Cluster
 from .test_deaths import kill, until
-from .test_equivalences import SGD, one_device, train
 from .test_worker_program import rounds
 
 SERVERS = 2
 MODEL = 4 * 61_706
 
 
-@pytest.mark.long
-def test_fp16_compression_keeps_workers_identical_and_near_one_device(tmp_path: Path) -> None:
-    weights = train(tmp_path, SERVERS, algorithm="sync", options={"compression": "fp16"}, optimizer=SGD)
-    for other in weights[1:]:
-        np.testing.assert_array_equal(other, weights[0])
-    np.testing.assert_allclose(weights[0], one_device(SGD), rtol=0.01, atol=1e-3)
-
-
 def test_fp16_compression_halves_the_bytes_and_survives_a_killed_worker(tmp_path: Path) -> None:
     words = ["-m", "esync.worker", "-c", "1", "-n", "lenet", "-b", "16", "-m", "esync", "--local-iterations", "2"]
-    words += ["--compression", "fp16", "--rounds", "14", "--step-time", "0.1", "--no-export", "-e", "14"]
+    words += ["--compression", "fp16", "--rounds", "14", "--step-time", "0.1", "--no-export", "--no-evaluation"]
     logs = [tmp_path / f"logs-{rank}" for rank in range(2)]
     with Cluster(tmp_path, 2, SERVERS, replaced=True) as cluster:
         for rank in range(2):

@@ -1,4 +1,4 @@
-"""Gluon's own loops on a real cluster of three unequal workers, with a DataLoader's processes."""
+"""Gluon's own loops on a real cluster of two unequal workers, with a DataLoader's processes."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from esync.runtime.phase_timer import COMPUTE, GET_BATCH
 from .gluon_loop import ROUNDS, SAMPLES
 from .harness import Cluster
 
-STEPS = (0.02, 0.05, 0.3)  # seconds
+STEPS = (0.02, 0.3)  # seconds
 
 
 @pytest.mark.parametrize("kind", ["batches", "estimator"])

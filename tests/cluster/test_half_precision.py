@@ -1,11 +1,10 @@
 """float16 weights on a real cluster: updates are neither overwritten nor rounded away.
 
 The weight begins at 1, where float16 counts in steps of 2⁻¹⁰; each worker adds its own slope in
-every iteration. --long adds compression, overlap and a resume.
+every iteration. --long adds compression and overlap.
 """
 
 import json
-import signal
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +18,15 @@ STEP = 2.0**-10
 MASTERS = {"multi_precision": True}
 
 
-def train(folder: Path, slopes: list[float], expected: int = 0, **plan: Any) -> list[float]:
+def train(folder: Path, slopes: list[float], **plan: Any) -> list[float]:
     """Train on a cluster of a worker for each slope; their final weights."""
     folder.mkdir(exist_ok=True)
     results = [folder / f"weight-{rank}.json" for rank in range(len(slopes))]
-    with Cluster(folder, len(slopes), replaced=True) as cluster:
+    with Cluster(folder, len(slopes)) as cluster:
         for rank, (slope, result) in enumerate(zip(slopes, results, strict=True)):
             cluster.start_worker(rank, Plan(slope=slope, result=str(result), **plan).arguments())
-        for rank in range(len(slopes)):
-            code = cluster.wait(f"worker-{rank}")
-            assert code == expected, cluster.output(f"worker-{rank}")
-    return [json.loads(result.read_text()) for result in results if result.exists()]
+        cluster.finish()
+    return [json.loads(result.read_text()) for result in results]
 
 
 @pytest.mark.parametrize(
@@ -50,20 +47,3 @@ def test_float16_workers_without_master_weights_keep_averaged_progress(tmp_path:
     """One worker moves by a step a round, the other stays, and a quarter of the mean counts."""
     plan = {"algorithm": "local-sgd", "options": {"local_iterations": 1, "global_lr": 0.25, "run_ahead": 1}}
     assert train(tmp_path, [STEP, 0.0], rounds=80, **plan) == [1 + 10 * STEP] * 2
-
-
-@pytest.mark.long
-def test_float16_run_resumes_from_the_master_weights(tmp_path: Path) -> None:
-    plan = {
-        "algorithm": "local-sgd",
-        "options": {"local_iterations": 1, "global_lr": 0.5},
-        "directory": str(tmp_path / "kept"),
-    }
-    settings = {"multi_precision": True, "momentum": 0.5}
-    slopes = [STEP / 4, -STEP / 8]
-    whole = train(tmp_path / "whole", slopes, settings=settings, rounds=23, **{**plan, "directory": ""})
-    train(tmp_path / "killed", slopes, -signal.SIGKILL, settings=settings, rounds=23, killed=13, **plan)
-    resumed = train(tmp_path / "resumed", slopes, settings=settings, rounds=23, **plan)
-    assert "begins after round 10" in (tmp_path / "resumed" / "worker-0.log").read_text()
-    assert resumed == whole
-    assert whole[0] == whole[1] > 1

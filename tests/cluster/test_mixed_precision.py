@@ -1,12 +1,12 @@
 """MXNet's automatic mixed precision on a real cluster whose servers take the steps."""
 
 import json
-import subprocess
-import sys
+import os
 from pathlib import Path
 
 import pytest
 
+from ..support.forked import ForkedProgram
 from . import amp_worker
 from .harness import Cluster
 
@@ -27,10 +27,11 @@ net.weight.grad().wait_to_read()
 
 
 @pytest.fixture(scope="module", autouse=True)
-def bfloat16() -> None:
+def bfloat16(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Skip where this processor has no bfloat16."""
-    probe = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=False)
-    if "primitive descriptor" in probe.stderr:
+    log = tmp_path_factory.mktemp("probe") / "log"
+    ForkedProgram(["-c", PROBE], os.environ, log).wait(60)
+    if "primitive descriptor" in log.read_text():
         pytest.skip("MXNet's kernels for bfloat16 do not run on this processor")
 
 

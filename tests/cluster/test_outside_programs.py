@@ -13,21 +13,21 @@ from .harness import SCRIPTS, Cluster
 PROGRAM = str(SCRIPTS / "outside_program.py")
 
 
-def outputs(folder: Path, what: str, expected: int = 0) -> list[str]:
-    """Run two workers of the program to their end, and return what they have printed."""
-    with Cluster(folder, workers=2, seconds=60) as cluster:
-        for rank in range(2):
-            cluster.start_worker(rank, [PROGRAM, what], interpreter=True)
-        for rank in range(2):
+def outputs(folder: Path, what: str, expected: int = 0, workers: int = 2, interpreter: bool = False) -> list[str]:
+    """Run workers of the program to their end, and return what they have printed."""
+    with Cluster(folder, workers, seconds=60) as cluster:
+        for rank in range(workers):
+            cluster.start_worker(rank, [PROGRAM, what], interpreter)
+        for rank in range(workers):
             assert cluster.wait(f"worker-{rank}") == expected, cluster.output(f"worker-{rank}")
-        return [cluster.output(f"worker-{rank}") for rank in range(2)]
+        return [cluster.output(f"worker-{rank}") for rank in range(workers)]
 
 
 @pytest.mark.parametrize(("what", "goes_on"), [("loop", False), ("with", True)])
 def test_loop_that_never_asks_whether_the_run_is_finished_ends_as_planned(
     tmp_path: Path, what: str, goes_on: bool
 ) -> None:
-    other, first = outputs(tmp_path, what)
+    other, first = outputs(tmp_path, what, interpreter=True)
     assert "worker 1 ends before the run is finished" in first
     assert "worker 0: the run is finished, and this program goes on training" in other
     assert "Traceback" not in other
@@ -53,6 +53,6 @@ def test_distributed_key_store_of_a_worker_is_refused_with_what_to_write(tmp_pat
 
 @pytest.mark.parametrize("what", variants(["spawn", "forkserver", "run"], quick=["spawn", "run"]))
 def test_process_in_which_the_program_runs_again_is_no_worker(tmp_path: Path, what: str) -> None:
-    for output in outputs(tmp_path, what):
-        assert "WorkerChildError: " in output
-        assert output.splitlines()[-1] == "at the end" or "ends before the run is finished" in output
+    (output,) = outputs(tmp_path, what, workers=1, interpreter=True)
+    assert "WorkerChildError: " in output
+    assert output.splitlines()[-1] == "at the end" or "ends before the run is finished" in output

@@ -1,4 +1,4 @@
-"""The same learning rate on three unequal workers of a real cluster, also after a resume.
+"""The same learning rate on two unequal workers of a real cluster, also after a resume.
 
 --long adds modes.
 """
@@ -18,7 +18,7 @@ from ..support.variants import variants
 from .harness import Cluster
 from .schedule_worker import BASE, BATCH, DATASET_SIZE, FINAL, Plan
 
-STEP_TIMES = ("0.03", "0.08", "0.2")  # seconds of an iteration on each worker
+STEP_TIMES = ("0.03", "0.2")  # seconds of an iteration on each worker
 KILLED = 5  # checkpoints after rounds 2, 4 and 6
 Told = dict[int, dict[str, Any]]  # round → what a worker has said after it
 
@@ -49,7 +49,7 @@ def common(workers: list[Told]) -> Told:
         {round_: {name: each[name] for name in ("samples", "epoch", "learning_rate")} for round_, each in mine.items()}
         for mine in workers
     ]
-    assert alike[0] == alike[1] == alike[2]
+    assert alike[0] == alike[1]
     return alike[0]
 
 
@@ -67,7 +67,7 @@ def expected(plan: Plan, samples: int) -> float:
     "plan",
     [
         pytest.param(Plan("esync", "epochs", length=1, optimizer="adam"), id="esync"),
-        pytest.param(Plan("sync", "samples", length=7 * 3 * BATCH), id="sync", marks=pytest.mark.long),
+        pytest.param(Plan("sync", "samples", length=7 * 2 * BATCH), id="sync", marks=pytest.mark.long),
     ],
 )
 def test_unequal_workers_have_the_same_rates_before_and_after_a_resume(tmp_path: Path, plan: Plan) -> None:

@@ -1,29 +1,14 @@
-"""Sparse exchanges on real clusters: lenet, real images, real processes.
-
---long compares gradient dropping that sends everything with asynchronous SGD.
-"""
+"""A sparse exchange on a real cluster: lenet, real images, real processes."""
 
 import json
 import signal
 import time
 from pathlib import Path
 
-import numpy as np
-import pytest
-
 from .harness import Cluster
-from .test_equivalences import RATE, TOLERANCE, replay, train, turns
 from .test_worker_program import rounds
 
 WORKER = ["-m", "esync.worker", "-c", "1", "-n", "lenet", "-b", "16", "-l", "0.0005", "-m", "dgs"]
-
-
-@pytest.mark.long
-def test_gradient_dropping_with_everything_sent_equals_asgd(tmp_path: Path) -> None:
-    plan = {"turns": turns(), "optimizer": {"learning_rate": RATE}}
-    weights = train(tmp_path, servers=2, algorithm="gd-async", options={"ratio": 1.0}, **plan)
-    for rank, expected in enumerate(replay(0.0)[1]):
-        np.testing.assert_allclose(weights[rank], expected, **TOLERANCE)
 
 
 def test_dgs_sends_little_learns_and_survives_a_killed_worker(tmp_path: Path) -> None:

@@ -88,13 +88,3 @@ def test_statistics_exported_are_those_evaluated(tmp_path: Path) -> None:
     assert running
     for name in running:
         assert exported[name].asnumpy().tobytes() in {each.asnumpy().tobytes() for each in kept.values()}
-
-
-@pytest.mark.long
-def test_statistics_option_must_be_the_same_on_all_workers(tmp_path: Path) -> None:
-    with Cluster(tmp_path, 2) as cluster:
-        for rank, kind in enumerate(("mean", "rank0")):
-            words = ["--rounds", "3", "--statistics", kind, "-ld", str(tmp_path / f"logs-{rank}")]
-            cluster.start_worker(rank, [*PROGRAM, *words])
-        cluster.finish(expected=1)
-        assert "evaluated statistics" in cluster.output("worker-0")

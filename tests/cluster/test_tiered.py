@@ -3,6 +3,7 @@
 import json
 import re
 import signal
+import time
 from pathlib import Path
 
 from .harness import Cluster
@@ -13,7 +14,7 @@ FAST = ("0.05", "0.06")
 
 def start(cluster: Cluster, folder: Path, port: int, steps: tuple[str, ...], *words: str, last: tuple[str, ...] = ()):
     for rank, step in enumerate(steps):
-        flags = ["-m", "esync.worker", "-c", "1", "-n", "lenet", "-b", "16", "-ll", "0.001", "--no-evaluation"]
+        flags = ["-m", "esync.worker", "-c", "1", "-n", "lenet", "-b", "4", "-ll", "0.001", "--no-evaluation"]
         flags += ["-m", "tiered", "--step-time", step, "-ip", "127.0.0.1", "-port", str(port), *words]
         flags += ["-ld", str(folder / f"logs-{rank}"), *(last if rank == len(steps) - 1 else ())]
         cluster.start_worker(rank, flags)
@@ -57,6 +58,7 @@ def test_tiered_run_goes_on_when_a_slow_worker_is_killed(tmp_path: Path) -> None
         start(cluster, tmp_path, port, (*FAST, "3.0"), "--rounds", "150", "--tiers", "0,0,1")
         while len(rounds(tmp_path, 0)) < 20:
             assert cluster.processes["worker-0"].poll() is None, cluster.output("worker-0")
+            time.sleep(0.05)
         cluster.processes["worker-2"].send_signal(signal.SIGKILL)
         assert [cluster.wait(f"worker-{rank}") for rank in range(2)] == [0, 0]
     assert rounds(tmp_path, 1)[-1] == 150

@@ -28,6 +28,7 @@ SMALL = ["--batch-size", "4", "--local-iterations", "3", "--grow", "2"]
 GROWING = [1, 2, 3, 3, 3, 3]
 #: Every gradient is longer than that.
 SHORT = ["--clip", "1e-6"]
+QUICK = [*SMALL, *SHORT, "--no-evaluation"]
 
 Start = Callable[..., Launch]
 
@@ -80,7 +81,7 @@ def folder(tmp_path: Path, data_dir: Path) -> Path:
 
 def test_documented_algorithm_trains_resumes_and_is_plotted(folder: Path, launch: Start) -> None:
     (words, again) = commands("esync.launch")
-    first = launch(folder / words[0], *words[1:], *SMALL, *SHORT, "--rounds", "4", "--checkpoint-every", "2")
+    first = launch(folder / words[0], *words[1:], *QUICK, "--rounds", "4", "--checkpoint-every", "2")
     assert first.wait(120) == 0, first.output
     assert "done: Growing rounds, 4 rounds" in first.output
     assert iterations(folder / "logs") == [GROWING[:4]] * 3  # --grow counts
@@ -90,10 +91,12 @@ def test_documented_algorithm_trains_resumes_and_is_plotted(folder: Path, launch
         assert facts["clipped"] == sum(GROWING[:4])  # --clip counts: every batch was clipped
         assert facts["algorithm"]["label"] == "Growing rounds"
         assert facts["algorithm"]["source"] == "growing.py:Growing"
+        assert (facts["mode"], facts["algorithm"]["name"]) == ("growing", "growing")
+        assert len(facts["algorithm"]["digest"]) == 12
     assert 0 < distance(folder / "kept" / "round-2", folder / "kept" / "round-4") < 6 * 0.005 * 4 * 1e-6 * 1.01
 
     assert again[-2:] == ["--rounds", "15"]
-    second = launch(folder / again[0], *again[1:-2], *SMALL, *SHORT, "--rounds", "6")
+    second = launch(folder / again[0], *again[1:-2], *QUICK, "--rounds", "6")
     assert second.wait(120) == 0, second.output
     for facts in runs(folder / "logs"):
         assert (facts["resumed"], facts["rounds"]) == (4, 6)

@@ -59,17 +59,17 @@ def test_plain_loop_needs_six_changed_lines():
 
 
 @pytest.mark.parametrize("name", variants(PROGRAMS, quick=["loop"]))
-def test_migrated_program_trains_on_three_unequal_devices(tmp_path, launch: Callable[..., Launch], name: str):
+def test_migrated_program_trains_on_unequal_devices(tmp_path, launch: Callable[..., Launch], name: str):
     source = apply(block("diff", name), block("before", name))
     source = re.sub(r"samples=(10|200) \* len\(\w+\)", "samples=384", source)  # shorter; everything else is the guide's
     (tmp_path / "train.py").write_text(source)
     (tmp_path / "small.py").write_text(SMALL_CIFAR)
-    description = {**launching.description([0.05, 0.1, 0.2]), "train": {}}
+    description = {**launching.description([0.05, 0.2]), "train": {}}
     program = ["small.py", "train.py"] if "CIFAR10" in source else ["train.py"]
     job = launch(write(tmp_path / "cluster.yaml", description), "--", "python", *program)
     assert job.wait(LONG) == 0, job.output
     runs = [json.loads(path.read_text()) for path in (tmp_path / "logs").rglob("run.json")]
-    assert sorted(run["rank"] for run in runs) == [0, 1, 2]
+    assert sorted(run["rank"] for run in runs) == [0, 1]
     assert all(run["finished"] and run["mode"] == "esync" for run in runs)
     assert list((tmp_path / "logs").rglob("model.params"))
     evaluated = [path for path in (tmp_path / "logs").rglob("iter-*.txt") if "accuracy" in path.read_text()]

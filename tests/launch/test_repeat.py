@@ -111,20 +111,20 @@ def test_simulations_are_repeated_and_compared(tmp_path, capsys):
 
 
 @pytest.mark.timeout(300)
-def test_real_cluster_with_two_seeds(tmp_path, data_dir, launch):
-    flags = {"mode": "sync", "learning_rate": 0.001, "rounds": 4, "data_dir": str(data_dir)}
-    file = write(tmp_path / "cluster.yaml", launching.description([0.05, 0.1], **flags))
+def test_real_job_with_two_seeds(tmp_path, data_dir, launch):
+    flags = {"mode": "local", "learning_rate": 0.001, "rounds": 4, "no_evaluation": True, "data_dir": str(data_dir)}
+    file = write(tmp_path / "cluster.yaml", launching.description([0.1], **flags))
     job = launch(file, "--repeat", "2", "--seed", "3", "--name", "base", "--json", "job.json")
     assert job.wait(200) == 0, job.output
     assert job.gone_within(10) == {}
     folder = tmp_path / "logs" / "lenet"
-    assert sorted(path.name for path in folder.iterdir()) == ["sync@base-seed3", "sync@base-seed4"]
+    assert sorted(path.name for path in folder.iterdir()) == ["local@base-seed3", "local@base-seed4"]
     for seed in (3, 4):
-        run = json.loads((folder / f"sync@base-seed{seed}" / "left" / "cpu" / "run.json").read_text())
+        run = json.loads((folder / f"local@base-seed{seed}" / "left" / "cpu" / "run.json").read_text())
         assert (run["seed"], run["rounds"]) == (seed, 4)
         assert json.loads((tmp_path / f"job-base-seed{seed}.json").read_text())["done"]
     # On a busy machine a run whose steps overrun their times is invalid, and left out of the mean.
-    assert "| SSGD, base |" in job.output, job.output
+    assert "| Standalone, base |" in job.output, job.output
     assert [row["seed"] for row in json.loads((tmp_path / "job.json").read_text())["runs"]] == [3, 4]
 
 

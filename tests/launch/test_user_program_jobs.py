@@ -83,17 +83,6 @@ def test_own_program_with_the_same_error_again_ends_the_job_at_its_first_replace
     assert "ValueError: no such picture" in job.output
 
 
-def test_job_of_own_program_that_fails_after_the_run_fails_without_replacement(tmp_path, data_dir, launch: Start):
-    program(tmp_path)
-    file = write(tmp_path / "cluster.yaml", cluster(STEPS[:2]))
-    job = launch(file, "-m", "sync", "--", "python", "train.py", str(data_dir), "3", "late")
-    assert job.wait(LONG) == 1, job.output
-    assert job.gone_within(10) == {}
-    failed = r"worker-1 \(right/cpu\) ended with exit code 1; the end of .*\n(.*\n)*.*the disk is full"
-    assert re.search(failed, job.output), job.output
-    assert "replacement" not in job.output
-
-
 def run_alone(folder: Path, *words: str, **variables: str) -> "subprocess.CompletedProcess[str]":
     """Run the program by hand, with nothing of a cluster in its environment but these variables."""
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("DMLC_", "ESYNC_"))}
@@ -116,13 +105,28 @@ def test_program_alone_trains_in_mode_local_and_says_so(tmp_path, data_dir):
     assert re.search(r"ESYNC_DEVICE is gpu99: this machine and this build of MXNet have \d+ GPU", wrong.stderr)
 
 
-def test_own_program_over_ssh_trains(tmp_path, data_dir, sshd: Sshd, launch: Start):
+def test_own_program_over_ssh_trains_and_is_not_replaced_when_it_fails_after_the_run(
+    tmp_path, data_dir, sshd: Sshd, launch: Start
+):
     content = cluster([0.05, 0.1], ["right", "left"])  # by their addresses they would be the other way round
     content["hosts"] = {name: sshd.entry(name, workdir=str(tmp_path / name)) for name in ADDRESSES}
     file = write(tmp_path / "cluster.yaml", content)
     for name in ADDRESSES:
         (tmp_path / name).mkdir()
-    words = ("--log-dir", "base", "--name", "first", "-m", "sync", "--", "python", "train.py", str(data_dir), "6")
+    words = (
+        "--log-dir",
+        "base",
+        "--name",
+        "first",
+        "-m",
+        "sync",
+        "--",
+        "python",
+        "train.py",
+        str(data_dir),
+        "6",
+        "late",
+    )
 
     program(tmp_path / "right")
     absent = launch(file, *words)
@@ -139,8 +143,11 @@ def test_own_program_over_ssh_trains(tmp_path, data_dir, sshd: Sshd, launch: Sta
 
     program(tmp_path / "left")
     job = launch(file, *words)
-    assert job.wait(LONG) == 0, job.output
+    assert job.wait(LONG) == 1, job.output
     assert job.gone_within(10) == {}
+    failed = r"worker-1 \(left/cpu\) ended with exit code 1; the end of .*\n(.*\n)*.*the disk is full"
+    assert re.search(failed, job.output), job.output
+    assert "replacement" not in job.output
     folder = tmp_path / "base" / "train" / "sync@first"
     for number, name in enumerate(("right", "left")):
         assert f"I am worker {number} of 2, sync" in said(folder, number)

@@ -39,26 +39,24 @@ def cluster(data: Path, *steps: float) -> Description:
 
 
 def test_cluster_on_this_machine_is_measured_and_nothing_is_left(tiny: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A third device does not exist: it is named, and the others are measured."""
+    """A second device does not exist: it is named, and the other one is measured."""
     monkeypatch.chdir(tiny.parent)
-    description = cluster(tiny, 0.1, 0.4)
+    description = cluster(tiny, 0.1)
     broken = description.workers[0].model_copy(update={"device": "gpu9", "step_time": None})
     description = description.model_copy(update={"workers": [*description.workers, broken]})
     said: list[str] = []
     before = children()  # of other tests, such as a browser's
     found = measure(description, {}, CORES, said.append, limits=SHORT)
-    assert found.devices.keys() == {0, 1}
-    for number, step in enumerate((0.1, 0.4)):
-        # They are padded to the step time; a busy machine may need longer.
-        assert found.devices[number].step_time >= step
-        assert found.devices[number].vectors == {"weights": 61_706, "statistics": 0}
-        assert found.devices[number].batch_size == 8
+    (device,) = found.devices.values()
+    assert device.step_time >= 0.1  # padded to it; a busy machine may need longer
+    assert device.vectors == {"weights": 61_706, "statistics": 0}
+    assert device.batch_size == 8
     assert found.servers[0].message_time > 0
     assert found.answer_time is not None
     assert found.answer_time > 0
     assert found.network is None
     (missing,) = found.missing
-    assert missing.startswith("worker-2 (localhost/gpu9) ended with exit code ")
+    assert missing.startswith("worker-1 (localhost/gpu9) ended with exit code ")
     assert "GPU" in missing
     for what in ("network:", "devices: starting", "servers: measuring the parameter server", "the state server"):
         assert any(what in line for line in said), said

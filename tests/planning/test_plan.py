@@ -1,8 +1,12 @@
 """Plans of whole clusters: what is recommended, the command line, and mistakes."""
 
+import contextlib
 import json
 import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,11 +15,35 @@ from esync.planning.candidates import PlanClass
 from esync.planning.ranking import plan
 from esync.planning.report import left_out, reasons
 from esync.planning.steady import steady
+from esync.simulate import parallel
 from esync.simulate.job import SimulationJob
 
 from .clusters import write
 
 MODES = ("sync", "esync", "local")
+
+
+class SameProcess(Executor):
+    """Run every task at once, in this process."""
+
+    def submit(self, work: Callable[..., Any], /, *arguments: Any, **options: Any) -> Future[Any]:
+        """Return a future that has its result already."""
+        future: Future[Any] = Future()
+        future.set_result(work(*arguments, **options))
+        return future
+
+
+@pytest.fixture(scope="module", autouse=True)
+def same_process() -> Iterator[None]:
+    """Simulate in this process: a pool's processes import the package first, which takes longer than a plan."""
+
+    @contextlib.contextmanager
+    def pool(*_: object) -> Iterator[Executor]:
+        yield SameProcess()
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("esync.planning.ranking.pool", pool)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -110,10 +138,18 @@ def test_steady_part_is_what_arithmetic_says(tmp_path):
     assert both["devices"][0]["wait"] / both["rounds"] == pytest.approx(0.1, rel=0.1)  # polls
 
 
-def test_plan_prints_ranking_recommendation_and_command(tmp_path, capsys):
+def test_plan_in_processes_prints_ranking_recommendation_and_command(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("esync.planning.ranking.pool", parallel.pool)
     path = write(tmp_path, 0.05, 0.05, 0.5)
     written = tmp_path / "plan.json"
-    words = [str(path), "--no-measure", "--modes=esync,local", "--what-if=add=gpu:0.05x2", f"--json={written}"]
+    words = [
+        str(path),
+        "--no-measure",
+        "--modes=esync,local",
+        "--jobs=1",
+        "--what-if=add=gpu:0.05x2",
+        f"--json={written}",
+    ]
     assert main(words) == 0
     said = capsys.readouterr()
     assert "Recommended: esync" in said.out

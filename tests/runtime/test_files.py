@@ -6,8 +6,6 @@ import getpass
 import logging
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,8 @@ from esync.runtime.files import NoHomeError, expanded, flush_folder, memory_desc
 from esync.runtime.memory_file import MemoryFile
 from esync.state_server.state_folder import StateFolder, StateFolderError
 from esync.training.round_log import claim
+
+from ..support.forked import ForkedProgram
 
 
 def test_write_atomically_replaces_a_file_and_leaves_nothing_beside_it(tmp_path: Path) -> None:
@@ -77,17 +77,11 @@ def test_expanded_replaces_a_leading_tilde(tmp_path: Path, monkeypatch: pytest.M
 def test_programs_expand_a_tilde_in_every_path_flag(tmp_path: Path, program: str, words: list[str]) -> None:
     """A shell does not expand `~` after `=`."""
     (tmp_path / "here").mkdir()
-    done = subprocess.run(
-        [sys.executable, "-m", program, *(word.format("~") for word in words)],
-        cwd=tmp_path / "here",
-        env={**os.environ, "HOME": str(tmp_path / "home"), "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        capture_output=True,
-        text=True,
-        timeout=120,
-    )
-    assert done.returncode in (1, 2)
-    assert str(tmp_path / "home" / "logs") in done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
+    log, environment = tmp_path / "log", {**os.environ, "HOME": str(tmp_path / "home")}
+    command = ["-m", program, *(word.format("~") for word in words)]
+    assert ForkedProgram(command, environment, log, tmp_path / "here").wait(120) in (1, 2)
+    assert str(tmp_path / "home" / "logs") in log.read_text()
+    assert "Traceback" not in log.read_text()
     assert os.listdir(tmp_path / "here") == []
 
 

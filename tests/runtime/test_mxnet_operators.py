@@ -67,7 +67,7 @@ def test_kept_code_is_written_once_and_defines_the_same_functions(tmp_path: Path
     assert first["functions"] == second["functions"] == unkept["functions"]
     kept.write_bytes(content[:-1000])  # damaged: written anew
     assert described(kept)["compiled"] > 2000
-    assert described(kept)["compiled"] < 500
+    assert kept.stat().st_size == len(content)
 
 
 @pytest.mark.parametrize("content", [b"", b"no code", marshal.dumps([1])])

@@ -1,6 +1,6 @@
 """Python programs in processes that have MXNet already: forked from one that has imported it.
 
-An import takes most of a second of processor time, and a cluster has up to seven processes. The
+An import takes a second or two of processor time, and a cluster has up to seven processes. The
 tests of `launch` and of the documented commands start programs as users do.
 """
 
@@ -17,21 +17,24 @@ from pathlib import Path
 import numpy
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["esync.trainer", "tests.support.forked"])
+_CONTEXT.set_forkserver_preload(["tests.support.forkserver_imports", "tests.support.forked"])
 
 
 class ForkedProgram:
     """A program in a session of its own, with what tests use of `subprocess.Popen`.
 
     Args:
-        arguments: what follows `python`: a file or `-m MODULE`, and the program's own arguments.
+        arguments: what follows `python`: a file, `-c TEXT` or `-m MODULE`, and the program's own arguments.
         environment: its whole environment.
         log: the file for its output, which is written anew.
+        folder: where it runs; None: where the tests run.
     """
 
-    def __init__(self, arguments: Sequence[str], environment: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, arguments: Sequence[str], environment: Mapping[str, str], log: Path, folder: Path | None = None
+    ) -> None:
         log.write_bytes(b"")
-        self._process = _CONTEXT.Process(target=_run, args=(list(arguments), dict(environment), log))
+        self._process = _CONTEXT.Process(target=_run, args=(list(arguments), dict(environment), log, folder))
         self._process.start()
         self.pid: int = self._process.pid or 0
 
@@ -61,12 +64,14 @@ class ForkedProgram:
         self.send_signal(signal.SIGKILL)
 
 
-def _run(arguments: list[str], environment: dict[str, str], log: Path) -> None:
+def _run(arguments: list[str], environment: dict[str, str], log: Path, folder: Path | None) -> None:
     os.setsid()
     output = os.open(log, os.O_WRONLY | os.O_APPEND)
     os.dup2(output, 1)
     os.dup2(output, 2)
     os.close(output)
+    if folder is not None:
+        os.chdir(folder)
     sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115
     sys.stderr = open(2, "w", buffering=1, closefd=False)  # noqa: SIM115
     os.environ.clear()
@@ -77,7 +82,11 @@ def _run(arguments: list[str], environment: dict[str, str], log: Path) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if arguments[0] == "-m":
         sys.argv = arguments[1:]
+        sys.modules.pop(arguments[1], None)  # otherwise runpy warns
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    elif arguments[0] == "-c":
+        sys.argv = ["-c", *arguments[2:]]
+        exec(arguments[1], {"__name__": "__main__"})
     else:
         sys.argv = arguments
         sys.path.insert(0, str(Path(arguments[0]).parent))
