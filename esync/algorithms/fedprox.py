@@ -1,4 +1,4 @@
-"""FedProx (Li et al., MLSys 2020): local SGD that stays near the common model."""
+"""FedProx (Li et al., MLSys 2020): local SGD with a proximal term towards the common model."""
 
 from .. import config
 from .base import Style
@@ -33,7 +33,7 @@ class FedProx(LocalSGD):
             ge=0,
             metavar="MU",
             fixed=True,
-            help="μ of the proximal term μ/2·‖w − weights of the last exchange‖²; 0: none",
+            help="μ of the proximal term μ/2·‖w − w₀‖², w₀ being the weights of the last exchange; 0: none",
         )
 
     options: Options
