@@ -459,6 +459,12 @@ def _bodies() -> frozenset[str]:
     return frozenset(found | {"Decision", "Directive"})
 
 
+#: Bounds from here on only keep nonsense out, and are in openapi.json.
+LARGE = 10_000
+#: Statuses with which every call can be refused.
+ALWAYS = (400, 401)
+
+
 def _kind(schema: dict[str, Any]) -> str:
     """Say what values a JSON schema allows, in a table's cell."""
     if "$ref" in schema:
@@ -471,11 +477,10 @@ def _kind(schema: dict[str, Any]) -> str:
     if schema.get("type") == "array":
         return f"list of {_kind(schema['items'])}"
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-    words = [schema.get("type", "any")]
-    words += filter(None, [", ".join(f"{sign} {schema[key]:,}" for key, sign in signs.items() if key in schema)])
+    bounds = [f"{sign} {schema[key]:,}" for key, sign in signs.items() if key in schema and schema[key] < LARGE]
     if "maxLength" in schema:
-        words.append(f"of at most {schema['maxLength']} characters")
-    return " ".join(words)
+        bounds.append(f"≤ {schema['maxLength']} characters")
+    return " ".join(filter(None, [schema.get("type", "any"), ", ".join(bounds)]))
 
 
 def calls(page: Path) -> str:
@@ -493,10 +498,10 @@ def calls(page: Path) -> str:
                     code(each["name"] for each in call["parameters"] if each["in"] == "query") or NONE,
                     _kind(body) if body else NONE,
                     ", ".join(answer) or NONE,
-                    ", ".join(str(status) for status in call["responses"] if status != 200),
+                    ", ".join(str(status) for status in call["responses"] if status not in (200, *ALWAYS)) or NONE,
                 ]
             )
-    return table(["call", "what it does", "query", "body", "answer", "refusals"], rows)
+    return table(["call", "what it does", "query", "body", "answer", "errors"], rows)
 
 
 def queries(page: Path) -> str:
@@ -521,10 +526,12 @@ def schemas(page: Path) -> str:
         schema = _api()["components"]["schemas"][name]
         rows = []
         for field, each in schema.get("properties", {}).items():
-            optional = field not in schema.get("required", ())
-            default = f"`{json.dumps(each.get('default'))}`" if optional else NONE  # Ninja leaves null out
-            rows.append([f"`{field}`", _kind(each), default, prose(each.get("description", ""), page)])
-        fields = table(["field", "type", "default", "meaning"], rows) if rows else "No fields.\n"
+            kind = _kind(each)
+            if field not in schema.get("required", ()):
+                default = each.get("default")  # Ninja leaves null out
+                kind += ", optional" if default is None else f", default `{json.dumps(default)}`"
+            rows.append([f"`{field}`", kind.replace(" or null", ""), prose(each.get("description", ""), page)])
+        fields = table(["field", "type", "meaning"], rows) if rows else "No fields.\n"
         paragraphs = "\n\n".join(prose(text, page) for text in schema.get("description", "").split("\n\n"))
         parts.append(f"### {name}\n\n{paragraphs}\n\n{fields}")
     return "\n" + "\n".join(parts) + "\n"

@@ -54,7 +54,7 @@ After = Annotated[int, Query(0, ge=0, le=MOST_AFTER, description="only rows afte
 Limit = Annotated[int, Query(_PAGE, ge=1, le=_PAGE, description="largest number of rows")]
 RunLimit = Annotated[int, Query(50, ge=1, le=_PAGE, description="largest number of rows")]
 Newest = Annotated[
-    int, Query(0, ge=0, le=_PAGE, description="number of the newest rows to return instead of a page; 0: return a page")
+    int, Query(0, ge=0, le=_PAGE, description="return this many of the newest rows instead of a page, if above 0")
 ]
 Points = Annotated[int, Query(config.CURVE_POINTS, ge=2, le=_PAGE, description="largest number of points of a curve")]
 RunKey = Annotated[str, _NO_KEY, Query("", description="id of a run; the newest run without it")]
@@ -211,7 +211,7 @@ def begin(request: HttpRequest, job: JobName, message: schema.Begin) -> HttpResp
 
 @require_POST
 def query(request: HttpRequest, job: str) -> HttpResponse:
-    """Answer whether a worker shall exchange.
+    """Answer whether a worker is to exchange.
 
     Workers call this once an iteration. It does not pass through Ninja, which would take as long
     again; `described_query` describes it.
@@ -227,7 +227,7 @@ def query(request: HttpRequest, job: str) -> HttpResponse:
 
 @api.post("/jobs/{job}/query", response=_responses(schema.Decision, 409, 413), operation_id="query")
 def described_query(request: HttpRequest, message: schema.Query, job: JobName) -> HttpResponse:
-    """Answer whether a worker shall exchange."""
+    """Answer whether a worker is to exchange."""
     return _decide(job, message, time.monotonic())
 
 
@@ -251,7 +251,7 @@ def _decide(name: str, message: schema.Query, arrived: float) -> HttpResponse:
 
 @api.post("/jobs/{job}/steps", response=_responses(schema.Directive, 409, 413))
 def steps(request: HttpRequest, message: schema.Steps, job: JobName) -> HttpResponse:
-    """Take the duration of a worker's steps; answer what the policy against stragglers wants."""
+    """Report the duration of a worker's steps; answer what the policy against stragglers asks for."""
     with service.lock:
         present = service.jobs.get(job)
         directive = present.tell(message.rank, message.since, message.steps, message.seconds, present.clock.now())
@@ -260,7 +260,7 @@ def steps(request: HttpRequest, message: schema.Steps, job: JobName) -> HttpResp
 
 @api.post("/jobs/{job}/reset", response=_responses(schema.Nothing, 409, 413))
 def reset(request: HttpRequest, message: schema.Reset, job: JobName) -> HttpResponse:
-    """Take the report that a worker has begun a round (RESET)."""
+    """Report that a worker has begun a round (RESET)."""
     with service.lock:
         present = service.jobs.get(job)
         present.reset(
@@ -277,7 +277,7 @@ def reset(request: HttpRequest, message: schema.Reset, job: JobName) -> HttpResp
 
 @api.post("/jobs/{job}/report", response=_responses(schema.Nothing, 409, 413))
 def report(request: HttpRequest, message: schema.Report, job: JobName) -> HttpResponse:
-    """Take a worker's report of a finished round."""
+    """Report a finished round of a worker."""
     with service.lock:
         present = service.jobs.get(job)
         present.report(message, present.clock.now())
@@ -308,7 +308,7 @@ _PAGE_ANSWER = {"responses": {200: {"content": {"text/html": {"schema": {"type":
 @api.get("/cluster", response=_responses(schema.Cluster))
 @slow
 def cluster(request: HttpRequest) -> HttpResponse:
-    """Tell for whom the cluster waits."""
+    """Show which processes the cluster waits for."""
     attendance = None
     with contextlib.suppress(EnvironmentProblemError):  # the address of the scheduler is unknown
         known = Cluster.from_environment(dict(os.environ))
@@ -354,7 +354,7 @@ def runs(request: HttpRequest, job: OfJob, limit: RunLimit) -> HttpResponse:
 @api.get("/report", response=_responses(None, 404, 503), openapi_extra=_PAGE_ANSWER)
 @slow
 def report_page(request: HttpRequest, runs: RunKeys) -> HttpResponse:
-    """Show finished runs on one page, as a file to keep or to send."""
+    """Show finished runs on one page, as a self-contained file."""
     keys = runs.split(",")
     if len(keys) > MOST_RUNS or not all(KEY.fullmatch(key) for key in keys):
         raise InvalidError(
