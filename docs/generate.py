@@ -78,7 +78,7 @@ def code_each(words: Iterable[Any]) -> list[str]:
 
 
 def grouped(rows: Iterable[Sequence[str]]) -> list[list[str]]:
-    """Return the rows of a table of modes, with one row for those that differ in nothing but the first cell."""
+    """Return the rows of a table, with one row for those that differ in nothing but the first cell."""
     found: dict[tuple[str, ...], list[str]] = {}
     for name, *cells in rows:
         found.setdefault(tuple(cells), []).append(name)
@@ -488,20 +488,17 @@ def calls(page: Path) -> str:
     rows = []
     for path, methods in _api()["paths"].items():
         for method, call in methods.items():
-            content = call["responses"][200].get("content", {})
-            answer = [_kind(of["schema"]) if kind == "application/json" else kind for kind, of in content.items()]
             body = call.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+            query = [each["name"] for each in call["parameters"] if each["in"] == "query"]
             rows.append(
                 [
                     f"`{method.upper()} {path}`",
                     prose(call["description"].rstrip("."), page),
-                    code(each["name"] for each in call["parameters"] if each["in"] == "query") or NONE,
-                    _kind(body) if body else NONE,
-                    ", ".join(answer) or NONE,
+                    _kind(body) if body else code(query) or NONE,
                     ", ".join(str(status) for status in call["responses"] if status not in (200, *ALWAYS)) or NONE,
                 ]
             )
-    return table(["call", "what it does", "query", "body", "answer", "errors"], rows)
+    return table(["call", "what it does", "body or query", "errors"], rows)
 
 
 def queries(page: Path) -> str:
@@ -531,7 +528,7 @@ def schemas(page: Path) -> str:
                 default = each.get("default")  # Ninja leaves null out
                 kind += ", optional" if default is None else f", default `{json.dumps(default)}`"
             rows.append([f"`{field}`", kind.replace(" or null", ""), prose(each.get("description", ""), page)])
-        fields = table(["field", "type", "meaning"], rows) if rows else "No fields.\n"
+        fields = table(["field", "type", "meaning"], grouped(rows)) if rows else "No fields.\n"
         paragraphs = "\n\n".join(prose(text, page) for text in schema.get("description", "").split("\n\n"))
         parts.append(f"### {name}\n\n{paragraphs}\n\n{fields}")
     return "\n" + "\n".join(parts) + "\n"
