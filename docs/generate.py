@@ -155,7 +155,7 @@ def modes(page: Path) -> str:
 def exchanges(page: Path) -> str:
     """Return the table of what the workers compute, send and must have in common."""
     return table(
-        ["`--mode`", "workers send", "rounds", "optimizer", "momentum", "rates", "batch-norm statistics"],
+        ["`--mode`", "workers send", "rounds", "optimizer", "momentum", "rates", "statistics"],
         grouped(
             [
                 f"`{name}`",
@@ -163,7 +163,7 @@ def exchanges(page: Path) -> str:
                 rounds(each),
                 linked(optimizer(each), page),
                 yes(each.has_momentum),
-                "each worker's own" if each.own_rates else "the same on all",
+                "own" if each.own_rates else "common",
                 _statistics(each),
             ]
             for name, each in built_in().items()
@@ -175,15 +175,15 @@ def _statistics(algorithm: type[Algorithm]) -> str:
     if algorithm.switches_synchrony:
         return "both"
     together = algorithm.synchronous and algorithm.sends != "nothing"
-    return "their mean" if together else "each worker's own"
+    return "mean" if together else "own"
 
 
 def combinations(page: Path) -> str:
     """Return the table of what the modes can be combined with."""
     return table(
         [
-            *("`--mode`", "state server", "`--elastic`", "`--checkpoint-dir`", "`--collective`", "`--compression`"),
-            *("`--overlap`", "simulated without gradients"),
+            *("`--mode`", "state server", "`--elastic`", "`--checkpoint-dir`", "`--collective`"),
+            "simulated without gradients",
         ],
         grouped(
             [
@@ -192,8 +192,6 @@ def combinations(page: Path) -> str:
                 yes(each.elastic),
                 yes(not each.prevents_checkpoints),
                 yes(each.serverless),
-                yes(_has(each, "compression")),
-                yes(_has(each, "overlap")),
                 NONE if each.needs_gradients else "round by round" if each in roundwise.ALGORITHMS else "yes",
             ]
             for name, each in built_in().items()
@@ -261,7 +259,6 @@ SHORTER = (
     (r"above ", "> "),
     (r"at most ", "≤ "),
     (r"below ", "< "),
-    (r"^a text$", "text"),
 )
 
 
@@ -287,12 +284,11 @@ def options(page: Path, chosen: Sequence[str]) -> str:
                 f"{code(first.flags)}{f' {PER_DEVICE}' if first.per_device else ''}"
                 f"{'' if first.name == first.dest else f' (`{first.name}`)'}",
                 *([those(users) if len(users) < len(chosen) else "all"] if several else []),
-                default or _defaults(users),
-                _values(first),
+                f"{default or _defaults(users)}{_values(first)}",
                 prose(meaning, page),
             ]
         )
-    text = table(["flag", *(["modes"] if several else []), "default", "value", "meaning"], rows)
+    text = table(["flag", *(["modes"] if several else []), "default (other values)", "meaning"], rows)
     note = "may differ between workers; a run whose workers differ in another option does not begin."
     return f"{text}\n{PER_DEVICE} {note}\n"
 
@@ -307,14 +303,16 @@ def _defaults(users: dict[str, OptionInfo]) -> str:
 
 
 def _values(each: OptionInfo) -> str:
-    if each.switch:
-        return NONE
+    """Return the values of an option other than the default, in brackets."""
+    if each.switch or each.kind is str:
+        return ""
     if each.several:
-        return "several"
+        return " (several)"
     text = expected_values(each.kind)
     for pattern, shorter in SHORTER:
         text = re.sub(pattern, shorter, text)
-    return text
+    text = text.removeprefix(f"`{each.default_text}`, ").replace(f" or `{each.default_text}`", "")
+    return f" ({text})"
 
 
 def _groups() -> dict[str, list[argparse.Action]]:
