@@ -304,11 +304,11 @@ def _defaults(users: dict[str, OptionInfo]) -> str:
 
 def _values(each: OptionInfo) -> str:
     """Return the values of an option other than the default, in brackets."""
-    if each.switch or each.kind is str:
+    text = "" if each.switch else expected_values(each.kind)
+    if text in ("", "a text"):
         return ""
     if each.several:
         return " (several)"
-    text = expected_values(each.kind)
     for pattern, shorter in SHORTER:
         text = re.sub(pattern, shorter, text)
     text = text.removeprefix(f"`{each.default_text}`, ").replace(f" or `{each.default_text}`", "")
