@@ -251,7 +251,7 @@ def _decide(name: str, message: schema.Query, arrived: float) -> HttpResponse:
 
 @api.post("/jobs/{job}/steps", response=_responses(schema.Directive, 409, 413))
 def steps(request: HttpRequest, message: schema.Steps, job: JobName) -> HttpResponse:
-    """Report the duration of a worker's steps; answer what the policy against stragglers asks for."""
+    """Record the duration of a worker's steps; answer with the directive of the policy against stragglers."""
     with service.lock:
         present = service.jobs.get(job)
         directive = present.tell(message.rank, message.since, message.steps, message.seconds, present.clock.now())
@@ -260,7 +260,7 @@ def steps(request: HttpRequest, message: schema.Steps, job: JobName) -> HttpResp
 
 @api.post("/jobs/{job}/reset", response=_responses(schema.Nothing, 409, 413))
 def reset(request: HttpRequest, message: schema.Reset, job: JobName) -> HttpResponse:
-    """Report that a worker has begun a round (RESET)."""
+    """Record that a worker has begun a round (RESET)."""
     with service.lock:
         present = service.jobs.get(job)
         present.reset(
@@ -277,7 +277,7 @@ def reset(request: HttpRequest, message: schema.Reset, job: JobName) -> HttpResp
 
 @api.post("/jobs/{job}/report", response=_responses(schema.Nothing, 409, 413))
 def report(request: HttpRequest, message: schema.Report, job: JobName) -> HttpResponse:
-    """Report a finished round of a worker."""
+    """Record a worker's report of a finished round."""
     with service.lock:
         present = service.jobs.get(job)
         present.report(message, present.clock.now())
@@ -354,7 +354,7 @@ def runs(request: HttpRequest, job: OfJob, limit: RunLimit) -> HttpResponse:
 @api.get("/report", response=_responses(None, 404, 503), openapi_extra=_PAGE_ANSWER)
 @slow
 def report_page(request: HttpRequest, runs: RunKeys) -> HttpResponse:
-    """Show finished runs on one page, as a self-contained file."""
+    """Show finished runs on one self-contained page."""
     keys = runs.split(",")
     if len(keys) > MOST_RUNS or not all(KEY.fullmatch(key) for key in keys):
         raise InvalidError(

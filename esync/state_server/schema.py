@@ -93,7 +93,7 @@ class Steps(Body):
 
 
 class Directive(BaseModel):
-    """What the policy against stragglers asks for, in a synchronous segment."""
+    """The current directive of the policy against stragglers, while the schedule is synchronous."""
 
     apart: list[int] = Field(description="ranks that rounds must not wait for")
     asynchronous: bool = Field(description="whether to train asynchronously meanwhile")
@@ -148,7 +148,7 @@ class Reset(Body):
 
 
 class Report(Body):
-    """What a worker did in a finished round; for display only."""
+    """A worker's report of a finished round, for display only, not for decisions."""
 
     rank: Rank
     round: Count
@@ -180,7 +180,7 @@ class Report(Body):
 
 
 class End(Body):
-    """Ends a job; another one may then begin under its name."""
+    """Ends a job, so that another one can begin under its name at once."""
 
     reason: Text = "done"
 
