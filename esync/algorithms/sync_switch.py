@@ -46,28 +46,28 @@ _DETECTION = {f"straggler_{name}": name for name in Detection.__dataclass_fields
 
 @register("sync-switch", label="Sync-Switch", style=Style("#D55E00", (0, (8, 2)), "P"))
 class SyncSwitch(EveryIteration):
-    """BSP and ASP on the same servers; weights and momentum stay where they are at a switch.
+    """BSP and ASP on the same servers, which keep weights and momentum at a switch.
 
-    The leader, which is rank 0 unless the rounds go on without it, asks for the switch with its
-    commit of a segment's last round; the servers' status tells all workers together with the end of
-    that round, and every commit says how it is to be used. The directives of an online policy
-    travel in the same way. Whichever worker notices first that the samples of an asynchronous
-    segment are used up asks for the way back. A worker that the rounds do not wait for trains on
-    with the others' model, and its gradients are discarded, so that its speed can still be told.
+    The leader, rank 0 unless rounds continue without it, requests the switch in its commit of a
+    segment's last round; the servers' status announces it to all workers with the end of that
+    round, and every commit says how it is to be used. The directives of an online policy travel in
+    the same way. The first worker that notices that an asynchronous segment's samples are used up
+    requests the switch back. A worker that rounds do not wait for trains on with the others' model;
+    its gradients are discarded, but its speed is still reported.
 
     A detour to asynchronous training (policy greedy) uses samples that the schedule has for its
-    asynchronous segments: a segment ends when as many samples as it has were used in its own way,
+    asynchronous segments: a segment ends when its number of samples has been used in its own way,
     and the run when its samples are used up. A detour ends before the asynchronous share does.
 
     Configuration policy (as in the published runs): batch n·B and learning rate n·η in BSP, B and η
     in ASP, the momentum's buffer kept as it is. It holds gradients (v ← μ·v + g; w ← w − rate·v),
-    so that another learning rate does not scale what has been gathered. Weight decay is part of g,
-    and is scaled by n with it. Where rounds go on without m workers, n − m takes the place of n.
-    With the option `switch_momentum` something else becomes of the momentum at a switch to ASP.
+    so a change of the learning rate does not scale it. Weight decay is part of g and scaled by n
+    with it. While rounds continue without m workers, n − m replaces n. The option `switch_momentum`
+    changes the momentum at a switch to ASP.
 
-    In Python the options of a schedule and of a policy may also be given as objects: `schedule`
-    (`Schedule`), `decay` (pairs of a share of the samples and a factor) and `watching`
-    (`OnlinePolicySettings`; None: nothing is done about stragglers).
+    In Python a schedule and a policy may also be given as objects: `schedule` (`Schedule`), `decay`
+    (pairs of a share of the samples and a factor) and `watching` (`OnlinePolicySettings`; None:
+    stragglers are ignored).
 
     Attributes:
         plan: the segments in samples, once started.
