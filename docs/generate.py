@@ -344,7 +344,7 @@ def flags(page: Path, title: str) -> str:
     rows = []
     for action in groups[title]:
         meaning, default = _meaning(action)
-        values = f"one of {code(action.choices)}" if action.choices else ""
+        values = f"one of {code(action.choices)}" if action.choices and 0 not in action.choices else ""
         suiting = arguments.modes_of(action.dest)
         modes = "" if suiting is None else f"modes {those(name for name in built_in() if name in suiting)}"
         modes = modes.replace("modes all but", "not in")
