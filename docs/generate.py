@@ -37,13 +37,6 @@ from esync.rules import RULES, STATE_VECTORS, make_rule  # noqa: E402
 from esync.simulate.roundwise import simulation as roundwise  # noqa: E402
 
 BLOCK = re.compile(r"(<!-- generated: (?P<name>[^>]+?) -->\n)(?P<text>.*?)(<!-- end generated -->)", re.DOTALL)
-#: Flags that set what an option shares with all modes.
-SHARED = {
-    "batch_size": "`--batch-size`",
-    "job": "`--job`",
-    "momentum": "`--momentum`",
-    "state_server": "`--state-server-ip`",
-}
 NONE = "–"
 
 
@@ -76,7 +69,20 @@ def prose(text: str, page: Path) -> str:
 
 def code(words: Iterable[Any]) -> str:
     """Return words as code, separated by commas."""
-    return ", ".join(f"`{word}`" for word in words)
+    return ", ".join(code_each(words))
+
+
+def code_each(words: Iterable[Any]) -> list[str]:
+    """Return each word as code."""
+    return [f"`{word}`" for word in words]
+
+
+def grouped(rows: Iterable[Sequence[str]]) -> list[list[str]]:
+    """Return the rows of a table, with one row for those that differ in nothing but the first cell."""
+    found: dict[tuple[str, ...], list[str]] = {}
+    for name, *cells in rows:
+        found.setdefault(tuple(cells), []).append(name)
+    return [[", ".join(names), *cells] for cells, names in found.items()]
 
 
 def those(names: Iterable[str]) -> str:
@@ -85,13 +91,17 @@ def those(names: Iterable[str]) -> str:
         "all": set(built_in()),
         "that send updates": {name for name, each in built_in().items() if each.sends == "updates"},
         "that send gradients": {name for name, each in built_in().items() if each.sends == "gradients"},
+        "synchronous": {name for name, each in built_in().items() if rounds(each) == "synchronous"},
+        "asynchronous": {name for name, each in built_in().items() if rounds(each) == "asynchronous"},
     }
     names = list(names)
     texts = [code(names)]
     for kind, members in kinds.items():
-        others = [name for name in built_in() if name in members - set(names)]
-        if members >= set(names):
-            texts.append(f"{kind} but {code(others)}" if others else kind)
+        if len(members & set(names)) < 2:
+            continue
+        missing = [name for name in built_in() if name in members - set(names)]
+        further = [name for name in names if name not in members]
+        texts.append(", ".join([f"{kind} but {code(missing)}" if missing else kind, *code_each(further)]))
     return min(texts, key=lambda text: len(text.split()))
 
 
@@ -135,28 +145,25 @@ def linked(place: str, page: Path) -> str:
 
 
 def modes(page: Path) -> str:
-    """Return the table of what the modes are, and what they are called elsewhere."""
+    """Return the table of what the modes are."""
     return table(
-        ["`--mode`", "what it is", "class in `esync.algorithms`", "in figures", "summary"],
-        (
-            [f"`{name}`", prose(first_sentence(each), page), f"`{each.__name__}`", each.label, f"`{each.summary}.json`"]
-            for name, each in built_in().items()
-        ),
+        ["`--mode`", "class in `esync.algorithms`", "what it is"],
+        ([f"`{name}`", f"`{each.__name__}`", prose(first_sentence(each), page)] for name, each in built_in().items()),
     )
 
 
 def exchanges(page: Path) -> str:
     """Return the table of what the workers compute, send and must have in common."""
     return table(
-        ["`--mode`", "workers send", "rounds", "optimizer", "momentum", "rates", "batch-norm statistics"],
-        (
+        ["`--mode`", "workers send", "rounds", "optimizer", "momentum", "rates", "statistics"],
+        grouped(
             [
                 f"`{name}`",
                 each.sends,
                 rounds(each),
                 linked(optimizer(each), page),
                 yes(each.has_momentum),
-                "each worker's own" if each.own_rates else "the same on all",
+                "own" if each.own_rates else "common",
                 _statistics(each),
             ]
             for name, each in built_in().items()
@@ -168,25 +175,23 @@ def _statistics(algorithm: type[Algorithm]) -> str:
     if algorithm.switches_synchrony:
         return "both"
     together = algorithm.synchronous and algorithm.sends != "nothing"
-    return "their mean" if together else "each worker's own"
+    return "mean" if together else "own"
 
 
 def combinations(page: Path) -> str:
     """Return the table of what the modes can be combined with."""
     return table(
         [
-            *("`--mode`", "state server", "`--elastic`", "`--checkpoint-dir`", "`--collective`", "`--compression`"),
-            *("`--overlap`", "simulated without gradients"),
+            *("`--mode`", "state server", "`--elastic`", "`--checkpoint-dir`", "`--collective`"),
+            "simulated without gradients",
         ],
-        (
+        grouped(
             [
                 f"`{name}`",
                 _state_server(each),
                 yes(each.elastic),
                 yes(not each.prevents_checkpoints),
                 yes(each.serverless),
-                yes(_has(each, "compression")),
-                yes(_has(each, "overlap")),
                 NONE if each.needs_gradients else "round by round" if each in roundwise.ALGORITHMS else "yes",
             ]
             for name, each in built_in().items()
@@ -242,50 +247,69 @@ def modes_where(text: str) -> str:
 # --- options and flags ----------------------------------------------------------------------------
 
 
+#: Mark of an option that may differ from device to device.
+PER_DEVICE = "†"
+#: Words of `expected_values` → shorter ones for a table.
+SHORTER = (
+    (r"^one of (.*)$", lambda found: code(found[1].split(", "))),
+    (r", or (\w+)$", r" or `\1`"),
+    (r"^a (whole )?number", lambda found: "integer" if found[1] else "number"),
+    (r"from (\S+) to (\S+)", r"from \1 to \2"),
+    (r"of (\S+) or more", r"≥ \1"),
+    (r"above ", "> "),
+    (r"at most ", "≤ "),
+    (r"below ", "< "),
+)
+
+
 def options(page: Path) -> str:
-    """Return the table of the options of all modes; one that several share has one row."""
-    merged: dict[tuple[Any, ...], dict[str, OptionInfo]] = {}
+    """Return the table of the options of all modes; one that several share has one row.
+
+    What only Python has is left out, and what is the value of a flag of all modes in every mode.
+    """
+    merged: dict[str, dict[str, OptionInfo]] = {}
     for name, algorithm in built_in().items():
         for each in options_of(algorithm):
-            merged.setdefault((each.name, each.flags, each.shared), {})[name] = each
-    help_of = {action.dest: _meaning(action)[0] for group in _groups().values() for action in group}
+            if each.flags:
+                merged.setdefault(each.flag, {})[name] = each
     rows = []
     for users in merged.values():
         first = next(iter(users.values()))
+        meaning, default = without_default(first.help)
         rows.append(
             [
-                SHARED[first.shared] if first.shared else code(first.flags) or NONE,
-                f"`{first.name}`",
+                f"{code(first.flags)}{f' {PER_DEVICE}' if first.per_device else ''}"
+                f"{'' if first.name == first.dest else f' (`{first.name}`)'}",
                 those(users),
-                _defaults(users),
-                _values(first),
-                NONE if first.per_device else "yes",
-                prose(first.help or help_of.get(_dest(first.shared), ""), page),
+                f"{default or _defaults(users)}{_values(first)}",
+                prose(meaning, page),
             ]
         )
-    return table(["flag", "in Python", "modes", "default", "value", "same on all", "meaning"], rows)
-
-
-def _dest(shared: str | None) -> str:
-    return "state_server_ip" if shared == "state_server" else shared or ""
+    text = table(["flag", "modes", "default (other values)", "meaning"], rows)
+    note = "may differ between workers; a run whose workers differ in another option does not begin."
+    return f"{text}\n{PER_DEVICE} {note}\n"
 
 
 def _defaults(users: dict[str, OptionInfo]) -> str:
-    """Return the default, or those of each mode."""
+    """Return the default, or those of each mode, the most common one first."""
     by_text: dict[str, list[str]] = {}
     for name, each in users.items():
         by_text.setdefault(f"`{each.default_text}`" if each.default_text else NONE, []).append(name)
-    if len(by_text) == 1:
-        return next(iter(by_text))
-    return "; ".join(f"{text} ({those(modes)})" for text, modes in by_text.items())
+    (common, _), *others = sorted(by_text.items(), key=lambda item: -len(item[1]))
+    return "; ".join([common, *(f"{those(modes)}: {text}" for text, modes in others)])
 
 
 def _values(each: OptionInfo) -> str:
-    if each.switch:
-        return NONE
+    """Return the values of an option other than the default, in brackets."""
+    text = "" if each.switch else expected_values(each.kind)
+    if text in ("", "a text"):
+        return ""
     if each.several:
-        return "several"
-    return expected_values(each.kind)
+        return " (several)"
+    for pattern, shorter in SHORTER:
+        text = re.sub(pattern, shorter, text)
+    text = text.removeprefix(f"`{each.default_text}`, ").replace(f" or `{each.default_text}`", "")
+    return f" ({text})"
 
 
 def _groups() -> dict[str, list[argparse.Action]]:
@@ -299,10 +323,14 @@ def _groups() -> dict[str, list[argparse.Action]]:
 
 def _meaning(action: argparse.Action) -> tuple[str, str]:
     """Return the help of a flag without its default, and the default."""
-    text = " ".join(((action.help or "") % {"default": action.default}).split())
-    if found := re.fullmatch(r"(.*)\((?:[^()]*; )?default: (.*)\)", text):
-        return found[1].strip(), found[2]
-    return text.strip(), str(action.default) if action.default else ""
+    meaning, default = without_default(" ".join(((action.help or "") % {"default": action.default}).split()))
+    return meaning, default or (str(action.default) if action.default else "")
+
+
+def without_default(text: str) -> tuple[str, str]:
+    """Return a line of help without its default, and the default, "" where it says none."""
+    found = re.fullmatch(r"(.*)\((?:[^()]*; )?default: (.*)\)", text)
+    return (found[1].strip(), found[2]) if found else (text.strip(), "")
 
 
 def flags(page: Path, title: str) -> str:
@@ -313,18 +341,18 @@ def flags(page: Path, title: str) -> str:
     rows = []
     for action in groups[title]:
         meaning, default = _meaning(action)
-        values = f"one of {code(action.choices)}" if action.choices else ""
+        values = f"one of {code(action.choices)}" if action.choices and 0 not in action.choices else ""
         suiting = arguments.modes_of(action.dest)
-        some = [name for name in built_in() if suiting is None or name in suiting]
+        modes = "" if suiting is None else f"modes {those(name for name in built_in() if name in suiting)}"
+        modes = modes.replace("modes all but", "not in")
         rows.append(
             [
                 code(action.option_strings),
                 default or NONE,
-                those(some),
-                "; ".join(filter(None, [prose(meaning, page), values])),
+                "; ".join(filter(None, [prose(meaning, page), values, modes])),
             ]
         )
-    return table(["flag", "default", "modes", "meaning"], rows)
+    return table(["flag", "default", "meaning"], rows)
 
 
 # --- what an algorithm consists of ----------------------------------------------------------------
@@ -426,6 +454,12 @@ def _bodies() -> frozenset[str]:
     return frozenset(found | {"Decision", "Directive"})
 
 
+#: Bounds from here on only keep nonsense out, and are in openapi.json.
+LARGE = 10_000
+#: Statuses with which every call can be refused.
+ALWAYS = (400, 401)
+
+
 def _kind(schema: dict[str, Any]) -> str:
     """Say what values a JSON schema allows, in a table's cell."""
     if "$ref" in schema:
@@ -438,11 +472,10 @@ def _kind(schema: dict[str, Any]) -> str:
     if schema.get("type") == "array":
         return f"list of {_kind(schema['items'])}"
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
-    words = [schema.get("type", "any")]
-    words += filter(None, [", ".join(f"{sign} {schema[key]:,}" for key, sign in signs.items() if key in schema)])
+    bounds = [f"{sign} {schema[key]:,}" for key, sign in signs.items() if key in schema and schema[key] < LARGE]
     if "maxLength" in schema:
-        words.append(f"of at most {schema['maxLength']} characters")
-    return " ".join(words)
+        bounds.append(f"≤ {schema['maxLength']} characters")
+    return " ".join(filter(None, [schema.get("type", "any"), ", ".join(bounds)]))
 
 
 def calls(page: Path) -> str:
@@ -450,20 +483,17 @@ def calls(page: Path) -> str:
     rows = []
     for path, methods in _api()["paths"].items():
         for method, call in methods.items():
-            content = call["responses"][200].get("content", {})
-            answer = [_kind(of["schema"]) if kind == "application/json" else kind for kind, of in content.items()]
             body = call.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema")
+            query = [each["name"] for each in call["parameters"] if each["in"] == "query"]
             rows.append(
                 [
                     f"`{method.upper()} {path}`",
                     prose(call["description"].rstrip("."), page),
-                    code(each["name"] for each in call["parameters"] if each["in"] == "query") or NONE,
-                    _kind(body) if body else NONE,
-                    ", ".join(answer) or NONE,
-                    ", ".join(str(status) for status in call["responses"] if status != 200),
+                    _kind(body) if body else code(query) or NONE,
+                    ", ".join(str(status) for status in call["responses"] if status not in (200, *ALWAYS)) or NONE,
                 ]
             )
-    return table(["call", "what it does", "query", "body", "answer", "refusals"], rows)
+    return table(["call", "what it does", "body or query", "errors"], rows)
 
 
 def queries(page: Path) -> str:
@@ -488,10 +518,12 @@ def schemas(page: Path) -> str:
         schema = _api()["components"]["schemas"][name]
         rows = []
         for field, each in schema.get("properties", {}).items():
-            optional = field not in schema.get("required", ())
-            default = f"`{json.dumps(each.get('default'))}`" if optional else NONE  # Ninja leaves null out
-            rows.append([f"`{field}`", _kind(each), default, prose(each.get("description", ""), page)])
-        fields = table(["field", "type", "default", "meaning"], rows) if rows else "No fields.\n"
+            kind = _kind(each)
+            if field not in schema.get("required", ()):
+                default = each.get("default")  # Ninja leaves null out
+                kind += ", optional" if default is None else f", default `{json.dumps(default)}`"
+            rows.append([f"`{field}`", kind.replace(" or null", ""), prose(each.get("description", ""), page)])
+        fields = table(["field", "type", "meaning"], grouped(rows)) if rows else "No fields.\n"
         paragraphs = "\n\n".join(prose(text, page) for text in schema.get("description", "").split("\n\n"))
         parts.append(f"### {name}\n\n{paragraphs}\n\n{fields}")
     return "\n" + "\n".join(parts) + "\n"

@@ -1,4 +1,4 @@
-"""Asynchronous SGD: every gradient is used as soon as it arrives, however stale it is."""
+"""Asynchronous SGD: every gradient is applied as soon as it arrives."""
 
 from ..exchange import Specification
 from .base import OwnStatisticsOptions, Style

@@ -1,4 +1,4 @@
-"""`--local-iterations auto`: as many local iterations as the measured times ask for.
+"""`--local-iterations auto`: the number of local iterations from measured times.
 
 See `coordination.exchange_interval` for the rule.
 """
@@ -25,10 +25,10 @@ _EXCHANGE, _ITERATION, _INTERVAL = "exchange_seconds", "iteration_seconds", "int
 class AutomaticInterval:
     """Chooses the number of local iterations of the next round, the same on all workers.
 
-    Every worker tells the others, with each exchange, what an exchange and an iteration take it:
-    the medians of the last rounds. The number follows from the longest times of all workers, which
-    all have received with the same exchange. From one round to the next it at most doubles or
-    halves. It begins with 1, and again after a resume, since the network may be another one.
+    With each exchange every worker sends the others the medians of its last rounds' exchange and
+    iteration times. The number follows from the longest times of all workers, which all have
+    received with the same exchange. From one round to the next it at most doubles or halves. It
+    starts at 1, also after a resume, since the network may be a different one.
 
     Args:
         overlap: whether workers train on during an exchange.

@@ -74,8 +74,8 @@ class OwnStatisticsOptions(AnyOptions):
     statistics: Literal["mean", "rank0"] = option(
         config.STATISTICS,
         agreed_as="evaluated statistics",
-        help="batch-norm statistics that are evaluated and exported: the mean of all workers' latest, or rank 0's, as "
-        "published",
+        help="batch-norm statistics to evaluate and export: the mean of all workers' latest, or those of rank 0, "
+        "as published",
     )
 
 
@@ -86,7 +86,7 @@ class CompressionOptions(AnyOptions):
         config.COMPRESSION,
         fixed=True,
         agreed_as="compression",
-        help="compression of what workers and servers send each other; see docs/how-to/compression.md",
+        help="compression of the messages between workers and servers; see docs/how-to/compression.md",
     )
 
 

@@ -34,8 +34,8 @@ class DCASGD(EveryIteration):
             config.DCASGD_LAMBDA_ON,
             flag="--dcasgd-lambda-on",
             fixed=True,
-            help="gradient that λ is relative to: the mean of a batch, as in DC-ASGD's paper, or the sum over it, as "
-            "in the public implementation of ESync, where λ acts batch size times as strongly",
+            help="gradient that λ is relative to: the mean of a batch, as in the paper, or its sum, as in the public "
+            "implementation of ESync",
         )
 
     options: Options

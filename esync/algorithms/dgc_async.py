@@ -1,6 +1,6 @@
 """DGC-async: asynchronous SGD with deep gradient compression (Lin et al., ICLR 2018).
 
-In this form the DGS paper compares DGS with it.
+This is the variant to which the DGS paper compares DGS.
 """
 
 from typing import Any, ClassVar
@@ -31,14 +31,14 @@ class DGCAsync(SparseAsyncWithMomentum):
             ge=0,
             flag="--dgc-clip",
             per_device=True,
-            help="largest norm of the mean gradient of a batch, divided by √workers; 0: no limit",
+            help="largest norm of a batch's mean gradient, divided by √workers; 0: no limit",
         )
         warm_up: int = option(
             config.DGC_WARM_UP,
             ge=0,
             flag="--dgc-warm-up",
             per_device=True,
-            help="exchanges of a worker over which its ratio falls to its final value",
+            help="exchanges over which a worker's ratio falls to its final value",
         )
 
     options: Options

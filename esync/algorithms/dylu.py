@@ -1,9 +1,8 @@
 """DyLU (Liu et al., arXiv 2401.09135): asynchronous local SGD with dynamic local updates.
 
-It is the closest later relative of ESync: local iterations in proportion to a device's speed, so
-that all exchange equally often; but nobody waits, and every update is used at once, through an
-outer optimizer whose momentum is added once for as many updates as there are workers (delayed
-Nesterov).
+Like ESync, it gives each worker local iterations in proportion to its speed, so that all exchange
+equally often; but no worker waits. Every update is applied at once by an outer optimizer whose
+momentum is applied once per as many updates as there are workers (delayed Nesterov).
 """
 
 from typing import Any, ClassVar
@@ -26,8 +25,8 @@ ROUNDING = 1e-6
 class DyLU(Algorithm):
     """⌊H · speed ÷ speed of the fastest⌋ local iterations (1 at least), then an exchange at once.
 
-    The servers tell each worker the speed of the fastest; until then, in the first round, everybody
-    does one iteration. Each worker keeps its own batch-norm statistics. An update goes through
+    The servers send each worker the speed of the fastest; in the first round, before it is known,
+    each does one iteration. Each worker keeps its own batch-norm statistics. An update goes through
     `rules.delayed_nesterov`.
     """
 

@@ -1,6 +1,6 @@
-"""ESync (Li, Zhou, Yu): local iterations until the slowest device is about to be done.
+"""ESync (Li, Zhou, Yu): local iterations until the slowest device has nearly finished.
 
-The state server tells each worker when that is.
+The state server tells each worker when to exchange.
 """
 
 import math
@@ -30,10 +30,10 @@ _FOR_THE_STATE_SERVER = frozenset(
 
 @register("esync", label="ESync", style=Style("#0072B2", "-", "o"))
 class ESync(ModelAveraging):
-    """Local iterations as the state server says, then one exchange of model updates.
+    """Local iterations until the state server answers READY, then one exchange of model updates.
 
-    w ← w + ε·mean(Δ). With the option `local_iterations` their number is fixed, and nobody asks a
-    state server.
+    w ← w + ε·mean(Δ). The option `local_iterations` fixes their number; no state server is asked
+    then.
 
     Attributes:
         free_until: the device's time before which the state server is not asked again: the end of a
@@ -51,18 +51,18 @@ class ESync(ModelAveraging):
         state_server: str | None = option(None, shared="state_server", per_device=True)
         job: str = option(config.JOB, shared="job", per_device=True)
         epsilon: Annotated[float, Field(ge=0)] | Literal["auto"] = option(
-            config.EPSILON, help="margin of READY in seconds; auto: as much as iterations and questions fluctuate"
+            config.EPSILON, help="margin of READY in seconds; auto: from the jitter of iterations and questions"
         )
         slowest_iterations: Annotated[int, Field(ge=1)] | Literal["auto"] = option(
             config.SLOWEST_ITERATIONS,
-            help="local iterations of the slowest device per round; auto: so many that an exchange takes a tenth of "
-            "the round at most, with --overlap half of it",
+            help="local iterations of the slowest device per round; auto: enough that an exchange takes at most a "
+            "tenth of a round, with --overlap half of it",
         )
         query_mode: Literal["blocking", "delayed-ack"] = option(
             config.QUERY_MODE,
             per_device=True,
-            help="whether to wait for the state server's answers, or to train on until READY arrives and give up the "
-            "iteration in flight then (paper, section 4.2)",
+            help="wait for the state server's answers, or train on and abandon the iteration in flight when READY "
+            "arrives (paper, section 4.2)",
         )
 
     options: Options

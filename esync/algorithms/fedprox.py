@@ -1,4 +1,4 @@
-"""FedProx (Li et al., MLSys 2020): local SGD that stays near the common model."""
+"""FedProx (Li et al., MLSys 2020): local SGD with a proximal term towards the common model."""
 
 from .. import config
 from .base import Style
@@ -12,17 +12,15 @@ from .registry import register
 class FedProx(LocalSGD):
     """Local SGD that stays near the weights of the last exchange, w₀.
 
-    It minimizes F(w) + μ/2·‖w − w₀‖² (section 3.2, equation 2). So every gradient gets μ·(w − w₀)
-    on top, and a device that does many local iterations on data of its own kind does not drift as
-    far. μ = 0 is local SGD, to the last bit. μ is relative to the mean gradient of a batch,
-    whatever the learning rate multiplies; momentum, weight decay and Adam act on the sum of the two
-    gradients as on any other.
+    It minimizes F(w) + μ/2·‖w − w₀‖² (section 3.2, equation 2): μ·(w − w₀) is added to every
+    gradient, so that a device with many local iterations on data of its own drifts less. μ = 0 is
+    local SGD, to the last bit. μ is relative to the mean gradient of a batch; momentum, weight
+    decay and Adam act on the sum of the two gradients.
 
-    In the paper, devices differ in how much they do in a round, and what a straggler has done by
-    the end of it counts (Algorithm 2, γ-inexact solutions). Here each device may have its own
-    number of local iterations, since the option `local_iterations` is per device; nobody is stopped
-    by a clock, which is what `ESync` is for. Nor are devices sampled: all take part in every round.
-    The mean is plain, as in the paper, unless `weighting` says otherwise.
+    In the paper a straggler is stopped by a clock, and what it has done by then counts (Algorithm
+    2, γ-inexact solutions). Here each device may have its own number of local iterations, since the
+    option `local_iterations` is per device. Devices are not sampled: all take part in every round.
+    The mean is unweighted, as in the paper, unless `weighting` is set.
     """
 
     class Options(LocalSGD.Options):
@@ -33,7 +31,7 @@ class FedProx(LocalSGD):
             ge=0,
             metavar="MU",
             fixed=True,
-            help="μ of the proximal term μ/2·‖w − weights of the last exchange‖²; 0: none",
+            help="μ of the proximal term μ/2·‖w − w₀‖², w₀ being the weights of the last exchange; 0: none",
         )
 
     options: Options

@@ -1,4 +1,4 @@
-"""Sequential SGD on one device: what the distributed algorithms' accuracy is compared with."""
+"""Sequential training on one device, without exchanges: the baseline for accuracy."""
 
 from typing import Any
 

@@ -1,7 +1,6 @@
 """Local SGD (Stich, ICLR 2019; FedAvg): a fixed number of local iterations, then the mean.
 
-ESync is compared with it: the exchange is the same, but a fast device waits for a slow one in every
-round.
+The exchange is that of ESync, but fast devices wait for slow ones in every round.
 """
 
 from .. import config

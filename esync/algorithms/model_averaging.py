@@ -28,8 +28,8 @@ _WORKERS = "effective workers"
 class ModelAveraging(Algorithm):
     """Local iterations on every worker, then w ← w + ε·mean(Δ), perhaps with momentum.
 
-    An exchange is due after a fixed number of local iterations; a subclass may say otherwise
-    (`planned_iterations`).
+    An exchange is due after a fixed number of local iterations, unless a subclass overrides
+    `planned_iterations`.
     """
 
     class Options(RateScalingOptions, CompressionOptions):
@@ -46,8 +46,8 @@ class ModelAveraging(Algorithm):
         local_iterations: LocalIterations | None = option(
             config.LOCAL_ITERATIONS,
             per_device=True,
-            help="number of local iterations of a worker in every round (mode dylu: of the fastest worker), instead of "
-            "what a state server says; auto: the fewest that keep the time for exchanges small, by measured times",
+            help="local iterations per round; esync: instead of asking the state server; dylu: of the fastest worker; "
+            "auto: from measured times",
         )
         global_lr: float = option(
             config.LEARNING_RATE_GLOBAL,
@@ -63,30 +63,28 @@ class ModelAveraging(Algorithm):
             lt=1,
             fixed=True,
             agreed_as="outer momentum",
-            help="Nesterov's momentum on the model updates; 0: none",
+            help="Nesterov momentum on the model updates; 0: none",
         )
         weighting: Literal["uniform", "samples", "normalized"] = option(
             config.WEIGHTING,
             fixed=True,
             agreed_as="weighting",
-            help="weight of each worker's update in the mean: the same for all, by its samples, or each update divided "
-            "by what was computed for it (FedNova)",
+            help="how much each worker's update counts in the mean: all the same, by samples, or divided by samples "
+            "first (FedNova)",
         )
         statistics_weighting: Literal["as-updates", "uniform", "samples"] = option(
             AS_UPDATES,
             fixed=True,
             agreed_as="weighting of the statistics",
-            help="weight of each worker's batch-norm statistics in their mean: that of its update (uniform where that "
-            "is normalized), the same for all, or by its samples",
+            help="how much each worker's batch-norm statistics count: as its update (uniform if that is normalized), "
+            "all the same, or by samples",
         )
-        overlap: bool = option(
-            False, per_device=True, help="go on with local iterations while an exchange is under way"
-        )
+        overlap: bool = option(False, per_device=True, help="continue with local iterations during an exchange")
         run_ahead: int = option(
             config.RUN_AHEAD,
             ge=1,
             per_device=True,
-            help="with --overlap: most local iterations during one exchange, after which a worker waits",
+            help="with --overlap: largest number of local iterations during one exchange",
         )
 
         @model_validator(mode="before")

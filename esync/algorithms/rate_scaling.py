@@ -78,7 +78,8 @@ class RateDecayOptions(Options):
         "",
         metavar="SHARE:FACTOR",
         agreed_as="decay of the learning rate",
-        help="factor of the learning rate from a share of all samples on: 0.5:0.1,0.75:0.01 (default: it stays)",
+        help="factors of the learning rate from given shares of all samples on, such as 0.5:0.1,0.75:0.01 "
+        "(default: none)",
     )
 
     @property
@@ -93,14 +94,14 @@ class RateScalingOptions(RateDecayOptions):
     lr_scaling: Scaling = option(
         config.LR_SCALING,
         agreed_as="scaling of the learning rate",
-        help="multiply the learning rate of a batch's gradients by the effective number of workers (linear), its "
-        "square root (sqrt), or not (none); see docs/concepts/means.md",
+        help="factor of the learning rate: 1 (none), the effective number of workers (linear) or its square root "
+        "(sqrt); see docs/concepts/means.md",
     )
     warmup_samples: int = option(
         config.WARMUP_SAMPLES,
         ge=0,
         agreed_as="samples of the warm-up",
-        help="with --lr-scaling: samples of all workers together in which the factor rises evenly from 1; 0: none",
+        help="with --lr-scaling: samples of all workers over which the factor rises from 1; 0: none",
     )
 
     @model_validator(mode="after")

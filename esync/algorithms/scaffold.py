@@ -20,31 +20,27 @@ CONTROL = "control"
 class SCAFFOLD(LocalSGD):
     """Local SGD with control variates (Algorithm 1, option II).
 
-    Worker i keeps c_i, an estimate of the gradient of its own data, and all have c, the mean of
-    these. Every local step is y ← y − η·(g − c_i + c): the part of the gradient that this worker's
-    data alone has is replaced by what the data of all have in common. After K steps from the common
-    weights x,
+    Worker i keeps c_i, an estimate of the gradient of its own data, and all have their mean c.
+    Every local step is y ← y − η·(g − c_i + c): the gradient's part that is specific to this
+    worker's data is replaced by the common part. After K steps from the common weights x,
 
         c_i⁺ = c_i − c + (x − y) / (K·η),
 
     which is the mean of the K gradients g, and x ← x + ε·mean(y − x), c ← c + |S|/N·mean(c_i⁺ −
-    c_i), where S are the workers of N that have taken part. Where rates differ from step to step,
-    the sum of those that were really used stands for K·η. Rates, c and c_i are relative to the mean
-    gradient of a batch, whatever the learning rate multiplies. Weight decay is part of the loss
-    that is minimized: its gradient is in g and c_i like any other. A local optimizer with momentum,
-    or another one than SGD, is refused, because (x − y) / (K·η) would be no gradient then.
+    c_i), where S are the workers of N that have taken part. If rates differ between steps, their
+    sum replaces K·η. Rates, c and c_i are relative to the mean gradient of a batch. Weight decay is
+    part of the loss: its gradient is in g and c_i. Momentum and optimizers other than SGD are
+    refused, because (x − y) / (K·η) would not be a gradient.
 
-    With one local iteration on every worker and equal rates, c_i⁺ is the last gradient of worker i,
-    the corrections cancel out in the mean, and x ← x − ε·η·mean(g): this is synchronous SGD with
-    the learning rate ε·η, at twice the bytes. It takes several local iterations, or workers of
-    unequal numbers of them, for control variates to matter.
+    With one local iteration on every worker and equal rates, the corrections cancel out in the
+    mean, and x ← x − ε·η·mean(g): this is synchronous SGD with the learning rate ε·η, at twice the
+    bytes.
 
-    The corrections only cancel out as long as c is the mean of all c_i. In a round of all N
-    workers, the mean of c_i⁺ − c_i is that of c_i⁺ less c. So as long as nobody is missing, each
-    worker sends c_i⁺ − c instead: afterwards c is the mean of all c_i, whatever has happened
-    before. A replacement gets c from the servers and begins with the c_i of its slot's checkpoint,
-    or with c where there is none, which is a correction of 0; its first round makes c right. While
-    workers are missing, those that are there send c_i⁺ − c_i.
+    The corrections only cancel out while c is the mean of all c_i. So as long as no worker is
+    missing, each sends c_i⁺ − c instead of c_i⁺ − c_i: afterwards c is the mean of all c_i,
+    whatever has happened before. A replacement gets c from the servers and starts with the c_i of
+    its slot's checkpoint, or with c, which is a correction of 0; its first round corrects c. While
+    workers are missing, the others send c_i⁺ − c_i.
     """
 
     class Options(LocalSGD.Options):

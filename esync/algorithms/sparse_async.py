@@ -53,8 +53,7 @@ class SparseAsync(Algorithm):
             ge=0,
             flag="--sparse-dense-below",
             metavar="VALUES",
-            help="tensors with fewer values are sent whole, so that more than --sparse-ratio of a small network is "
-            "sent; 0: none is",
+            help="tensors with fewer values are sent whole; 0: none",
         )
 
     options: Options

@@ -1,7 +1,4 @@
-"""SSP, stale synchronous parallel (Ho et al., 2013): asynchronous SGD with bounded staleness.
-
-The paper is of NeurIPS 2013.
-"""
+"""SSP, stale synchronous parallel (Ho et al., NeurIPS 2013): asynchronous SGD, bounded staleness."""
 
 from typing import ClassVar
 
@@ -17,9 +14,8 @@ from .registry import register
 class SSP(ASGD):
     """ASGD, but a worker that is more than s iterations ahead of the slowest one waits for it.
 
-    The servers do the waiting: they use every gradient at once, and answer it when its worker may
-    go on, with the weights as they are then. With s = 0 all iterations begin together; with a large
-    s this is ASGD.
+    The servers apply every gradient at once, and answer when its worker may continue, with the
+    weights as they are then. With s = 0 all iterations begin together; with a large s this is ASGD.
     """
 
     class Options(ASGD.Options):

@@ -1,4 +1,4 @@
-"""Sync-Switch (Li, Mangoubi, Xu, Guo, ICDCS 2021): synchronous SGD first, asynchronous SGD later.
+"""Sync-Switch (Li, Mangoubi, Xu, Guo, ICDCS 2021): synchronous SGD, then asynchronous SGD.
 
 The switch happens in place.
 """
@@ -46,28 +46,28 @@ _DETECTION = {f"straggler_{name}": name for name in Detection.__dataclass_fields
 
 @register("sync-switch", label="Sync-Switch", style=Style("#D55E00", (0, (8, 2)), "P"))
 class SyncSwitch(EveryIteration):
-    """BSP and ASP on the same servers; weights and momentum stay where they are at a switch.
+    """BSP and ASP on the same servers, which keep weights and momentum at a switch.
 
-    The leader, which is rank 0 unless the rounds go on without it, asks for the switch with its
-    commit of a segment's last round; the servers' status tells all workers together with the end of
-    that round, and every commit says how it is to be used. The directives of an online policy
-    travel in the same way. Whichever worker notices first that the samples of an asynchronous
-    segment are used up asks for the way back. A worker that the rounds do not wait for trains on
-    with the others' model, and its gradients are discarded, so that its speed can still be told.
+    The leader, rank 0 unless rounds continue without it, requests the switch in its commit of a
+    segment's last round; the servers' status announces it to all workers with the end of that
+    round, and every commit says how it is to be used. The directives of an online policy travel in
+    the same way. The first worker that notices that an asynchronous segment's samples are used up
+    requests the switch back. A worker that rounds do not wait for trains on with the others' model;
+    its gradients are discarded, but its speed is still reported.
 
     A detour to asynchronous training (policy greedy) uses samples that the schedule has for its
-    asynchronous segments: a segment ends when as many samples as it has were used in its own way,
+    asynchronous segments: a segment ends when its number of samples has been used in its own way,
     and the run when its samples are used up. A detour ends before the asynchronous share does.
 
     Configuration policy (as in the published runs): batch n·B and learning rate n·η in BSP, B and η
     in ASP, the momentum's buffer kept as it is. It holds gradients (v ← μ·v + g; w ← w − rate·v),
-    so that another learning rate does not scale what has been gathered. Weight decay is part of g,
-    and is scaled by n with it. Where rounds go on without m workers, n − m takes the place of n.
-    With the option `switch_momentum` something else becomes of the momentum at a switch to ASP.
+    so a change of the learning rate does not scale it. Weight decay is part of g and scaled by n
+    with it. While rounds continue without m workers, n − m replaces n. The option `switch_momentum`
+    changes the momentum at a switch to ASP.
 
-    In Python the options of a schedule and of a policy may also be given as objects: `schedule`
-    (`Schedule`), `decay` (pairs of a share of the samples and a factor) and `watching`
-    (`OnlinePolicySettings`; None: nothing is done about stragglers).
+    In Python a schedule and a policy may also be given as objects: `schedule` (`Schedule`), `decay`
+    (pairs of a share of the samples and a factor) and `watching` (`OnlinePolicySettings`; None:
+    stragglers are ignored).
 
     Attributes:
         plan: the segments in samples, once started.
@@ -78,7 +78,7 @@ class SyncSwitch(EveryIteration):
 
         switch_order: str = option(
             config.SWITCH_ORDER,
-            help="kinds of the segments in their order, 1 synchronous and 0 asynchronous: 10, 101, …",
+            help="kinds of the segments in order, 1 synchronous and 0 asynchronous: 10, 101, …",
         )
         train_steps: tuple[Annotated[int, Field(ge=1)], ...] = option(
             (), metavar="STEP", help="global step at which each segment ends"
@@ -87,8 +87,7 @@ class SyncSwitch(EveryIteration):
             None,
             ge=0,
             le=1,
-            help="instead of --train-steps: share of --epochs that is trained synchronously "
-            f"(default: {config.BSP_SHARE})",
+            help=f"instead of --train-steps: share of --epochs trained synchronously (default: {config.BSP_SHARE})",
         )
         ckpt_frequency: tuple[Annotated[int, Field(ge=1)], ...] = option(
             (), metavar="STEPS", help="global steps between two evaluations, of each segment"
@@ -96,28 +95,26 @@ class SyncSwitch(EveryIteration):
         hparams: tuple[str, ...] = option(
             (),
             metavar="NAME=NUMBER",
-            help=f"hyper-parameters of each segment, joined by commas, from {', '.join(HYPER_PARAMETERS)}; - for none; "
-            "the learning rate is a worker's own, and multiplies the gradient summed over its batch",
+            help=f"hyperparameters of each segment, joined by commas: {', '.join(HYPER_PARAMETERS)}, or - for none; "
+            "the learning rate is one worker's and multiplies the sum over its batch",
         )
         switch_momentum: Literal["keep", "reset", "zero", "scale", "linear", "doubling"] = option(
             "keep",
-            help="what becomes of the momentum at a switch from synchronous to asynchronous: it stays (keep), its "
-            "buffer begins anew (reset), there is none any more (zero), it is divided by the number of workers n "
-            "(scale), or that quotient grows back by 1/n at a time (linear), or to twice as much (doubling)",
+            help="momentum at a switch to asynchronous: keep it, reset its buffer, set it to zero, scale it by 1/n (n "
+            "workers), or scale it and restore it by 1/n at a time (linear) or by doubling",
         )
         momentum_ramp: float = option(
             config.MOMENTUM_RAMP,
             gt=0,
             le=1,
             metavar="SHARE",
-            help="share of all samples after which --switch-momentum linear or doubling has the whole momentum back",
+            help="share of all samples after which linear and doubling have restored the momentum",
         )
         online_policy: Literal["none", "elastic", "greedy"] | None = option(
             None,
-            help="what is done about stragglers while training is synchronous: go on without them (elastic), go on "
-            "asynchronously and do the planned synchronous share afterwards (greedy), or wait (none); a "
-            f"reconstruction of the paper's policies (default: {config.ONLINE_POLICY} where there is a state "
-            "server, which runs the policy)",
+            help="what to do about stragglers in synchronous segments: continue without them (elastic), train "
+            "asynchronously and make up the synchronous share later (greedy), or wait (none) (default: "
+            f"{config.ONLINE_POLICY} with a state server, which runs the policy)",
         )
         straggler_window: int = option(
             config.STRAGGLER_WINDOW,
@@ -125,18 +122,21 @@ class SyncSwitch(EveryIteration):
             le=config.STRAGGLER_WINDOW_MOST,
             help="steps over which a worker's throughput is measured",
         )
-        straggler_stride: int = option(config.STRAGGLER_STRIDE, ge=1, help="steps from one check to the next")
+        straggler_stride: int = option(config.STRAGGLER_STRIDE, ge=1, help="steps between two checks")
         straggler_raise_after: int = option(
-            config.STRAGGLER_RAISE_AFTER, ge=1, help="checks in a row after which a slow worker counts as a straggler"
+            config.STRAGGLER_RAISE_AFTER, ge=1, help="successive checks after which a slow worker is a straggler"
         )
         straggler_clear_after: int = option(
-            config.STRAGGLER_CLEAR_AFTER, ge=1, help="checks in a row after which it no longer does"
+            config.STRAGGLER_CLEAR_AFTER, ge=1, help="successive checks after which it is no longer one"
         )
         straggler_sigmas: float = option(
-            config.STRAGGLER_SIGMAS, ge=0, help="standard deviations that a slow worker is below the mean throughput"
+            config.STRAGGLER_SIGMAS, ge=0, help="standard deviations below the mean throughput that make a worker slow"
         )
         straggler_floor: float = option(
-            config.STRAGGLER_FLOOR, gt=0, le=1, help="share of the mean throughput that a slow worker is below, too"
+            config.STRAGGLER_FLOOR,
+            gt=0,
+            le=1,
+            help="share of the mean throughput that a slow worker must also be below",
         )
         batch_size: int = option(1, ge=1, shared="batch_size")
         state_server: str | None = option(None, shared="state_server", per_device=True)

@@ -1,11 +1,9 @@
-"""ESync in tiers: rounds wait for workers of like speed only, slower ones join when they are done.
+"""ESync in tiers: rounds wait for the fastest workers only; slower ones join when they are ready.
 
-"Tier" is the word of TiFL (Chai et al., HPDC 2020) and FedAT (Chai et al., SC 2021), which group
-clients by their measured speed. TiFL picks all clients of a round from one tier. FedAT has each
-tier train synchronously and adds the tiers' models asynchronously, with weights by how often each
-has come. Here there is one model and one sequence of rounds, those of the first tier, with ESync's
-rule among its workers. A worker of a slower tier sends what it has learnt since the weights that it
-began with; the next round adds it with the weight that any worker of that round has.
+The term "tier" is from TiFL (Chai et al., HPDC 2020) and FedAT (Chai et al., SC 2021), which group
+clients by measured speed. Here there is one model and one sequence of rounds, those of the first
+tier, with ESync's rule among its workers. A worker of a slower tier sends its update relative to
+the weights it began with; the next round adds it with the weight of any worker of that round.
 """
 
 import logging
@@ -32,10 +30,11 @@ log = logging.getLogger(__name__)
 
 @register("tiered", label="Tiered ESync", style=Style("#AA4499", (0, (5, 1, 1, 1)), "x"))
 class TieredESync(ESync):
-    """ESync whose rounds are those of the fastest workers; nobody waits for the others.
+    """ESync whose rounds wait for the fastest workers only.
 
     The state server divides the workers into tiers by their speeds (`coordination.tiers`). A worker
-    whose share of the speed is too small can be left out; it then measures its speed now and then.
+    whose share of the speed is too small can be left out; it then only measures its speed
+    occasionally.
     """
 
     class Options(ESync.Options):
@@ -43,17 +42,16 @@ class TieredESync(ESync):
 
         tiers: str = option(
             AUTO,
-            help="tier of each rank, such as 0,0,1: rounds wait for tier 0 only; auto: by their speeds",
+            help="tier of each rank, such as 0,0,1; rounds wait for tier 0 only; auto: by speed",
         )
         leave_out: str = option(
             AUTO,
-            help="ranks that send nothing, such as 4,5, or none; auto: those whose share of the speed is too small, "
-            "for as long as it is",
+            help="ranks that send nothing, such as 4,5, or none; auto: those whose share of the speed is too small",
         )
         leave_out_probe: float = option(
             config.LEAVE_OUT_PROBE,
             gt=0,
-            help="seconds between two iterations by which a worker that is left out measures its speed",
+            help="seconds between two iterations by which a left-out worker measures its speed",
         )
         weighting: Literal["uniform", "samples", "normalized"] = inherited(ESync.Options, "weighting", "samples")
 

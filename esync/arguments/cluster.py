@@ -35,7 +35,7 @@ def _add_state_server(parser: argparse.ArgumentParser) -> None:
         "--job",
         type=job,
         default=config.JOB,
-        help="name of this training on the state server; all modes report there where ESYNC_STATE_SERVER names it "
+        help="name of this training on the state server; with ESYNC_STATE_SERVER all modes report there "
         "(default: %(default)s)",
     )
 
@@ -54,8 +54,7 @@ def _add_collectives(parser: argparse.ArgumentParser) -> None:
         "--collective",
         choices=COLLECTIVES,
         default=config.COLLECTIVE,
-        help="how updates are summed over the workers: ps, by parameter servers; ring, butterfly, binary-blocks or "
-        "mpi, without any server, over MPI (default: %(default)s)",
+        help="sum over the workers by parameter servers (ps), or without servers over MPI (default: %(default)s)",
     )
 
 
@@ -97,28 +96,28 @@ def _add_cluster(parser: argparse.ArgumentParser) -> None:
         "--start-timeout",
         type=positive,
         default=config.START_TIMEOUT,
-        help="seconds to wait for the other processes to appear (default: %(default)s)",
+        help="seconds to wait for the other processes at the start (default: %(default)s)",
     )
-    add("--elastic", action="store_true", help="go on without workers that are gone; they may come back later")
+    add("--elastic", action="store_true", help="continue without dead workers; they may rejoin later")
     add(
         "--lease",
         type=positive,
         default=config.LEASE,
-        help="with --elastic: seconds without a heartbeat after which a worker counts as gone; it sends them until it "
-        "has taken no step for half of --round-timeout (default: %(default)s)",
+        help="with --elastic: seconds without a heartbeat after which a worker counts as dead; heartbeats stop after "
+        "half of --round-timeout without a step (default: %(default)s)",
     )
     add(
         "--wait-for-replacement",
         type=not_negative,
         default=config.WAIT_FOR_REPLACEMENT,
         metavar="S",
-        help="seconds that the others wait for another worker in the place of one that is gone, before the run ends; "
-        "the launcher's workers are waited for as long as it replaces them (default: %(default)s)",
+        help="seconds to wait for a replacement of a dead worker before the run ends; the launcher's workers are "
+        "waited for as long as it replaces them (default: %(default)s)",
     )
     add(
         "--redistribute",
         action="store_true",
-        help="with --elastic: divide a lost worker's data among the others",
+        help="with --elastic: divide a dead worker's data among the others",
     )
     add(
         "--round-timeout",

@@ -29,22 +29,22 @@ def _add_logs(parser: argparse.ArgumentParser) -> None:
         "--reestimate-statistics",
         type=count,
         metavar="N",
-        help="before an evaluation and the final model, estimate the statistics of batch norm anew from N training "
-        "images; averaged running ones do not fit averaged weights in the first rounds (default: the averaged ones)",
+        help="estimate batch-norm statistics from N training images before each evaluation and the final model "
+        "(default: use the averaged ones)",
     )
     add("--no-evaluation", action="store_true", help="never evaluate")
     add("-ld", "--log-dir", default=config.LOG_DIR, help="folder of the logs (default: %(default)s)")
     add(
         "--name",
         type=argparse_type(run_name),
-        help="name of this run, whose logs then have a folder of their own, {log_dir}/{network}/{mode}@NAME/{host}, "
-        "instead of taking the place of the mode's last run (default: none)",
+        help="name of this run; its logs are in {log_dir}/{network}/{mode}@NAME/{host} instead of replacing those of "
+        "the mode's last run (default: none)",
     )
-    add("--overwrite", action="store_true", help="delete an earlier run's logs (else moved aside) and checkpoints")
+    add("--overwrite", action="store_true", help="delete an earlier run's logs (otherwise moved aside) and checkpoints")
     add(
         "--tensorboard",
         metavar="DIR",
-        help="also write event files for TensorBoard, below DIR as the logs are below --log-dir (default: none)",
+        help="also write event files for TensorBoard below DIR (default: none)",
     )
     add("--quiet", action="store_true", help="no progress lines")
 
@@ -87,7 +87,7 @@ def _add_checkpoints(parser: argparse.ArgumentParser) -> None:
         default=config.KEEP_CHECKPOINTS,
         help="number of checkpoints to keep; older ones are deleted (default: %(default)s)",
     )
-    add("--resume", action="store_true", help="go on from the newest checkpoint; from the beginning if there is none")
+    add("--resume", action="store_true", help="resume from the newest checkpoint, or start if there is none")
     add("--no-export", action="store_true", help="do not write the final model")
 
 

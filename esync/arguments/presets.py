@@ -41,7 +41,7 @@ _FAST: Mapping[str, Any] = {
 }
 PRESETS: Mapping[str, Preset] = {
     "fast": Preset(
-        "the soonest at an accuracy on unequal devices: those that are fast exchange often, in the background", _FAST
+        "least time to an accuracy on unequal devices: the fast ones exchange often, in the background", _FAST
     ),
     "skewed-data": Preset(
         "data that differ from worker to worker, as classes or users do",

@@ -49,20 +49,20 @@ def _momenta() -> str:
 def _add_training(parser: argparse.ArgumentParser) -> None:
     training = parser.add_argument_group("training")
     add = training.add_argument
+    others = ", ".join(name for name in NETWORKS if name not in SCALABLE)
     add(
         "-n",
         "--network",
         type=argparse_type(network),
         default=config.NETWORK,
-        help=f"network: {', '.join(NETWORKS)}; {', '.join(SCALABLE)} also with a multiple of the channels, as in "
-        f"resnet18-v1x0.25; or one of your own, as {user_functions.FORMS} (default: %(default)s)",
+        help=f"network: {', '.join(SCALABLE)}, each also with a multiple of the channels, as in resnet18-v1x0.25; "
+        f"{others}; or {user_functions.FORMS} (default: %(default)s)",
     )
     add(
         "--normalization",
         choices=NORMALIZATIONS,
-        help="normalization of networks that have batch norm. Group norm has no running statistics, and does not "
-        "depend on the other samples of a batch: it stands data that differ from worker to worker. Such a network is "
-        f"called NETWORK{SUFFIX} in folders and tables, and can be named so (default: as the network is named)",
+        help="group: group norm instead of batch norm, without running statistics, for data that differ from worker "
+        f"to worker; the network is then called NETWORK{SUFFIX} (default: as the network is named)",
     )
     add("--no-hybridize", action="store_true", help="run the network imperatively (slower, easier to debug)")
     add(
@@ -81,8 +81,8 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
     add(
         "--optimizer",
         default=config.OPTIMIZER,
-        help="a Gluon optimizer. Modes sync, async and ssp, whose steps the servers take, know sgd, nag, adam, adamw, "
-        "rmsprop and adagrad; other modes that send gradients take sgd only (default: %(default)s)",
+        help="a Gluon optimizer; modes sync, async and ssp take sgd, nag, adam, adamw, rmsprop and adagrad, other "
+        "modes that send gradients sgd only (default: %(default)s)",
     )
     add(
         "--momentum",
@@ -94,7 +94,7 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         "--weight-decay",
         type=not_negative,
         default=config.WEIGHT_DECAY,
-        help="relative to the mean gradient of a batch, whatever the learning rate multiplies (default: %(default)s)",
+        help="relative to the mean gradient of a batch (default: %(default)s)",
     )
 
     rates = parser.add_argument_group(
@@ -109,9 +109,9 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
         "--learning-rate",
         type=positive,
         default=config.LEARNING_RATE,
-        help="learning rate of the step with a batch's gradients; sync-switch takes it times the number of "
-        "workers while it is "
-        f"synchronous (all modes but {', '.join(names(_TRAINING_CONDITIONS['local_lr']))}; default: %(default)s)",
+        help="learning rate of the step with a batch's gradients; sync-switch multiplies it by the number of "
+        "workers in synchronous segments "
+        f"(all modes but {', '.join(names(_TRAINING_CONDITIONS['local_lr']))}; default: %(default)s)",
     )
     add(
         "-ll",
@@ -164,18 +164,18 @@ def _add_data(parser: argparse.ArgumentParser) -> None:
         "--dataset",
         type=argparse_type(check_name),
         default=config.DATASET,
-        help=f"data set: {', '.join(REGISTRY)}; or one of your own, as {DATA_FORMS} (default: %(default)s)",
+        help=f"data set: {', '.join(REGISTRY)}; or {DATA_FORMS} (default: %(default)s)",
     )
     add(
         "-dd",
         "--data-dir",
-        help=f"folder that holds the data set's folder (default: the first that does: {', '.join(config.DATA_DIRS)}); "
-        "relative paths of your own data begin there (default: in the current folder)",
+        help="folder that contains the data set's folder; relative paths of your own data start there "
+        f"(default: the first of {', '.join(config.DATA_DIRS)} that contains it; for your own data the current folder)",
     )
     add(
         "--partition",
         type=argparse_type(partition),
-        help=f"who trains on what: {GRAMMAR} (default: {config.PARTITION})",
+        help=f"division of the data among workers: {GRAMMAR} (default: {config.PARTITION})",
     )
     add("-s", "--split-by-class", type=int, choices=(0, 1), default=0, help="1: the same as --partition class")
 
@@ -195,15 +195,15 @@ def _add_device(parser: argparse.ArgumentParser) -> None:
     add = device.add_argument
     add("-g", "--gpu", type=index, help=f"id of the GPU (default: {config.DEFAULT_GPU_ID}, or the CPU without a GPU)")
     add("-c", "--cpu", type=int, choices=(0, 1), default=config.USE_CPU, help="1: use the CPU")
-    add("--step-time", type=positive, help="seconds: make every iteration last that long, to stand for a slower device")
+    add("--step-time", type=positive, help="seconds to which every iteration is padded, to emulate a slower device")
     add(
         "--straggle",
         type=argparse_type(parse_straggler_event),
         nargs="+",
         default=(),
         metavar="KIND:DELAY@AT+LASTING",
-        help="be a straggler on purpose: from second AT of the run on, for LASTING seconds, every iteration (compute) "
-        "or every message to a parameter server (network) takes DELAY seconds longer",
+        help="emulate a straggler: from second AT on, for LASTING seconds, every iteration (compute) or every message "
+        "to a parameter server (network) takes DELAY seconds longer",
     )
 
 

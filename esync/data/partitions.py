@@ -15,9 +15,8 @@ from ..runtime.errors import ExpectedError
 SPEED = "speed"
 #: The values of --partition, for messages.
 GRAMMAR = (
-    "uniform, contiguous, class, each of these with a weight for every worker, for instance class:4,4,1, "
-    "or with the devices' speeds as weights, class:speed (speed: the same as uniform:speed; from a description with "
-    "step times), or dirichlet:ALPHA with 0 < ALPHA <= 1e6, for instance dirichlet:0.3"
+    "uniform, contiguous, class, each also with a weight for every worker (class:4,4,1) or, with a description that "
+    "has step times, weighted by speed (class:speed; speed is uniform:speed), or dirichlet:ALPHA with 0 < ALPHA <= 1e6"
 )
 
 

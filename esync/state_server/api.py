@@ -54,7 +54,7 @@ After = Annotated[int, Query(0, ge=0, le=MOST_AFTER, description="only rows afte
 Limit = Annotated[int, Query(_PAGE, ge=1, le=_PAGE, description="largest number of rows")]
 RunLimit = Annotated[int, Query(50, ge=1, le=_PAGE, description="largest number of rows")]
 Newest = Annotated[
-    int, Query(0, ge=0, le=_PAGE, description="number of the newest rows to return instead of a page; 0: return a page")
+    int, Query(0, ge=0, le=_PAGE, description="return this many of the newest rows instead of a page, if above 0")
 ]
 Points = Annotated[int, Query(config.CURVE_POINTS, ge=2, le=_PAGE, description="largest number of points of a curve")]
 RunKey = Annotated[str, _NO_KEY, Query("", description="id of a run; the newest run without it")]

@@ -41,7 +41,7 @@ class Body(BaseModel):
 
 
 class Watching(Body):
-    """A policy against stragglers, and when a worker is one (mode sync-switch)."""
+    """The policy against stragglers, and what makes one (mode sync-switch)."""
 
     policy: Literal["elastic", "greedy"]
     window: Positive = Field(
@@ -49,9 +49,9 @@ class Watching(Body):
     )
     stride: Positive = Field(config.STRAGGLER_STRIDE, description="steps between two measurements")
     raise_after: Positive = Field(
-        config.STRAGGLER_RAISE_AFTER, description="slow measurements in a row that make a straggler"
+        config.STRAGGLER_RAISE_AFTER, description="successive slow measurements that make a straggler"
     )
-    clear_after: Positive = Field(config.STRAGGLER_CLEAR_AFTER, description="other measurements in a row that end it")
+    clear_after: Positive = Field(config.STRAGGLER_CLEAR_AFTER, description="successive other measurements that end it")
     sigmas: Seconds = Field(config.STRAGGLER_SIGMAS, description="standard deviations below the mean throughput")
     floor: Share = Field(config.STRAGGLER_FLOOR, gt=0, description="share of the mean throughput")
 
@@ -60,13 +60,13 @@ class Tiering(Body):
     """How to divide the workers by their speeds (mode tiered)."""
 
     tiers: Annotated[list[Count], Field(max_length=config.MAX_WORKERS)] | None = Field(
-        None, description="tier of each rank, from 0; null: by their speeds"
+        None, description="tier of each rank, from 0; without it, by speed"
     )
     leave_out: Annotated[list[Rank], Field(max_length=config.MAX_WORKERS)] | None = Field(
-        [], description="ranks that are left out; null: by their shares of the speed"
+        [], description="ranks that are left out; null: by share of the speed"
     )
     exchange_share: Annotated[float, Field(gt=0, lt=1)] | None = Field(
-        None, description="share of a round that an exchange may take, by which slowest_iterations is chosen"
+        None, description="largest share of a round for an exchange, to choose `slowest_iterations`"
     )
 
 
@@ -74,20 +74,22 @@ class Begin(Body):
     """Begins a job; has no effect if a job with the same `run` has begun."""
 
     num_workers: Workers
-    epsilon: Seconds | None = Field(None, description="seconds that guard READY; null: chosen from what is measured")
+    epsilon: Seconds | None = Field(
+        None, description="margin of READY in seconds; without it, chosen from measurements"
+    )
     slowest_iterations: Positive = config.SLOWEST_ITERATIONS
-    run: str = Field("", max_length=64, pattern=r"^[ -~]*$", description="text that only this training uses")
-    watching: Watching | None = Field(None, description="how to look for stragglers; null: not at all")
-    tiering: Tiering | None = Field(None, description="how to divide the workers into tiers; null: not at all")
+    run: str = Field("", max_length=64, pattern=r"^[ -~]*$", description="text unique to this training")
+    watching: Watching | None = Field(None, description="how to detect stragglers; without it, not at all")
+    tiering: Tiering | None = Field(None, description="how to divide the workers into tiers; without it, not at all")
 
 
 class Steps(Body):
     """The duration of a worker's newest steps, without waits for other workers."""
 
     rank: Rank
-    since: Count = Field(description="steps in earlier messages of this process; 0 in its first message")
+    since: Count = Field(description="steps in earlier messages of this process")
     steps: Positive = Field(description="steps in this message")
-    seconds: Duration = Field(description="duration of these steps together")
+    seconds: Duration = Field(description="total duration of these steps")
 
 
 class Directive(BaseModel):
@@ -98,13 +100,13 @@ class Directive(BaseModel):
 
 
 class Query(Body):
-    """A worker asks before a local iteration whether to exchange instead."""
+    """Asks, before a local iteration, whether to exchange instead."""
 
     rank: Rank
     round: Count
     iteration: Count = Field(description="local iterations done in this round; with 0 a worker is never READY")
-    capability: Seconds = Field(description="seconds of the newest iteration, not smoothed; 0 for unknown")
-    round_trip: Seconds | None = Field(None, description="seconds that the last query took, as the worker saw it")
+    capability: Seconds = Field(description="seconds of the newest iteration, not smoothed; 0: unknown")
+    round_trip: Seconds | None = Field(None, description="seconds that the last query took")
 
 
 class Decision(BaseModel):
@@ -114,24 +116,25 @@ class Decision(BaseModel):
     lease: float = Field(description="seconds for which the caller need not ask again")
     tier: int = Field(0, description="tier of the caller: rounds wait for those of tier 0 only")
     left_out: bool = Field(False, description="whether the caller is to send no updates for now")
-    share: float = Field(0.0, description="of the caller in the speed of all, where it is left out")
+    share: float = Field(0.0, description="share of the total speed, of a caller that is left out")
 
 
 class Reset(Body):
-    """A worker has the model of `round` and begins that round."""
+    """Says that a worker has the model of `round` and begins that round."""
 
     rank: Rank
     round: Count
-    rejoin: bool = Field(False, description="this worker takes the place of one that died")
+    rejoin: bool = Field(False, description="this worker replaces a dead one")
     members: Annotated[list[Rank], Field(max_length=config.MAX_WORKERS)] | None = Field(
-        None, description="ranks that take part from now on; null: unchanged"
+        None, description="ranks that take part from now on; without it, unchanged"
     )
     present: Annotated[str, Field(pattern=r"^[0-9a-f]+$", max_length=config.MAX_WORKERS // 4)] | None = Field(
-        None, description="the same as a hexadecimal number whose bit r is set where rank r takes part, for large jobs"
+        None,
+        description="instead of `members`, in large jobs: a hexadecimal number whose bit r is set if rank r takes part",
     )
 
-    aside: bool = Field(False, description="rounds do not wait for this worker, and it may be rounds behind")
-    exchange: Seconds | None = Field(None, description="seconds of its last exchange, without the wait for others")
+    aside: bool = Field(False, description="rounds do not wait for this worker")
+    exchange: Seconds | None = Field(None, description="seconds of its last exchange, without waiting for others")
 
     @model_validator(mode="after")
     def _one_of_them(self) -> "Reset":
@@ -160,13 +163,13 @@ class Report(Body):
     bytes_sent: Large
     bytes_received: Large
     accuracy: Annotated[float, Field(allow_inf_nan=False)] | None = Field(
-        None, description="test accuracy, 0 to 1; where another metric is named, its value"
+        None, description="test accuracy, 0 to 1, or the value of `metric`"
     )
-    accuracy_round: Count | None = Field(None, description="the round whose weights have that accuracy")
+    accuracy_round: Count | None = Field(None, description="round whose weights have that accuracy")
     metric: Annotated[Text, Field(min_length=1, max_length=LABEL_LENGTH)] = Field(
-        ACCURACY, description="what the training's evaluations compute; not the name of another value of a round"
+        ACCURACY, description="name of what the evaluations compute"
     )
-    goal: Goal = Field("max", description="whether high or low values of the metric are good")
+    goal: Goal = Field("max", description="whether high or low values are good")
 
     @model_validator(mode="after")
     def _possible(self) -> "Report":
