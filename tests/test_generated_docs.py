@@ -69,7 +69,7 @@ def test_generated_docs_with_changed_page_name_and_rewrite_it(copy: Path) -> Non
         (
             "config.SPARSE_RATIO = 0.4711; config.LEASE = 4711.0; "  # the latter is of a flag of all modes
             "from esync.algorithms import SSP; SSP.serverless = True",
-            {"docs/how-to/dgs.md", "docs/reference/flags.md", "docs/how-to/collectives.md", "docs/reference/modes.md"},
+            {"docs/reference/flags.md", "docs/how-to/collectives.md", "docs/reference/modes.md"},
         ),
         ("from esync.algorithms import DyLU; DyLU.sends = 'gradients'", {"docs/reference/modes.md"}),
     ],
