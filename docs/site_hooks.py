@@ -23,7 +23,7 @@ PLACE = "repository"
 LANGUAGES = {".py": "python", ".sh": "sh", ".yaml": "yaml"}
 #: Suffixes of sources and notebooks, whose pages have names of their own.
 GENERATED = (*LANGUAGES, ".ipynb")
-LINK = re.compile(r"(\]\()([^)#\s]+)((?:#[^)\s]*)?\))")
+LINK = re.compile(r"(\]\()(?!data:)([^)#\s]+)((?:#[^)\s]*)?\))")
 COMMENT = re.compile(r"^<!--.*?-->\n?", re.DOTALL | re.MULTILINE)
 
 
