@@ -4,6 +4,7 @@ import itertools
 import random
 
 import pytest
+from coordinator_scripts import play
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from virtual_cluster import VirtualCluster
@@ -34,17 +35,62 @@ def measured(speeds: list[float], epsilon: float = 0.0, **options) -> Coordinato
 # --- worked out by hand ---------------------------------------------------------------------------
 
 
-def test_lease_is_half_of_the_remaining_time():
-    job = measured([0.1, 10.0], epsilon=0.3)
-    assert job.query(0, 2, 1, 0.1, now=0.1).lease == pytest.approx((9.9 - 0.1 - 0.3) / 2)
-    assert job.query(0, 2, 20, 0.1, now=2.0).lease == pytest.approx((8.0 - 0.1 - 0.3) / 2)
+#: Of the slowest device's 9 s, as long as nothing better is known than one iteration.
+SHORTEST = config.LEASE_SHORTEST * 9.0
+#: Name → speeds, what a coordinator is made with beside, and the messages from the beginning of round 2 on.
+SCENARIOS = {
+    "half of the remaining time": (
+        [0.1, 10.0],
+        {"epsilon": 0.3},
+        """
+        0.1 s: 0 did 1: lease 4.75   # half of 9.9 - 0.1 - 0.3
+        2.0 s: 0 did 20: lease 3.8   # half of 8.0 - 0.1 - 0.3
+        """,
+    ),
+    "no longer than the earliest end of the slowest": (
+        [0.1, 9.0],
+        {},
+        f"""
+        5.0 s: 0 did 50: lease {SHORTEST - 5.0}
+        6.1 s: 0 did 60: NOT READY
+        """,
+    ),
+    "over several iterations of the slowest": (
+        [0.1, 9.0],
+        {"slowest_iterations": 3},
+        f"""
+        0.1 s: 0 did 1: lease {SHORTEST - 0.1}
+        9.0 s: 1 did 1: NOT READY
+        18.0 s: 1 did 2: NOT READY
+        19.9 s: 0 did 199: lease 3.5  # half of 27.0 - 19.9 - 0.1
+        26.95 s: 0 did 269: READY
+        27.0 s: 1 did 3: READY
+        """,
+    ),
+    "none before the RESET of the slowest": (
+        [0.1, 9.0],
+        {},
+        """
+        9.0 s: 1 did 1
+        10.0 s: 0 RESET 3
+        10.1 s: 0 did 1: NOT READY
+        10.2 s: 1 RESET 3
+        10.2 s: 0 did 2: lease 4.45  # half of 9.0 - 0.1
+        """,
+    ),
+    "none for the slowest itself": ([0.1, 9.0], {}, "0.1 s: 1 did 0: NOT READY\n9.0 s: 1 did 1: READY"),
+}
 
 
-def test_lease_never_outlasts_the_earliest_end_of_the_slowest():
-    job = measured([0.1, 9.0])
-    shortest = config.LEASE_SHORTEST * 9.0  # nothing better is known after one iteration
-    assert job.query(0, 2, 50, 0.1, now=5.0).lease == pytest.approx(shortest - 5.0)
-    assert job.query(0, 2, 60, 0.1, now=6.1) == NOT_READY
+@pytest.mark.parametrize(("speeds", "options", "script"), SCENARIOS.values(), ids=SCENARIOS)
+def test_leases_are_as_worked_out_by_hand(speeds, options, script):
+    play(measured(speeds, **options), speeds, script, round=2)
+
+
+@pytest.mark.parametrize("script", ["0.1 s: 0 did 1: NOT READY", "0.0 s: 1 did 0\n0.1 s: 0 did 1: NOT READY"])
+def test_query_without_predictable_slack_gets_no_lease(script):
+    """Nothing, or the trial only, is known of the slowest."""
+    play(Coordinator(2, 0.0), [0.1, 9.0], script, round=1)
 
 
 def test_lease_is_longer_for_regular_iterations():
@@ -66,28 +112,6 @@ def test_lease_remembers_a_short_iteration_of_the_slowest():
     assert job.query(0, 3, 36, 0.1, now=9.6) == NOT_READY
 
 
-@pytest.mark.parametrize("case", ["before its RESET", "unknown speed", "only the trial", "the slowest itself", "ready"])
-def test_query_without_predictable_slack_gets_no_lease(case):
-    job = measured([0.1, 9.0]) if case != "unknown speed" else Coordinator(2, 0.0)
-    match case:
-        case "before its RESET":
-            job.query(1, 2, 1, 9.0, now=9.0)
-            job.reset(0, 3, now=10.0)
-            assert job.query(0, 3, 1, 0.1, now=10.1) == NOT_READY
-            job.reset(1, 3, now=10.2)
-            assert job.query(0, 3, 2, 0.1, now=10.2).lease > 0
-        case "unknown speed":
-            assert job.query(0, 1, 1, 0.1, now=0.1) == NOT_READY
-        case "only the trial":
-            job = Coordinator(2, 0.0)
-            job.query(1, 1, 0, 9.0, now=0.0)
-            assert job.query(0, 1, 1, 0.1, now=0.1) == NOT_READY
-        case "the slowest itself":
-            assert job.query(1, 2, 0, 9.0, now=0.1) == NOT_READY
-        case "ready":
-            assert job.query(1, 2, 1, 9.0, now=9.0) == READY
-
-
 def test_lease_ends_before_a_new_slowest_device_can_exchange():
     """The lease ends before the first slowest device can end its iteration."""
     job = measured([0.1, 9.0, 8.5])
@@ -95,16 +119,6 @@ def test_lease_ends_before_a_new_slowest_device_can_exchange():
     assert job.query(2, 2, 1, 20.0, now=lease).ready  # now the slowest, and done
     assert 0.1 + lease <= config.LEASE_SHORTEST * 9.0
     assert job.query(0, 2, 40, 0.1, now=0.1 + lease) == READY
-
-
-def test_lease_covers_several_iterations_of_the_slowest():
-    job = measured([0.1, 9.0], slowest_iterations=3)
-    assert job.query(0, 2, 1, 0.1, now=0.1).lease == pytest.approx(config.LEASE_SHORTEST * 9.0 - 0.1)
-    assert job.query(1, 2, 1, 9.0, now=9.0) == NOT_READY
-    assert job.query(1, 2, 2, 9.0, now=18.0) == NOT_READY
-    assert job.query(0, 2, 199, 0.1, now=19.9).lease == pytest.approx((27.0 - 19.9 - 0.1) / 2)
-    assert job.query(0, 2, 269, 0.1, now=26.95) == READY
-    assert job.query(1, 2, 3, 9.0, now=27.0) == READY
 
 
 def test_lease_capability_mean_weighs_as_much_as_single_iterations():

@@ -12,18 +12,12 @@ from esync.runtime.mxnet_import import mx
 from esync.world import RealWorld
 
 from ..support.scripted_world import World, steady_world
-from ..support.small_net import differentiate
+from ..support.small_net import differentiate, single_weight
 
 #: Between 1 and 2 float16 counts in steps of 2⁻¹⁰.
 FINE = 1 + 2.0**-13
 SGD = {"learning_rate": 2.0**-12, "multi_precision": True}
 OPTIMIZERS = ["sgd", "nag", "adam", "lars", "lamb", "lbsgd", "rmsprop", "adagrad", "dcasgd", "signum", "nadam"]
-
-
-def single_weight(dtype: str = "float16"):
-    weight = mx.gluon.Parameter("weight", shape=(2,), dtype=dtype, init="ones")
-    weight.initialize()
-    return weight
 
 
 def make_world(*answers: float) -> World:
@@ -52,7 +46,7 @@ def step(trainer, weight, slope: float = -1.0) -> None:
     ids=lambda algorithm: algorithm.name,
 )
 def test_master_weights_make_updates_exact_to_the_last_bit(algorithm):
-    weight, world = single_weight(), make_world(FINE, 2 * FINE, 3.0)
+    weight, world = single_weight("float16"), make_world(FINE, 2 * FINE, 3.0)
     trainer = make_trainer(weight, world, algorithm=algorithm)
     for common in (FINE, 2 * FINE, 3.0):
         step(trainer, weight)
@@ -65,7 +59,7 @@ def test_master_weights_make_updates_exact_to_the_last_bit(algorithm):
 def test_master_weights_of_every_optimizer_are_found(name, momentum):
     """The step after an exchange starts from the common model, also with momentum."""
     options = {"momentum": momentum} if name in ("sgd", "nag", "lars", "lbsgd", "signum") else {}
-    weight, world = single_weight(), make_world(FINE, 2 * FINE)
+    weight, world = single_weight("float16"), make_world(FINE, 2 * FINE)
     trainer = make_trainer(weight, world, name, options)
     for _ in range(2):
         step(trainer, weight)
@@ -74,7 +68,7 @@ def test_master_weights_of_every_optimizer_are_found(name, momentum):
 
 
 def test_master_weights_beside_float32_weights_are_exchanged_together():
-    half, whole = single_weight(), mx.gluon.Parameter("whole", shape=(2,), init="ones")
+    half, whole = single_weight("float16"), mx.gluon.Parameter("whole", shape=(2,), init="ones")
     whole.initialize()
     world = steady_world([1.0] * 4)
     world.answers = [([FINE] * 4, False, True)] * 2
@@ -91,7 +85,7 @@ def test_master_weights_hidden_by_the_optimizer_are_refused():
         def create_state_multi_precision(self, index, weight):
             return {"copy": weight.astype("float32")}
 
-    weight = single_weight()
+    weight = single_weight("float16")
     trainer = make_trainer(weight, make_world(), Secretive(multi_precision=True))
     with pytest.raises(NoMasterWeightsError, match="'Secretive' has multi_precision, but its state does not show"):
         trainer.start()
@@ -100,7 +94,7 @@ def test_master_weights_hidden_by_the_optimizer_are_refused():
 
 @pytest.mark.parametrize("before", [0, 1])
 def test_master_weights_are_unchanged_by_a_trial(before):
-    weight, world = single_weight(), make_world(FINE, 2 * FINE)
+    weight, world = single_weight("float16"), make_world(FINE, 2 * FINE)
     trainer = make_trainer(weight, world, options={"momentum": 0.5})
     for _ in range(before):
         step(trainer, weight)
@@ -127,7 +121,7 @@ def keep(directory: Path, weight=None, options=None, rank: int = 0, resume: bool
         exchange.version = lambda: 0
 
     world.prepare = prepare
-    weight = weight or single_weight()
+    weight = weight or single_weight("float16")
     checkpoints = esync.Checkpoints(directory, every=1, resume=resume)
     return weight, world, make_trainer(weight, world, options=options, checkpoints=checkpoints)
 

@@ -11,17 +11,11 @@ from esync.gluon.optimizer_trainer import ReplacedOptimizerError
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import steady_world
-from ..support.small_net import differentiate
+from ..support.small_net import differentiate, single_weight
 
 FAST = {"learning_rate": 0.25}
 SLOW = {"learning_rate": 2.0**-6}
 HEAVY = {"learning_rate": 0.25, "momentum": 0.5}
-
-
-def single_weight(kind: str = "float32") -> Any:
-    weight = mx.gluon.Parameter("weight", shape=(2,), dtype=kind, init="ones")
-    weight.initialize()
-    return weight
 
 
 def made(weight: Any, algorithm: Any, optimizer: Any = "sgd", options: Any = None, **more: Any) -> esync.Trainer:

@@ -11,7 +11,7 @@ from esync.gluon.parameter_kinds import UnsuitableParametersError, digests
 from esync.runtime.mxnet_import import mx
 
 from ..support.scripted_world import World, steady_world
-from ..support.small_net import differentiate
+from ..support.small_net import differentiate, single_weight
 
 #: What float32 would change, or what it cannot be written to.
 CONSTANTS = [
@@ -100,13 +100,13 @@ def accuracies(folder: Any) -> list[float]:
     return [entry["accuracy"] for entry in entries if entry.get("accuracy") is not None]
 
 
-def single(kind: str = "float64", **options: Any) -> Any:
-    weight = mx.gluon.Parameter("weight", shape=(1,), dtype=kind, init="ones", **options)
-    weight.initialize()
-    return weight
-
-
-@pytest.mark.parametrize("parameters", [[single()], [single("float32"), single(grad_req="null", differentiable=False)]])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        [single_weight("float64")],
+        [single_weight(), single_weight("float64", grad_req="null", differentiable=False)],
+    ],
+)
 @pytest.mark.parametrize(
     "algorithm", ["sync", LocalSGD(local_iterations=1), "async"], ids=lambda each: getattr(each, "name", each)
 )
@@ -133,7 +133,7 @@ def test_network_that_is_converted_during_the_run_is_refused(kind, algorithm):
 
 
 def test_float64_weights_train_alone_and_are_evaluated_to_the_last_bit(tmp_path):
-    weight = single()
+    weight = single_weight("float64", 1)
     values: list[float] = []
 
     def evaluate() -> float:

@@ -9,6 +9,8 @@ from esync.gluon.replica import Replica, UnsuitableParametersError
 from esync.models.networks import build
 from esync.runtime.mxnet_import import mx
 
+from ..support.small_net import single_weight
+
 nn = mx.gluon.nn
 
 # --- a network ------------------------------------------------------------------------------------
@@ -28,16 +30,13 @@ def small_net():
     return net
 
 
-def single_weight(dtype: str):
-    """A parameter of three values, all 1."""
-    weight = mx.gluon.Parameter("weight", shape=(3,), dtype=dtype, init="ones")
-    weight.initialize()
-    return weight
-
-
 def replica_of(net) -> Replica:
     parameters = [parameter for _, parameter in sorted(net.collect_params().items())]
     return Replica(parameters, lambda batch_size: None)
+
+
+def replica_of_weight(weight) -> Replica:
+    return Replica([weight], lambda batch_size: None)
 
 
 def everything(net, trained: bool) -> np.ndarray:
@@ -64,8 +63,8 @@ def test_replica_of_frozen_layers_counts_them_as_statistics():
 
 
 def test_replica_gradient_of_float16_is_that_of_the_last_backward_pass():
-    weight = single_weight("float16")
-    replica = Replica([weight], lambda batch_size: None)
+    weight = single_weight("float16", 3)
+    replica = replica_of_weight(weight)
     slope = mx.nd.array([3.0, 0.1, -2.0], dtype="float16")
     with mx.autograd.record():
         loss = (weight.data() * slope).sum()
@@ -127,8 +126,8 @@ def test_replica_write_between_steps_is_seen_by_the_next_step():
 
 
 def test_replica_open_waits_for_pending_computation():
-    weight = single_weight("float32")
-    replica = Replica([weight], lambda batch_size: None)
+    weight = single_weight("float32", 3)
+    replica = replica_of_weight(weight)
     pending = mx.nd.ones((1500, 1500))
     for _ in range(5):
         pending = mx.nd.dot(pending, pending) * 0 + 1
@@ -159,14 +158,14 @@ def test_replica_common_weights_can_be_changed_in_place():
 
 
 def test_replica_common_weights_of_float16_are_not_available():
-    replica = Replica([single_weight("float16")], lambda batch_size: None)
+    replica = replica_of_weight(single_weight("float16", 3))
     replica.keep_anchor()
     assert replica.common_weights() is None
 
 
 def test_replica_update_does_not_count_float16_rounding():
     """The anchor is what the network really holds, so the update without a local step is zero."""
-    replica = Replica([single_weight("float16")], lambda batch_size: None)
+    replica = replica_of_weight(single_weight("float16", 3))
     replica.keep_anchor()
     replica.open()
     replica.write(WEIGHTS, 0, np.full(replica.weights.size, 0.05, np.float32))
@@ -256,7 +255,7 @@ class DroppedParameter(mx.gluon.Parameter):
 def test_parameter_that_computes_its_data_is_exchanged_as_stored():
     weight = DroppedParameter("dropped", shape=(64,), init="ones")
     weight.initialize()
-    replica = Replica([weight], lambda batch_size: 0.0)
+    replica = replica_of_weight(weight)
     replica.open()
     assert np.array_equal(values_of(replica.weights), np.ones(64, np.float32))
     replica.write(WEIGHTS, 0, np.full(64, 3, np.float32))
@@ -272,14 +271,13 @@ def test_parameter_without_stored_values_is_refused():
     weight = Computed("computed", shape=(3,), init="ones")
     weight.initialize()
     with pytest.raises(UnsuitableParametersError, match=r"computed computes its values .*Computed\.list_data"):
-        Replica([weight], lambda batch_size: 0.0)
+        replica_of_weight(weight)
 
 
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_assigned_values_are_found_in_a_sample_and_in_all_values(size):
-    weight = mx.gluon.Parameter("weight", shape=(size,), init="ones")
-    weight.initialize()
-    replica = Replica([weight], lambda batch_size: 0.0)
+    weight = single_weight(size=size)
+    replica = replica_of_weight(weight)
     replica.keep_anchor()
     replica.sample_weights()
     assert replica.assigned_since_sample() is None
@@ -296,9 +294,8 @@ def test_assigned_values_are_found_in_a_sample_and_in_all_values(size):
 
 
 def test_assigned_value_among_many_is_found_by_bits():
-    weight = mx.gluon.Parameter("weight", shape=(100_000,), init="zeros")
-    weight.initialize()
-    replica = Replica([weight], lambda batch_size: 0.0)
+    weight = single_weight(size=100_000, init="zeros")
+    replica = replica_of_weight(weight)
     replica.keep_anchor()
     weight.data()[99_999:] = -0.0
     replica.open()
@@ -309,9 +306,8 @@ def test_assigned_value_among_many_is_found_by_bits():
 def test_assignments_that_are_alike_in_the_sample_only_are_not_the_same():
     assignments = []
     for first in (0.0, 1.0):
-        weight = mx.gluon.Parameter("weight", shape=(1000,), init="ones")
-        weight.initialize()
-        replica = Replica([weight], lambda batch_size: 0.0)
+        weight = single_weight(size=1000)
+        replica = replica_of_weight(weight)
         replica.sample_weights()
         weight.data()[:] = 2
         weight.data()[:1] = first

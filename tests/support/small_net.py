@@ -28,6 +28,13 @@ def make_net(prefix: str = "net_"):
     return net
 
 
+def single_weight(dtype: str = "float32", size: int = 2, init: str = "ones", **options: Any) -> Any:
+    """A parameter without a network."""
+    weight = mx.gluon.Parameter("weight", shape=(size,), dtype=dtype, init=init, **options)
+    weight.initialize()
+    return weight
+
+
 def batch(number: int):
     rng = np.random.default_rng(number)
     return mx.nd.array(rng.standard_normal((BATCH, 5))), mx.nd.array(rng.integers(0, 3, BATCH))

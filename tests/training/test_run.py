@@ -313,7 +313,9 @@ checkpoints = esync.Checkpoints("kept", 2)
 run = esync.Run("logs", evaluate=lambda: 0.5, net=net, checkpoints=checkpoints)
 trainer = esync.Trainer(net.collect_params(), "sgd", limits=esync.Limits(rounds=4), run=run)
 while not trainer.finished:
-    differentiate(lambda: net(mx.nd.ones((2, 4))).sum())
+    with mx.autograd.record():
+        loss = net(mx.nd.ones((2, 4))).sum()
+    loss.backward()
     trainer.step(2)
     {how}
 """
