@@ -13,7 +13,7 @@ from .harness import Cluster, free_port
 
 ROUNDS = 25
 STEP_TIMES = ("0.02", "0.06", "0.2")
-WORKER = ["-m", "esync.worker", "-c", "1", "-m", "esync", "-n", "lenet", "-b", "16", "-ll", "0.002", "--no-evaluation"]
+WORKER = ["-m", "esync.worker", "-c", "1", "-m", "esync", "-n", "lenet", "-b", "16", "-ll", "0.002", "-e", "1000"]
 
 
 @pytest.mark.timeout(400)

@@ -43,7 +43,7 @@ def test_launch_of_two_jobs_at_once_keeps_them_apart_and_each_copes_with_a_kille
     content["servers"].append({"host": "right"})
     file = write(tmp_path / "cluster.yaml", content)
     two = write(tmp_path / "two.yaml", {**content, "workers": content["workers"][:2]})
-    flags = ("--no-restart", "--elastic", "--redistribute", "--rounds", "60")
+    flags = ("--no-restart", "--elastic", "--redistribute", "--rounds", "40")
     jobs = {
         "sync": launch(two, "--mode", "sync", "--json", "sync.json", "--rounds", "30", "--no-evaluation"),
         "esync": launch(file, "--json", "esync.json", *flags),
@@ -54,7 +54,7 @@ def test_launch_of_two_jobs_at_once_keeps_them_apart_and_each_copes_with_a_kille
     for mode, job in jobs.items():
         assert job.wait(180) == 0, job.output  # its evaluations stand back behind everybody
         assert job.processes() == {}
-        workers, number = (3, 60) if mode == "esync" else (2, 30)
+        workers, number = (3, 40) if mode == "esync" else (2, 30)
 
         folder = tmp_path / "base" / "lenet" / mode
         devices = ["left/cpu", "right/cpu", "left/cpu-1"][:workers]
