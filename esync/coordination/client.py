@@ -80,17 +80,17 @@ class StateServerClient:
         Raises:
             StateServerError: no answer, or a refusal, for longer than the patience lasts.
         """
-        wanted: dict[str, Any] = {
+        request: dict[str, Any] = {
             "num_workers": num_workers,
             "epsilon": epsilon,
             "slowest_iterations": slowest_iterations,
             "run": self._run,
         }
         if watching is not None:
-            wanted["watching"] = watching.flat
+            request["watching"] = watching.flat
         if tiering is not None:
-            wanted["tiering"] = tiering.flat
-        self._call(self._path, wanted)
+            request["tiering"] = tiering.flat
+        self._call(self._path, request)
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """Ask whether to exchange (see `Coordination.ask`), and wait for the answer.
@@ -101,15 +101,15 @@ class StateServerClient:
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
         """
-        asked: dict[str, Any] = {
+        request: dict[str, Any] = {
             "rank": self.rank,
             "round": self.round,
             "iteration": iteration,
             "capability": capability,
         }
         if self._round_trip is not None:
-            asked["round_trip"] = self._round_trip
-        answer = self._call(f"{self._path}/query", asked)
+            request["round_trip"] = self._round_trip
+        answer = self._call(f"{self._path}/query", request)
         self._round_trip = self._http.took
         try:
             tier, left_out = int(answer.get("tier", 0)), bool(answer.get("left_out", False))
@@ -136,19 +136,19 @@ class StateServerClient:
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
         """
-        told: dict[str, Any] = {"rank": self.rank, "round": round}
+        request: dict[str, Any] = {"rank": self.rank, "round": round}
         if rejoin:
-            told["rejoin"] = True
+            request["rejoin"] = True
         if members is not None:
             if len(members) <= LISTED_MOST:
-                told["members"] = list(members)
+                request["members"] = list(members)
             else:
-                told["present"] = as_text(members)
+                request["present"] = as_text(members)
         if aside:
-            told["aside"] = True
+            request["aside"] = True
         if exchange is not None:
-            told["exchange"] = exchange
-        self._call(f"{self._path}/reset", told)
+            request["exchange"] = exchange
+        self._call(f"{self._path}/reset", request)
         self.round = round
 
     def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
@@ -157,8 +157,8 @@ class StateServerClient:
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
         """
-        told = {"rank": self.rank, "since": since, "steps": steps, "seconds": seconds}
-        answer = self._call(f"{self._path}/steps", told)
+        request = {"rank": self.rank, "since": since, "steps": steps, "seconds": seconds}
+        answer = self._call(f"{self._path}/steps", request)
         try:
             apart = tuple(int(rank) for rank in answer["apart"])
             return Completed(PolicyDirective(apart, bool(answer["asynchronous"])))

@@ -93,7 +93,7 @@ class Coordinator:
         """Smoothed seconds per iteration of the slowest participating worker; 0 while unknown."""
         with self._lock:
             absent = self.absent
-            return max((one.capability for one in self._records if one.rank not in absent), default=0.0)
+            return max((record.capability for record in self._records if record.rank not in absent), default=0.0)
 
     def apply(
         self, rank: int, iteration: int, capability: float, now: float, te: float = 0.0, round: int | None = None
@@ -262,18 +262,18 @@ class Coordinator:
     def state(self) -> dict[str, Any]:
         """Return everything that affects answers, as JSON can hold it."""
         with self._lock:
-            kept = {name: value for name, value in vars(self).items() if name not in UNSAVED}
+            saved = {name: value for name, value in vars(self).items() if name not in UNSAVED}
             if self._division is not None:
-                kept["_division"] = self._division.state()
-            return {**kept, "_records": [asdict(record) for record in self._records]}
+                saved["_division"] = self._division.state()
+            return {**saved, "_records": [asdict(record) for record in self._records]}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Coordinator":
         """Return a coordinator that answers as the one from which `state` was taken would."""
         self = cls(state["num_workers"], state["epsilon"])
         records = [Record(**fields) for fields in state["_records"]]
-        known = {name: state[name] for name in vars(self) if name in state and name not in UNSAVED}
-        vars(self).update(known, _records=records, _ranking=Ranking(records))
+        saved = {name: state[name] for name in vars(self) if name in state and name not in UNSAVED}
+        vars(self).update(saved, _records=records, _ranking=Ranking(records))
         if state.get("_division") is not None:
             self._division = Division.from_state(state["_division"])
         return self
@@ -285,15 +285,16 @@ class Coordinator:
             raise InvalidError(f"unknown rank {rank}: this job has the ranks 0 to {self.num_workers - 1}")
         return self._records[rank]
 
-    def _check_round(self, record: Record, said: int | None) -> None:
+    def _check_round(self, record: Record, reported: int | None) -> None:
         """Refuse a question from another round; `said` is the round that the worker gave."""
-        if said is not None:
-            count("t", said)
+        if reported is not None:
+            count("t", reported)
         if self._division is not None and record.rank in self._division.aside:
             return
-        if record.round != self._round or said not in (None, self._round):
+        if record.round != self._round or reported not in (None, self._round):
             raise ConflictError(
-                f"rank {record.rank} asks in round {record.round if said is None else said}, but the job is in round "
+                f"rank {record.rank} asks in round {record.round if reported is None else reported}, "
+                f"but the job is in round "
                 f"{self._round} and this rank's last RESET was for round {record.round}"
             )
 
@@ -331,17 +332,18 @@ class Coordinator:
         if not record.ready:
             unknown = self._absent if not division.aside else {*self._absent, *division.aside}
             slowest, epsilon = self._ranking.slowest(unknown), self._epsilon(record)
-            how = decide_unawaited if rank in division.aside else decide
-            decision = how(slowest, record, self._round, self.slowest_iterations, epsilon, now)
+            decision_rule = decide_unawaited if rank in division.aside else decide
+            decision = decision_rule(slowest, record, self._round, self.slowest_iterations, epsilon, now)
             record.ready = decision.ready
         return replace(decision, tier=tier)
 
     def _choose_iterations(self, division: Division) -> None:
         """Choose the iterations of the slowest worker in the round that begins, if it is asked for."""
         share = division.settings.exchange_share
-        counted = [one for one in self._records if one.rank not in division.aside and one.rank not in self._absent]
-        exchange = max((one.exchange for one in counted), default=0.0)
-        pace = max((one.capability for one in counted), default=0.0)
+        uncounted = {*division.aside, *self._absent}
+        counted = [record for record in self._records if record.rank not in uncounted]
+        exchange = max((record.exchange for record in counted), default=0.0)
+        pace = max((record.capability for record in counted), default=0.0)
         if share is not None and exchange and pace:
             self.slowest_iterations = iterations_for(exchange, pace, share, self.slowest_iterations)
 

@@ -41,8 +41,8 @@ def main(argv: Sequence[str] | None = None, registry: Mapping[str, AnyEntry] = R
         print(f"error: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        place = error.filename or args.to or config.DATA_DIRS[0]
-        print(f"error: {place}: {error.strerror or error}. Choose another place with --to DIR", file=sys.stderr)
+        location = error.filename or args.to or config.DATA_DIRS[0]
+        print(f"error: {location}: {error.strerror or error}. Choose another place with --to DIR", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted: no half-written file is left; run the same command again to go on", file=sys.stderr)
@@ -76,10 +76,10 @@ def _default_data_dir(entry: AnyEntry) -> Path:
     """Return the directory where the complete data set is found, else the first of DATA_DIRS."""
     first = expanded(config.DATA_DIRS[0])
     try:
-        found = find_data_dir(None, entry.name)
+        directory = find_data_dir(None, entry.name)
     except DataError:
         return first
-    return first if faults(entry, found) else found
+    return first if faults(entry, directory) else directory
 
 
 def _parser(registry: Mapping[str, AnyEntry]) -> argparse.ArgumentParser:

@@ -112,14 +112,14 @@ class CifarEntry:
                 wrong = f"label {records[:, self.label_bytes - 1].max()}"
                 raise broken_file(path, wrong, f"labels from 0 to {self.classes - 1}")
             parts.append(records)
-        whole = np.concatenate(parts)
-        images = np.ascontiguousarray(whole[:, self.label_bytes :]).reshape(-1, *SHAPE)
-        labels = np.ascontiguousarray(whole[:, self.label_bytes - 1])
+        records = np.concatenate(parts)
+        images = np.ascontiguousarray(records[:, self.label_bytes :]).reshape(-1, *SHAPE)
+        labels = np.ascontiguousarray(records[:, self.label_bytes - 1])
         images.flags.writeable = labels.flags.writeable = False
         return images, labels
 
 
-def members(archive: Path, wanted: dict[str, BinaryFile]) -> Iterator[tuple[BinaryFile, bytes]]:
+def members(archive: Path, files: dict[str, BinaryFile]) -> Iterator[tuple[BinaryFile, bytes]]:
     """Yield the wanted files of an archive, found by the last part of their path.
 
     Nothing is written to the paths in the archive.
@@ -128,10 +128,10 @@ def members(archive: Path, wanted: dict[str, BinaryFile]) -> Iterator[tuple[Bina
         DataError: it is not a complete archive.
     """
     try:
-        with tarfile.open(archive, "r:gz") as whole:
-            for member in whole:
-                file = wanted.get(Path(member.name).name)
-                stream = whole.extractfile(member) if file is not None and member.isfile() else None
+        with tarfile.open(archive, "r:gz") as tar:
+            for member in tar:
+                file = files.get(Path(member.name).name)
+                stream = tar.extractfile(member) if file is not None and member.isfile() else None
                 if file is not None and stream is not None:
                     yield file, stream.read(file.size + 1)
     except (tarfile.TarError, EOFError, OSError) as error:

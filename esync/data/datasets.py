@@ -71,14 +71,14 @@ def find_data_dir(data_dir: str | Path | None, name: str) -> Path:
     Raises:
         DataError: there is no such folder; the message names every place that was searched.
     """
-    places = [expanded(place) for place in ([data_dir] if data_dir else config.DATA_DIRS)]
+    places = [expanded(directory) for directory in ([data_dir] if data_dir else config.DATA_DIRS)]
     checkout = Path(config.__file__).resolve().parent  # config.py lies at its top
     if not data_dir and (checkout / "scripts" / "setup.sh").is_file():
-        places += [checkout / place for place in config.DATA_DIRS if not Path(place).is_absolute()]
-    for place in places:
-        if (place / name).is_dir():
-            return place
-    looked_at = ", ".join(str(place / name) for place in places)
+        places += [checkout / directory for directory in config.DATA_DIRS if not Path(directory).is_absolute()]
+    for directory in places:
+        if (directory / name).is_dir():
+            return directory
+    looked_at = ", ".join(str(directory / name) for directory in places)
     remedy = f"If it is in another folder, give --data-dir FOLDER. {fetch_remedy(places[0], name)}"
     raise DataError(looked_at, "no such folder", expected=f"the files of {name}", remedy=remedy)
 
@@ -99,8 +99,8 @@ def load(name: str, data_dir: str | Path | None = None) -> Dataset:
         UserCodeError: the function of the user's that makes it cannot be used.
     """
     if ":" in name:
-        own, class_names = load_user_data(name, data_dir)
-        return Dataset(short_dataset_name(name), own.classes, *own.train, *own.test, class_names, own.digest)
+        arrays, class_names = load_user_data(name, data_dir)
+        return Dataset(short_dataset_name(name), arrays.classes, *arrays.train, *arrays.test, class_names, arrays.digest)
     entry = find_entry(name)
     folder = find_data_dir(data_dir, name) / name
     if isinstance(entry, CifarEntry):

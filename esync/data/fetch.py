@@ -124,8 +124,8 @@ def fetch(
 
 def faults(entry: AnyEntry, data_dir: Path) -> dict[AnyFile, str]:
     """Return what is wrong with each file of the data set that is missing or incomplete."""
-    found = {file: file.fault(data_dir / entry.name / file.name) for file in entry.files}
-    return {file: fault for file, fault in found.items() if fault}
+    problems = {file: file.fault(data_dir / entry.name / file.name) for file in entry.files}
+    return {file: fault for file, fault in problems.items() if fault}
 
 
 def _from_package(package: str, files: Iterable[AnyFile], folder: Path) -> None:
@@ -139,14 +139,14 @@ def _from_package(package: str, files: Iterable[AnyFile], folder: Path) -> None:
             _say(f"{folder / file.name}: from the Debian package {package}")
 
 
-def _from_mirrors(mirrors: Sequence[str], place: Path, take: Callable[[str], None], pause: float) -> None:
+def _from_mirrors(mirrors: Sequence[str], target: Path, take: Callable[[str], None], pause: float) -> None:
     """Download from the first mirror that works, and try each of them several times."""
     failures: dict[str, DataError] = {}
     for attempt in range(config.FETCH_ATTEMPTS):
         if attempt:
             time.sleep(pause * 2 ** (attempt - 1))
         for mirror in mirrors:
-            url = f"{mirror.rstrip('/')}/{place.name}"
+            url = f"{mirror.rstrip('/')}/{target.name}"
             try:
                 take(url)
             except DataError as error:
@@ -155,7 +155,7 @@ def _from_mirrors(mirrors: Sequence[str], place: Path, take: Callable[[str], Non
             else:
                 return
     raise DataError(
-        place,
+        target,
         f"could not be downloaded ({'; '.join(map(str, failures.values()))})",
         remedy="Check the network, or name another place with --mirror URL",
     )
@@ -168,25 +168,25 @@ def _one_file(file: AnyFile, folder: Path, timeout: float, url: str) -> None:
 
 def _from_archive(entry: CifarEntry, files: Iterable[AnyFile], folder: Path, timeout: float, url: str) -> None:
     """Download an archive beside the files, and extract the missing ones."""
-    wanted = {file.name: file for file in entry.files if file in set(files)}
+    missing = {file.name: file for file in entry.files if file in set(files)}
     beside = folder / f".{entry.archive.name}"
     try:
         with open(beside, "wb") as out:
             out.writelines(download(url, entry.archive, timeout))
-        for file, content in members(beside, wanted):
+        for file, content in members(beside, missing):
             _place([content], file, folder, origin=f"{url}: {file.name}")
-            del wanted[file.name]
+            del missing[file.name]
             _say(f"{folder / file.name}: from {url}")
-        if wanted:
-            raise DataError(url, f"holds no {', '.join(wanted)}")
+        if missing:
+            raise DataError(url, f"holds no {', '.join(missing)}")
     finally:
         beside.unlink(missing_ok=True)
 
 
 def _place(chunks: Iterable[bytes], file: AnyFile, folder: Path, origin: str) -> None:
     """Write a file beside its place, check it, and rename it; leave nothing behind on failure."""
-    for left in leftovers(folder / file.name):  # the caller is alone in this folder
-        left.unlink()
+    for leftover in leftovers(folder / file.name):  # the caller is alone in this folder
+        leftover.unlink()
     with atomic_path(folder / file.name) as beside:
         with open(beside, "wb") as out:
             out.writelines(chunks)

@@ -71,7 +71,7 @@ class ImageArray:
         return np.empty((self._count, *shape), np.uint8)
 
 
-def _decoded(where: Path | str, source: Path | bytes) -> np.ndarray:
+def _decoded(origin: Path | str, source: Path | bytes) -> np.ndarray:
     """Return the pixels: (height, width) of a grey image, (height, width, 3) of a coloured one."""
     from PIL import Image
 
@@ -82,8 +82,8 @@ def _decoded(where: Path | str, source: Path | bytes) -> np.ndarray:
             if mode in GREY or mode in COLOURED:
                 return np.asarray(image.convert("L" if mode in GREY else "RGB"))
     except Exception as error:  # Pillow raises whatever the file makes of it
-        raise DataError(where, f"no image that can be read ({error})", expected="a whole image") from None
-    raise DataError(where, f"an image of Pillow's mode {mode}", expected="8 bits a channel, grey or with colours")
+        raise DataError(origin, f"no image that can be read ({error})", expected="a whole image") from None
+    raise DataError(origin, f"an image of Pillow's mode {mode}", expected="8 bits a channel, grey or with colours")
 
 
 @contextlib.contextmanager

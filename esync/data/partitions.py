@@ -60,7 +60,7 @@ def parse_partition(spec: str) -> tuple[str, list[float]]:
     scheme, colon, argument = spec.partition(":")
     if needs_speeds(spec):
         return scheme, []
-    numbers = [_number(each) for each in argument.split(",")] if colon else []
+    numbers = [_number(number) for number in argument.split(",")] if colon else []
     if scheme == "dirichlet" and len(numbers) == 1 and 0 < numbers[0] <= 1e6:
         return scheme, numbers
     if scheme in ORDERS and all(0 < weight < math.inf for weight in numbers):

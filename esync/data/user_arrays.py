@@ -57,8 +57,8 @@ def check_arrays(
     """
     train = _check_samples(f"{where}, training", *train)
     test = _check_samples(f"{where}, test", *test) if test is not None else None
-    every = train[1] if test is None else np.concatenate([train[1], test[1]])
-    classes = max(len(class_names), int(every.max()) + 1)
+    labels = train[1] if test is None else np.concatenate([train[1], test[1]])
+    classes = max(len(class_names), int(labels.max()) + 1)
     _check_labels(where, train[1], classes, class_names)
     train, test = _split(where, train, class_names) if test is None else (train, test)
     if train[0].shape[1:] != test[0].shape[1:]:
@@ -102,15 +102,15 @@ def _available_memory() -> float:
 
     They follow from the kernel's count and the limit of the container.
     """
-    found = math.inf
+    available = math.inf
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
-                found = 1024.0 * int(line.split()[1])
+                available = 1024.0 * int(line.split()[1])
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
     except OSError:
-        return found
-    return min(found, float(limit)) if limit.isdecimal() else found
+        return available
+    return min(available, float(limit)) if limit.isdecimal() else available
 
 
 def _check_samples(where: str, samples: np.ndarray, labels: np.ndarray) -> LabeledSamples:

@@ -88,4 +88,4 @@ def _with_kind(text: str) -> str:
     if text.endswith(".py"):
         return f", which is a file: name a function in it, {text}:FUNCTION"
     kinds = {"folder": path.is_dir(), "npz": path.suffix == ".npz", "rec": path.suffix == ".rec"}
-    return "".join(f" (did you mean {kind}:{text}?)" for kind, so in kinds.items() if so)
+    return "".join(f" (did you mean {kind}:{text}?)" for kind, matches in kinds.items() if matches)

@@ -31,14 +31,15 @@ def cluster(path: Path, notify: Callable[[str], None]) -> Iterator[Finding]:
     description = read(path)
     hosts = locate(description)
     with Ports() as ports:
-        here = HostResources(ports.free(ports_needed(description)))
+        local = HostResources(ports.free(ports_needed(description)))
 
-        def job_on(there: dict[str, HostResources]) -> LaunchPlan:
-            return plan(description, hosts, {}, here, there, description.program, None, secrets.token_hex(8))
+        def job_on(remote_resources: dict[str, HostResources]) -> LaunchPlan:
+            token = secrets.token_hex(8)
+            return plan(description, hosts, {}, local, remote_resources, description.program, token=token)
 
         job = job_on({})
-        far = [host for host in job.hosts if not host.here]
-        text = f"{path}: {len(job.workers)} worker(s) on {len(job.hosts)} host(s), {len(far)} of them over ssh"
+        remote = [host for host in job.hosts if not host.here]
+        text = f"{path}: {len(job.workers)} worker(s) on {len(job.hosts)} host(s), {len(remote)} of them over ssh"
         yield Finding("description", "ok", text)
         claims = fixed_ports(description, job)
         for owner, port in claims.pop(None, {}).items():
@@ -48,7 +49,7 @@ def cluster(path: Path, notify: Callable[[str], None]) -> Iterator[Finding]:
             except PortInUseError as error:
                 yield Finding("ports", "problem", str(error))
         yield from _this_machine(job)
-        if far:
+        if remote:
             yield from _far_hosts(job, job_on, claims, description, notify)
 
 
@@ -100,5 +101,5 @@ def _problem_of_host(sentence: str) -> Finding:
     beginning, colon, rest = sentence.partition(": ")
     if not colon or " " in beginning.removeprefix("host "):
         beginning, rest = "network", sentence
-    found, _, remedy = rest.partition("; ")
-    return Finding(beginning, "problem", found, remedy)
+    problem, _, remedy = rest.partition("; ")
+    return Finding(beginning, "problem", problem, remedy)

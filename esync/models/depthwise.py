@@ -28,9 +28,9 @@ def pad_beforehand(net: Any, shape: tuple[int, ...]) -> int:
     """
     outputs = net(mx.sym.var("data")).get_internals()
     sizes = dict(zip(outputs.list_outputs(), outputs.infer_shape(data=shape)[1], strict=True))
-    found: list[Any] = []
-    net.apply(lambda block: found.append(block) if _depthwise(block) else None)
-    small = [conv for conv in found if _smaller_than_kernel(conv, sizes[f"{conv.name}_fwd_output"][2:])]
+    layers: list[Any] = []
+    net.apply(lambda block: layers.append(block) if _depthwise(block) else None)
+    small = [conv for conv in layers if _smaller_than_kernel(conv, sizes[f"{conv.name}_fwd_output"][2:])]
     for conv in small:
         _pad(conv)
     return len(small)

@@ -69,14 +69,14 @@ def _graph(net: Any) -> tuple[list[Any], Any]:
         raise FinalModelError("the network is a plain Block, not a HybridBlock, so that it has no graph")
     if net._cached_graph:  # it has been compiled
         return net._cached_graph
-    kept = dict(vars(net))
+    attributes = dict(vars(net))
     try:  # it was trained without: the graph of one input, of which only the kind of array matters
         return net._get_graph(array_module().zeros(1))
     except Exception as error:
         raise FinalModelError(f"the network cannot be compiled ({failure(error)})") from None
     finally:
         vars(net).clear()
-        vars(net).update(kept)
+        vars(net).update(attributes)
 
 
 def _export(net: Any, symbol: Path, parameters: Path) -> list[str]:
@@ -93,7 +93,7 @@ def _export(net: Any, symbol: Path, parameters: Path) -> list[str]:
     with atomic_path(parameters) as path, through_memory(path) as memory:
         # Arrays of mx.np have the same form in a file.
         mx.nd.save(str(memory), {name: value.as_nd_ndarray() for name, value in values.items()})
-    return [each.name for each in inputs]
+    return [node.name for node in inputs]
 
 
 def _to_onnx(

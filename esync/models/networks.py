@@ -53,7 +53,7 @@ def _scaled_from_gluoncv(name: str) -> Callable[..., Any]:
     def build(classes: int, width: float, **options: Any) -> Any:
         net = _from_gluoncv(name)(classes, **options)
         if width != 1:
-            for child in (each for each in net._children.values() if each is not net.output):
+            for child in (layer for layer in net._children.values() if layer is not net.output):
                 child.apply(lambda layer: _scale(layer, width))
         return net
 
@@ -211,14 +211,14 @@ def build(
         UserCodeError: the user's function does not make a network for this data set.
     """
     mx.random.seed(seed)
-    wanted = input_shape(name, shape)
+    expected = input_shape(name, shape)
     # Names with a counter begin anew, so that the order of the values is the same in every process.
     with mx.name.NameManager():
         if ":" in name:
-            return _build_of_user(name, classes, context, hybridize, wanted)
+            return _build_of_user(name, classes, context, hybridize, expected)
         net = _build_named(parse_network(name), classes)
     net.initialize(mx.init.Xavier(), ctx=context)
-    inputs = mx.nd.zeros((2, *wanted), ctx=context)
+    inputs = mx.nd.zeros((2, *expected), ctx=context)
     if name.endswith(SUFFIX):
         net(inputs)  # group norm's channels cannot be inferred from a compiled network
     net.hybridize(hybridize, static_alloc=True, static_shape=True)
@@ -243,8 +243,8 @@ def _build_of_user(text: str, classes: int, context: Any, hybridize: bool, shape
     """Return the initialized network that a user's function makes, if it suits the data set."""
     net = user_functions.call(text, {"classes": classes, "shape": shape}, needed=("classes",))
     if not isinstance(net, mx.gluon.Block):
-        given = f"an object of class {type(net).__name__}" if net is not None else "nothing"
-        raise UserCodeError(f"{text} has returned {given}, but should return a network: a Gluon block")
+        description = f"an object of class {type(net).__name__}" if net is not None else "nothing"
+        raise UserCodeError(f"{text} has returned {description}, but should return a network: a Gluon block")
     with readable_errors(f"{text} makes a network that cannot be initialized"):
         _initialize(net.collect_params().values(), context)
     # A plain Block has no graph of its own, but its children may have.
@@ -257,10 +257,10 @@ def _build_of_user(text: str, classes: int, context: Any, hybridize: bool, shape
         mx.nd.waitall()
     scores = outputs[0] if isinstance(outputs, list | tuple) and outputs else outputs
     if getattr(scores, "shape", None) != (2, classes):
-        found = f"{scores.shape[1:]}" if hasattr(scores, "shape") else f"an object of class {type(scores).__name__}"
+        shape_ = f"{scores.shape[1:]}" if hasattr(scores, "shape") else f"an object of class {type(scores).__name__}"
         raise UserCodeError(
-            f"{text} makes a network whose output for a sample is of the shape {found}, but the data set has {classes} "
-            f"classes: it should be ({classes},); a function that takes an argument classes is told how many"
+            f"{text} makes a network whose output for a sample is of the shape {shape_}, but the data set has "
+            f"{classes} classes: it should be ({classes},); a function that takes an argument classes is told how many"
         )
     return net
 

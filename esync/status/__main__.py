@@ -89,8 +89,8 @@ def show(client: Client, name: str | None) -> Group:
             Text(f"    python -m esync.worker -m esync -ip {client.host} -port {client.port} …", style="bold"),
         )
     jobs = all_printable(client.jobs(name))
-    others = [one for one in summaries if one["name"] not in {job["name"] for job in jobs}]
-    return Group(*waiting, *(job_view(job) for job in jobs), *([job_list(others)] if others else []))
+    remaining = [summary for summary in summaries if summary["name"] not in {job["name"] for job in jobs}]
+    return Group(*waiting, *(job_view(job) for job in jobs), *([job_list(remaining)] if remaining else []))
 
 
 def _watch(client: Client, name: str | None) -> None:

@@ -35,8 +35,8 @@ class Client:
 
     def summaries(self) -> list[dict[str, Any]]:
         """Return all jobs, the newest first."""
-        found: list[dict[str, Any]] = self._ask("jobs")["jobs"]
-        return found
+        jobs: list[dict[str, Any]] = self._ask("jobs")["jobs"]
+        return jobs
 
     def cluster(self) -> dict[str, Any]:
         """Return for whom the cluster waits (`missing`, "" where for nobody), and what to do (`advice`)."""
@@ -53,8 +53,9 @@ class Client:
         if name is not None:
             return [self._ask(f"jobs/{quote(name, safe='')}")]
         summaries = self.summaries()
-        going_on = [one["name"] for one in summaries if one["state"] != "ended"] or [s["name"] for s in summaries[:1]]
-        return [self._ask(f"jobs/{one}") for one in going_on]
+        running = [summary["name"] for summary in summaries if summary["state"] != "ended"]
+        newest = [summary["name"] for summary in summaries[:1]]
+        return [self._ask(f"jobs/{name}") for name in running or newest]
 
     def _ask(self, path: str) -> dict[str, Any]:
         try:

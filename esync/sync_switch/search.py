@@ -48,8 +48,8 @@ class Measured:
     @property
     def seconds(self) -> float:
         """Mean seconds of the completed runs, or of all runs if none was completed."""
-        whole = [outcome.seconds for outcome in self.outcomes if not outcome.diverged]
-        return fmean(whole or [outcome.seconds for outcome in self.outcomes])
+        finished = [outcome.seconds for outcome in self.outcomes if not outcome.diverged]
+        return fmean(finished or [outcome.seconds for outcome in self.outcomes])
 
     @property
     def spent(self) -> float:
@@ -87,7 +87,7 @@ class Found:
     @property
     def chosen(self) -> Measured | None:
         """The runs of the share that was found; None if it is BSP, of which there were no runs."""
-        return next((each for each in self.tried if each.share == self.share), self.bsp)
+        return next((measured for measured in self.tried if measured.share == self.share), self.bsp)
 
     @property
     def speedup(self) -> float | None:
@@ -101,7 +101,7 @@ class Found:
         """Time of all trials ÷ that of a run of BSP; None if unknown."""
         if self.bsp is None or not self.bsp.seconds:
             return None
-        return (sum(each.spent for each in self.tried) + self.bsp.spent) / self.bsp.seconds
+        return (sum(measured.spent for measured in self.tried) + self.bsp.spent) / self.bsp.seconds
 
     @property
     def break_even(self) -> float | None:

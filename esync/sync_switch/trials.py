@@ -70,27 +70,27 @@ class Trials:
     def _agree(self) -> None:
         """Check that the folder holds trials of this job only."""
         terms = {"engine": self.engine, "flags": list(self.flags), "description": self.file.read_text(encoding="utf-8")}
-        place = self.folder / "job.json"
-        if place.exists():
+        path = self.folder / "job.json"
+        if path.exists():
             try:
-                known = json.loads(place.read_text(encoding="utf-8"))
+                saved = json.loads(path.read_text(encoding="utf-8"))
             except ValueError:
-                raise TrialError(f"{place} cannot be read; delete the folder, or choose another with --out") from None
-            different = [name for name in terms if known.get(name) != terms[name]]
+                raise TrialError(f"{path} cannot be read; delete the folder, or choose another with --out") from None
+            different = [name for name in terms if saved.get(name) != terms[name]]
             if different:
                 raise TrialError(
                     f"{self.folder} holds trials of another job ({' and '.join(different)} differ); choose another "
                     "folder with --out, or delete it"
                 )
-        write_atomically(place, json.dumps(terms, indent=2).encode())
+        write_atomically(path, json.dumps(terms, indent=2).encode())
 
     def _outcome(self, share: float, seed: int) -> TrialOutcome:
-        place = self.folder / f"share-{share:g}-seed-{seed}.json"
-        result = _known(place)
+        path = self.folder / f"share-{share:g}-seed-{seed}.json"
+        result = _known(path)
         if result is None:
             self.notify(f"BSP {100 * share:g} %, seed {seed} …")
             result = self._run(share, seed)
-            write_atomically(place, json.dumps(result).encode())
+            write_atomically(path, json.dumps(result).encode())
         self.core_seconds += float(result["core_seconds"])
         return TrialOutcome(float(result["accuracy"]), float(result["seconds"]), bool(result["diverged"]))
 
@@ -125,9 +125,9 @@ class Trials:
         raise TrialError(f"the trial with BSP share {share:g} and seed {seed} failed: {reason}")
 
 
-def _known(place: Path) -> dict[str, Any] | None:
+def _known(path: Path) -> dict[str, Any] | None:
     try:
-        result = json.loads(place.read_text(encoding="utf-8"))
+        result = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     names = {"accuracy", "seconds", "diverged", "core_seconds"}

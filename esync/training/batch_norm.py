@@ -69,7 +69,7 @@ class _Moments:
     def add(self) -> None:
         """Add what was taken to the sums."""
         for count, *computed in self._taken:
-            mean, variance = (each.asnumpy().astype(np.float64) for each in computed)
+            mean, variance = (array.asnumpy().astype(np.float64) for array in computed)
             sums = count * np.array([np.ones_like(mean), mean, variance + mean**2])
             self._sums = sums if self._sums is None else self._sums + sums
         self._taken = []
@@ -104,17 +104,17 @@ def layers_with_statistics(net: Any) -> list[Any]:
     Raises:
         ExpectedError: there is none.
     """
-    found: list[Any] = []
+    layers: list[Any] = []
     kinds = (mx.gluon.nn.BatchNorm, mx.gluon.nn.BatchNormReLU)
 
     def collect(block: Any) -> None:
         if isinstance(block, kinds) and not block._kwargs["use_global_stats"]:
-            found.append(block)
+            layers.append(block)
 
     net.apply(collect)
-    if not found:
+    if not layers:
         raise ExpectedError(
             "--reestimate-statistics: the network has no batch norm whose statistics could be estimated anew; leave "
             "it out"
         )
-    return found
+    return layers

@@ -322,5 +322,5 @@ def _kept(text: str, step: int) -> list[str]:
     heading, *rows = text.splitlines() or [""]
     if heading != HEADING:
         return []
-    whole = [row for row in rows if row.count(",") == HEADING.count(",")]
-    return [row for row in whole if int(row.split(",")[2]) <= step]
+    complete = [row for row in rows if row.count(",") == HEADING.count(",")]
+    return [row for row in complete if int(row.split(",")[2]) <= step]

@@ -141,25 +141,27 @@ class CheckpointEvaluator:
         self._of = network, dataset
 
 
-def _typed(what: str, name: str, own: str | None, naming: Callable[[str], str], known: Callable[[str], bool]) -> str:
+def _typed(
+    kind: str, name: str, typed: str | None, naming: Callable[[str], str], is_known: Callable[[str], bool]
+) -> str:
     """Return the text that names what a checkpoint is of.
 
     Only for this package's own networks and data sets, that is the name in the checkpoint.
 
     Args:
-        what: name of the flag, such as "network".
+        kind: name of the flag, such as "network".
         name: the name in the checkpoint.
-        own: the text that was typed for the evaluator; None if none was.
-        naming: turns what was typed into the name that a checkpoint has.
-        known: returns whether a name is one of this package's own.
+        typed: the value of the evaluator's flag; None without it.
+        naming: converts such a value to the name in a checkpoint.
+        is_known: returns whether a name is one of this package's.
     """
-    if own is not None and naming(own) != name:
-        raise EvaluatorError(f"the checkpoint is of {what} {name}, not of --{what} {own}")
-    if own is None and not known(name):
+    if typed is not None and naming(typed) != name:
+        raise EvaluatorError(f"the checkpoint is of {kind} {name}, not of --{kind} {typed}")
+    if typed is None and not is_known(name):
         raise EvaluatorError(
-            f"the checkpoint is of {what} {name}, which is none of this package's own: say where it is, with --{what}"
+            f"the checkpoint is of {kind} {name}, which is none of this package's own: say where it is, with --{kind}"
         )
-    return own or name
+    return typed or name
 
 
 class AccuracyFile:

@@ -135,11 +135,11 @@ class DealtData:
         At first it is the worker's own share. A new one begins from its start.
         """
         members = trainer.members if self._absent_too else tuple(range(len(self._dealt.shares)))
-        known = members, trainer.resting
-        if known == self._known:
+        state = members, trainer.resting
+        if state == self._known:
             return None
-        self._known = known
-        share = share_of(trainer.rank, self._dealt, *known, self._seed)
+        self._known = state
+        share = share_of(trainer.rank, self._dealt, *state, self._seed)
         away = sorted({*range(len(self._dealt.shares))} - set(members) | set(trainer.resting))
         whose = f"those of worker {', '.join(map(str, away))} are" if away else "none is"
         log.info("%d samples are this worker's share from now on: %s dealt to others", len(share), whose)

@@ -176,12 +176,12 @@ class PeriodicEvaluation:
         if not self.tried and not trainer.finished:
             raise EvaluationError(self.failure)
         ends = self._target is not None and not trainer.finished
-        then = "No round is evaluated any more; the training goes on to its final model"
+        consequence = "No round is evaluated any more; the training goes on to its final model"
         if ends:
-            then = "The run ends with a final model, because nobody would notice its target"
+            consequence = "The run ends with a final model, because nobody would notice its target"
         elif trainer.finished:
-            then = "The run is finished, and its final model is written"
-        progress.warn(f"{self.failure}. {then}")
+            consequence = "The run is finished, and its final model is written"
+        progress.warn(f"{self.failure}. {consequence}")
         if ends:
             trainer.stop()
 

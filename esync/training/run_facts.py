@@ -40,13 +40,13 @@ def trainer_facts(trainer: "Trainer") -> dict[str, Any]:
     }
 
 
-def facts_after_start(known: Mapping[str, Any], trainer: "Trainer") -> dict[str, Any]:
-    """Return what was known before a trainer was started, and what it tells of its run.
+def facts_after_start(facts: Mapping[str, Any], trainer: "Trainer") -> dict[str, Any]:
+    """Return the facts known before a trainer was started, updated by those of the started trainer.
 
-    The latter goes before: a plan's share of BSP, for instance, before the flag's value.
+    For instance, a plan's share of BSP overrides the flag's value.
     """
-    facts = trainer_facts(trainer)
-    return {**known, **facts, "options": {**known.get("options", {}), **facts["options"]}}
+    newest = trainer_facts(trainer)
+    return {**facts, **newest, "options": {**facts.get("options", {}), **newest["options"]}}
 
 
 def algorithm_facts(algorithm: "type[Algorithm]") -> dict[str, Any]:
@@ -69,7 +69,7 @@ def versions() -> dict[str, str]:
     """
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {"esync": __version__, "python": platform.python_version()}
+    packages = {"esync": __version__, "python": platform.python_version()}
     for name in (
         "mxnet",
         "mxnet-cu101",
@@ -82,7 +82,7 @@ def versions() -> dict[str, str]:
         "mpi4py",
     ):
         try:
-            found[name] = version(name)
+            packages[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return packages

@@ -99,8 +99,8 @@ def make_trainer(
     from ..trainer import Trainer
 
     if options.optimizer.lower() not in mx.optimizer.Optimizer.opt_registry:
-        known = ", ".join(sorted(mx.optimizer.Optimizer.opt_registry))
-        raise ExpectedError(f"--optimizer {options.optimizer!r} is not known to Gluon; known: {known}")
+        optimizers = ", ".join(sorted(mx.optimizer.Optimizer.opt_registry))
+        raise ExpectedError(f"--optimizer {options.optimizer!r} is not known to Gluon; known: {optimizers}")
     settings = {
         "learning_rate": _learning_rate(options),
         "wd": options.weight_decay,
@@ -181,7 +181,7 @@ def flag_facts(options: argparse.Namespace, algorithm: "Algorithm", data_digest:
         **{flag: getattr(options, flag) for flag in FACTS},
         "network": short_name(options.network),
         "dataset": short_dataset_name(options.dataset),
-        **({"sources": own} if (own := sources(options, data_digest)) else {}),
+        **({"sources": digests} if (digests := sources(options, data_digest)) else {}),
         "options": in_effect,
         "learning_rate": _learning_rate(options),
         "learning_rate_multiplies": "sum" if multiplies_the_sum(options) else "mean",
@@ -193,5 +193,5 @@ def _effective_options(options: argparse.Namespace, algorithm: "Algorithm") -> d
     """Return the value of every flag that has an effect in this run, given or default."""
     momentum = config.MOMENTUM if options.momentum is None else options.momentum
     flags = {**effective(options), "momentum": momentum}
-    own = algorithm.effective_options
-    return {**flags, **{name: value for name, value in own.items() if name not in PER_WORKER}}
+    chosen = algorithm.effective_options
+    return {**flags, **{name: value for name, value in chosen.items() if name not in PER_WORKER}}
