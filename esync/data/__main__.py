@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None, registry: Mapping[str, AnyEntry] = R
         return _check(args)
     if args.mirror and args.source == "apt":
         parser.error("--mirror makes no sense with --source apt: leave one of them out")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as on Ctrl-C, with nothing left behind
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
     entry = registry[args.dataset]
     try:
         data_dir = args.to if args.to else _default_data_dir(entry)
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None, registry: Mapping[str, AnyEntry] = R
 
 
 def _check(args: argparse.Namespace) -> int:
-    """Read a data set, and say what is in it or what is wrong with it."""
+    """Read a data set, and print its properties or its problem."""
     try:
         dataset = load(args.dataset, args.data_dir)
     except (DataError, UserCodeError) as error:
@@ -73,7 +73,7 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _default_data_dir(entry: AnyEntry) -> Path:
-    """Return the directory where the complete data set is found, else the first of DATA_DIRS."""
+    """Return the directory of the complete data set, or else the first of DATA_DIRS."""
     first = expanded(config.DATA_DIRS[0])
     try:
         directory = find_data_dir(None, entry.name)

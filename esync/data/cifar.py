@@ -28,7 +28,7 @@ class BinaryFile:
     sha1: str
 
     def fault(self, path: Path) -> str:
-        """Return what is wrong with the content of the file at this path; "" if nothing is."""
+        """Return the problem of the content of the file at this path; "" for none."""
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -45,7 +45,7 @@ class Archive:
 
     Attributes:
         name: the archive's name; it is at MIRROR/NAME.
-        size: an upper limit of its size in bytes.
+        size: upper limit of its size in bytes.
     """
 
     name: str
@@ -54,9 +54,9 @@ class Archive:
 
 @dataclass(frozen=True)
 class CifarEntry:
-    """A data set of colour images, whose files lie in a folder of the same name.
+    """A data set of colour images, whose files are in a folder of the same name.
 
-    The folder inside the archive is left out.
+    Paths inside the archive are ignored.
     """
 
     name: str
@@ -90,8 +90,7 @@ class CifarEntry:
         Images have shape (samples, 3, 32, 32).
 
         Raises:
-            DataError: a file is missing, does not hold whole records, or has labels that this data
-                set does not have.
+            DataError: a file is missing, does not consist of whole records, or has invalid labels.
         """
         return *self._records(folder, self.train), *self._records(folder, self.test)
 
@@ -120,9 +119,7 @@ class CifarEntry:
 
 
 def members(archive: Path, files: dict[str, BinaryFile]) -> Iterator[tuple[BinaryFile, bytes]]:
-    """Yield the wanted files of an archive, found by the last part of their path.
-
-    Nothing is written to the paths in the archive.
+    """Yield the given files of an archive, identified by the last component of their path.
 
     Raises:
         DataError: it is not a complete archive.

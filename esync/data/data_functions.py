@@ -1,4 +1,4 @@
-"""Data sets that a function of the user's returns: package.module:function or file.py:function."""
+"""Data sets returned by a user's function: package.module:function or file.py:function."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ RETURNS = "(train, test), each a pair (samples, labels) of arrays or a Gluon dat
 
 
 def load_function(text: str) -> UserArrays:
-    """Call a function without arguments, and return what it returns as arrays.
+    """Call a function without arguments, and convert its result to arrays.
 
     Raises:
-        DataError: it returns something else.
-        UserCodeError: there is no such function, or it fails.
+        DataError: the result is not a data set.
+        UserCodeError: the function does not exist, or fails.
     """
     result = user_functions.call(text, {})
     if not isinstance(result, tuple | list) or len(result) != 2:
@@ -66,7 +66,7 @@ def _gathered(origin: str, dataset: Any) -> LabeledSamples:
 
 
 def _array(origin: str, value: Any) -> np.ndarray:
-    """Return an array, of MXNet or of anything that NumPy understands, as NumPy's."""
+    """Convert an array, of MXNet or of any type that NumPy accepts, to NumPy's."""
     with readable_errors(f"{origin}: an object of class {type(value).__name__} is no array"):
         array = np.asarray(value.asnumpy() if hasattr(value, "asnumpy") else value)
     if array.dtype == object:

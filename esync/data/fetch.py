@@ -1,8 +1,8 @@
 """Fetch a data set's files, from Debian's package or by download.
 
-A file is written beside its place under another name, its decompressed content is compared with the
-registry's checksum, and only then is it renamed. So an incomplete file never looks complete, and
-after an interruption the next fetch goes on with the missing files.
+A file is written under a temporary name, its decompressed content is compared with the registry's
+checksum, and then it is renamed. An incomplete file therefore never looks complete, and after an
+interruption the next fetch continues with the missing files.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from .errors import DataError
 from .registry import AnyEntry, AnyFile
 
 CONSOLE = Console()  # where progress is shown
-CHUNK = 1 << 16  # largest number of bytes that are yielded at a time
+CHUNK = 1 << 16  # largest number of bytes to yield at a time
 
 
 def download(url: str, file: AnyFile | Archive, timeout: float) -> Iterator[bytes]:
@@ -80,16 +80,15 @@ def fetch(
 
     Args:
         entry: the data set.
-        data_dir: directory of all data sets, which is made if it does not exist.
-        source: "apt" for Debian's package, "download" for the mirrors. "auto" takes the package
-            where there is one and apt is installed, and the mirrors if that fails or if `mirrors`
-            are given.
+        data_dir: directory of all data sets, which is created if it does not exist.
+        source: "apt" for Debian's package, "download" for the mirrors. "auto" uses the package if
+            there is one and apt is installed, and the mirrors if that fails or if `mirrors` are given.
         mirrors: URLs of folders to download from, instead of the registry's.
         timeout: seconds without a byte after which a download is given up.
         pause: seconds before the mirrors are tried again, doubled each time.
 
     Raises:
-        DataError: the files could not be fetched; the message says why, for each place tried.
+        DataError: the files could not be fetched; the message has the reason for each source.
         OSError: the files could not be written.
     """
     folder = data_dir / entry.name
@@ -123,7 +122,7 @@ def fetch(
 
 
 def faults(entry: AnyEntry, data_dir: Path) -> dict[AnyFile, str]:
-    """Return what is wrong with each file of the data set that is missing or incomplete."""
+    """Return the problem of each missing or incomplete file of a data set."""
     problems = {file: file.fault(data_dir / entry.name / file.name) for file in entry.files}
     return {file: fault for file, fault in problems.items() if fault}
 
@@ -140,7 +139,7 @@ def _from_package(package: str, files: Iterable[AnyFile], folder: Path) -> None:
 
 
 def _from_mirrors(mirrors: Sequence[str], target: Path, take: Callable[[str], None], pause: float) -> None:
-    """Download from the first mirror that works, and try each of them several times."""
+    """Download from the first working mirror; each of them is tried several times."""
     failures: dict[str, DataError] = {}
     for attempt in range(config.FETCH_ATTEMPTS):
         if attempt:
@@ -184,8 +183,8 @@ def _from_archive(entry: CifarEntry, files: Iterable[AnyFile], folder: Path, tim
 
 
 def _place(chunks: Iterable[bytes], file: AnyFile, folder: Path, origin: str) -> None:
-    """Write a file beside its place, check it, and rename it; leave nothing behind on failure."""
-    for leftover in leftovers(folder / file.name):  # the caller is alone in this folder
+    """Write a file under a temporary name, check it, and rename it; remove it on failure."""
+    for leftover in leftovers(folder / file.name):  # the caller has locked this folder
         leftover.unlink()
     with atomic_path(folder / file.name) as beside:
         with open(beside, "wb") as out:
@@ -197,10 +196,7 @@ def _place(chunks: Iterable[bytes], file: AnyFile, folder: Path, origin: str) ->
 
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Make the folder, and keep other fetches out of it.
-
-    The lock ends with the process, however that ends.
-    """
+    """Create the folder, and lock it against other fetches until this process ends."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     path, risk = folder.with_name(f".{folder.name}.lock"), f"no other fetch fills {folder}"
     with open(path, "wb") as lock:
@@ -211,7 +207,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
             folder.mkdir(exist_ok=True)
             yield
         finally:
-            with contextlib.suppress(OSError):  # not empty: there is something worth keeping
+            with contextlib.suppress(OSError):  # the folder is not empty
                 folder.rmdir()
 
 

@@ -41,8 +41,8 @@ def read_idx(path: Path, ndim: int) -> np.ndarray:
     """Read unsigned bytes from a gzip-compressed idx file into a read-only array.
 
     Raises:
-        DataError: the file cannot be decompressed, has another magic number or other than `ndim`
-            dimensions, or holds fewer or more elements than its header announces.
+        DataError: the file cannot be decompressed, has another magic number or number of dimensions,
+            or does not contain the number of elements in its header.
     """
     content = decompress(path)
     header = 4 + 4 * ndim

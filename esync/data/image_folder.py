@@ -1,4 +1,4 @@
-"""Read images in a folder for each class: folder:DIR.
+"""Read images in one folder per class: folder:DIR.
 
 The images are DIR/train/CLASS/IMAGE and DIR/test/CLASS/IMAGE.
 """
@@ -16,9 +16,9 @@ from .user_arrays import LabeledSamples, UserArrays, check_arrays
 
 log = logging.getLogger(__name__)
 
-#: Files with other endings are left out.
+#: Suffixes of images; other files are ignored.
 ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
-#: Names of the test set's folder; the first that is there counts.
+#: Names of the test set's folder; the first existing one is used.
 TEST = ("test", "val")
 LAYOUT = "DIR/train/CLASS/IMAGE and DIR/test/CLASS/IMAGE, or DIR/CLASS/IMAGE"
 
@@ -26,7 +26,7 @@ LAYOUT = "DIR/train/CLASS/IMAGE and DIR/test/CLASS/IMAGE, or DIR/CLASS/IMAGE"
 def load_folder(folder: Path) -> tuple[UserArrays, tuple[str, ...]]:
     """Read a data set, and the names of its classes in the order of their labels.
 
-    Classes are numbered in the order of their sorted names, and images are in the order of theirs.
+    Classes are numbered in the order of their names, and images are sorted by name.
 
     Raises:
         DataError: the folder has another layout, a class is empty, or an image cannot be used.
@@ -60,7 +60,7 @@ def _read(
 ) -> tuple[ImageArray, LabeledSamples]:
     """Read the images of these classes.
 
-    They are labelled by their places in `labels`, or else in `names`.
+    Labels are the indices of the classes in `labels`, or else in `names`.
     """
     files = _files(folder, names)
     images = ImageArray(folder, sum(map(len, files.values())), like)

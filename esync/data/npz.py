@@ -21,7 +21,7 @@ def load_npz(path: Path) -> UserArrays:
     """Read a data set from a file that numpy.savez or savez_compressed has written.
 
     Raises:
-        DataError: it is no such file, a key is missing, or an array cannot be used.
+        DataError: it is not such a file, a key is missing, or an array cannot be used.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -29,7 +29,7 @@ def load_npz(path: Path) -> UserArrays:
     except (zipfile.BadZipFile, OSError) as error:
         raise _no_npz(path, error) from None
     keys = max(SPELLINGS, key=lambda keys: len(sizes.keys() & set(keys)))
-    needed = keys if sizes.keys() & set(keys[2:]) else keys[:2]  # without test set, one is split off
+    needed = keys if sizes.keys() & set(keys[2:]) else keys[:2]  # without a test set, one is split off
     if missing := [key for key in needed if key not in sizes]:
         names = ", ".join(sizes) or "nothing"
         raise DataError(path, f"has no array {', '.join(missing)}, but {names}", expected=KEYS)

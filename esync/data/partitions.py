@@ -11,7 +11,7 @@ import numpy as np
 
 from ..runtime.errors import ExpectedError
 
-#: In the place of weights: the speeds of the devices, as a cluster's description has them.
+#: Word for the speeds of the devices, from a cluster's description, instead of weights.
 SPEED = "speed"
 #: The values of --partition, for messages.
 GRAMMAR = (
@@ -22,22 +22,22 @@ GRAMMAR = (
 
 
 class PartitionError(ExpectedError, ValueError):
-    """Raised when a data set cannot be split among that many workers as it was described."""
+    """Raised when a data set cannot be split as specified among the given number of workers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """An int64 array of sample indices for each worker, and the indices that no worker has."""
+    """An int64 array of sample indices for each worker, and the unassigned indices."""
 
     shares: list[np.ndarray]
     dropped: np.ndarray
 
 
 def partition(spec: str, labels: np.ndarray, parts: int, seed: int) -> Partition:
-    """Split the samples with these labels into `parts` shares, as `spec` says (see GRAMMAR).
+    """Split the samples with these labels into `parts` shares according to `spec` (see GRAMMAR).
 
     Raises:
-        ValueError: `spec` is not understood.
+        ValueError: `spec` is invalid.
         PartitionError: there are fewer samples than shares, or weights for another number of workers.
     """
     scheme, numbers = parse_partition(spec)
@@ -55,7 +55,7 @@ def parse_partition(spec: str) -> tuple[str, list[float]]:
     """Return the scheme of a value of --partition, and its alpha or its weights, if it has any.
 
     Raises:
-        ValueError: the text is not understood; the message says what was expected.
+        ValueError: the text is invalid; the message says what was expected.
     """
     scheme, colon, argument = spec.partition(":")
     if needs_speeds(spec):
@@ -69,10 +69,10 @@ def parse_partition(spec: str) -> tuple[str, list[float]]:
 
 
 def check_workers(spec: str, workers: int) -> None:
-    """Check that a partition with weights, which is understood, has one for each worker.
+    """Check that a valid partition with weights has one for each worker.
 
     Raises:
-        PartitionError: it has another number of them.
+        PartitionError: it has another number of weights.
     """
     scheme, _, argument = spec.partition(":")
     if scheme in ORDERS and argument not in ("", SPEED) and (weights := len(argument.split(","))) != workers:
@@ -80,13 +80,13 @@ def check_workers(spec: str, workers: int) -> None:
 
 
 def needs_speeds(spec: str) -> bool:
-    """Return whether a partition has the devices' speeds in the place of weights."""
+    """Return whether a partition uses the devices' speeds as weights."""
     scheme, _, argument = spec.partition(":")
     return spec == SPEED or (scheme in ORDERS and argument == SPEED)
 
 
 def with_speeds(spec: str, step_times: Sequence[float]) -> str:
-    """Return a partition that needs the devices' speeds with these as weights; others as they are.
+    """Replace the devices' speeds in a partition by weights; return other partitions unchanged.
 
     The weight of the slowest device is 1.
 
@@ -101,11 +101,7 @@ def with_speeds(spec: str, step_times: Sequence[float]) -> str:
 
 
 def refuse_speeds(spec: str) -> None:
-    """Check that a partition names its weights.
-
-    Raises:
-        PartitionError: it needs the devices' speeds, which only a cluster's description has.
-    """
+    """Raise PartitionError if a partition needs the devices' speeds, which only a description contains."""
     if needs_speeds(spec):
         example = with_speeds(spec, (1, 1, 4))
         raise PartitionError(
@@ -134,7 +130,7 @@ def _shuffled(samples: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation(samples)
 
 
-#: Scheme that takes weights → the order of the samples with these labels, which is cut into shares
+#: Scheme with weights → the order of the samples with these labels, which is cut into shares
 #: (`_shares`). Contiguous shares are those of the public implementation of ESync, sorted labels the
 #: non-i.i.d. case of the ESync paper (§5).
 ORDERS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
@@ -151,8 +147,8 @@ def dirichlet(labels: np.ndarray, parts: int, alpha: float, seed: int) -> Partit
 
     With a large alpha all shares have nearly the same mixture of classes. The smaller it is, the
     fewer workers share a class, down to whole classes on single workers. The sizes of the shares
-    differ, and nothing is dropped. A share that would be empty, as with a tiny alpha, gets one
-    sample from the largest one, so that every worker can train.
+    differ, and nothing is dropped. An empty share, which is possible for a tiny alpha, gets one sample
+    of the largest share, so that every worker can train.
     """
     _check(len(labels), parts)
     rng = np.random.default_rng(seed)
@@ -171,9 +167,9 @@ def dirichlet(labels: np.ndarray, parts: int, alpha: float, seed: int) -> Partit
 
 
 def redistribute(dealt: Partition, members: Collection[int], seed: int) -> Partition:
-    """Divide the shares of absent workers among those present.
+    """Divide the shares of absent workers among the present ones.
 
-    The result depends only on who is present and on the seed.
+    The result depends only on the present ranks and the seed.
 
     Args:
         dealt: the shares of all workers.
@@ -182,7 +178,7 @@ def redistribute(dealt: Partition, members: Collection[int], seed: int) -> Parti
 
     Returns:
         For each present rank its own share with an equal part of the absent ranks' shares, and for
-        each absent rank an empty share. If nobody is absent, or nobody present, `dealt`.
+        each absent rank an empty share. If all ranks are present or all are absent, `dealt`.
     """
     present = sorted(set(members))
     missing = [rank for rank in range(len(dealt.shares)) if rank not in present]
@@ -200,14 +196,14 @@ def redistribute(dealt: Partition, members: Collection[int], seed: int) -> Parti
 
 
 def share_of(rank: int, dealt: Partition, members: Collection[int], resting: Collection[int], seed: int) -> np.ndarray:
-    """Return a worker's share where those of absent and of resting workers are held by the others.
+    """Return a worker's share after the shares of absent and resting workers have been divided.
 
     Args:
         rank: the worker.
         dealt: the shares of all workers.
         members: the ranks that are present.
-        resting: the ranks that are left out: their shares are dealt to the others, as those of
-            absent workers are. They measure their speed on their own shares all the same.
+        resting: the ranks that are left out. Their shares are divided among the others, too, but they
+            keep their own ones to measure their speed.
         seed: see `redistribute`.
     """
     holders = set(members) - set(resting)
@@ -221,8 +217,8 @@ def _shares(order: np.ndarray, parts: int, weights: Sequence[float]) -> Partitio
         order: indices of the samples.
         parts: number of shares.
         weights: relative sizes of the shares, as many as there are shares (`check_workers`), such as
-            the devices' speeds; every share has one sample at least, and nothing is dropped.
-            Without any, the shares are equal and the remainder is dropped.
+            the devices' speeds; every share has at least one sample, and nothing is dropped.
+            Without weights, the shares are equal, and the remainder is dropped.
     """
     if not weights:
         size = len(order) // parts

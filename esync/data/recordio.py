@@ -26,7 +26,7 @@ def find_files(path: Path) -> tuple[Path, Path | None]:
     """Return the files of the training and the test set, given NAME, NAME.rec or NAME_train.rec.
 
     Raises:
-        DataError: there is none.
+        DataError: no such file exists.
     """
     base = str(path).removesuffix(".rec")
     train = Path(f"{base}.rec")
@@ -43,8 +43,7 @@ def load_rec(path: Path) -> UserArrays:
     """Read a data set.
 
     Raises:
-        DataError: a file is truncated or no RecordIO, or has an image or a label that cannot be
-            used.
+        DataError: a file is truncated or not RecordIO, or has an invalid image or label.
     """
     train, test = find_files(path)
     images, samples = _read(train)
@@ -66,7 +65,7 @@ def _read(path: Path, like: ImageArray | None = None) -> tuple[ImageArray, Label
         flag, label, _, _ = HEADER.unpack_from(record)
         if flag:
             raise DataError(origin, f"{flag} labels", expected="one label, the number of the class")
-        if not label.is_integer() or label < 0:  # NaN and infinity are no integers
+        if not label.is_integer() or label < 0:  # NaN and infinity are not integers
             raise DataError(origin, f"label {label:g}", expected="0, 1, …, one for each class")
         labels.append(int(label))
         images.add(origin, record[HEADER.size :])

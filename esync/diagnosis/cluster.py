@@ -1,4 +1,4 @@
-"""Checks of a description and its hosts: those that launch makes before a job begins."""
+"""Checks of a description and its hosts, the same as launch's before a job."""
 
 import secrets
 import shutil
@@ -19,10 +19,10 @@ from .finding import Finding, run_checks
 
 
 def cluster(path: Path, notify: Callable[[str], None]) -> Iterator[Finding]:
-    """Check a description, and ask each of its hosts whether it can take part.
+    """Check a description, and whether each of its hosts can take part.
 
-    Nothing is started or written on a host. One host's problem does not hide another's; the ports
-    between the hosts are tried only where all of them can take part.
+    Nothing is started or written on a host. The problems of all hosts are reported; the ports between
+    the hosts are tried only if all of them can take part.
 
     Args:
         path: the description.
@@ -54,7 +54,7 @@ def cluster(path: Path, notify: Callable[[str], None]) -> Iterator[Finding]:
 
 
 def _this_machine(job: LaunchPlan) -> Iterator[Finding]:
-    """Check what the workers on this machine need: the program, or the data set."""
+    """Check that this machine has the program or the data set of its workers."""
     names = ", ".join(sorted({spec.host.name for spec in job.workers if spec.host.here}))
 
     def check() -> Finding:
@@ -74,7 +74,7 @@ def _far_hosts(
     description: Description,
     notify: Callable[[str], None],
 ) -> Iterator[Finding]:
-    """Ask the hosts that are reached over ssh, then try the ports between all hosts."""
+    """Check the hosts that are reached over ssh, then the ports between all hosts."""
     if shutil.which("ssh") is None:
         remedy = "install it, for instance with apt-get install openssh-client"
         yield Finding("ssh", "problem", "the program ssh is not installed here", remedy)
@@ -97,7 +97,7 @@ def _far_hosts(
 
 
 def _problem_of_host(sentence: str) -> Finding:
-    """Return the problem that a sentence of launch tells: "host NAME: what is wrong; what to do"."""
+    """Convert an error of launch, "host NAME: problem; remedy", to a finding."""
     beginning, colon, rest = sentence.partition(": ")
     if not colon or " " in beginning.removeprefix("host "):
         beginning, rest = "network", sentence

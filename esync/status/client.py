@@ -1,7 +1,4 @@
-"""Query the JSON API of a state server.
-
-A user reads the answers, so that failed queries are not repeated.
-"""
+"""Query the JSON API of a state server for a user, without repeating failed queries."""
 
 import contextlib
 from types import TracebackType
@@ -39,7 +36,7 @@ class Client:
         return jobs
 
     def cluster(self) -> dict[str, Any]:
-        """Return for whom the cluster waits (`missing`, "" where for nobody), and what to do (`advice`)."""
+        """Return the processes for which the cluster waits (`missing`, "" for none), and a remedy (`advice`)."""
         return self._ask("cluster")
 
     def jobs(self, name: str | None = None) -> list[dict[str, Any]]:
@@ -48,7 +45,7 @@ class Client:
         Without a name, return all jobs that are running or, if none is, the newest.
 
         Raises:
-            ExpectedError: there is no job of that name.
+            ExpectedError: the job does not exist.
         """
         if name is not None:
             return [self._ask(f"jobs/{quote(name, safe='')}")]

@@ -1,6 +1,6 @@
-"""Trial runs of a search, on real processes or in the simulator; results are kept in a file.
+"""Trial runs of a search, on real processes or in the simulator.
 
-No trial is run twice, so that an interrupted search goes on where it was.
+Results are stored in files, so that an interrupted search does not repeat trials.
 """
 
 import json
@@ -25,7 +25,7 @@ ENGINES = {"simulate": "esync.simulate", "launch": "esync.launch"}
 
 
 class TrialError(ExpectedError):
-    """Raised when a trial has failed for another reason than diverged training."""
+    """Raised when a trial has failed for another reason than divergence."""
 
 
 @dataclass
@@ -68,7 +68,7 @@ class Trials:
         return Measured(share, tuple(self._outcome(share, self.seed + number) for number in range(self.repeats)))
 
     def _agree(self) -> None:
-        """Check that the folder holds trials of this job only."""
+        """Check that the folder contains trials of this job only."""
         terms = {"engine": self.engine, "flags": list(self.flags), "description": self.file.read_text(encoding="utf-8")}
         path = self.folder / "job.json"
         if path.exists():
@@ -96,7 +96,7 @@ class Trials:
 
     def _run(self, share: float, seed: int) -> dict[str, Any]:
         logs = self.folder / "logs" / f"share-{share:g}-seed-{seed}"
-        shutil.rmtree(logs, ignore_errors=True)  # of a trial that was interrupted
+        shutil.rmtree(logs, ignore_errors=True)  # of an interrupted trial
         command = [sys.executable, "-m", ENGINES[self.engine], str(self.file), *self.flags, "--mode", "sync-switch"]
         command += ["--bsp-share", f"{share:g}", "--seed", str(seed), "--log-dir", str(logs), "--quiet"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -105,7 +105,7 @@ class Trials:
         )
         try:
             output, _ = process.communicate()
-        except BaseException:  # Ctrl-C: the trial's own processes end, too
+        except BaseException:  # on Ctrl-C, end the trial's processes, too
             process.terminate()
             process.wait()
             raise
