@@ -48,10 +48,10 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
         self._begin(epoch=0)
 
     def __next__(self) -> tuple[np.ndarray, np.ndarray]:
-        chosen = self._take(self._batch_size)
+        chosen = self._next_indices(self._batch_size)
         while len(chosen) < self._batch_size:
             self._begin(self._epoch + 1)
-            chosen = np.concatenate([chosen, self._take(self._batch_size - len(chosen))])
+            chosen = np.concatenate([chosen, self._next_indices(self._batch_size - len(chosen))])
         return as_floats(self._images.take(chosen, axis=0)), self._labels.take(chosen).astype(np.float32)
 
     @property
@@ -84,7 +84,7 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
         self._order = np.random.default_rng(sequence).permutation(self._indices)
         self._epoch, self._position = epoch, 0
 
-    def _take(self, count: int) -> np.ndarray:
+    def _next_indices(self, count: int) -> np.ndarray:
         chosen = self._order[self._position : self._position + count]
         self._position += len(chosen)
         return chosen

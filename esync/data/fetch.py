@@ -93,13 +93,13 @@ def fetch(
     """
     folder = data_dir / entry.name
     if not faults(entry, data_dir):
-        _say(f"{entry.name}: already in {folder}, and whole")
+        _print(f"{entry.name}: already in {folder}, and whole")
         return folder
     with _alone_in(folder):
         todo = faults(entry, data_dir)
         for file, fault in todo.items():
             if (folder / file.name).exists():
-                _say(f"{folder / file.name}: {fault}; it will be replaced")
+                _print(f"{folder / file.name}: {fault}; it will be replaced")
         wants_package = source == "apt" or (source == "auto" and entry.debian_package and not mirrors)
         if todo and wants_package:
             try:
@@ -107,7 +107,7 @@ def fetch(
             except DataError as error:
                 if source == "apt":
                     raise
-                _say(f"the Debian package cannot be used ({error}); downloading instead")
+                _print(f"the Debian package cannot be used ({error}); downloading instead")
         places = mirrors or entry.mirrors
         missing = faults(entry, data_dir)
         if isinstance(entry, CifarEntry):
@@ -117,7 +117,7 @@ def fetch(
         else:
             for file in missing:
                 _from_mirrors(places, folder / file.name, partial(_one_file, file, folder, timeout), pause)
-    _say(f"{entry.name}: complete in {folder}, checksums right")
+    _print(f"{entry.name}: complete in {folder}, checksums right")
     return folder
 
 
@@ -135,7 +135,7 @@ def _from_package(package: str, files: Iterable[AnyFile], folder: Path) -> None:
                 raise DataError(package, f"holds no {file.name}")
             with open(path, "rb") as stored:
                 _place(iter(lambda: stored.read(CHUNK), b""), file, folder, origin=f"{package}: {file.name}")
-            _say(f"{folder / file.name}: from the Debian package {package}")
+            _print(f"{folder / file.name}: from the Debian package {package}")
 
 
 def _from_mirrors(mirrors: Sequence[str], target: Path, take: Callable[[str], None], pause: float) -> None:
@@ -150,7 +150,7 @@ def _from_mirrors(mirrors: Sequence[str], target: Path, take: Callable[[str], No
                 take(url)
             except DataError as error:
                 failures[url] = error
-                _say(f"{error} (try {attempt + 1} of {config.FETCH_ATTEMPTS})")
+                _print(f"{error} (try {attempt + 1} of {config.FETCH_ATTEMPTS})")
             else:
                 return
     raise DataError(
@@ -162,7 +162,7 @@ def _from_mirrors(mirrors: Sequence[str], target: Path, take: Callable[[str], No
 
 def _one_file(file: AnyFile, folder: Path, timeout: float, url: str) -> None:
     _place(download(url, file, timeout), file, folder, origin=url)
-    _say(f"{folder / file.name}: from {url}")
+    _print(f"{folder / file.name}: from {url}")
 
 
 def _from_archive(entry: CifarEntry, files: Iterable[AnyFile], folder: Path, timeout: float, url: str) -> None:
@@ -175,7 +175,7 @@ def _from_archive(entry: CifarEntry, files: Iterable[AnyFile], folder: Path, tim
         for file, content in members(beside, missing):
             _place([content], file, folder, origin=f"{url}: {file.name}")
             del missing[file.name]
-            _say(f"{folder / file.name}: from {url}")
+            _print(f"{folder / file.name}: from {url}")
         if missing:
             raise DataError(url, f"holds no {', '.join(missing)}")
     finally:
@@ -201,7 +201,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
     path, risk = folder.with_name(f".{folder.name}.lock"), f"no other fetch fills {folder}"
     with open(path, "wb") as lock:
         if not lock_file(lock.fileno(), path, risk):
-            _say(f"another fetch is filling {folder}: waiting for its end")
+            _print(f"another fetch is filling {folder}: waiting for its end")
             lock_file(lock.fileno(), path, risk, wait=True)
         try:
             folder.mkdir(exist_ok=True)
@@ -211,5 +211,5 @@ def _alone_in(folder: Path) -> Iterator[None]:
                 folder.rmdir()
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     CONSOLE.print(line, markup=False, highlight=False, soft_wrap=True)

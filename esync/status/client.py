@@ -32,12 +32,12 @@ class Client:
 
     def summaries(self) -> list[dict[str, Any]]:
         """Return all jobs, the newest first."""
-        jobs: list[dict[str, Any]] = self._ask("jobs")["jobs"]
+        jobs: list[dict[str, Any]] = self._get("jobs")["jobs"]
         return jobs
 
     def cluster(self) -> dict[str, Any]:
         """Return the processes for which the cluster waits (`missing`, "" for none), and a remedy (`advice`)."""
-        return self._ask("cluster")
+        return self._get("cluster")
 
     def jobs(self, name: str | None = None) -> list[dict[str, Any]]:
         """Return the job of that name with its workers.
@@ -48,13 +48,13 @@ class Client:
             ExpectedError: the job does not exist.
         """
         if name is not None:
-            return [self._ask(f"jobs/{quote(name, safe='')}")]
+            return [self._get(f"jobs/{quote(name, safe='')}")]
         summaries = self.summaries()
         running = [summary["name"] for summary in summaries if summary["state"] != "ended"]
         newest = [summary["name"] for summary in summaries[:1]]
-        return [self._ask(f"jobs/{name}") for name in running or newest]
+        return [self._get(f"jobs/{name}") for name in running or newest]
 
-    def _ask(self, path: str) -> dict[str, Any]:
+    def _get(self, path: str) -> dict[str, Any]:
         try:
             answer = self._http.get(f"/api/v1/{path}")
         except NoAnswerError as error:

@@ -43,7 +43,7 @@ class BackgroundWriter:
         Raises:
             OSError: an earlier file could not be written; no later ones will be.
         """
-        self._put((path, content))
+        self._enqueue((path, content))
 
     def update(self, path: Path, change: Callable[[bytes], bytes]) -> None:
         """Replace the content of a file, if it exists, by the result of `change`.
@@ -51,7 +51,7 @@ class BackgroundWriter:
         Raises:
             OSError: see `write`.
         """
-        self._put((path, change))
+        self._enqueue((path, change))
 
     def flush(self) -> None:
         """Wait until all files have been written.
@@ -74,7 +74,7 @@ class BackgroundWriter:
         self._thread.join()
         self._check()
 
-    def _put(self, file: _File) -> None:
+    def _enqueue(self, file: _File) -> None:
         with self._changed:
             self._check()
             if self._closing:

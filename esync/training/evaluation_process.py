@@ -127,7 +127,7 @@ class EvaluationProcess:
         weights.read(0, weights.size, self._shared[: weights.size])
         statistics.read(0, statistics.size, self._shared[weights.size :])
         self._question = EVERY_SAMPLE if every_sample else SOME_SAMPLES
-        self._ask()
+        self._request()
         self.current = Evaluation(self)
         return self.current
 
@@ -217,9 +217,9 @@ class EvaluationProcess:
         self._close_pipes()
         self._begin()
         if self._question:
-            self._ask()
+            self._request()
 
-    def _ask(self) -> None:
+    def _request(self) -> None:
         assert self._process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # it has ended, which `answer` detects
             self._process.stdin.write(f"{self._question}\n")

@@ -234,7 +234,7 @@ class Run(TrainerCallback):
         logs = RoundLog(log_dir, self._device_folder or device, self._overwrite, logged, trainer.rank)
         self.folder = logs.folder
         events = None if events_dir is None else EventFile(events_dir / logs.folder.name, logged > 0)
-        self._say_beginning(trainer, device, resumed)
+        self._print_start(trainer, device, resumed)
         self._reports = self._make_reports(trainer, logs.folder.name)
         result, exchange = trainer.algorithm.result, trainer.algorithm.exchange
         step = result.step if result is not None and logged else 0
@@ -318,7 +318,7 @@ class Run(TrainerCallback):
             self._reports.close(reason)
             self._reports = None
 
-    def _say_beginning(self, trainer: Trainer, device: str, resumed: int | None) -> None:
+    def _print_start(self, trainer: Trainer, device: str, resumed: int | None) -> None:
         say = self._reporter.say
         say(f"worker {trainer.rank} of {trainer.workers} on {device}, logs in {self.folder}")
         if trainer.replacement:
