@@ -4,8 +4,8 @@
     esync completion zsh > ~/.zfunc/_esync         # in a folder of fpath
     esync completion fish > ~/.config/fish/completions/esync.fish
 
-The text is made from the parsers of all subcommands, once; the shell then completes by itself, and
-starts no Python for it. Make it anew after an update.
+The script is generated from the parsers of all subcommands, so that the shell completes without starting
+Python. Generate it again after an update.
 """
 
 import argparse
@@ -27,16 +27,16 @@ from .runtime.files import expanded
 from .version import __version__
 
 SHELLS = ("bash", "zsh", "fish")
-#: Arguments of these names take a file, or a folder, by their metavar or destination.
+#: Metavars or destinations of arguments that are folders, and of those that are files.
 FOLDERS, FILES = ("DIR", "data_dir", "log_dir", "folder"), ("FILE", "file", "OUT")
-#: Names that a flag knows beside files and functions of the user's, by its destination.
+#: Destination of a flag → the names that it accepts, in addition to the user's files and functions.
 NAMES = {"mode": ALGORITHMS, "network": NETWORKS, "dataset": REGISTRY}
 
 
 class _HelpRequestedError(BaseException):
-    """Raised in the place of printing a help text; holds the parser whose text it is.
+    """Raised instead of printing a help text, with the parser that would print it.
 
-    No subclass of Exception, because programs report those as failures.
+    It is not a subclass of Exception, because programs report those as failures.
     """
 
     def __init__(self, parser: argparse.ArgumentParser) -> None:
@@ -45,7 +45,7 @@ class _HelpRequestedError(BaseException):
 
 @contextlib.contextmanager
 def _help_raises() -> Iterator[None]:
-    """Have every parser raise itself where it would print its help."""
+    """Let every parser raise _HelpRequestedError instead of printing its help."""
 
     def raise_itself(parser: argparse.ArgumentParser, file: IO[str] | None = None) -> None:
         raise _HelpRequestedError(parser)
@@ -59,47 +59,47 @@ def _help_raises() -> Iterator[None]:
 
 
 def parser_of(name: str, words: Sequence[str] = ()) -> argparse.ArgumentParser | None:
-    """Return the parser that prints the help of a subcommand; None if it cannot be started here.
+    """Return the parser of a subcommand; None if the subcommand cannot be started here.
 
-    The subcommand is started with --help, and stopped where it would print.
+    The subcommand is started with --help, and stopped before it prints.
 
     Args:
         name: the subcommand.
-        words: what stands before --help, for instance a mode, whose flags the parser then has.
+        words: arguments before --help, for instance a mode, whose flags the parser then has.
     """
-    kept, streams = sys.argv, (sys.stdout, sys.stderr)
+    arguments, streams = sys.argv, (sys.stdout, sys.stderr)
     sys.argv = [f"{program.COMMAND} {name}", *words, "--help"]
     try:
         with _help_raises(), contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
             runpy.run_module(SUBCOMMANDS[name][0], run_name="__main__")
-    except _HelpRequestedError as found:
-        return found.parser
+    except _HelpRequestedError as request:
+        return request.parser
     except (SystemExit, ImportError):
         return None
     finally:
-        sys.argv = kept
+        sys.argv = arguments
         sys.stdout, sys.stderr = streams
     return None
 
 
 def whole_parser() -> argparse.ArgumentParser:
     """Return one parser of the command with all its subcommands and their flags."""
-    whole = argparse.ArgumentParser(prog=program.COMMAND)
-    whole.add_argument("--version", action="version", version=f"{program.COMMAND} {__version__}")
-    subcommands = whole.add_subparsers()
+    command_parser = argparse.ArgumentParser(prog=program.COMMAND)
+    command_parser.add_argument("--version", action="version", version=f"{program.COMMAND} {__version__}")
+    subcommands = command_parser.add_subparsers()
     for name, (_, about) in SUBCOMMANDS.items():
-        found = parser() if name == "completion" else parser_of(name)
-        if found is None:
+        subparser = parser() if name == "completion" else parser_of(name)
+        if subparser is None:
             print(f"esync completion: the flags of {name} are left out: it cannot be started here", file=sys.stderr)
             subcommands.add_parser(name, help=about)
             continue
-        _name_values(found)
-        subcommands.add_parser(name, help=about, parents=[found], add_help=False)
-    return whole
+        _name_values(subparser)
+        subcommands.add_parser(name, help=about, parents=[subparser], add_help=False)
+    return command_parser
 
 
 def _name_values(parser: argparse.ArgumentParser) -> None:
-    """Say which arguments are names, files or folders, in a parser and those below it."""
+    """Mark the arguments of a parser and its subparsers that are names, files or folders."""
     for action in parser._actions:
         names = (action.dest, action.metavar)
         if isinstance(action, argparse._SubParsersAction):
@@ -115,15 +115,15 @@ def _name_values(parser: argparse.ArgumentParser) -> None:
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of this subcommand."""
-    made = argparse.ArgumentParser(
+    command_parser = argparse.ArgumentParser(
         prog=program.name("python -m esync.completion"),
         description="Print what completes commands and flags; save it where the shell looks for completions.",
         epilog="bash: ~/.local/share/bash-completion/completions/esync; zsh: _esync in a folder of fpath; "
         "fish: ~/.config/fish/completions/esync.fish. It takes a few seconds; the shell then needs no Python.",
         allow_abbrev=False,
     )
-    made.add_argument("shell", choices=SHELLS)
-    return made
+    command_parser.add_argument("shell", choices=SHELLS)
+    return command_parser
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -1,8 +1,7 @@
-"""Compute test accuracy in a process of its own, so that no worker waits for it.
+"""Compute the test accuracy in a separate process, so that no worker waits for it.
 
-`python -m esync.evaluate` with the task as JSON is that process; the training process starts it
-(`training/evaluation_process.py`). With flags it is the evaluator, which follows a run's
-checkpoints (`follow`).
+The training process starts `python -m esync.evaluate` with the task as JSON
+(`training/evaluation_process.py`). With flags, this program follows a run's checkpoints.
 """
 
 import contextlib
@@ -17,14 +16,14 @@ from .runtime import processes
 
 @dataclass(frozen=True)
 class NamedEvaluation:
-    """Evaluates a network and a data set by their names, in a process of its own that begins anew.
+    """Evaluates a network and a data set by their names, in a newly started process.
 
     Attributes:
         network: name in models.MODELS, or of a function.
         dataset: name of the data set.
-        data_dir: the directory that holds it; None: where `data.load` looks.
-        images: test images to evaluate, unless all are asked for; None: all.
-        estimated: training images that batch norm's statistics are estimated from; None: they stay.
+        data_dir: its directory; None for those of `data.load`.
+        images: number of test images to evaluate, unless all are requested; None for all.
+        estimated: training images from which batch norm's statistics are estimated; None keeps them.
     """
 
     network: str
@@ -68,10 +67,10 @@ def main(arguments: list[str]) -> int:
     from .models.networks import build, input_size
     from .runtime.mxnet_import import mx
     from .training.accuracy import AccuracyEvaluator
-    from .training.evaluation_process import answer_questions, failure_reported
+    from .training.evaluation_answers import answer_questions, failure_reported
 
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the user's own network prints is no answer
+    os.dup2(2, 1)  # output of a user's network must not be mixed with answers
     with failure_reported(answers):
         dataset = load(named.dataset, named.data_dir)
         context = mx.cpu()

@@ -12,8 +12,8 @@
         …
         trainer.step(batch_size)
 
-Rank 0 serves, ranks 1 to world_size − 1 train: every machine runs the same script. `step` takes the
-batch size, as Gluon's trainers do.
+Rank 0 serves, ranks 1 to world_size − 1 train; every machine runs the same script. As in Gluon's
+trainers, the argument of `step` is the batch size.
 """
 
 import os
@@ -34,7 +34,7 @@ MODES = {"gradient_sgd": "dgs", "aji": "gd-async", "dgc": "dgc-async", "asgd": "
 
 
 class UnsuitableArgumentsError(ExpectedError, ValueError):
-    """`args` cannot be used; the message names what."""
+    """Raised when `args` is invalid; the message names the field."""
 
 
 def init_server(args: Any, net: Any = None) -> None:
@@ -132,7 +132,7 @@ class GradientSGD(Trainer):
 
 
 def _algorithm(mode: str, **values: float) -> Algorithm:
-    """Return the algorithm of a mode, made with those of the values that it has options for."""
+    """Return the algorithm of a mode, with those of the values for which it has options."""
     if mode not in MODES.values():
         raise UnsuitableArgumentsError(f"mode is {mode!r}, but should be one of {', '.join([*MODES, *MODES.values()])}")
     algorithm = find(mode)

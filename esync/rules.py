@@ -1,10 +1,10 @@
 """The update rules: what servers do with what workers send, as pure functions.
 
-A rule is `rule(weights, value, state, step) → (weights, state)`. Nothing is changed in place,
-nothing is remembered outside `state` (`None` at first), and only arithmetic operators are used: the
-same function runs on NumPy arrays in a parameter server, on MXNet arrays on a GPU, on every rank of
-a collective and in the simulator. All arrays of one call have one shape; the rules are elementwise,
-so it does not matter how a model is cut into pieces.
+A rule is `rule(weights, value, state, step) → (weights, state)`. Nothing is changed in place, all memory is
+in `state` (initially `None`), and only arithmetic operators are used, so that the same function runs on
+NumPy arrays in a parameter server, on MXNet arrays on a GPU, on every rank of a collective and in the
+simulator. All arrays of one call have the same shape. The rules are elementwise, so they do not depend on
+the division of a model into buckets.
 """
 
 import math
@@ -17,14 +17,14 @@ from . import config
 #: A NumPy or MXNet array of float32.
 Array = Any
 
-#: Name in the workers' handshake → a callable that makes the rule from its options, whose values
-#: JSON can hold. See `declare`.
+#: Name in the workers' handshake → a callable that creates the rule from its options, which are valid in
+#: JSON. See `declare`.
 RULES: dict[str, Callable[..., "Rule"]] = {}
 
 #: Name of the rule for statistics.
 MEAN = "mean"
 
-#: Name of a rule → how many vectors it may remember, each as long as the weights. See `declare`.
+#: Name of a rule → largest number of vectors in its state, each as long as the weights. See `declare`.
 STATE_VECTORS: dict[str, int] = {}
 
 Declared = TypeVar("Declared", bound=Callable[..., Any])
@@ -34,8 +34,8 @@ def declare(name: str, state_vectors: int = 0) -> Callable[[Declared], Declared]
     """Declare a function, or a class whose fields are options, as the rule of that name.
 
     Args:
-        name: the name by which workers ask the servers for it.
-        state_vectors: number of vectors that the rule may remember.
+        name: the name by which workers request it from the servers.
+        state_vectors: largest number of vectors in its state.
     """
 
     def declared(rule: Declared) -> Declared:
@@ -48,40 +48,38 @@ def declare(name: str, state_vectors: int = 0) -> Callable[[Declared], Declared]
 
 @dataclass(frozen=True)
 class RuleChoice:
-    """The rule that a worker asks the servers for.
+    """The rule that a worker requests from the servers.
 
     Attributes:
-        name: as declared.
-        options: of the rule, as JSON can hold them.
+        name: its declared name.
+        options: its options, valid in JSON.
     """
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
 
 
-#: What servers do unless they are asked for something else.
+#: The default rule of servers.
 PLAIN_SGD = RuleChoice("sgd")
 
 
 @dataclass(frozen=True)
 class Step:
-    """The inputs of a rule that travel with every commit, so that schedules reach the server.
+    """The inputs of a rule that are sent with every commit, so that schedules take effect on the server.
 
     Attributes:
         learning_rate: multiplies the mean gradient, or the mean model update (ESync's global
             learning rate ε).
-        momentum: of the velocity that the server keeps; 0 keeps none.
+        momentum: momentum of the velocity that the server keeps; 0 keeps none.
         weight_decay: adds `weight_decay · weights` to the mean gradient of a batch.
-        sent: the weights that this worker was sent last; only rules that compensate for delay look
-            at it.
-        turn: steps that the weights have taken before this one, since the run began: one for every
-            synchronous round, and one for every commit that is used at once. A checkpoint keeps it.
+        sent: the weights last sent to this worker, used by rules that compensate for delay.
+        turn: number of steps of the weights before this one since the start of the run: one for every
+            synchronous round, and one for every asynchronous commit. Checkpoints contain it.
         workers: number of worker slots.
-        count: commits that go into this application of the rule: those of a round, or 1.
-        scalars: further ones by name, combined over those commits; NaN where no worker has sent
-            one.
-        gradient_scale: the gradient is this multiple of the mean gradient: 1, or the batch size
-            where it is the sum over the batch. Only the learning rate notices it.
+        count: number of commits in this application of the rule: those of a round, or 1.
+        scalars: further scalars by name, combined over those commits; NaN if no worker has sent one.
+        gradient_scale: factor of the gradient relative to the mean gradient: 1, or the batch size if it
+            is the sum over the batch. It only affects the learning rate.
     """
 
     learning_rate: float
@@ -104,7 +102,7 @@ class Step:
         count: int = 1,
         added: Iterable[str] = (),
     ) -> "Step":
-        """Read the inputs from a commit (wire.MESSAGE); `added` names the further scalars."""
+        """Return the inputs in a commit (wire.MESSAGE); `added` contains the names of further scalars."""
         rate, momentum = float(message["learning_rate"]), float(message["momentum"])
         decay, scale = float(message["weight_decay"]), float(message["gradient_scale"])
         scalars = {name: float(message[name]) for name in added}
@@ -131,8 +129,8 @@ def sgd(weights: Array, gradient: Array, velocity: Array | None, step: Step) -> 
 
     v ← momentum·v − learning_rate·(gradient + weight_decay·weights);  weights ← weights + v.
 
-    Where the gradient is a multiple of the mean gradient (`Step.gradient_scale`), the weight decay
-    is multiplied in the same way.
+    If the gradient is a multiple of the mean gradient (`Step.gradient_scale`), the weight decay is
+    multiplied by the same factor.
     """
     change = -step.learning_rate * step.decayed(gradient, weights)
     if not step.momentum:
@@ -142,19 +140,18 @@ def sgd(weights: Array, gradient: Array, velocity: Array | None, step: Step) -> 
     return weights + change, change
 
 
-#: Scalar of a step: where it is 1, `momentum_sgd` remembers no momentum of this step or of those
-#: before it.
+#: Scalar of a step: if it is 1, `momentum_sgd` discards the momentum after this step.
 RESET_MOMENTUM = "reset_momentum"
 
 
 @declare("momentum_sgd", state_vectors=1)
 def momentum_sgd(weights: Array, gradient: Array, gathered: Array | None, step: Step) -> tuple[Array, Array | None]:
-    """Take a step of SGD whose momentum gathers gradients, not steps (Sync-Switch).
+    """Take a step of SGD whose momentum accumulates gradients, not steps (Sync-Switch).
 
     v ← momentum·v + gradient + weight_decay·weights;  weights ← weights − learning_rate·v.
 
-    So a new learning rate acts at once. With a constant learning rate this is `sgd`. After a step
-    whose scalar `RESET_MOMENTUM` is 1, v begins anew.
+    A new learning rate therefore takes effect at once. With a constant learning rate this is `sgd`. After
+    a step whose scalar `RESET_MOMENTUM` is 1, v is reset to 0.
     """
     gradient = step.decayed(gradient, weights)
     if step.momentum:
@@ -197,9 +194,9 @@ class NAGRule:
         change = -rate * step.decayed(gradient, weights)
         if not momentum:
             return weights + change, None
-        kept = 0.0 if velocity is None else momentum * velocity
-        weights = weights + change + momentum * (kept + change)
-        return weights, kept - rate * step.decayed(gradient, weights)
+        momentum_term = 0.0 if velocity is None else momentum * velocity
+        weights = weights + change + momentum * (momentum_term + change)
+        return weights, momentum_term - rate * step.decayed(gradient, weights)
 
 
 @declare("adam", state_vectors=2)
@@ -225,7 +222,7 @@ class AdamRule:
         return weights - step.learning_rate * change, state
 
     def change(self, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
-        """Return what a learning rate of 1 would subtract from the weights, and the new state."""
+        """Return the decrement of the weights for a learning rate of 1, and the new state."""
         m, v = (1 - self.beta1) * gradient, (1 - self.beta2) * (gradient * gradient)
         if state is not None:
             m, v = self.beta1 * state[0] + m, self.beta2 * state[1] + v
@@ -379,9 +376,9 @@ def delayed_nesterov(weights: Array, update: Array, state: Any, step: Step) -> t
 
 @declare(MEAN)
 def replace_by_mean(weights: Array, mean: Array, state: None, step: Step) -> tuple[Array, None]:
-    """Replace the values by their mean over the workers, whatever the learning rate.
+    """Replace the values by their mean over the workers, independently of the learning rate.
 
-    It is the rule for batch-norm statistics.
+    This is the rule for batch-norm statistics.
     """
     return 1 * mean, state  # a copy, made by arithmetic
 
@@ -391,15 +388,15 @@ def replace_by_mean(weights: Array, mean: Array, state: None, step: Step) -> tup
 class DelayCompensatedSGDRule:
     """SGD on gradients corrected for their delay: DC-ASGD (Zheng et al., ICML 2017, Eq. 10 and 14).
 
-    g̃ = g + λ·g⊙g⊙(w − w_bak(m)), where w_bak(m) are the weights that worker m was sent last
-    (`step.sent`), the ones that its gradient belongs to. With `adaptive`, λ becomes strength ÷
+    g̃ = g + λ·g⊙g⊙(w − w_bak(m)), where w_bak(m) are the weights last sent to worker m (`step.sent`), at
+    which its gradient was computed. With `adaptive`, λ becomes strength ÷
     √(MeanSquare + 10⁻⁷) with the running mean MeanSquare ← decay·MeanSquare + (1 − decay)·g⊙g. With
     strength 0 this is plain ASGD.
 
     As in the paper, g is the mean gradient of a batch. A gradient G that is s times as large
     (`Step.gradient_scale`) is corrected by s times as much: G̃ = s·g̃ = G + λ/s·G⊙G⊙(w − w_bak(m)).
-    With on="sum", G itself takes the place of g, as in the public implementation of ESync, and λ
-    acts s times as strongly.
+    With on="sum", G itself replaces g, as in the public implementation of ESync, and λ has s times the
+    effect.
     """
 
     strength: float = config.DCASGD_LAMBDA
@@ -423,7 +420,7 @@ class DelayCompensatedSGDRule:
 
 
 def take_apart(state: Any) -> list[Array | None]:
-    """Return the vectors that make up a rule's state."""
+    """Return the vectors of a rule's state."""
     return list(state) if isinstance(state, tuple) else [state]
 
 
@@ -435,10 +432,10 @@ def put_together(vectors: list[Array | None]) -> Any:
 
 
 def make_rule(name: str, options: dict[str, Any]) -> Rule:
-    """Make the rule of that name.
+    """Create a rule by its name.
 
     Raises:
-        ValueError: the rule is unknown, or has no such option; the message names it.
+        ValueError: the rule or an option is unknown; the message names it.
     """
     if name not in RULES:
         raise ValueError(f"unknown update rule {name!r}; known: {', '.join(RULES)}")

@@ -31,7 +31,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _schedule(options: argparse.Namespace, watchdog: Watchdog) -> int:
     take_role("scheduler")
-    raise_file_limit()  # connections of strangers take descriptors, too
+    raise_file_limit()  # unknown connections also use descriptors
     cluster = Cluster.from_environment()
 
     def alone() -> None:

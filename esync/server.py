@@ -1,6 +1,6 @@
 """Run a parameter server: `python -m esync.server`.
 
-It accepts the worker's flags. With -g N it adds up payloads on that GPU, otherwise on the CPU.
+It accepts the worker's flags. With -g N it sums payloads on that GPU, otherwise on the CPU.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _memory(options: argparse.Namespace) -> Any:
-    """Return the memory in which payloads are added up."""
+    """Return the memory in which payloads are summed."""
     if options.gpu is None:
         from .exchange.protocol.payload_staging import HostMemory
 
@@ -40,7 +40,7 @@ def _memory(options: argparse.Namespace) -> Any:
 
 def _serve(options: argparse.Namespace, watchdog: Watchdog) -> int:
     take_role("server")
-    raise_file_limit()  # connections of strangers take descriptors, too
+    raise_file_limit()  # unknown connections also use descriptors
     cluster = Cluster.from_environment()
     memory = _memory(options)
     from .exchange.keystores.mxnet_server import KVStoreServer

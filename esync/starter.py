@@ -1,6 +1,6 @@
 """Write a description and a program to start from: `esync init [DIR] [--workers N]`.
 
-Files that are there already stay as they are. Exit codes: 0 done, 1 failed, 2 bad usage.
+Existing files are not overwritten. Exit codes: 0 done, 1 failed, 2 bad usage.
 """
 
 import argparse
@@ -16,36 +16,36 @@ from .runtime.terminal import print_error, run_command
 
 PROJECT = Path(__file__).parent / "examples" / "starter"
 DESCRIPTION, PROGRAM = "cluster.yaml", "train.py"
-#: Line of the description in whose place the workers are written.
+#: Line of the description that is replaced by the workers.
 ONE_WORKER = "  - {host: localhost, device: cpu}\n"
-#: Seconds of an iteration on the workers' devices, in turn.
+#: Seconds per iteration of the workers' devices, used in turn.
 STEP_TIMES = (0.1, 0.23, 0.9)
-#: Largest number of workers that are written.
+#: Largest number of workers.
 MOST_WORKERS = 64
 
 
 class FileExistsAlreadyError(ExpectedError):
-    """Raised when a file that would be written exists; nothing has been written then."""
+    """Raised, before anything is written, when one of the files exists."""
 
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
+    command_parser = argparse.ArgumentParser(
         prog=program.name("python -m esync.starter"),
         description=f"Write {DESCRIPTION} and {PROGRAM}, to start a project from; existing files are not changed.",
         allow_abbrev=False,
     )
-    made.add_argument(
+    command_parser.add_argument(
         "folder", nargs="?", type=expanded, default=Path(), metavar="DIR", help="folder, made if it does not exist"
     )
-    made.add_argument(
+    command_parser.add_argument(
         "--workers",
         type=_workers,
         default=3,
         metavar="N",
         help="number of workers, all on this machine, with devices of unequal speed (default: %(default)s)",
     )
-    return made
+    return command_parser
 
 
 def _workers(text: str) -> int:
@@ -68,14 +68,14 @@ def write_project(folder: Path, workers: int) -> list[Path]:
     description = (PROJECT / DESCRIPTION).read_text(encoding="utf-8").replace(ONE_WORKER, "".join(lines))
     texts = {folder / DESCRIPTION: description, folder / PROGRAM: (PROJECT / PROGRAM).read_text(encoding="utf-8")}
     folder.mkdir(parents=True, exist_ok=True)
-    there = [str(path) for path in texts if path.exists() or path.is_symlink()]
-    if there:
+    existing = [str(path) for path in texts if path.exists() or path.is_symlink()]
+    if existing:
         raise FileExistsAlreadyError(
-            f"{' and '.join(there)} exist{'' if len(there) > 1 else 's'} already, and nothing was written; choose "
-            "another folder: esync init DIR"
+            f"{' and '.join(existing)} exist{'' if len(existing) > 1 else 's'} already, and nothing was written; "
+            "choose another folder: esync init DIR"
         )
     for path, text in texts.items():
-        with open(path, "x", encoding="utf-8") as file:  # never in the place of another file
+        with open(path, "x", encoding="utf-8") as file:  # never overwrites a file
             file.write(text)
     return list(texts)
 

@@ -3,8 +3,8 @@
     DMLC_PS_ROOT_URI=10.1.1.34 DMLC_PS_ROOT_PORT=9091 DMLC_NUM_SERVER=1 DMLC_NUM_WORKER=6 \
         python -m esync.worker -g 0 -m esync -n resnet18-v1 -ip 10.1.1.34
 
-With DMLC_ROLE=server or scheduler in the environment it takes that role, so one command line serves
-all.
+With DMLC_ROLE=server or scheduler in the environment, this program runs that role, so that all processes
+have the same command line.
 """
 
 import argparse
@@ -26,7 +26,7 @@ log = logging.getLogger(__name__)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the role that the environment names; return the exit code."""
+    """Run the role in the environment; return the exit code."""
     role = os.environ.get("DMLC_ROLE", "worker")
     if role not in ROLES:
         print(f"worker: error: DMLC_ROLE is {role!r}, but should be one of {', '.join(ROLES)}", file=sys.stderr)
@@ -86,8 +86,8 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
     net = build(options.network, dataset.classes, context, options.seed, not options.no_hybridize, dataset.shape)
     estimated = options.reestimate_statistics
     if estimated is not None:
-        layers_with_statistics(net)  # a user's network without any is told before it trains
-    told = WorkerEnvironment.read()
+        layers_with_statistics(net)  # refuses a user's network without any before the training
+    environment = WorkerEnvironment.read()
     world = RealWorld(
         options.step_time,
         watchdog,
@@ -97,8 +97,8 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
         options.straggle,
         options.collective,
         options.wait_for_replacement,
-        per_host=told.per_host,
-        host_group=told.host_group,
+        per_host=environment.per_host,
+        host_group=environment.host_group,
     )
     evaluation = NamedEvaluation(options.network, options.dataset, options.data_dir, options.test_images, estimated)
 
@@ -150,10 +150,10 @@ def _work(options: argparse.Namespace, watchdog: Watchdog) -> int:
             return batches(indices, (options.seed, trainer.rank))
 
         data = DealtData(dealt, options.seed, options.redistribute, share)
-        own = iteration(data.batches(trainer) or share(dealt.shares[trainer.rank]))
+        first_iteration = iteration(data.batches(trainer) or share(dealt.shares[trainer.rank]))
         if checkpoints is not None:
-            checkpoints.track("batches", own)
-        train(trainer, own, data=data)
+            checkpoints.track("batches", first_iteration)
+        train(trainer, first_iteration, data=data)
     progress.report_event(progress.DONE)
     return 0
 

@@ -93,7 +93,7 @@ def build_parser(
             group.add_to(parser)
     if algorithm is not None:
         names_of_all = {action.dest for action in parser._actions if not isinstance(action, mode.FlagOfOtherModes)}
-        hidden = [each.name for each in options_of(algorithm) if not each.flags and not each.shared]
+        hidden = [option.name for option in options_of(algorithm) if not option.flags and not option.shared]
         for name in names_of_all.intersection(hidden):  # run.json tells both by their names
             parser.error(
                 f"{algorithm.__qualname__} has an option {name!r} for Python alone, and there is a flag of all modes "
@@ -111,11 +111,11 @@ def reporting_conflicts(parser: argparse.ArgumentParser, algorithm: type[Algorit
         algorithm: the algorithm whose options the parser has; None stands for all algorithms.
     """
     before = list(parser._actions)
-    taken = {"algorithm", "given", *(action.dest for action in before)}
+    reserved = {"algorithm", "given", *(action.dest for action in before)}
     try:
         yield
         for action in parser._actions[len(before) :]:
-            if action.dest in taken:
+            if action.dest in reserved:
                 raise argparse.ArgumentError(action, "that name is used already")
     except argparse.ArgumentError as error:
         owner = f"{algorithm.__module__}.{algorithm.__qualname__}" if algorithm is not None else "an algorithm"

@@ -14,7 +14,7 @@ from .mode import choose_algorithm
 
 def _may_ask(algorithm: type[Algorithm]) -> bool:
     """Return whether the algorithm itself asks a state server, at least with some options."""
-    return any(each.shared == "state_server" for each in options_of(algorithm))
+    return any(option.shared == "state_server" for option in options_of(algorithm))
 
 
 _STATE_SERVER_CONDITIONS: Mapping[str, Condition] = {"state_server_ip": _may_ask, "state_server_port": _may_ask}

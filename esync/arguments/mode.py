@@ -49,9 +49,9 @@ def parse_mode(kind: type[ArgumentParser], program: str, words: Sequence[str]) -
     _add_mode(parser.add_argument, typed_only=True)
     for short in ("-d", "-dd"):  # argparse would take them for abbreviations of -dcasgd
         parser.add_argument(short, dest=argparse.SUPPRESS)
-    found, _ = parser.parse_known_args(words)
-    given = hasattr(found, "mode")
-    return Namespace(**{"mode": config.MODE, USE_DCASGD: 0, **vars(found)}), given
+    options, _ = parser.parse_known_args(words)
+    has_mode = hasattr(options, "mode")
+    return Namespace(**{"mode": config.MODE, USE_DCASGD: 0, **vars(options)}), has_mode
 
 
 def _add_mode(add: Callable[..., Any], typed_only: bool = False) -> None:
@@ -87,11 +87,11 @@ def add_to(parser: ArgumentParser, algorithm: type[Algorithm] | None) -> None:
     presets.add_to(mode.add_argument)
     if algorithm is not None:
         options = flags_of(algorithm).values()
-        own = {flag for each in options for flag in each.flags}
-        for each in options:
-            each.add_to(mode.add_argument)
+        algorithm_flags = {flag for option in options for flag in option.flags}
+        for option in options:
+            option.add_to(mode.add_argument)
         for other in all_flags().values():
-            if not own & set(other.flags):
+            if not algorithm_flags & set(other.flags):
                 parser.add_argument(
                     *other.flags,
                     dest=other.dest,
@@ -101,7 +101,7 @@ def add_to(parser: ArgumentParser, algorithm: type[Algorithm] | None) -> None:
                     help=argparse.SUPPRESS,
                 )
         return
-    groups = {name: parser.add_argument_group(f"mode {name}: {each.label}") for name, each in ALGORITHMS.items()}
+    groups = {name: parser.add_argument_group(f"mode {name}: {kind.label}") for name, kind in ALGORITHMS.items()}
     for dest, option in all_flags().items():
         users = modes_with(dest)
         option.add_to(groups[users[0]].add_argument, remark=_remark(dest, users))
@@ -141,7 +141,7 @@ class FlagOfOtherModes(argparse.Action):
 
 def refusal(flag: str, mode: str, modes: Sequence[str]) -> str:
     """Return a message that a flag makes no sense in a mode, and in which modes it does."""
-    shown = [f"{each} (or async with --use-dcasgd 1)" if each in WITH_DCASGD.values() else each for each in modes]
+    shown = [f"{name} (or async with --use-dcasgd 1)" if name in WITH_DCASGD.values() else name for name in modes]
     return f"{flag} makes no sense with --mode {mode}; it is for {', '.join(shown)}"
 
 
@@ -151,9 +151,9 @@ def check(options: Namespace, typed: Set[str], algorithm: type[Algorithm]) -> No
         raise ValueError(refusal("--use-dcasgd", options.mode, tuple(WITH_DCASGD)))
     if USE_DCASGD in typed and options.mode not in WITH_DCASGD and not options.use_dcasgd:
         raise ValueError(f"--mode {options.mode} is DC-ASGD, --use-dcasgd 0 asks to do without: leave one of them out")
-    own = flags_of(algorithm)
+    algorithm_flags = flags_of(algorithm)
     for dest, option in all_flags().items():
-        if dest in typed and dest not in own:
+        if dest in typed and dest not in algorithm_flags:
             raise ValueError(refusal(option.flag, options.mode, modes_with(dest)))
     algorithm.check_flags(options, typed)
 
@@ -173,12 +173,14 @@ def choose_algorithm(options: Namespace) -> Algorithm:
     # Options that keep their defaults are left out, because to give one may mean more than its
     # value does, as with `run_ahead`. That is never so with a switch.
     settings: dict[str, Any] = {}
-    for each in options_of(options.algorithm):
-        if each.shared:
-            if shared[each.shared] is not None:
-                settings[each.name] = shared[each.shared]
-        elif each.flags and (each.switch or getattr(options, each.dest) != each.default or each.dest in options.given):
-            settings[each.name] = getattr(options, each.dest)
+    for option in options_of(options.algorithm):
+        if option.shared:
+            if shared[option.shared] is not None:
+                settings[option.name] = shared[option.shared]
+        elif option.flags:
+            value = getattr(options, option.dest)
+            if option.switch or value != option.default or option.dest in options.given:
+                settings[option.name] = value
     return options.algorithm(**settings)
 
 
@@ -200,7 +202,7 @@ def _plain(value: Any) -> bool:
 
 def _text(value: Any) -> Any:
     return (
-        [each if _plain(each) else typed_text(each) for each in value]
+        [item if _plain(item) else typed_text(item) for item in value]
         if isinstance(value, list | tuple)
         else typed_text(value)
     )

@@ -52,7 +52,7 @@ PRESETS: Mapping[str, Preset] = {
 
 def add_to(add: Any) -> None:
     """Add the flag to an argument group, given its `add_argument`."""
-    meanings = "; ".join(f"{name} ({each.purpose}): {' '.join(each.words)}" for name, each in PRESETS.items())
+    meanings = "; ".join(f"{name} ({preset.purpose}): {' '.join(preset.words)}" for name, preset in PRESETS.items())
     add(
         "--preset",
         choices=tuple(PRESETS),
@@ -64,8 +64,8 @@ def expanded(words: Sequence[str], kind: type[argparse.ArgumentParser], program:
     """Return a command line with the flags of its preset in front, if it names one."""
     parser = kind(prog=program, add_help=False, allow_abbrev=False)
     add_to(parser.add_argument)
-    found, _ = parser.parse_known_args(words)
-    return [*(PRESETS[found.preset].words if found.preset else ()), *words]
+    options, _ = parser.parse_known_args(words)
+    return [*(PRESETS[options.preset].words if options.preset else ()), *words]
 
 
 def settings_of(name: Any) -> Mapping[str, Any]:

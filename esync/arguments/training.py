@@ -37,13 +37,13 @@ def network(text: str) -> str:
 
 def _momenta() -> str:
     """Return which modes have a default momentum of their own, for the help text."""
-    own = {
-        name: each.default
+    defaults = {
+        name: option.default
         for name, algorithm in ALGORITHMS.items()
-        for each in options_of(algorithm)
-        if each.shared == "momentum"
+        for option in options_of(algorithm)
+        if option.shared == "momentum"
     }
-    return "".join(f"; mode {name}: {default}" for name, default in own.items())
+    return "".join(f"; mode {name}: {default}" for name, default in defaults.items())
 
 
 def _add_training(parser: argparse.ArgumentParser) -> None:
@@ -132,15 +132,15 @@ def _add_training(parser: argparse.ArgumentParser) -> None:
 
 def _name_with_normalization(options: argparse.Namespace, typed: Set[str]) -> None:
     """Make --normalization a part of the network's name, which tells such runs apart everywhere."""
-    wanted = options.normalization
-    if wanted is None:
+    normalization = options.normalization
+    if normalization is None:
         return
     if ":" in options.network:
         raise ValueError("--normalization: a network of your own has the layers that its function gives it")
     name = parse_network(options.network)
-    if name.normalization == GROUP != wanted:
-        raise ValueError(f"--normalization {wanted} contradicts --network {name}; leave one of them out")
-    options.network = str(name.with_normalization(wanted))
+    if name.normalization == GROUP != normalization:
+        raise ValueError(f"--normalization {normalization} contradicts --network {name}; leave one of them out")
+    options.network = str(name.with_normalization(normalization))
 
 
 TRAINING = FlagGroup(_add_training, _name_with_normalization, _TRAINING_CONDITIONS)

@@ -389,12 +389,12 @@ class Checkpoints:
     def _prune(self) -> None:
         """Delete all but `keep` of the checkpoints up to the newest that is known to be whole."""
         if self._trainer.algorithm.exchange is not None:
-            whole = self._result().whole
+            complete = self._result().whole
         else:
-            whole = self.newest.round if self.newest is not None else 0
-        if whole != self._whole:
-            self._store.keep(self._keep, whole)
-            self._whole = whole
+            complete = self.newest.round if self.newest is not None else 0
+        if complete != self._whole:
+            self._store.keep(self._keep, complete)
+            self._whole = complete
 
     def _result(self) -> Result:
         """Return the result of the last exchange."""
@@ -419,7 +419,7 @@ class Checkpoints:
         if exchange is None:
             return True
         state, weights = exchange.rule_state(), exchange.server_weights()
-        vectors = {f"vector-{place}": vector for place, vector in enumerate(state) if vector is not None}
+        vectors = {f"vector-{index}": vector for index, vector in enumerate(state) if vector is not None}
         if weights is not None:
             vectors[SERVER_WEIGHTS] = weights
         if vectors:
@@ -432,11 +432,11 @@ class Checkpoints:
         return True
 
     def _differences(self, part: Part) -> str:
-        theirs, mine = part.facts["agreement"], self._agreement
+        theirs, ours = part.facts["agreement"], self._agreement
         if self._optimizer.half_precision:  # the form of the optimizer's state depends on these settings then
             theirs = {**theirs, **self._optimizer.masters(part.facts["optimizer"])}
-            mine = {**mine, **self._optimizer.masters()}
-        return "; ".join(describe_differences(mine, theirs))
+            ours = {**ours, **self._optimizer.masters()}
+        return "; ".join(describe_differences(ours, theirs))
 
 
 def _offer(part: Part) -> Offer:

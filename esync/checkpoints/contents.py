@@ -42,7 +42,7 @@ def load_arrays(part: Part, name: str) -> dict[str, np.ndarray]:
 def load_state(part: Part) -> list[Any]:
     """Return the vectors that the servers' rule remembered, in order; None for those it did not."""
     vectors = load_arrays(part, SERVER_FILE)
-    return [vectors.get(f"vector-{place}") for place in range(part.facts.get("vectors", 0))]
+    return [vectors.get(f"vector-{index}") for index in range(part.facts.get("vectors", 0))]
 
 
 def load_server_weights(part: Part) -> np.ndarray | None:
@@ -75,9 +75,10 @@ def load_vectors(part: Part, trainer: Any) -> None:
     saved = load_arrays(part, VECTORS_FILE)
     for name, vector in trainer.replica.further.items():
         if name not in saved or saved[name].size != vector.size:
-            there = f"with {saved[name].size} values" if name in saved else "missing"
+            existing = f"with {saved[name].size} values" if name in saved else "missing"
             raise CheckpointError(
-                f"{part.folder} does not fit: the vector {name!r} of algorithm {trainer.algorithm.name!r} is {there}, "
+                f"{part.folder} does not fit: the vector {name!r} of algorithm {trainer.algorithm.name!r} is "
+                f"{existing}, "
                 f"but should have {vector.size}; begin anew with --overwrite"
             )
         vector.write(0, saved[name])

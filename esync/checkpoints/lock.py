@@ -65,9 +65,9 @@ class _LockedFile:
             OSError: it cannot be opened.
         """
         path = path.resolve()
-        found = cls._mine.get(path)
-        if found is not None:
-            return found
+        opened = cls._mine.get(path)
+        if opened is not None:
+            return opened
         file = cls(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666))
         if not lock_file(file._handle, path, "no other run writes its checkpoints there", inherited=False):
             raise BlockingIOError
@@ -103,13 +103,13 @@ class RankLock:
         Raises:
             CheckpointError: another process keeps it, or the directory cannot be written.
         """
-        limit, said = time.monotonic() + config.CHECKPOINTS_IN_USE, False
+        limit, announced = time.monotonic() + config.CHECKPOINTS_IN_USE, False
         while not self._taken():
             if time.monotonic() > limit:
                 raise CheckpointError(self._refusal())
-            if not said:
+            if not announced:
                 log.warning("waiting for %s, which writes checkpoints to %s", self._holder(), self._directory)
-                said = True
+                announced = True
             time.sleep(PAUSE)
 
     def sign(self, job: int) -> None:

@@ -42,9 +42,9 @@ def encode(value: Any, arrays: dict[str, np.ndarray]) -> Any:
         arrays[name] = value if isinstance(value, np.ndarray) else value.asnumpy()
         return {"array": name, "ndarray": not isinstance(value, np.ndarray)}
     if isinstance(value, (list, tuple)):
-        return {type(value).__name__: [encode(each, arrays) for each in value]}
+        return {type(value).__name__: [encode(item, arrays) for item in value]}
     if type(value) is dict:
-        return {"dict": [[encode(key, arrays), encode(each, arrays)] for key, each in value.items()]}
+        return {"dict": [[encode(key, arrays), encode(item, arrays)] for key, item in value.items()]}
     raise NotStorableError(f"{type(value).__name__} cannot be put into a checkpoint")
 
 
@@ -56,16 +56,16 @@ def decode(tree: Any, arrays: dict[str, np.ndarray], context: Any) -> Any:
         array = arrays[tree["array"]]
         return mx.nd.array(array, ctx=context, dtype=array.dtype) if tree["ndarray"] else array
     if "dict" in tree:
-        return {decode(key, arrays, context): decode(each, arrays, context) for key, each in tree["dict"]}
+        return {decode(key, arrays, context): decode(item, arrays, context) for key, item in tree["dict"]}
     kind, values = next(iter(tree.items()))
     decoded = [decode(value, arrays, context) for value in values]
     return tuple(decoded) if kind == "tuple" else decoded
 
 
-def attributes(thing: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
+def attributes(holder: Any, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
     """Return the attributes of an optimizer or a scheduler that can be stored; {} for None."""
     stored = {}
-    for name, value in vars(thing).items() if thing is not None else ():
+    for name, value in vars(holder).items() if holder is not None else ():
         if name not in NO_STATE:
             try:
                 stored[name] = encode(value, arrays)
@@ -101,10 +101,10 @@ class OptimizerState:
         updater, context = trainer._updaters[0], trainer._params[0].list_ctx()[0]
         updater.states = decode(saved["states"], arrays, context)
         updater.states_synced = dict.fromkeys(updater.states, True)
-        for owner, thing in self._owners().items():
+        for owner, holder in self._owners().items():
             for name, value in saved["now"].get(owner, {}).items():
                 if saved["initial"][owner].get(name) == self.initial[owner].get(name):
-                    setattr(thing, name, decode(value, arrays, context))
+                    setattr(holder, name, decode(value, arrays, context))
 
     @property
     def half_precision(self) -> bool:
@@ -126,4 +126,4 @@ class OptimizerState:
         return {"optimizer": optimizer, "scheduler": optimizer.lr_scheduler, "loss scaler": scaler}
 
     def _values(self, arrays: dict[str, np.ndarray]) -> dict[str, Any]:
-        return {owner: attributes(thing, arrays) for owner, thing in self._owners().items()}
+        return {owner: attributes(holder, arrays) for owner, holder in self._owners().items()}

@@ -99,7 +99,7 @@ class CheckpointStore:
         Raises:
             CheckpointError: there are parts, but every one is damaged.
         """
-        found, damages = [], []
+        parts, damages = [], []
         for folder in self._folders():
             if not (folder / self._name).exists():
                 continue  # another worker's, or one that was never finished
@@ -109,13 +109,13 @@ class CheckpointStore:
                 damages.append(damage)
                 log.warning("a checkpoint is damaged and left out: %s", damage)
             else:
-                found.append(part)
-        if damages and not found:
+                parts.append(part)
+        if damages and not parts:
             raise CheckpointError(
                 f"every checkpoint is damaged: {'; '.join(damages)}; put back a copy of them, or begin anew with "
                 "--overwrite"
             )
-        return found
+        return parts
 
     def next_after(self, round_: int) -> Part | None:
         """Return the first whole part of this worker after a round; None while there is none.
@@ -168,8 +168,8 @@ class CheckpointStore:
             whole: round of the newest whole checkpoint.
         """
         rounds = [_round(folder) for folder in self._folders() if (folder / self._name).exists()]
-        kept = [round_ for round_ in rounds if round_ <= whole][:count]
-        self.remove(lambda round_: round_ <= whole and round_ not in kept)
+        kept_rounds = [round_ for round_ in rounds if round_ <= whole][:count]
+        self.remove(lambda round_: round_ <= whole and round_ not in kept_rounds)
 
     @contextmanager
     def _claimed(self, folder: Path) -> Iterator[None]:

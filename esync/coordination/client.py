@@ -20,19 +20,19 @@ log = logging.getLogger(__name__)
 
 
 class StateServerError(ExpectedError):
-    """The state server did not answer in time, or refused the call.
+    """Raised when the state server did not answer in time, or refused a call.
 
-    The message names its address and the reason.
+    The message contains its address and the reason.
     """
 
 
 class StateServerClient:
-    """One worker's `Coordination` over HTTP. For one thread at a time.
+    """One worker's `Coordination` over HTTP, for one thread at a time.
 
     Args:
         host: name or address of the state server.
         port: its port.
-        rank: of this worker.
+        rank: rank of this worker.
         timeout: seconds after which one attempt is given up.
         patience: seconds of failed attempts after which a call is given up.
         job: name of the training; several of them share one state server.
@@ -52,7 +52,7 @@ class StateServerClient:
         self._http = HTTPClient(host, int(port), timeout)
         self._patience = patience
         self._path = f"/api/v1/jobs/{job}"
-        self._run = uuid.uuid4().hex  # tells a repeated beginning from one of another training
+        self._run = uuid.uuid4().hex  # distinguishes a repeated call from that of another training
         self._round_trip: float | None = None
 
     @property
@@ -75,22 +75,22 @@ class StateServerClient:
     ) -> None:
         """Begin a training (see `Coordination.init`).
 
-        While another training is going on under that name, this waits for its end.
+        While another training is running under that name, this waits for its end.
 
         Raises:
             StateServerError: no answer, or a refusal, for longer than the patience lasts.
         """
-        wanted: dict[str, Any] = {
+        request: dict[str, Any] = {
             "num_workers": num_workers,
             "epsilon": epsilon,
             "slowest_iterations": slowest_iterations,
             "run": self._run,
         }
         if watching is not None:
-            wanted["watching"] = watching.flat
+            request["watching"] = watching.flat
         if tiering is not None:
-            wanted["tiering"] = tiering.flat
-        self._call(self._path, wanted)
+            request["tiering"] = tiering.flat
+        self._call(self._path, request)
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """Ask whether to exchange (see `Coordination.ask`), and wait for the answer.
@@ -101,15 +101,15 @@ class StateServerClient:
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
         """
-        asked: dict[str, Any] = {
+        request: dict[str, Any] = {
             "rank": self.rank,
             "round": self.round,
             "iteration": iteration,
             "capability": capability,
         }
         if self._round_trip is not None:
-            asked["round_trip"] = self._round_trip
-        answer = self._call(f"{self._path}/query", asked)
+            request["round_trip"] = self._round_trip
+        answer = self._call(f"{self._path}/query", request)
         self._round_trip = self._http.took
         try:
             tier, left_out = int(answer.get("tier", 0)), bool(answer.get("left_out", False))
@@ -131,34 +131,34 @@ class StateServerClient:
     ) -> None:
         """Report that this worker begins `round` (see `Coordination.reset`).
 
-        Later questions belong to that round.
+        Later queries belong to that round.
 
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
         """
-        told: dict[str, Any] = {"rank": self.rank, "round": round}
+        request: dict[str, Any] = {"rank": self.rank, "round": round}
         if rejoin:
-            told["rejoin"] = True
+            request["rejoin"] = True
         if members is not None:
             if len(members) <= LISTED_MOST:
-                told["members"] = list(members)
+                request["members"] = list(members)
             else:
-                told["present"] = as_text(members)
+                request["present"] = as_text(members)
         if aside:
-            told["aside"] = True
+            request["aside"] = True
         if exchange is not None:
-            told["exchange"] = exchange
-        self._call(f"{self._path}/reset", told)
+            request["exchange"] = exchange
+        self._call(f"{self._path}/reset", request)
         self.round = round
 
     def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
-        """Tell how long steps took (see `Coordination.tell`), and wait for the answer.
+        """Report the duration of steps (see `Coordination.tell`), and wait for the answer.
 
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
         """
-        told = {"rank": self.rank, "since": since, "steps": steps, "seconds": seconds}
-        answer = self._call(f"{self._path}/steps", told)
+        request = {"rank": self.rank, "since": since, "steps": steps, "seconds": seconds}
+        answer = self._call(f"{self._path}/steps", request)
         try:
             apart = tuple(int(rank) for rank in answer["apart"])
             return Completed(PolicyDirective(apart, bool(answer["asynchronous"])))
@@ -178,7 +178,7 @@ class StateServerClient:
         self.close()
 
     def _call(self, path: str, fields: Mapping[str, Any]) -> Any:
-        """Return the answer to a call, which is repeated for as long as the patience lasts."""
+        """Return the answer to a call, which is repeated until the patience is exhausted."""
         waiting = WatchedWait(f"the state server at {self.address}", self._patience)
 
         def wait(reason: str, pause: float) -> None:
@@ -201,12 +201,12 @@ class StateServerClient:
             raise self._unexpected(answer.body) from None
 
     def _unexpected(self, answer: object) -> StateServerError:
-        """Return the error for an answer that no state server gives."""
+        """Return the error for an invalid answer."""
         return StateServerError(f"{self.address} is not a state server: it answered {str(answer)[:80]}")
 
 
-#: Up to this many ranks are listed one by one, as earlier state servers expect them: 1,000 take
-#: 6 kB of a request.
+#: Largest number of ranks that are listed one by one, as earlier state servers expect; 1,000 take 6 kB of
+#: a request.
 LISTED_MOST = 1000
 
 

@@ -1,20 +1,16 @@
 """The coordinator of ESync: which worker is READY to exchange, and when (paper, Algorithm 2).
 
-Plain Python over records: no network, no globals and no clock of its own. Every call is given
-`now`, the seconds of one monotonic clock that belongs to whoever runs the coordinator: the web
-server passes its own, the simulator and the tests pass virtual time. Clocks of workers are never
-read: an iteration ended when the message about it arrived.
+It consists of plain Python over records, without network, globals or clock. Every call gets `now`, the
+time of one monotonic clock in seconds: the state server passes its own, the simulator and the tests pass
+virtual time. Clocks of workers are never used: an iteration ends when the message about it arrives.
 
-It departs from the published rule in order to survive real clusters:
+It differs from the published rule in order to be robust on real clusters:
 
-* seconds per iteration are smoothed, so that one slow iteration does not plan the whole round;
-* as long as some worker has not told its speed, it counts as the slowest, so that the others go on
-  training;
-* the slowest may be given several iterations per round (`slowest_iterations`, the paper's case is
-  1);
-* every message may arrive twice. Of several about the same (rank, round, iteration) the first
-  counts;
-* NOT-READY comes with a lease: the time for which it would be NOT-READY anyway
+* seconds per iteration are smoothed, so that one slow iteration does not determine the whole round;
+* a worker of unknown speed counts as the slowest, so that the others continue training;
+* the slowest worker may do several iterations per round (`slowest_iterations`, 1 in the paper);
+* every message may be repeated; only the first one about a (rank, round, iteration) is used;
+* NOT-READY is sent with a lease, a time for which the answer will not change
   (docs/internals/coordination.md).
 """
 
@@ -34,15 +30,15 @@ UNSAVED = ("_lock", "_records", "_ranking", "_division")
 
 
 class Coordinator:
-    """The records of one job and the answers to its workers. It is thread-safe.
+    """The records of one job, and the answers to its workers; thread-safe.
 
     Args:
         num_workers: the ranks are 0 … num_workers − 1.
-        epsilon: seconds. A worker is READY when the slowest one ends sooner than one own iteration
-            (and the round trip of a question, where it says how long that takes) + epsilon. None:
-            chosen for each worker by the fluctuations of its iterations and round trips.
+        epsilon: seconds. A worker is READY if the slowest one ends sooner than one iteration of the
+            worker (plus the round trip of a query, if reported) + epsilon. None chooses it for each
+            worker by the fluctuations of its iterations and round trips.
         slowest_iterations: local iterations of the slowest worker per round; 1 in the paper.
-        tiering: how the workers are divided into tiers; None: all are of the first one.
+        tiering: how the workers are divided into tiers; None puts all into the first one.
 
     Raises:
         InvalidError: an argument is out of range.
@@ -65,27 +61,24 @@ class Coordinator:
         self._round = 1
         self._division = None if tiering is None else _division(tiering, num_workers)
         self._records = [Record(rank) for rank in range(num_workers)]
-        self._absent: list[int] = []  # ranks that are left out of account
+        self._absent: list[int] = []  # ranks that are ignored
         self._ranking = Ranking(self._records)
         self._last_progress: float | None = None
         self._lock = Lock()
 
     @property
     def absent(self) -> frozenset[int]:
-        """Ranks that are left out of account, because their workers are dead."""
+        """Ranks that are ignored, because their workers are dead."""
         return frozenset(self._absent)
 
     @property
     def division(self) -> Division | None:
-        """The division of the workers into tiers; None where all are of the first one."""
+        """The division of the workers into tiers; None if all are in the first one."""
         return self._division
 
     @property
     def last_progress(self) -> float | None:
-        """The time at which a message last told something new; None before the first.
-
-        Repeated and refused messages do not count.
-        """
+        """Time of the newest message, except for repeated and refused ones; None before the first."""
         return self._last_progress
 
     @property
@@ -93,32 +86,31 @@ class Coordinator:
         """Smoothed seconds per iteration of the slowest participating worker; 0 while unknown."""
         with self._lock:
             absent = self.absent
-            return max((one.capability for one in self._records if one.rank not in absent), default=0.0)
+            return max((record.capability for record in self._records if record.rank not in absent), default=0.0)
 
     def apply(
         self, rank: int, iteration: int, capability: float, now: float, te: float = 0.0, round: int | None = None
     ) -> bool:
-        """Answer QUERY-STATE of a published worker, which asks after every iteration.
+        """Answer QUERY-STATE of a published worker, which sends it after every iteration.
 
-        When a question comes again, only its answer is worked out again: it can turn from NOT-READY
-        to READY (the worker has not seen the first answer), but READY stays READY until the next
-        round.
+        A repeated query is only answered again: its answer can change from NOT-READY to READY (the
+        worker has not received the first answer), but not from READY to NOT-READY in the same round.
 
         Args:
-            rank: of the worker that asks.
+            rank: rank of the worker.
             iteration: local iterations that it has done in this round (k).
             capability: seconds of its newest iteration (c), not smoothed; 0 for unknown.
             now: the coordinator's time, seconds.
-            te: the worker's own clock when that iteration ended; only kept to be shown.
-            round: the round that it is in, if it says so (published workers do not).
+            te: time of the worker's clock at the end of that iteration, for display only.
+            round: its round, if reported (published workers do not).
 
         Returns:
             Whether the worker is READY.
 
         Raises:
             InvalidError: unknown rank, negative or non-finite value.
-            ConflictError: the worker is in another round than the job, or the job has tiers, of
-                which the answer to this question cannot tell.
+            ConflictError: the worker is in another round than the job, or the job has tiers, which
+                this query does not support.
         """
         with self._lock:
             record = self._record(rank)
@@ -139,18 +131,16 @@ class Coordinator:
     def query(
         self, rank: int, round: int, iteration: int, capability: float, now: float, round_trip: float | None = None
     ) -> ExchangeDecision:
-        """Answer a worker that keeps leases.
-
-        It may have done several iterations since its last question.
+        """Answer a worker that uses leases, and may have done several iterations since its last query.
 
         Args:
-            rank: of the worker that asks.
-            round: the round that it is in.
+            rank: rank of the worker.
+            round: its round.
             iteration: local iterations that it has done in this round (k); 0 never gets READY.
-            capability: mean seconds of its iterations since its last question, without the time of
-                questions and exchanges, not smoothed; 0 for unknown.
+            capability: mean seconds of its iterations since its last query, without the time of queries
+                and exchanges, not smoothed; 0 for unknown.
             now: the coordinator's time, seconds.
-            round_trip: seconds that its newest answered question took; None where it does not say.
+            round_trip: seconds of its newest answered query; None if not reported.
 
         Raises:
             InvalidError: unknown rank, negative or non-finite value.
@@ -185,22 +175,21 @@ class Coordinator:
         aside: bool = False,
         exchange: float | None = None,
     ) -> None:
-        """Take RESET: the worker holds the model of `round` and begins it.
+        """Handle RESET: the worker has the model of `round`, and begins it.
 
-        The first RESET for a round opens it for all.
+        The first RESET for a round opens it for all workers.
 
         Args:
-            rank: of the worker.
+            rank: rank of the worker.
             round: the round.
             now: the coordinator's time, seconds.
-            te: the worker's own clock; only kept to be shown.
-            rejoin: it has taken over the slot of a dead worker: what that one has said about this
-                round is void, but not what is known of its speed.
-            members: the ranks that take part in the rounds; the others are dead and left out of
-                account until they rejoin. None: nothing has changed.
-            aside: rounds do not wait for this worker, as it has been told; it may be rounds behind.
-            exchange: seconds that its exchange has taken, without the wait for others; None where
-                it does not say.
+            te: time of the worker's clock, for display only.
+            rejoin: it has taken over the slot of a dead worker, whose messages about this round are
+                void; its speed is kept.
+            members: the ranks that take part in the rounds; the others are dead, and ignored until they
+                rejoin. None if they have not changed.
+            aside: rounds do not wait for this worker, as requested; it may be several rounds behind.
+            exchange: seconds of its exchange, without the wait for others; None if not reported.
 
         Raises:
             InvalidError: unknown rank, negative or non-finite value.
@@ -244,7 +233,7 @@ class Coordinator:
             self._last_progress = now
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the job as GET / shows it; `records` are lists [rank, k, c, te, ready, round].
+        """Return the answer to GET /; `records` are lists [rank, k, c, te, ready, round].
 
         `epsilon` is the given value, or the largest of `epsilons`, which has one for each rank.
         """
@@ -260,20 +249,20 @@ class Coordinator:
             }
 
     def state(self) -> dict[str, Any]:
-        """Return everything that affects answers, as JSON can hold it."""
+        """Return the complete state that affects answers, for JSON."""
         with self._lock:
-            kept = {name: value for name, value in vars(self).items() if name not in UNSAVED}
+            saved = {name: value for name, value in vars(self).items() if name not in UNSAVED}
             if self._division is not None:
-                kept["_division"] = self._division.state()
-            return {**kept, "_records": [asdict(record) for record in self._records]}
+                saved["_division"] = self._division.state()
+            return {**saved, "_records": [asdict(record) for record in self._records]}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Coordinator":
-        """Return a coordinator that answers as the one from which `state` was taken would."""
+        """Return the coordinator with a saved state."""
         self = cls(state["num_workers"], state["epsilon"])
         records = [Record(**fields) for fields in state["_records"]]
-        known = {name: state[name] for name in vars(self) if name in state and name not in UNSAVED}
-        vars(self).update(known, _records=records, _ranking=Ranking(records))
+        saved = {name: state[name] for name in vars(self) if name in state and name not in UNSAVED}
+        vars(self).update(saved, _records=records, _ranking=Ranking(records))
         if state.get("_division") is not None:
             self._division = Division.from_state(state["_division"])
         return self
@@ -285,28 +274,29 @@ class Coordinator:
             raise InvalidError(f"unknown rank {rank}: this job has the ranks 0 to {self.num_workers - 1}")
         return self._records[rank]
 
-    def _check_round(self, record: Record, said: int | None) -> None:
-        """Refuse a question from another round; `said` is the round that the worker gave."""
-        if said is not None:
-            count("t", said)
+    def _check_round(self, record: Record, reported: int | None) -> None:
+        """Refuse a query from another round; `reported` is the round in the query."""
+        if reported is not None:
+            count("t", reported)
         if self._division is not None and record.rank in self._division.aside:
             return
-        if record.round != self._round or said not in (None, self._round):
+        if record.round != self._round or reported not in (None, self._round):
             raise ConflictError(
-                f"rank {record.rank} asks in round {record.round if said is None else said}, but the job is in round "
+                f"rank {record.rank} asks in round {record.round if reported is None else reported}, "
+                f"but the job is in round "
                 f"{self._round} and this rank's last RESET was for round {record.round}"
             )
 
     def _check_question(self, record: Record, iteration: int, capability: float, round: int | None) -> None:
         if record.round == self._round == round and iteration >= 0 and 0 <= capability < math.inf:
-            return  # the usual case: answering questions is most of a state server's work
+            return  # the usual case, for speed: queries are most of a state server's work
         count("k", iteration)
         seconds("c", capability)
         self._check_round(record, round)
 
     def _answer(self, record: Record, iteration: int, now: float) -> ExchangeDecision:
         if iteration < record.asked:
-            return NOT_READY  # overtaken by a newer question, so the answer must have been NOT-READY
+            return NOT_READY  # a newer query has arrived earlier, so this answer must have been NOT-READY
         if self._division is not None:
             return self._answer_in_tiers(self._division, record, now)
         if record.ready:
@@ -319,7 +309,7 @@ class Coordinator:
         return decision
 
     def _answer_in_tiers(self, division: Division, record: Record, now: float) -> ExchangeDecision:
-        """Answer a question, and tell the worker its tier, and whether it is left out."""
+        """Answer a query, with the worker's tier, and whether it is left out."""
         rank = record.rank
         tier, out = division.tier(rank, self._absent), rank in division.left_out
         if (tier or out) and rank not in division.aside:
@@ -331,22 +321,23 @@ class Coordinator:
         if not record.ready:
             unknown = self._absent if not division.aside else {*self._absent, *division.aside}
             slowest, epsilon = self._ranking.slowest(unknown), self._epsilon(record)
-            how = decide_unawaited if rank in division.aside else decide
-            decision = how(slowest, record, self._round, self.slowest_iterations, epsilon, now)
+            decision_rule = decide_unawaited if rank in division.aside else decide
+            decision = decision_rule(slowest, record, self._round, self.slowest_iterations, epsilon, now)
             record.ready = decision.ready
         return replace(decision, tier=tier)
 
     def _choose_iterations(self, division: Division) -> None:
-        """Choose the iterations of the slowest worker in the round that begins, if it is asked for."""
+        """Choose the iterations of the slowest worker in the new round, if they are chosen automatically."""
         share = division.settings.exchange_share
-        counted = [one for one in self._records if one.rank not in division.aside and one.rank not in self._absent]
-        exchange = max((one.exchange for one in counted), default=0.0)
-        pace = max((one.capability for one in counted), default=0.0)
+        uncounted = {*division.aside, *self._absent}
+        counted = [record for record in self._records if record.rank not in uncounted]
+        exchange = max((record.exchange for record in counted), default=0.0)
+        pace = max((record.capability for record in counted), default=0.0)
         if share is not None and exchange and pace:
             self.slowest_iterations = iterations_for(exchange, pace, share, self.slowest_iterations)
 
     def _news(self, record: Record, now: float, before: float) -> None:
-        """Note that a worker has told something new; `before` was its capability until then."""
+        """Record new information of a worker; `before` was its capability until then."""
         self._last_progress = now
         aside = self._division is not None and record.rank in self._division.aside
         if record.capability != before and record.rank not in self._absent and not aside:
@@ -357,7 +348,7 @@ class Coordinator:
 
 
 def _division(tiering: TierSettings, workers: int) -> Division:
-    """Begin the division of this many workers; InvalidError where the settings do not fit."""
+    """Return the initial division of the workers; raise InvalidError if the settings do not fit."""
     if tiering.tiers and len(tiering.tiers) != workers:
         raise InvalidError(f"tiers of {len(tiering.tiers)} ranks were given, but there are {workers} workers")
     if strange := [rank for rank in tiering.leave_out or () if not 0 < rank < workers]:
@@ -369,18 +360,17 @@ def _division(tiering: TierSettings, workers: int) -> Division:
 
 
 class RefusedError(ValueError):
-    """A message was refused and has changed nothing; the text says what was expected."""
+    """Raised when a message is refused, without any effect; the text says what was expected."""
 
 
 class InvalidError(RefusedError):
-    """The message makes no sense at any time: an unknown rank, a value out of range."""
+    """Raised for a message that is never valid: an unknown rank, a value out of range."""
 
 
 class ConflictError(RefusedError):
-    """The message does not fit the job's present state: another round, no job, another job.
+    """Raised for a message that does not fit the job's current state: another round, no job, another job.
 
-    `retry_after` is the time in seconds after which the same message may be accepted, or None if it
-    never will be.
+    `retry_after` is the time in seconds after which the same message may be accepted, or None.
     """
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
@@ -389,14 +379,14 @@ class ConflictError(RefusedError):
 
 
 def count(name: str, value: int) -> int:
-    """Return the value, which counts something; InvalidError if it is negative."""
+    """Return a count; raise InvalidError if it is negative."""
     if value < 0:
         raise InvalidError(f"{name} must not be negative, but is {value}")
     return value
 
 
 def seconds(name: str, value: float) -> float:
-    """Return the value, a length of time; InvalidError if it is negative or not finite."""
+    """Return a duration; raise InvalidError if it is negative or not finite."""
     if not 0 <= value < math.inf:
         raise InvalidError(f"{name} must be a finite number of seconds, 0 or more, but is {value}")
     return value

@@ -12,15 +12,15 @@ from .records import Record
 
 @dataclass(frozen=True, slots=True)
 class ExchangeDecision:
-    """The answer to a question.
+    """The answer to a query.
 
     Attributes:
-        ready: True: go and exchange; False: train on.
-        lease: seconds from the answer in which the worker need not ask again; 0 where it is to ask
+        ready: whether to exchange now; otherwise the worker continues training.
+        lease: seconds after the answer in which the worker need not send a query; 0 if it is to send one
             after its next iteration.
-        tier: of the worker (mode tiered): rounds wait for those of tier 0 only.
+        tier: tier of the worker (mode tiered): rounds wait for workers of tier 0 only.
         left_out: whether the worker is to send nothing for now (mode tiered).
-        share: of a worker that is left out, in the summed speed of all; 0 while unknown.
+        share: share of a worker that is left out in the speed of all; 0 while unknown.
     """
 
     ready: bool
@@ -37,12 +37,12 @@ NOT_READY, READY = ExchangeDecision(False), ExchangeDecision(True)
 def decide(
     slowest: Record, record: Record, round: int, slowest_iterations: int, epsilon: float, now: float
 ) -> ExchangeDecision:
-    """Answer a worker that is in the job's round and has not been told READY in it.
+    """Answer a worker that is in the job's round and has not got READY in it.
 
     Args:
         slowest: record of the slowest worker that takes part in the round.
-        record: record of the worker that asks.
-        round: of the job.
+        record: record of the querying worker.
+        round: round of the job.
         slowest_iterations: local iterations of the slowest worker per round.
         epsilon: seconds.
         now: the coordinator's time, seconds.
@@ -63,8 +63,8 @@ def decide(
     slack = rest_time - (record.capability + record.round_trip + epsilon)
     if slack < 0 and begun:
         return READY
-    # Nobody can exchange before the slowest worker's current iteration has ended, whichever is the
-    # slowest by then: so a lease that ends before it need never be taken back.
+    # No worker exchanges before the end of the slowest worker's current iteration, even if another one
+    # becomes the slowest. A lease that ends before it need never be revoked.
     unavoidable = slowest.finished + slowest.shortest - now
     lease = lease_share(record.rank) * slack
     if unavoidable < lease:

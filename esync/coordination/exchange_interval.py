@@ -50,5 +50,5 @@ def iterations_per_exchange(
             "should be at least 0, above 0, and above 0 and at most 1"
         )
     ratio = exchange_seconds / iteration_seconds
-    wanted = ratio if overlap else (1 - share) / share * ratio
-    return int(min(max(1, math.ceil(min(wanted, most) - _ROUNDING)), most))
+    needed = ratio if overlap else (1 - share) / share * ratio
+    return int(min(max(1, math.ceil(min(needed, most) - _ROUNDING)), most))

@@ -103,7 +103,7 @@ class HTTPClient:
         Raises:
             NoAnswerError: there is none.
         """
-        return self._ask("GET", path)
+        return self._request("GET", path)
 
     def post(self, path: str, fields: Mapping[str, Any], wait: Callable[[str, float], None]) -> APIResponse:
         """Return the answer to POST `path` with `fields` as JSON.
@@ -121,7 +121,7 @@ class HTTPClient:
         pause = config.STATE_SERVER_RETRY_PAUSE
         while True:
             try:
-                answer = self._ask("POST", path, body)
+                answer = self._request("POST", path, body)
             except NoAnswerError as error:
                 reason = str(error)
             else:
@@ -139,7 +139,7 @@ class HTTPClient:
                 open_socket.shutdown(socket.SHUT_RDWR)  # wakes a thread that waits for an answer
         self._connection.close()
 
-    def _ask(self, method: str, path: str, body: bytes | None = None) -> APIResponse:
+    def _request(self, method: str, path: str, body: bytes | None = None) -> APIResponse:
         """Make one attempt.
 
         If the connection, kept open since the last call, turns out to have been closed, make a

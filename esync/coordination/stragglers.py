@@ -93,8 +93,8 @@ class Detector:
         window, stride = self._detection.window, self._detection.stride
         if any(self._fresh[rank] < stride or len(self._seconds[rank]) < window for rank in waited_for):
             return False
-        known = [rank for rank, seconds in enumerate(self._seconds) if len(seconds) == window]
-        self.speeds = {rank: window / max(sum(self._seconds[rank]), 1e-9) for rank in known}
+        measured = [rank for rank, seconds in enumerate(self._seconds) if len(seconds) == window]
+        self.speeds = {rank: window / max(sum(self._seconds[rank]), 1e-9) for rank in measured}
         mean, deviation = fmean(self.speeds.values()), pstdev(self.speeds.values())
         limit = min(mean - self._detection.sigmas * deviation, self._detection.floor * mean)
         limit -= 1e-9 * mean  # rounding should not decide where half of the workers are equally slow
@@ -116,7 +116,7 @@ class Detector:
     def state(self) -> dict[str, Any]:
         """Return everything that affects later looks, as JSON can hold it."""
         return {
-            "seconds": [list(each) for each in self._seconds],
+            "seconds": [list(window) for window in self._seconds],
             "fresh": self._fresh,
             "suspect": self._suspect,
             "clear": self._clear,
@@ -125,7 +125,7 @@ class Detector:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Go on from what `state` has returned."""
-        for seconds, known in zip(self._seconds, state["seconds"], strict=True):
-            seconds.extend(known)
+        for seconds, saved in zip(self._seconds, state["seconds"], strict=True):
+            seconds.extend(saved)
         self._fresh, self._suspect = list(state["fresh"]), list(state["suspect"])
         self._clear, self.stragglers = list(state["clear"]), frozenset(state["stragglers"])

@@ -36,8 +36,10 @@ class TierSettings:
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "TierSettings":
         """Return the settings from the fields that `flat` has returned."""
-        known: dict[str, Any] = {name: tuple(one) if isinstance(one, list) else one for name, one in fields.items()}
-        return cls(**known)
+        settings: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+        }
+        return cls(**settings)
 
     @property
     def divides(self) -> bool:
@@ -69,7 +71,7 @@ def divide(paces: Mapping[int, float], before: Mapping[int, int]) -> dict[int, i
     tier = 0
     while rest:
         limit = config.TIER_RATIO * paces[rest[0]]
-        others: list[int] = []
+        remaining: list[int] = []
         for rank in rest:
             if rank not in before:
                 reached = limit
@@ -80,8 +82,8 @@ def divide(paces: Mapping[int, float], before: Mapping[int, int]) -> dict[int, i
             if paces[rank] <= reached:
                 tiers[rank] = tier
             else:
-                others.append(rank)
-        rest, tier = others, tier + 1
+                remaining.append(rank)
+        rest, tier = remaining, tier + 1
     return tiers
 
 
@@ -102,7 +104,7 @@ def left_out(paces: Mapping[int, float], before: Collection[int]) -> set[int]:
     """
     returns = config.LEAVE_OUT_SHARE * (1 + config.LEAVE_OUT_HYSTERESIS)
     return {
-        rank for rank, own in shares(paces).items() if own < (returns if rank in before else config.LEAVE_OUT_SHARE)
+        rank for rank, share in shares(paces).items() if share < (returns if rank in before else config.LEAVE_OUT_SHARE)
     }
 
 
@@ -177,16 +179,17 @@ class Division:
 
     def update(self, records: Sequence[Record], absent: Collection[int]) -> None:
         """Divide the workers anew by what is known of their speeds; `absent` are those gone."""
-        known = {one.rank: one.capability for one in records if one.capability > 0 and one.rank not in absent}
-        self.shares = shares(known)
-        if self.settings.leave_out is None and len(known) == len(records) - len(absent):
-            self.left_out = left_out(known, self.left_out) - {0}
+        present = [record for record in records if record.capability > 0 and record.rank not in absent]
+        capabilities = {record.rank: record.capability for record in present}
+        self.shares = shares(capabilities)
+        if self.settings.leave_out is None and len(capabilities) == len(records) - len(absent):
+            self.left_out = left_out(capabilities, self.left_out) - {0}
         if self.settings.tiers is None:
-            taking_part = {rank: pace for rank, pace in known.items() if rank not in self.left_out}
+            taking_part = {rank: pace for rank, pace in capabilities.items() if rank not in self.left_out}
             before = {rank: self.tiers[rank] for rank in taking_part if rank in self._measured}
             for rank, tier in divide(taking_part, before).items():
                 self.tiers[rank] = tier
-            self._measured.update(one.rank for one in records if one.measured)
+            self._measured.update(record.rank for record in records if record.measured)
 
     def tier(self, rank: int, absent: Collection[int]) -> int:
         """Return the tier of a rank, counted from the first tier that still has workers."""

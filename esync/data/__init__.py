@@ -2,7 +2,7 @@
 
 See `fetch`, `load`, `partition` and `Batches`.
 
-A data set is an entry of `registry`. Needs NumPy but not MXNet. May import `config` and `runtime`.
+`registry` lists the data sets. Needs NumPy, but not MXNet. May import `config` and `runtime`.
 """
 
 from .batches import Batches, as_floats

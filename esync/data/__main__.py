@@ -32,7 +32,7 @@ def main(argv: Sequence[str] | None = None, registry: Mapping[str, AnyEntry] = R
         return _check(args)
     if args.mirror and args.source == "apt":
         parser.error("--mirror makes no sense with --source apt: leave one of them out")
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end as on Ctrl-C, with nothing left behind
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # clean up as on Ctrl-C
     entry = registry[args.dataset]
     try:
         data_dir = args.to if args.to else _default_data_dir(entry)
@@ -41,8 +41,8 @@ def main(argv: Sequence[str] | None = None, registry: Mapping[str, AnyEntry] = R
         print(f"error: {error}", file=sys.stderr)
         return 1
     except OSError as error:
-        place = error.filename or args.to or config.DATA_DIRS[0]
-        print(f"error: {place}: {error.strerror or error}. Choose another place with --to DIR", file=sys.stderr)
+        location = error.filename or args.to or config.DATA_DIRS[0]
+        print(f"error: {location}: {error.strerror or error}. Choose another place with --to DIR", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("interrupted: no half-written file is left; run the same command again to go on", file=sys.stderr)
@@ -51,7 +51,7 @@ def main(argv: Sequence[str] | None = None, registry: Mapping[str, AnyEntry] = R
 
 
 def _check(args: argparse.Namespace) -> int:
-    """Read a data set, and say what is in it or what is wrong with it."""
+    """Read a data set, and print its properties or its problem."""
     try:
         dataset = load(args.dataset, args.data_dir)
     except (DataError, UserCodeError) as error:
@@ -73,13 +73,13 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _default_data_dir(entry: AnyEntry) -> Path:
-    """Return the directory where the complete data set is found, else the first of DATA_DIRS."""
+    """Return the directory of the complete data set, or else the first of DATA_DIRS."""
     first = expanded(config.DATA_DIRS[0])
     try:
-        found = find_data_dir(None, entry.name)
+        directory = find_data_dir(None, entry.name)
     except DataError:
         return first
-    return first if faults(entry, found) else found
+    return first if faults(entry, directory) else directory
 
 
 def _parser(registry: Mapping[str, AnyEntry]) -> argparse.ArgumentParser:

@@ -8,9 +8,8 @@ import numpy as np
 def as_floats(images: np.ndarray) -> np.ndarray:
     """Convert uint8 images (0 to 255) to float32 (0 to 1), as Gluon's ToTensor does.
 
-    float32 stays as it is.
-
-    Grey images of shape (n, height, width) get a channel axis: (n, 1, height, width).
+    Arrays of float32 are not changed. Grey images of shape (n, height, width) get a channel axis:
+    (n, 1, height, width).
     """
     if images.ndim == 3:
         images = images[:, np.newaxis]
@@ -29,13 +28,12 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
     used several times in each batch.
 
     Args:
-        images: all images of the data set, as `Dataset` has them. They are not copied as a whole,
-            only in batches.
+        images: all images of the data set, as in `Dataset`; only batches of them are copied.
         labels: the labels of all images.
         indices: the indices of the samples in the share.
         batch_size: samples per batch.
-        seed: one or several numbers, not negative. Give (seed, rank) to make the orders of the
-            workers independent.
+        seed: one or several non-negative numbers; with (seed, rank), the orders of the workers are
+            independent.
     """
 
     def __init__(
@@ -50,10 +48,10 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
         self._begin(epoch=0)
 
     def __next__(self) -> tuple[np.ndarray, np.ndarray]:
-        chosen = self._take(self._batch_size)
+        chosen = self._next_indices(self._batch_size)
         while len(chosen) < self._batch_size:
             self._begin(self._epoch + 1)
-            chosen = np.concatenate([chosen, self._take(self._batch_size - len(chosen))])
+            chosen = np.concatenate([chosen, self._next_indices(self._batch_size - len(chosen))])
         return as_floats(self._images.take(chosen, axis=0)), self._labels.take(chosen).astype(np.float32)
 
     @property
@@ -62,7 +60,7 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
         return len(self._indices)
 
     def state(self) -> dict[str, int]:
-        """Return the position in the stream: the epoch, and how many of its samples are used."""
+        """Return the position in the stream: the epoch, and the number of its samples already used."""
         return {"epoch": self._epoch, "position": self._position}
 
     def restore(self, state: Mapping[str, int]) -> None:
@@ -86,7 +84,7 @@ class Batches(Iterator[tuple[np.ndarray, np.ndarray]]):
         self._order = np.random.default_rng(sequence).permutation(self._indices)
         self._epoch, self._position = epoch, 0
 
-    def _take(self, count: int) -> np.ndarray:
+    def _next_indices(self, count: int) -> np.ndarray:
         chosen = self._order[self._position : self._position + count]
         self._position += len(chosen)
         return chosen

@@ -28,7 +28,7 @@ class BinaryFile:
     sha1: str
 
     def fault(self, path: Path) -> str:
-        """Return what is wrong with the content of the file at this path; "" if nothing is."""
+        """Return the problem of the content of the file at this path; "" for none."""
         try:
             content = path.read_bytes()
         except OSError as error:
@@ -45,7 +45,7 @@ class Archive:
 
     Attributes:
         name: the archive's name; it is at MIRROR/NAME.
-        size: an upper limit of its size in bytes.
+        size: upper limit of its size in bytes.
     """
 
     name: str
@@ -54,9 +54,9 @@ class Archive:
 
 @dataclass(frozen=True)
 class CifarEntry:
-    """A data set of colour images, whose files lie in a folder of the same name.
+    """A data set of colour images, whose files are in a folder of the same name.
 
-    The folder inside the archive is left out.
+    Paths inside the archive are ignored.
     """
 
     name: str
@@ -90,8 +90,7 @@ class CifarEntry:
         Images have shape (samples, 3, 32, 32).
 
         Raises:
-            DataError: a file is missing, does not hold whole records, or has labels that this data
-                set does not have.
+            DataError: a file is missing, does not consist of whole records, or has invalid labels.
         """
         return *self._records(folder, self.train), *self._records(folder, self.test)
 
@@ -112,26 +111,24 @@ class CifarEntry:
                 wrong = f"label {records[:, self.label_bytes - 1].max()}"
                 raise broken_file(path, wrong, f"labels from 0 to {self.classes - 1}")
             parts.append(records)
-        whole = np.concatenate(parts)
-        images = np.ascontiguousarray(whole[:, self.label_bytes :]).reshape(-1, *SHAPE)
-        labels = np.ascontiguousarray(whole[:, self.label_bytes - 1])
+        records = np.concatenate(parts)
+        images = np.ascontiguousarray(records[:, self.label_bytes :]).reshape(-1, *SHAPE)
+        labels = np.ascontiguousarray(records[:, self.label_bytes - 1])
         images.flags.writeable = labels.flags.writeable = False
         return images, labels
 
 
-def members(archive: Path, wanted: dict[str, BinaryFile]) -> Iterator[tuple[BinaryFile, bytes]]:
-    """Yield the wanted files of an archive, found by the last part of their path.
-
-    Nothing is written to the paths in the archive.
+def members(archive: Path, files: dict[str, BinaryFile]) -> Iterator[tuple[BinaryFile, bytes]]:
+    """Yield the given files of an archive, identified by the last component of their path.
 
     Raises:
         DataError: it is not a complete archive.
     """
     try:
-        with tarfile.open(archive, "r:gz") as whole:
-            for member in whole:
-                file = wanted.get(Path(member.name).name)
-                stream = whole.extractfile(member) if file is not None and member.isfile() else None
+        with tarfile.open(archive, "r:gz") as tar:
+            for member in tar:
+                file = files.get(Path(member.name).name)
+                stream = tar.extractfile(member) if file is not None and member.isfile() else None
                 if file is not None and stream is not None:
                     yield file, stream.read(file.size + 1)
     except (tarfile.TarError, EOFError, OSError) as error:

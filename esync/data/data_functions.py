@@ -1,4 +1,4 @@
-"""Data sets that a function of the user's returns: package.module:function or file.py:function."""
+"""Data sets returned by a user's function: package.module:function or file.py:function."""
 
 from typing import Any
 
@@ -13,11 +13,11 @@ RETURNS = "(train, test), each a pair (samples, labels) of arrays or a Gluon dat
 
 
 def load_function(text: str) -> UserArrays:
-    """Call a function without arguments, and return what it returns as arrays.
+    """Call a function without arguments, and convert its result to arrays.
 
     Raises:
-        DataError: it returns something else.
-        UserCodeError: there is no such function, or it fails.
+        DataError: the result is not a data set.
+        UserCodeError: the function does not exist, or fails.
     """
     result = user_functions.call(text, {})
     if not isinstance(result, tuple | list) or len(result) != 2:
@@ -30,47 +30,47 @@ def load_function(text: str) -> UserArrays:
     )
 
 
-def _as_arrays(where: str, value: Any) -> LabeledSamples:
+def _as_arrays(origin: str, value: Any) -> LabeledSamples:
     if isinstance(value, tuple | list) and len(value) == 2:
-        return _array(where, value[0]), _array(where, value[1])
+        return _array(origin, value[0]), _array(origin, value[1])
     if hasattr(value, "__len__") and hasattr(value, "__getitem__") and not isinstance(value, tuple | list | np.ndarray):
-        return _gathered(where, value)
-    raise DataError(where, _described(value), expected=RETURNS)
+        return _gathered(origin, value)
+    raise DataError(origin, _described(value), expected=RETURNS)
 
 
-def _gathered(where: str, dataset: Any) -> LabeledSamples:
+def _gathered(origin: str, dataset: Any) -> LabeledSamples:
     """Read every sample of a Gluon data set once."""
     samples, labels = np.empty(0), []
-    with readable_errors(f"{where} has no length"):
+    with readable_errors(f"{origin} has no length"):
         count = len(dataset)
     for number in range(count):
-        with readable_errors(f"{where}, sample {number} cannot be read"):
+        with readable_errors(f"{origin}, sample {number} cannot be read"):
             item = dataset[number]
         if not isinstance(item, tuple | list) or len(item) != 2:
-            raise DataError(f"{where}, sample {number}", _described(item), expected="a pair: sample and label")
-        sample, label = _array(where, item[0]), _array(where, item[1])
+            raise DataError(f"{origin}, sample {number}", _described(item), expected="a pair: sample and label")
+        sample, label = _array(origin, item[0]), _array(origin, item[1])
         if not number:
-            require_memory(where, count * sample.nbytes, f"{count} samples of shape {sample.shape}")
+            require_memory(origin, count * sample.nbytes, f"{count} samples of shape {sample.shape}")
             samples = np.empty((count, *sample.shape), sample.dtype)
         if sample.shape != samples.shape[1:] or sample.dtype != samples.dtype:
             raise DataError(
-                f"{where}, sample {number}",
+                f"{origin}, sample {number}",
                 f"shape {sample.shape} and type {sample.dtype}",
                 expected=f"{samples.shape[1:]} and {samples.dtype}, as the first one",
             )
         samples[number] = sample
         if label.size != 1 or label.dtype.kind not in "iufb" or not float(label.item()).is_integer():
-            raise DataError(f"{where}, sample {number}", f"label {label}", expected="0, 1, …, one for each class")
+            raise DataError(f"{origin}, sample {number}", f"label {label}", expected="0, 1, …, one for each class")
         labels.append(int(label.item()))
     return samples, np.array(labels, np.int64)
 
 
-def _array(where: str, value: Any) -> np.ndarray:
-    """Return an array, of MXNet or of anything that NumPy understands, as NumPy's."""
-    with readable_errors(f"{where}: an object of class {type(value).__name__} is no array"):
+def _array(origin: str, value: Any) -> np.ndarray:
+    """Convert an array, of MXNet or of any type that NumPy accepts, to NumPy's."""
+    with readable_errors(f"{origin}: an object of class {type(value).__name__} is no array"):
         array = np.asarray(value.asnumpy() if hasattr(value, "asnumpy") else value)
     if array.dtype == object:
-        raise DataError(where, _described(value), expected="an array of numbers, all samples of one shape")
+        raise DataError(origin, _described(value), expected="an array of numbers, all samples of one shape")
     return array
 
 

@@ -21,12 +21,12 @@ class Dataset:
 
     Images have shape (samples, height, width), or (samples, channels, height, width) if they are
     coloured, in uint8 with values from 0 to 255. Labels have shape (samples,) with values below
-    `classes`. In a data set of the user's the samples may have any other shape, and be float32:
-    then networks get the values as they are.
+    `classes`. The samples of a user's data set may have any other shape, and be float32, which networks
+    get unchanged.
 
     Attributes:
-        class_names: of the labels 0, 1, …; empty where they have no names.
-        digest: says what is in a data set of the user's; "" for those of this package.
+        class_names: names of the labels 0, 1, …; empty if they have no names.
+        digest: digest of the content of a user's data set; "" for those of this package.
     """
 
     name: str
@@ -45,7 +45,7 @@ class Dataset:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape of one sample as networks get it: channels, height, width of an image."""
+        """Shape of one input sample: channels, height, width of an image."""
         shape = self.train_images.shape[1:]
         return (1, *shape) if len(shape) == 2 else shape
 
@@ -65,42 +65,38 @@ def locate(name: str, data_dir: str | Path | None) -> None:
 def find_data_dir(data_dir: str | Path | None, name: str) -> Path:
     """Return the directory with a folder called `name`: `data_dir`, or one of config.DATA_DIRS.
 
-    In a program that is started elsewhere, those of the checkout that this package is installed
-    from count, too; `scripts/setup.sh` fetches the data set there.
+    Relative paths in config.DATA_DIRS are also resolved against the checkout from which this package
+    is installed, where `scripts/setup.sh` fetches the data set.
 
     Raises:
-        DataError: there is no such folder; the message names every place that was searched.
+        DataError: the folder does not exist; the message lists the searched directories.
     """
-    places = [expanded(place) for place in ([data_dir] if data_dir else config.DATA_DIRS)]
+    places = [expanded(directory) for directory in ([data_dir] if data_dir else config.DATA_DIRS)]
     checkout = Path(config.__file__).resolve().parent  # config.py lies at its top
     if not data_dir and (checkout / "scripts" / "setup.sh").is_file():
-        places += [checkout / place for place in config.DATA_DIRS if not Path(place).is_absolute()]
-    for place in places:
-        if (place / name).is_dir():
-            return place
-    looked_at = ", ".join(str(place / name) for place in places)
+        places += [checkout / directory for directory in config.DATA_DIRS if not Path(directory).is_absolute()]
+    for directory in places:
+        if (directory / name).is_dir():
+            return directory
+    looked_at = ", ".join(str(directory / name) for directory in places)
     remedy = f"If it is in another folder, give --data-dir FOLDER. {fetch_remedy(places[0], name)}"
     raise DataError(looked_at, "no such folder", expected=f"the files of {name}", remedy=remedy)
 
 
 def load(name: str, data_dir: str | Path | None = None) -> Dataset:
-    """Read a data set from where `find_data_dir` finds it.
+    """Read a data set from the directory that `find_data_dir` returns, or a user's one by its name.
 
-    One of the user's is read from where its name says.
-
-    Fashion-MNIST takes 55 MB of memory, CIFAR 184 MB.
-
-    The files may hold any number of samples, so that a part of a data set in the same format can be
-    used, too.
+    Fashion-MNIST takes 55 MB of memory, CIFAR 184 MB. The files may contain any number of samples, so
+    that a part of a data set in the same format can be used, too.
 
     Raises:
         DataError: the data set is unknown or not found, or one of its files is missing, broken or
             does not fit the others.
-        UserCodeError: the function of the user's that makes it cannot be used.
+        UserCodeError: the user's function for it cannot be used.
     """
     if ":" in name:
-        own, class_names = load_user_data(name, data_dir)
-        return Dataset(short_dataset_name(name), own.classes, *own.train, *own.test, class_names, own.digest)
+        arrays, class_names = load_user_data(name, data_dir)
+        return Dataset(short_dataset_name(name), arrays.classes, *arrays.train, *arrays.test, class_names, arrays.digest)
     entry = find_entry(name)
     folder = find_data_dir(data_dir, name) / name
     if isinstance(entry, CifarEntry):

@@ -1,4 +1,4 @@
-"""Extract the files of a Debian or Ubuntu package, without installing it or special rights."""
+"""Extract the files of a Debian or Ubuntu package, without installing it and without root rights."""
 
 import contextlib
 import os
@@ -18,7 +18,7 @@ def unpacked(package: str) -> Iterator[Path]:
     """Download a package from this machine's apt sources; yield a temporary folder of its files.
 
     Raises:
-        DataError: there is no such package, or apt-get or dpkg-deb is missing, fails, or takes too
+        DataError: the package does not exist, or apt-get or dpkg-deb is missing, fails, or takes too
             long.
     """
     for tool in ("apt-get", "dpkg-deb"):
@@ -35,11 +35,11 @@ def unpacked(package: str) -> Iterator[Path]:
 
 
 def _download(package: str, room: Path) -> None:
-    # As root, apt would work as another user, who may not enter our temporary folder.
+    # As root, apt would switch to another user, who has no access to our temporary folder.
     apt = ["apt-get", "-qq", "-oAPT::Sandbox::User=root"]
     try:
         _run([*apt, "download", package], room)
-    except DataError:  # package lists are often missing (fresh containers) or outdated: use our own
+    except DataError:  # package lists are often missing (fresh containers) or outdated; fetch new ones
         lists, cache = room / "lists", room / "cache"
         (lists / "partial").mkdir(parents=True)
         (cache / "archives" / "partial").mkdir(parents=True)

@@ -10,7 +10,7 @@ from esync.runtime.errors import ExpectedError
 class DataError(ExpectedError, ValueError):
     """Raised for data that cannot be used.
 
-    The message says where they are, what is wrong, what was expected, and what to do.
+    The message names the data, the problem, the expected content, and a remedy.
     """
 
     def __init__(self, where: Path | str, wrong: str, *, expected: str = "", remedy: str = ""):
@@ -30,5 +30,5 @@ def fetch_remedy(data_dir: Path | str, name: str) -> str:
 
 
 def broken_file(path: Path, wrong: str, expected: str) -> DataError:
-    """Return the error for a file DATA_DIR/SET/FILE that is not as it should be."""
+    """Return the error for an invalid file DATA_DIR/SET/FILE."""
     return DataError(path, wrong, expected=expected, remedy=fetch_remedy(path.parent.parent, path.parent.name))

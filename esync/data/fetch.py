@@ -1,8 +1,8 @@
 """Fetch a data set's files, from Debian's package or by download.
 
-A file is written beside its place under another name, its decompressed content is compared with the
-registry's checksum, and only then is it renamed. So an incomplete file never looks complete, and
-after an interruption the next fetch goes on with the missing files.
+A file is written under a temporary name, its decompressed content is compared with the registry's
+checksum, and then it is renamed. An incomplete file therefore never looks complete, and after an
+interruption the next fetch continues with the missing files.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from .errors import DataError
 from .registry import AnyEntry, AnyFile
 
 CONSOLE = Console()  # where progress is shown
-CHUNK = 1 << 16  # largest number of bytes that are yielded at a time
+CHUNK = 1 << 16  # largest number of bytes to yield at a time
 
 
 def download(url: str, file: AnyFile | Archive, timeout: float) -> Iterator[bytes]:
@@ -80,27 +80,26 @@ def fetch(
 
     Args:
         entry: the data set.
-        data_dir: directory of all data sets, which is made if it does not exist.
-        source: "apt" for Debian's package, "download" for the mirrors. "auto" takes the package
-            where there is one and apt is installed, and the mirrors if that fails or if `mirrors`
-            are given.
+        data_dir: directory of all data sets, which is created if it does not exist.
+        source: "apt" for Debian's package, "download" for the mirrors. "auto" uses the package if
+            there is one and apt is installed, and the mirrors if that fails or if `mirrors` are given.
         mirrors: URLs of folders to download from, instead of the registry's.
         timeout: seconds without a byte after which a download is given up.
         pause: seconds before the mirrors are tried again, doubled each time.
 
     Raises:
-        DataError: the files could not be fetched; the message says why, for each place tried.
+        DataError: the files could not be fetched; the message has the reason for each source.
         OSError: the files could not be written.
     """
     folder = data_dir / entry.name
     if not faults(entry, data_dir):
-        _say(f"{entry.name}: already in {folder}, and whole")
+        _print(f"{entry.name}: already in {folder}, and whole")
         return folder
     with _alone_in(folder):
         todo = faults(entry, data_dir)
         for file, fault in todo.items():
             if (folder / file.name).exists():
-                _say(f"{folder / file.name}: {fault}; it will be replaced")
+                _print(f"{folder / file.name}: {fault}; it will be replaced")
         wants_package = source == "apt" or (source == "auto" and entry.debian_package and not mirrors)
         if todo and wants_package:
             try:
@@ -108,7 +107,7 @@ def fetch(
             except DataError as error:
                 if source == "apt":
                     raise
-                _say(f"the Debian package cannot be used ({error}); downloading instead")
+                _print(f"the Debian package cannot be used ({error}); downloading instead")
         places = mirrors or entry.mirrors
         missing = faults(entry, data_dir)
         if isinstance(entry, CifarEntry):
@@ -118,14 +117,14 @@ def fetch(
         else:
             for file in missing:
                 _from_mirrors(places, folder / file.name, partial(_one_file, file, folder, timeout), pause)
-    _say(f"{entry.name}: complete in {folder}, checksums right")
+    _print(f"{entry.name}: complete in {folder}, checksums right")
     return folder
 
 
 def faults(entry: AnyEntry, data_dir: Path) -> dict[AnyFile, str]:
-    """Return what is wrong with each file of the data set that is missing or incomplete."""
-    found = {file: file.fault(data_dir / entry.name / file.name) for file in entry.files}
-    return {file: fault for file, fault in found.items() if fault}
+    """Return the problem of each missing or incomplete file of a data set."""
+    problems = {file: file.fault(data_dir / entry.name / file.name) for file in entry.files}
+    return {file: fault for file, fault in problems.items() if fault}
 
 
 def _from_package(package: str, files: Iterable[AnyFile], folder: Path) -> None:
@@ -136,26 +135,26 @@ def _from_package(package: str, files: Iterable[AnyFile], folder: Path) -> None:
                 raise DataError(package, f"holds no {file.name}")
             with open(path, "rb") as stored:
                 _place(iter(lambda: stored.read(CHUNK), b""), file, folder, origin=f"{package}: {file.name}")
-            _say(f"{folder / file.name}: from the Debian package {package}")
+            _print(f"{folder / file.name}: from the Debian package {package}")
 
 
-def _from_mirrors(mirrors: Sequence[str], place: Path, take: Callable[[str], None], pause: float) -> None:
-    """Download from the first mirror that works, and try each of them several times."""
+def _from_mirrors(mirrors: Sequence[str], target: Path, take: Callable[[str], None], pause: float) -> None:
+    """Download from the first working mirror; each of them is tried several times."""
     failures: dict[str, DataError] = {}
     for attempt in range(config.FETCH_ATTEMPTS):
         if attempt:
             time.sleep(pause * 2 ** (attempt - 1))
         for mirror in mirrors:
-            url = f"{mirror.rstrip('/')}/{place.name}"
+            url = f"{mirror.rstrip('/')}/{target.name}"
             try:
                 take(url)
             except DataError as error:
                 failures[url] = error
-                _say(f"{error} (try {attempt + 1} of {config.FETCH_ATTEMPTS})")
+                _print(f"{error} (try {attempt + 1} of {config.FETCH_ATTEMPTS})")
             else:
                 return
     raise DataError(
-        place,
+        target,
         f"could not be downloaded ({'; '.join(map(str, failures.values()))})",
         remedy="Check the network, or name another place with --mirror URL",
     )
@@ -163,30 +162,30 @@ def _from_mirrors(mirrors: Sequence[str], place: Path, take: Callable[[str], Non
 
 def _one_file(file: AnyFile, folder: Path, timeout: float, url: str) -> None:
     _place(download(url, file, timeout), file, folder, origin=url)
-    _say(f"{folder / file.name}: from {url}")
+    _print(f"{folder / file.name}: from {url}")
 
 
 def _from_archive(entry: CifarEntry, files: Iterable[AnyFile], folder: Path, timeout: float, url: str) -> None:
     """Download an archive beside the files, and extract the missing ones."""
-    wanted = {file.name: file for file in entry.files if file in set(files)}
+    missing = {file.name: file for file in entry.files if file in set(files)}
     beside = folder / f".{entry.archive.name}"
     try:
         with open(beside, "wb") as out:
             out.writelines(download(url, entry.archive, timeout))
-        for file, content in members(beside, wanted):
+        for file, content in members(beside, missing):
             _place([content], file, folder, origin=f"{url}: {file.name}")
-            del wanted[file.name]
-            _say(f"{folder / file.name}: from {url}")
-        if wanted:
-            raise DataError(url, f"holds no {', '.join(wanted)}")
+            del missing[file.name]
+            _print(f"{folder / file.name}: from {url}")
+        if missing:
+            raise DataError(url, f"holds no {', '.join(missing)}")
     finally:
         beside.unlink(missing_ok=True)
 
 
 def _place(chunks: Iterable[bytes], file: AnyFile, folder: Path, origin: str) -> None:
-    """Write a file beside its place, check it, and rename it; leave nothing behind on failure."""
-    for left in leftovers(folder / file.name):  # the caller is alone in this folder
-        left.unlink()
+    """Write a file under a temporary name, check it, and rename it; remove it on failure."""
+    for leftover in leftovers(folder / file.name):  # the caller has locked this folder
+        leftover.unlink()
     with atomic_path(folder / file.name) as beside:
         with open(beside, "wb") as out:
             out.writelines(chunks)
@@ -197,23 +196,20 @@ def _place(chunks: Iterable[bytes], file: AnyFile, folder: Path, origin: str) ->
 
 @contextlib.contextmanager
 def _alone_in(folder: Path) -> Iterator[None]:
-    """Make the folder, and keep other fetches out of it.
-
-    The lock ends with the process, however that ends.
-    """
+    """Create the folder, and lock it against other fetches until this process ends."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     path, risk = folder.with_name(f".{folder.name}.lock"), f"no other fetch fills {folder}"
     with open(path, "wb") as lock:
         if not lock_file(lock.fileno(), path, risk):
-            _say(f"another fetch is filling {folder}: waiting for its end")
+            _print(f"another fetch is filling {folder}: waiting for its end")
             lock_file(lock.fileno(), path, risk, wait=True)
         try:
             folder.mkdir(exist_ok=True)
             yield
         finally:
-            with contextlib.suppress(OSError):  # not empty: there is something worth keeping
+            with contextlib.suppress(OSError):  # the folder is not empty
                 folder.rmdir()
 
 
-def _say(line: str) -> None:
+def _print(line: str) -> None:
     CONSOLE.print(line, markup=False, highlight=False, soft_wrap=True)

@@ -41,8 +41,8 @@ def read_idx(path: Path, ndim: int) -> np.ndarray:
     """Read unsigned bytes from a gzip-compressed idx file into a read-only array.
 
     Raises:
-        DataError: the file cannot be decompressed, has another magic number or other than `ndim`
-            dimensions, or holds fewer or more elements than its header announces.
+        DataError: the file cannot be decompressed, has another magic number or number of dimensions,
+            or does not contain the number of elements in its header.
     """
     content = decompress(path)
     header = 4 + 4 * ndim
@@ -54,10 +54,10 @@ def read_idx(path: Path, ndim: int) -> np.ndarray:
     if len(content) < header:
         raise broken_file(path, f"content ends after {len(content)} bytes", f"a header of {header} bytes")
     shape = tuple(int(n) for n in np.frombuffer(content, ">u4", count=ndim, offset=4))
-    found, announced = len(content) - header, math.prod(shape)
-    if found != announced:
-        trouble = "trailing bytes: " if found > announced else "elements are missing: "
+    actual, announced = len(content) - header, math.prod(shape)
+    if actual != announced:
+        trouble = "trailing bytes: " if actual > announced else "elements are missing: "
         raise broken_file(
-            path, f"{trouble}{found} bytes after the header", f"{announced} for the announced shape {shape}"
+            path, f"{trouble}{actual} bytes after the header", f"{announced} for the announced shape {shape}"
         )
     return np.frombuffer(content, np.uint8, offset=header).reshape(shape)

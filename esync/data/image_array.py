@@ -1,4 +1,4 @@
-"""Decode images (PNG, JPEG, …) into one array: of one size, all grey or all with colours."""
+"""Decode images (PNG, JPEG, …) of one size into one array, all grey or all coloured."""
 
 import contextlib
 import io
@@ -11,19 +11,19 @@ import numpy as np
 from .errors import DataError
 from .user_arrays import require_memory
 
-#: Pillow's modes of grey images, and of those with colours, of 8 bits a channel.
+#: Pillow's modes of grey and of coloured images with 8 bits per channel.
 GREY, COLOURED = ("1", "L", "LA"), ("P", "RGB", "RGBA", "CMYK", "YCbCr")
 
 
 class ImageArray:
-    """Array of images of one size, which grows by one image after the other.
+    """Array of images of one size, to which images are appended.
 
-    It is grey while all images are; the first one with colours makes all of them coloured.
+    It is grey until the first coloured image is added, which converts all of them.
 
     Args:
-        where: the images come from.
-        count: how many there will be.
-        like: images that these must fit: the training set's, for those of the test set.
+        where: origin of the images, for messages.
+        count: number of images to be added.
+        like: images of the same shape and colours: for a test set, those of the training set.
     """
 
     def __init__(self, where: Path, count: int, like: "ImageArray | None" = None) -> None:
@@ -38,11 +38,11 @@ class ImageArray:
         """Decode an image and append it.
 
         Args:
-            where: the image is, for messages.
-            source: file, or content of one.
+            where: origin of the image, for messages.
+            source: a file, or the content of one.
 
         Raises:
-            DataError: it is no image, is truncated, has another size, or does not fit into memory.
+            DataError: it is not an image, is truncated, has another size, or does not fit into memory.
         """
         image = _decoded(where, source)
         if not self.first:
@@ -71,7 +71,7 @@ class ImageArray:
         return np.empty((self._count, *shape), np.uint8)
 
 
-def _decoded(where: Path | str, source: Path | bytes) -> np.ndarray:
+def _decoded(origin: Path | str, source: Path | bytes) -> np.ndarray:
     """Return the pixels: (height, width) of a grey image, (height, width, 3) of a coloured one."""
     from PIL import Image
 
@@ -81,17 +81,14 @@ def _decoded(where: Path | str, source: Path | bytes) -> np.ndarray:
             mode: Any = image.mode
             if mode in GREY or mode in COLOURED:
                 return np.asarray(image.convert("L" if mode in GREY else "RGB"))
-    except Exception as error:  # Pillow raises whatever the file makes of it
-        raise DataError(where, f"no image that can be read ({error})", expected="a whole image") from None
-    raise DataError(where, f"an image of Pillow's mode {mode}", expected="8 bits a channel, grey or with colours")
+    except Exception as error:  # Pillow may raise any exception for an invalid file
+        raise DataError(origin, f"no image that can be read ({error})", expected="a whole image") from None
+    raise DataError(origin, f"an image of Pillow's mode {mode}", expected="8 bits a channel, grey or with colours")
 
 
 @contextlib.contextmanager
 def _refuse_truncated_images() -> Iterator[None]:
-    """Make Pillow refuse truncated images, whatever the process has set.
-
-    Importing gluoncv makes Pillow accept them everywhere, and fill what is missing with grey.
-    """
+    """Let Pillow refuse truncated images, which it accepts and fills with grey after an import of gluoncv."""
     from PIL import ImageFile
 
     before, ImageFile.LOAD_TRUNCATED_IMAGES = ImageFile.LOAD_TRUNCATED_IMAGES, False

@@ -1,4 +1,4 @@
-"""Read images in a folder for each class: folder:DIR.
+"""Read images in one folder per class: folder:DIR.
 
 The images are DIR/train/CLASS/IMAGE and DIR/test/CLASS/IMAGE.
 """
@@ -16,9 +16,9 @@ from .user_arrays import LabeledSamples, UserArrays, check_arrays
 
 log = logging.getLogger(__name__)
 
-#: Files with other endings are left out.
+#: Suffixes of images; other files are ignored.
 ENDINGS = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm"})
-#: Names of the test set's folder; the first that is there counts.
+#: Names of the test set's folder; the first existing one is used.
 TEST = ("test", "val")
 LAYOUT = "DIR/train/CLASS/IMAGE and DIR/test/CLASS/IMAGE, or DIR/CLASS/IMAGE"
 
@@ -26,31 +26,31 @@ LAYOUT = "DIR/train/CLASS/IMAGE and DIR/test/CLASS/IMAGE, or DIR/CLASS/IMAGE"
 def load_folder(folder: Path) -> tuple[UserArrays, tuple[str, ...]]:
     """Read a data set, and the names of its classes in the order of their labels.
 
-    Classes are numbered in the order of their sorted names, and images are in the order of theirs.
+    Classes are numbered in the order of their names, and images are sorted by name.
 
     Raises:
         DataError: the folder has another layout, a class is empty, or an image cannot be used.
     """
-    inside = {each.name: each for each in _folders(folder)}
+    inside = {subfolder.name: subfolder for subfolder in _folders(folder)}
     train = inside.get("train", folder)
     test = next((inside[name] for name in TEST if name in inside), None) if "train" in inside else None
-    names = [each.name for each in _folders(train)]
+    names = [subfolder.name for subfolder in _folders(train)]
     if not names:
         raise DataError(train, "no folders of classes", expected=LAYOUT)
     images, train_samples = _read(train, names)
     test_samples = None
     if test is not None:
-        if unknown := [each.name for each in _folders(test) if each.name not in names]:
-            why = "a class that has no folder in the training set"
-            raise DataError(test / unknown[0], why, expected=enumeration(names, 10))
-        _, test_samples = _read(test, [each.name for each in _folders(test)], names, images)
+        if unknown := [subfolder.name for subfolder in _folders(test) if subfolder.name not in names]:
+            reason = "a class that has no folder in the training set"
+            raise DataError(test / unknown[0], reason, expected=enumeration(names, 10))
+        _, test_samples = _read(test, [subfolder.name for subfolder in _folders(test)], names, images)
     return check_arrays(str(folder), train_samples, test_samples, names), tuple(names)
 
 
 def _folders(folder: Path) -> list[Path]:
     """Return the folders in a folder by name, without hidden ones."""
     try:
-        return sorted(each for each in folder.iterdir() if each.is_dir() and not each.name.startswith("."))
+        return sorted(entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith("."))
     except OSError as error:
         raise DataError(folder, f"unreadable ({error.strerror})", expected=LAYOUT) from None
 
@@ -60,7 +60,7 @@ def _read(
 ) -> tuple[ImageArray, LabeledSamples]:
     """Read the images of these classes.
 
-    They are labelled by their places in `labels`, or else in `names`.
+    Labels are the indices of the classes in `labels`, or else in `names`.
     """
     files = _files(folder, names)
     images = ImageArray(folder, sum(map(len, files.values())), like)
@@ -73,19 +73,19 @@ def _read(
 
 def _files(folder: Path, names: Sequence[str]) -> Mapping[str, list[Path]]:
     """Return the image files of each class by name."""
-    left_out = [each for each in sorted(folder.iterdir()) if each.is_file() and not each.name.startswith(".")]
-    found: dict[str, list[Path]] = {}
+    left_out = [entry for entry in sorted(folder.iterdir()) if entry.is_file() and not entry.name.startswith(".")]
+    images: dict[str, list[Path]] = {}
     for name in names:
-        entries = sorted(each for each in (folder / name).iterdir() if not each.name.startswith("."))
+        entries = sorted(entry for entry in (folder / name).iterdir() if not entry.name.startswith("."))
         for entry in entries:
             if entry.is_dir():
                 raise DataError(entry, "a folder in the folder of a class", expected=LAYOUT)
-        found[name] = [entry for entry in entries if entry.suffix.lower() in ENDINGS]
+        images[name] = [entry for entry in entries if entry.suffix.lower() in ENDINGS]
         left_out += [entry for entry in entries if entry.suffix.lower() not in ENDINGS]
-        if not found[name]:
+        if not images[name]:
             raise DataError(
                 folder / name, "no image in the folder of a class", expected=f"files {', '.join(sorted(ENDINGS))}"
             )
     if left_out:
         log.warning("%s: files that are no images of a class are left out: %d, %s", folder, len(left_out), left_out[0])
-    return found
+    return images

@@ -21,7 +21,7 @@ def load_npz(path: Path) -> UserArrays:
     """Read a data set from a file that numpy.savez or savez_compressed has written.
 
     Raises:
-        DataError: it is no such file, a key is missing, or an array cannot be used.
+        DataError: it is not such a file, a key is missing, or an array cannot be used.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -29,19 +29,19 @@ def load_npz(path: Path) -> UserArrays:
     except (zipfile.BadZipFile, OSError) as error:
         raise _no_npz(path, error) from None
     keys = max(SPELLINGS, key=lambda keys: len(sizes.keys() & set(keys)))
-    wanted = keys if sizes.keys() & set(keys[2:]) else keys[:2]  # without test set, one is split off
-    if missing := [key for key in wanted if key not in sizes]:
-        found = ", ".join(sizes) or "nothing"
-        raise DataError(path, f"has no array {', '.join(missing)}, but {found}", expected=KEYS)
-    require_memory(path, sum(sizes[key] for key in wanted), "its arrays")
+    needed = keys if sizes.keys() & set(keys[2:]) else keys[:2]  # without a test set, one is split off
+    if missing := [key for key in needed if key not in sizes]:
+        names = ", ".join(sizes) or "nothing"
+        raise DataError(path, f"has no array {', '.join(missing)}, but {names}", expected=KEYS)
+    require_memory(path, sum(sizes[key] for key in needed), "its arrays")
     arrays = []
     try:
         with np.load(path, allow_pickle=False) as content:
-            for key in wanted:
+            for key in needed:
                 arrays.append(content[key])
     except (zipfile.BadZipFile, zlib.error, OSError, EOFError, ValueError, MemoryError) as error:
-        what = f" (array {wanted[len(arrays)]})" if len(arrays) < len(wanted) else ""
-        raise DataError(f"{path}{what}", f"cannot be read: {error}", expected="an array of numbers") from None
+        array = f" (array {needed[len(arrays)]})" if len(arrays) < len(needed) else ""
+        raise DataError(f"{path}{array}", f"cannot be read: {error}", expected="an array of numbers") from None
     x, y, *test = arrays
     return check_arrays(str(path), (x, y), (test[0], test[1]) if test else None)
 

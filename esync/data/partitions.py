@@ -11,7 +11,7 @@ import numpy as np
 
 from ..runtime.errors import ExpectedError
 
-#: In the place of weights: the speeds of the devices, as a cluster's description has them.
+#: Word for the speeds of the devices, from a cluster's description, instead of weights.
 SPEED = "speed"
 #: The values of --partition, for messages.
 GRAMMAR = (
@@ -21,22 +21,22 @@ GRAMMAR = (
 
 
 class PartitionError(ExpectedError, ValueError):
-    """Raised when a data set cannot be split among that many workers as it was described."""
+    """Raised when a data set cannot be split as specified among the given number of workers."""
 
 
 @dataclass(frozen=True, eq=False)
 class Partition:
-    """An int64 array of sample indices for each worker, and the indices that no worker has."""
+    """An int64 array of sample indices for each worker, and the unassigned indices."""
 
     shares: list[np.ndarray]
     dropped: np.ndarray
 
 
 def partition(spec: str, labels: np.ndarray, parts: int, seed: int) -> Partition:
-    """Split the samples with these labels into `parts` shares, as `spec` says (see GRAMMAR).
+    """Split the samples with these labels into `parts` shares according to `spec` (see GRAMMAR).
 
     Raises:
-        ValueError: `spec` is not understood.
+        ValueError: `spec` is invalid.
         PartitionError: there are fewer samples than shares, or weights for another number of workers.
     """
     scheme, numbers = parse_partition(spec)
@@ -54,12 +54,12 @@ def parse_partition(spec: str) -> tuple[str, list[float]]:
     """Return the scheme of a value of --partition, and its alpha or its weights, if it has any.
 
     Raises:
-        ValueError: the text is not understood; the message says what was expected.
+        ValueError: the text is invalid; the message says what was expected.
     """
     scheme, colon, argument = spec.partition(":")
     if needs_speeds(spec):
         return scheme, []
-    numbers = [_number(each) for each in argument.split(",")] if colon else []
+    numbers = [_number(number) for number in argument.split(",")] if colon else []
     if scheme == "dirichlet" and len(numbers) == 1 and 0 < numbers[0] <= 1e6:
         return scheme, numbers
     if scheme in ORDERS and all(0 < weight < math.inf for weight in numbers):
@@ -68,10 +68,10 @@ def parse_partition(spec: str) -> tuple[str, list[float]]:
 
 
 def check_workers(spec: str, workers: int) -> None:
-    """Check that a partition with weights, which is understood, has one for each worker.
+    """Check that a valid partition with weights has one for each worker.
 
     Raises:
-        PartitionError: it has another number of them.
+        PartitionError: it has another number of weights.
     """
     scheme, _, argument = spec.partition(":")
     if scheme in ORDERS and argument not in ("", SPEED) and (weights := len(argument.split(","))) != workers:
@@ -79,13 +79,13 @@ def check_workers(spec: str, workers: int) -> None:
 
 
 def needs_speeds(spec: str) -> bool:
-    """Return whether a partition has the devices' speeds in the place of weights."""
+    """Return whether a partition uses the devices' speeds as weights."""
     scheme, _, argument = spec.partition(":")
     return spec == SPEED or (scheme in ORDERS and argument == SPEED)
 
 
 def with_speeds(spec: str, step_times: Sequence[float]) -> str:
-    """Return a partition that needs the devices' speeds with these as weights; others as they are.
+    """Replace the devices' speeds in a partition by weights; return other partitions unchanged.
 
     The weight of the slowest device is 1.
 
@@ -100,11 +100,7 @@ def with_speeds(spec: str, step_times: Sequence[float]) -> str:
 
 
 def refuse_speeds(spec: str) -> None:
-    """Check that a partition names its weights.
-
-    Raises:
-        PartitionError: it needs the devices' speeds, which only a cluster's description has.
-    """
+    """Raise PartitionError if a partition needs the devices' speeds, which only a description contains."""
     if needs_speeds(spec):
         example = with_speeds(spec, (1, 1, 4))
         raise PartitionError(
@@ -133,7 +129,7 @@ def _shuffled(samples: int, seed: int) -> np.ndarray:
     return np.random.default_rng(seed).permutation(samples)
 
 
-#: Scheme that takes weights → the order of the samples with these labels, which is cut into shares
+#: Scheme with weights → the order of the samples with these labels, which is cut into shares
 #: (`_shares`). Contiguous shares are those of the public implementation of ESync, sorted labels the
 #: non-i.i.d. case of the ESync paper (§5).
 ORDERS: dict[str, Callable[[np.ndarray, int], np.ndarray]] = {
@@ -150,8 +146,8 @@ def dirichlet(labels: np.ndarray, parts: int, alpha: float, seed: int) -> Partit
 
     With a large alpha all shares have nearly the same mixture of classes. The smaller it is, the
     fewer workers share a class, down to whole classes on single workers. The sizes of the shares
-    differ, and nothing is dropped. A share that would be empty, as with a tiny alpha, gets one
-    sample from the largest one, so that every worker can train.
+    differ, and nothing is dropped. An empty share, which is possible for a tiny alpha, gets one sample
+    of the largest share, so that every worker can train.
     """
     _check(len(labels), parts)
     rng = np.random.default_rng(seed)
@@ -170,9 +166,9 @@ def dirichlet(labels: np.ndarray, parts: int, alpha: float, seed: int) -> Partit
 
 
 def redistribute(dealt: Partition, members: Collection[int], seed: int) -> Partition:
-    """Divide the shares of absent workers among those present.
+    """Divide the shares of absent workers among the present ones.
 
-    The result depends only on who is present and on the seed.
+    The result depends only on the present ranks and the seed.
 
     Args:
         dealt: the shares of all workers.
@@ -181,7 +177,7 @@ def redistribute(dealt: Partition, members: Collection[int], seed: int) -> Parti
 
     Returns:
         For each present rank its own share with an equal part of the absent ranks' shares, and for
-        each absent rank an empty share. If nobody is absent, or nobody present, `dealt`.
+        each absent rank an empty share. If all ranks are present or all are absent, `dealt`.
     """
     present = sorted(set(members))
     missing = [rank for rank in range(len(dealt.shares)) if rank not in present]
@@ -199,14 +195,14 @@ def redistribute(dealt: Partition, members: Collection[int], seed: int) -> Parti
 
 
 def share_of(rank: int, dealt: Partition, members: Collection[int], resting: Collection[int], seed: int) -> np.ndarray:
-    """Return a worker's share where those of absent and of resting workers are held by the others.
+    """Return a worker's share after the shares of absent and resting workers have been divided.
 
     Args:
         rank: the worker.
         dealt: the shares of all workers.
         members: the ranks that are present.
-        resting: the ranks that are left out: their shares are dealt to the others, as those of
-            absent workers are. They measure their speed on their own shares all the same.
+        resting: the ranks that are left out. Their shares are divided among the others, too, but they
+            keep their own ones to measure their speed.
         seed: see `redistribute`.
     """
     holders = set(members) - set(resting)
@@ -220,8 +216,8 @@ def _shares(order: np.ndarray, parts: int, weights: Sequence[float]) -> Partitio
         order: indices of the samples.
         parts: number of shares.
         weights: relative sizes of the shares, as many as there are shares (`check_workers`), such as
-            the devices' speeds; every share has one sample at least, and nothing is dropped.
-            Without any, the shares are equal and the remainder is dropped.
+            the devices' speeds; every share has at least one sample, and nothing is dropped.
+            Without weights, the shares are equal, and the remainder is dropped.
     """
     if not weights:
         size = len(order) // parts

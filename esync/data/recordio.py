@@ -26,7 +26,7 @@ def find_files(path: Path) -> tuple[Path, Path | None]:
     """Return the files of the training and the test set, given NAME, NAME.rec or NAME_train.rec.
 
     Raises:
-        DataError: there is none.
+        DataError: no such file exists.
     """
     base = str(path).removesuffix(".rec")
     train = Path(f"{base}.rec")
@@ -35,16 +35,15 @@ def find_files(path: Path) -> tuple[Path, Path | None]:
     if not train.is_file():
         raise DataError(path, "no such RecordIO file", expected=LAYOUT)
     name = str(train).removesuffix(".rec")
-    others = [Path(f"{name.removesuffix(TRAIN)}{end}.rec") for end in TEST if name.endswith(TRAIN)]
-    return train, next((each for each in others if each.is_file()), None)
+    candidates = [Path(f"{name.removesuffix(TRAIN)}{end}.rec") for end in TEST if name.endswith(TRAIN)]
+    return train, next((candidate for candidate in candidates if candidate.is_file()), None)
 
 
 def load_rec(path: Path) -> UserArrays:
     """Read a data set.
 
     Raises:
-        DataError: a file is truncated or no RecordIO, or has an image or a label that cannot be
-            used.
+        DataError: a file is truncated or not RecordIO, or has an invalid image or label.
     """
     train, test = find_files(path)
     images, samples = _read(train)
@@ -60,16 +59,16 @@ def _read(path: Path, like: ImageArray | None = None) -> tuple[ImageArray, Label
         raise DataError(path, "no records", expected="one or more")
     images, labels = ImageArray(path, len(records), like), []
     for number, record in enumerate(records):
-        where = f"{path}, record {number}"
+        origin = f"{path}, record {number}"
         if len(record) < HEADER.size:
-            raise DataError(where, f"{len(record)} bytes", expected=f"a header of {HEADER.size} bytes and an image")
+            raise DataError(origin, f"{len(record)} bytes", expected=f"a header of {HEADER.size} bytes and an image")
         flag, label, _, _ = HEADER.unpack_from(record)
         if flag:
-            raise DataError(where, f"{flag} labels", expected="one label, the number of the class")
-        if not label.is_integer() or label < 0:  # NaN and infinity are no integers
-            raise DataError(where, f"label {label:g}", expected="0, 1, …, one for each class")
+            raise DataError(origin, f"{flag} labels", expected="one label, the number of the class")
+        if not label.is_integer() or label < 0:  # NaN and infinity are not integers
+            raise DataError(origin, f"label {label:g}", expected="0, 1, …, one for each class")
         labels.append(int(label))
-        images.add(where, record[HEADER.size :])
+        images.add(origin, record[HEADER.size :])
     return images, (images.pixels, np.array(labels))
 
 
@@ -79,14 +78,14 @@ def _records(path: Path) -> Iterator[bytes]:
         with open(path, "rb") as file:
             parts: list[bytes] = []
             while head := file.read(8):
-                place = file.tell() - len(head)
+                offset = file.tell() - len(head)
                 if len(head) < 8 or head[:4] != MAGIC:
-                    raise DataError(path, f"no record begins at byte {place}", expected="a whole RecordIO file")
+                    raise DataError(path, f"no record begins at byte {offset}", expected="a whole RecordIO file")
                 word = struct.unpack("<I", head[4:])[0]
                 part, size = word >> 29, word & ((1 << 29) - 1)
                 content = file.read(-size % 4 + size)
                 if len(content) < size:
-                    raise DataError(path, f"truncated in the record at byte {place}", expected="a whole RecordIO file")
+                    raise DataError(path, f"truncated in the record at byte {offset}", expected="a whole RecordIO file")
                 parts.append(content[:size])
                 if part in (0, 3):
                     yield MAGIC.join(parts)

@@ -15,8 +15,7 @@ from .idx import decompress
 class IdxFile:
     """A gzip-compressed idx file, with size (bytes) and SHA-256 of its *decompressed* content.
 
-    Linux distributions compress the files again, so that the checksums of the compressed bytes
-    differ.
+    Linux distributions recompress the files, so that checksums of the compressed bytes differ.
     """
 
     name: str
@@ -24,7 +23,7 @@ class IdxFile:
     sha256: str
 
     def fault(self, path: Path) -> str:
-        """Return what is wrong with the content of the file at this path; "" if nothing is."""
+        """Return the problem of the content of the file at this path; "" for none."""
         try:
             content = decompress(path, limit=self.size)
         except DataError as error:
@@ -52,8 +51,8 @@ class IdxEntry:
     image_shape: tuple[int, int]  # height, width
     train: Split
     test: Split
-    mirrors: tuple[str, ...]  # the files lie at MIRROR/FILE; tried in this order
-    debian_package: str = ""  # empty: Debian and Ubuntu have none
+    mirrors: tuple[str, ...]  # URLs MIRROR/FILE; tried in this order
+    debian_package: str = ""  # "" if Debian and Ubuntu have none
     channels: int = 1
 
     @property
@@ -142,10 +141,10 @@ REGISTRY: Mapping[str, AnyEntry] = {entry.name: entry for entry in (FASHION_MNIS
 
 
 def find_entry(name: str, registry: Mapping[str, AnyEntry] = REGISTRY) -> AnyEntry:
-    """Return the entry of that name.
+    """Return the entry with a name.
 
     Raises:
-        DataError: there is no such entry; the message lists the known names.
+        DataError: the name is unknown; the message lists the known ones.
     """
     if name not in registry:
         raise DataError(name, "unknown data set", expected=f"one of {', '.join(registry)}")

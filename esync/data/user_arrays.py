@@ -1,4 +1,4 @@
-"""Check data sets of a user's own as arrays, count their labels, and split off a test set."""
+"""Check a user's data set in arrays, count its classes, and split off a test set."""
 
 import hashlib
 import math
@@ -15,24 +15,24 @@ from .errors import DataError
 #: Images or other samples, and their labels.
 LabeledSamples: TypeAlias = tuple[np.ndarray, np.ndarray]
 
-#: What samples may be, for messages and help texts.
+#: Valid samples, for messages and help texts.
 SAMPLES = "uint8 images of values 0 to 255, or float16, float32 or float64, which networks get as they are"
-#: The most colour planes of an image: an axis as long as that, or shorter, is that of the colours.
+#: Largest number of colour planes; an axis of this length or shorter is the axis of colours.
 MOST_CHANNELS = 4
-#: Where there is no test set, one sample in so many of each class is set aside for it.
+#: Without a test set, every n-th sample of each class is set aside for it.
 TEST_EVERY = 10
 
 
 @dataclass(frozen=True, eq=False)
 class UserArrays:
-    """A data set of the user's, checked.
+    """A user's data set after all checks.
 
     Attributes:
         train: uint8 or float32 samples of shape (samples, height, width) or (samples, channels,
             height, width), or of any other shape; and int32 labels.
-        test: the same.
-        classes: how many there are.
-        digest: 12 hexadecimal digits of the SHA-256 of all of it.
+        test: samples and labels of the same form.
+        classes: number of classes.
+        digest: 12 hexadecimal digits of the SHA-256 of the data set.
     """
 
     train: LabeledSamples
@@ -47,18 +47,18 @@ def check_arrays(
     """Check a data set.
 
     Args:
-        where: the set comes from, for messages.
+        where: origin of the data set, for messages.
         train: training samples and labels.
         test: test samples and labels; None: every tenth training sample of each class is set aside.
-        class_names: of the labels 0, 1, …, where they are known.
+        class_names: names of the labels 0, 1, …, if known.
 
     Raises:
-        DataError: it cannot be used.
+        DataError: the data set is invalid.
     """
     train = _check_samples(f"{where}, training", *train)
     test = _check_samples(f"{where}, test", *test) if test is not None else None
-    every = train[1] if test is None else np.concatenate([train[1], test[1]])
-    classes = max(len(class_names), int(every.max()) + 1)
+    labels = train[1] if test is None else np.concatenate([train[1], test[1]])
+    classes = max(len(class_names), int(labels.max()) + 1)
     _check_labels(where, train[1], classes, class_names)
     train, test = _split(where, train, class_names) if test is None else (train, test)
     if train[0].shape[1:] != test[0].shape[1:]:
@@ -81,12 +81,12 @@ def require_memory(where: Path | str, needed: int, what: str) -> None:
     """Refuse a data set that does not fit into memory.
 
     Args:
-        where: the set comes from.
-        needed: bytes.
-        what: takes them.
+        where: origin of the data set.
+        needed: number of bytes.
+        what: description of what needs them.
 
     Raises:
-        DataError: the machine has less.
+        DataError: the machine has less memory available.
     """
     available = _available_memory()
     if needed > available:
@@ -98,19 +98,16 @@ def require_memory(where: Path | str, needed: int, what: str) -> None:
 
 
 def _available_memory() -> float:
-    """Return the bytes of memory that this process can still get.
-
-    They follow from the kernel's count and the limit of the container.
-    """
-    found = math.inf
+    """Return the bytes of memory available to this process, within the limit of its container."""
+    available = math.inf
     try:
         for line in Path("/proc/meminfo").read_text().splitlines():
             if line.startswith("MemAvailable:"):
-                found = 1024.0 * int(line.split()[1])
+                available = 1024.0 * int(line.split()[1])
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
     except OSError:
-        return found
-    return min(found, float(limit)) if limit.isdecimal() else found
+        return available
+    return min(available, float(limit)) if limit.isdecimal() else available
 
 
 def _check_samples(where: str, samples: np.ndarray, labels: np.ndarray) -> LabeledSamples:
@@ -139,7 +136,7 @@ def _check_samples(where: str, samples: np.ndarray, labels: np.ndarray) -> Label
 
 
 def _channels_first(where: str, samples: np.ndarray) -> np.ndarray:
-    """Put the axis of the colours in front of height and width; grey images have none."""
+    """Move the axis of colours before height and width; grey images have none."""
     if samples.ndim == 4:
         first, last = (samples.shape[axis] <= MOST_CHANNELS for axis in (1, 3))
         if first and last:
@@ -170,10 +167,7 @@ def _check_labels(where: str, labels: np.ndarray, classes: int, names: Sequence[
 
 
 def _split(where: str, train: LabeledSamples, names: Sequence[str]) -> tuple[LabeledSamples, LabeledSamples]:
-    """Set samples aside for the test.
-
-    Of each class these are the last of every ten, or the last one of fewer than ten.
-    """
+    """Set samples aside for the test: every tenth sample of each class, or the last one of fewer than ten."""
     samples, labels = train
     aside = np.zeros(len(labels), bool)
     for label in range(int(labels.max()) + 1):

@@ -1,4 +1,4 @@
-"""Data sets of a user's own by name: npz:FILE, folder:DIR, rec:FILE, or a function."""
+"""A user's data sets by name: npz:FILE, folder:DIR, rec:FILE, or a function."""
 
 from pathlib import Path
 
@@ -19,10 +19,10 @@ KINDS = ("npz", "folder", "rec")
 
 
 def check_name(text: str) -> str:
-    """Return the text itself where it can name a data set; nothing is read but a function's source.
+    """Return the text if it is a valid name of a data set, which is not read except for a function's source.
 
     Raises:
-        ValueError: it cannot; the message says what could.
+        ValueError: it is invalid; the message lists the valid forms.
     """
     kind, _, rest = text.partition(":")
     if is_function(text):
@@ -36,26 +36,21 @@ def check_name(text: str) -> str:
 
 
 def is_function(text: str) -> bool:
-    """Return whether a data set is what a function returns."""
+    """Return whether a data set is returned by a function."""
     return ":" in text and text.partition(":")[0] not in KINDS
 
 
 def short_dataset_name(text: str) -> str:
-    """Return a name without folders, for messages, run.json and checkpoints.
-
-    folder:/data/pets is folder:pets.
-    """
+    """Return a name without folders, for messages, run.json and checkpoints: folder:pets for folder:/data/pets."""
     kind, _, rest = text.partition(":")
     return f"{kind}:{Path(rest).name}" if kind in KINDS else short_name(text)
 
 
 def find_user_data(text: str, data_dir: str | Path | None) -> Path:
-    """Return where a file or a folder is.
-
-    Relative paths begin in data_dir, or else in the current folder.
+    """Return the path of a file or a folder, which is relative to data_dir or else to the current folder.
 
     Raises:
-        DataError: it is not there.
+        DataError: it does not exist.
     """
     kind, _, rest = text.partition(":")
     path = expanded(data_dir or ".") / expanded(rest)
@@ -69,11 +64,11 @@ def find_user_data(text: str, data_dir: str | Path | None) -> Path:
 
 
 def load_user_data(text: str, data_dir: str | Path | None) -> tuple[UserArrays, tuple[str, ...]]:
-    """Read a data set of the user's, and the names of its classes where they have any.
+    """Read a user's data set, and the names of its classes if they have any.
 
     Raises:
-        DataError: it is not there, or cannot be used.
-        UserCodeError: the function that makes it cannot be used.
+        DataError: it does not exist, or is invalid.
+        UserCodeError: the function for it cannot be used.
     """
     if is_function(text):
         return load_function(text), ()
@@ -88,4 +83,4 @@ def _with_kind(text: str) -> str:
     if text.endswith(".py"):
         return f", which is a file: name a function in it, {text}:FUNCTION"
     kinds = {"folder": path.is_dir(), "npz": path.suffix == ".npz", "rec": path.suffix == ".rec"}
-    return "".join(f" (did you mean {kind}:{text}?)" for kind, so in kinds.items() if so)
+    return "".join(f" (did you mean {kind}:{text}?)" for kind, matches in kinds.items() if matches)

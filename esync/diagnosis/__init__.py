@@ -1,7 +1,7 @@
-"""`esync doctor`: what this machine, and the hosts of a description, lack for training.
+"""`esync doctor`: find problems of this machine, and of the hosts of a description.
 
-`machine` looks at this machine, `engine` at MXNet and the GPUs, `cluster` at a description and its
-hosts, with the checks that launch makes before a job begins. Only the standard library is imported
-until a check needs more, so a broken installation is named and ends nothing. May import `config`,
-`data`, `launch`, `runtime` and `version`.
+`machine` checks this machine, `engine` MXNet and the GPUs, `cluster` a description and its hosts, with
+launch's checks. Imports other than the standard library are made inside the checks, so that a broken
+installation is reported like any other problem. May import `config`, `data`, `launch`, `runtime` and
+`version`.
 """

@@ -22,15 +22,15 @@ from .finding import Finding, run_checks
 
 def parser() -> argparse.ArgumentParser:
     """Return the parser of the command line."""
-    made = argparse.ArgumentParser(
+    command_parser = argparse.ArgumentParser(
         prog=program.name("python -m esync.diagnosis"),
         description="Check whether this machine can train, and say what to do where it cannot.",
         epilog="Nothing is changed, here or on other hosts.",
         allow_abbrev=False,
     )
-    descriptions.add_file(made, optional=True)
-    made.add_argument("--json", action="store_true", help="print the findings as JSON")
-    return made
+    descriptions.add_file(command_parser, optional=True)
+    command_parser.add_argument("--json", action="store_true", help="print the findings as JSON")
+    return command_parser
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -60,16 +60,16 @@ def _diagnose(options: argparse.Namespace) -> int:
 
 
 def _all_findings(options: argparse.Namespace) -> Iterator[Finding]:
-    found = run_checks(chain(machine.CHECKS, engine.CHECKS))
+    findings = run_checks(chain(machine.CHECKS, engine.CHECKS))
     if options.file is None:
-        return found
+        return findings
 
     def cluster() -> Iterator[Finding]:
         from . import cluster  # its packages may be missing
 
         return cluster.cluster(options.file, lambda text: print(text, file=sys.stderr, flush=True))
 
-    return chain(found, run_checks([("description", cluster)]))
+    return chain(findings, run_checks([("description", cluster)]))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Checks of a description and its hosts: those that launch makes before a job begins."""
+"""Checks of a description and its hosts, the same as launch's before a job."""
 
 import secrets
 import shutil
@@ -19,10 +19,10 @@ from .finding import Finding, run_checks
 
 
 def cluster(path: Path, notify: Callable[[str], None]) -> Iterator[Finding]:
-    """Check a description, and ask each of its hosts whether it can take part.
+    """Check a description, and whether each of its hosts can take part.
 
-    Nothing is started or written on a host. One host's problem does not hide another's; the ports
-    between the hosts are tried only where all of them can take part.
+    Nothing is started or written on a host. The problems of all hosts are reported; the ports between
+    the hosts are tried only if all of them can take part.
 
     Args:
         path: the description.
@@ -31,14 +31,15 @@ def cluster(path: Path, notify: Callable[[str], None]) -> Iterator[Finding]:
     description = read(path)
     hosts = locate(description)
     with Ports() as ports:
-        here = HostResources(ports.free(ports_needed(description)))
+        local = HostResources(ports.free(ports_needed(description)))
 
-        def job_on(there: dict[str, HostResources]) -> LaunchPlan:
-            return plan(description, hosts, {}, here, there, description.program, None, secrets.token_hex(8))
+        def job_on(remote_resources: dict[str, HostResources]) -> LaunchPlan:
+            token = secrets.token_hex(8)
+            return plan(description, hosts, {}, local, remote_resources, description.program, token=token)
 
         job = job_on({})
-        far = [host for host in job.hosts if not host.here]
-        text = f"{path}: {len(job.workers)} worker(s) on {len(job.hosts)} host(s), {len(far)} of them over ssh"
+        remote = [host for host in job.hosts if not host.here]
+        text = f"{path}: {len(job.workers)} worker(s) on {len(job.hosts)} host(s), {len(remote)} of them over ssh"
         yield Finding("description", "ok", text)
         claims = fixed_ports(description, job)
         for owner, port in claims.pop(None, {}).items():
@@ -48,12 +49,12 @@ def cluster(path: Path, notify: Callable[[str], None]) -> Iterator[Finding]:
             except PortInUseError as error:
                 yield Finding("ports", "problem", str(error))
         yield from _this_machine(job)
-        if far:
+        if remote:
             yield from _far_hosts(job, job_on, claims, description, notify)
 
 
 def _this_machine(job: LaunchPlan) -> Iterator[Finding]:
-    """Check what the workers on this machine need: the program, or the data set."""
+    """Check that this machine has the program or the data set of its workers."""
     names = ", ".join(sorted({spec.host.name for spec in job.workers if spec.host.here}))
 
     def check() -> Finding:
@@ -73,7 +74,7 @@ def _far_hosts(
     description: Description,
     notify: Callable[[str], None],
 ) -> Iterator[Finding]:
-    """Ask the hosts that are reached over ssh, then try the ports between all hosts."""
+    """Check the hosts that are reached over ssh, then the ports between all hosts."""
     if shutil.which("ssh") is None:
         remedy = "install it, for instance with apt-get install openssh-client"
         yield Finding("ssh", "problem", "the program ssh is not installed here", remedy)
@@ -96,9 +97,9 @@ def _far_hosts(
 
 
 def _problem_of_host(sentence: str) -> Finding:
-    """Return the problem that a sentence of launch tells: "host NAME: what is wrong; what to do"."""
+    """Convert an error of launch, "host NAME: problem; remedy", to a finding."""
     beginning, colon, rest = sentence.partition(": ")
     if not colon or " " in beginning.removeprefix("host "):
         beginning, rest = "network", sentence
-    found, _, remedy = rest.partition("; ")
-    return Finding(beginning, "problem", found, remedy)
+    problem, _, remedy = rest.partition("; ")
+    return Finding(beginning, "problem", problem, remedy)

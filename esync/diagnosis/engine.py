@@ -47,42 +47,42 @@ def engine() -> Iterator[Finding]:
         yield _gpus({"gpus": 0, "cuda": False}, _gpu_names())
         return
     print("importing MXNet, which may take some seconds …", file=sys.stderr, flush=True)
-    found, trouble = _probe()
-    if found is None:
+    report, trouble = _probe()
+    if report is None:
         remedy = f"install it anew, in a new virtual environment: {EXTRAS}"
         if "shared object file" in trouble:
             remedy = "a library of the system is missing; on Debian and Ubuntu: apt-get install libgomp1 libquadmath0"
         yield Finding("MXNet", "problem", f"it is installed, but importing it fails: {trouble}", remedy)
         return
-    yield _mxnet(found)
-    if found["gluoncv"]:
-        yield Finding("gluoncv", "ok", found["gluoncv"])
+    yield _mxnet(report)
+    if report["gluoncv"]:
+        yield Finding("gluoncv", "ok", report["gluoncv"])
     else:
         remedy = "the networks by name need it: pip install 'gluoncv>=0.10.5,<0.11'"
-        yield Finding("gluoncv", "problem", f"cannot be imported: {found['trouble']}", remedy)
-    yield _gpus(found, _gpu_names())
+        yield Finding("gluoncv", "problem", f"cannot be imported: {report['trouble']}", remedy)
+    yield _gpus(report, _gpu_names())
 
 
-def _mxnet(found: dict[str, Any]) -> Finding:
-    if found["sum"] != 4.0:
-        return Finding("MXNet", "problem", f"{found['version']} adds four ones to {found['sum']:g}", EXTRAS)
-    if not found["distributed"]:
+def _mxnet(report: dict[str, Any]) -> Finding:
+    if report["sum"] != 4.0:
+        return Finding("MXNet", "problem", f"{report['version']} adds four ones to {report['sum']:g}", EXTRAS)
+    if not report["distributed"]:
         remedy = f"use a build with USE_DIST_KVSTORE=1: {EXTRAS}"
-        return Finding("MXNet", "problem", f"{found['version']}, built without the distributed key store", remedy)
-    if found["version"] != MXNET:
-        return Finding("MXNet", "warning", found["version"], f"this package is tested with {MXNET}: {EXTRAS}")
-    return Finding("MXNet", "ok", f"{found['version']}, {'for CUDA' if found['cuda'] else 'for CPUs'}")
+        return Finding("MXNet", "problem", f"{report['version']}, built without the distributed key store", remedy)
+    if report["version"] != MXNET:
+        return Finding("MXNet", "warning", report["version"], f"this package is tested with {MXNET}: {EXTRAS}")
+    return Finding("MXNet", "ok", f"{report['version']}, {'for CUDA' if report['cuda'] else 'for CPUs'}")
 
 
-def _gpus(found: dict[str, Any], there: list[str]) -> Finding:
+def _gpus(report: dict[str, Any], names: list[str]) -> Finding:
     """Compare the GPUs that MXNet can use with those that the driver names."""
-    if found["gpus"]:
+    if report["gpus"]:
         remedy = "this package has never run on a GPU; scripts/check_gpu.sh finds out what works"
-        return Finding("GPU", "warning", f"{found['gpus']} that MXNet can use", remedy)
-    if not there:
+        return Finding("GPU", "warning", f"{report['gpus']} that MXNet can use", remedy)
+    if not names:
         return Finding("GPU", "ok", "none; workers train on the CPU")
-    text = f"MXNet can use none of {len(there)}: {'; '.join(there)}"
-    if not found["cuda"]:
+    text = f"MXNet can use none of {len(names)}: {'; '.join(names)}"
+    if not report["cuda"]:
         return Finding("GPU", "warning", text, f"MXNet for GPUs (compute capability 3.0 to 8.9): {EXTRAS}")
     remedy = "compare the driver with CUDA's version, and the GPU with MXNet's builds (compute capability 3.0 to 8.9)"
     return Finding("GPU", "warning", text, remedy)
@@ -95,10 +95,10 @@ def _gpu_names() -> list[str]:
         return []
     command = [program, "--query-gpu=name", "--format=csv,noheader"]
     try:
-        said = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=20, check=False)
+        completed = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=20, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return []
-    return said.stdout.split("\n")[:-1] if said.returncode == 0 else []
+    return completed.stdout.split("\n")[:-1] if completed.returncode == 0 else []
 
 
 def _probe() -> tuple[dict[str, Any] | None, str]:
@@ -113,8 +113,8 @@ def _probe() -> tuple[dict[str, Any] | None, str]:
             return json.loads(line.removeprefix(MARK)), ""
     if ended.returncode < 0:
         return None, f"the process was ended by {signal.Signals(-ended.returncode).name}"
-    said = [line for line in ended.stderr.splitlines() if line.strip()]
-    return None, said[-1].strip() if said else f"exit code {ended.returncode}"
+    lines = [line for line in ended.stderr.splitlines() if line.strip()]
+    return None, lines[-1].strip() if lines else f"exit code {ended.returncode}"
 
 
 CHECKS: tuple[Check, ...] = (("MXNet", engine),)

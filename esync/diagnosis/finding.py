@@ -42,8 +42,8 @@ def run_checks(checks: Iterable[Check]) -> Iterator[Finding]:
     """
     for name, check in checks:
         try:
-            found = check()
-            yield from [found] if isinstance(found, Finding) else found
+            findings = check()
+            yield from [findings] if isinstance(findings, Finding) else findings
         except ModuleNotFoundError as error:
             package = (error.name or str(error)).partition(".")[0]
             yield Finding(name, "problem", f"the package {package} is not installed", REINSTALL)

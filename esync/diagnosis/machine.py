@@ -37,16 +37,16 @@ def python() -> Finding:
     text = f"{sys.version.split()[0]} ({sys.executable})"
     if PYTHON[0] <= sys.version_info[:2] <= PYTHON[1]:
         return Finding("Python", "ok", text)
-    wanted = f"{PYTHON[0][0]}.{PYTHON[0][1]} to {PYTHON[1][0]}.{PYTHON[1][1]}"
-    return Finding("Python", "problem", text, f"use Python {wanted}, and make a new virtual environment with it")
+    supported = f"{PYTHON[0][0]}.{PYTHON[0][1]} to {PYTHON[1][0]}.{PYTHON[1][1]}"
+    return Finding("Python", "problem", text, f"use Python {supported}, and make a new virtual environment with it")
 
 
 def system() -> Finding:
     """Check the operating system, and count cores and memory."""
     if sys.platform != "linux":
         return Finding("system", "problem", sys.platform, "use Linux, or a container or virtual machine with Linux")
-    known = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
-    megabytes = int(known[1]) // 1000 if known else None
+    match = re.search(r"^MemAvailable: +(\d+) kB", Path("/proc/meminfo").read_text(encoding="ascii"), re.MULTILINE)
+    megabytes = int(match[1]) // 1000 if match else None
     quota = f" (a quota leaves these of {affinity()})" if cores() < affinity() else ""
     text = f"Linux, {cores()} core(s){quota}" + (
         f", {megabytes / 1000:.1f} GB of memory available" if megabytes else ""
@@ -63,7 +63,7 @@ def packages() -> Iterator[Finding]:
     except importlib.metadata.PackageNotFoundError:
         yield Finding("packages", "warning", "esync runs from its folder and is not installed", REINSTALL)
         required = ["numpy"]
-    names = [re.match(r"[\w.-]+", each)[0] for each in required if "extra ==" not in each]  # type: ignore[index]
+    names = [re.match(r"[\w.-]+", requirement)[0] for requirement in required if "extra ==" not in requirement]  # type: ignore[index]
     versions: dict[str, str | None] = {}
     for name in names:
         try:
@@ -90,8 +90,8 @@ def processes() -> Finding:
     forked = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
     ended = subprocess.run([sys.executable, "-c", "pass"], timeout=60, check=False).returncode
     if forked or ended:
-        found = f"a forked process ended with {forked}, a new one of Python with {ended}"
-        return Finding("processes", "problem", found, "look for limits on processes: ulimit -u, cgroups, seccomp")
+        problem = f"a forked process ended with {forked}, a new one of Python with {ended}"
+        return Finding("processes", "problem", problem, "look for limits on processes: ulimit -u, cgroups, seccomp")
     return Finding("processes", "ok", "can be forked and started")
 
 
@@ -107,8 +107,9 @@ def shared_memory() -> Iterator[Finding]:
     name = "shared memory"
     folder = Path("/dev/shm")
     if not folder.is_dir() or not os.access(folder, os.W_OK):
-        found = f"{folder} is not there, or cannot be written to"
-        yield Finding(name, "warning", found, "a DataLoader with several processes needs it: mount it, or use threads")
+        problem = f"{folder} is not there, or cannot be written to"
+        remedy = "a DataLoader with several processes needs it: mount it, or use threads"
+        yield Finding(name, "warning", problem, remedy)
         return
     free = shutil.disk_usage(folder).free // 1_000_000
     if free < SHARED_MEGABYTES:
@@ -144,13 +145,13 @@ def ports() -> Finding:
 
 def folder() -> Finding:
     """Check that the current folder, where logs go, can be written to."""
-    here = os.getcwd()
-    with tempfile.TemporaryFile(dir=here) as file:
+    current = os.getcwd()
+    with tempfile.TemporaryFile(dir=current) as file:
         file.write(bytes(mmap.PAGESIZE))
-    free = shutil.disk_usage(here).free / 1e9
+    free = shutil.disk_usage(current).free / 1e9
     if free < 1:
-        return Finding("folder", "warning", f"{here}: {free:.1f} GB free", "make room, or use another --log-dir")
-    return Finding("folder", "ok", f"{here}: can be written to, {free:.1f} GB free")
+        return Finding("folder", "warning", f"{current}: {free:.1f} GB free", "make room, or use another --log-dir")
+    return Finding("folder", "ok", f"{current}: can be written to, {free:.1f} GB free")
 
 
 def data_set() -> Finding:
@@ -161,7 +162,7 @@ def data_set() -> Finding:
     name, entry = config.DATASET, REGISTRY[config.DATASET]
     fetch = "python -m esync.data fetch"
     try:
-        place = find_data_dir(None, name)
+        directory = find_data_dir(None, name)
     except DataError:
         if shutil.which("apt-get") and entry.debian_package:
             return Finding("data set", "warning", f"{name} is not here", f"get it: {fetch}")
@@ -174,11 +175,11 @@ def data_set() -> Finding:
         places = ", ".join(config.DATA_DIRS)
         remedy = f"copy the folder {name} from another machine into one of {places}, or name it with --data-dir"
         return Finding("data set", "warning", f"{name} is not here, and no mirror of it answers", remedy)
-    broken = [file.name for file in faults(entry, place)]
+    broken = [file.name for file in faults(entry, directory)]
     if broken:
-        found = f"{place / name}: missing or broken: {', '.join(broken)}"
-        return Finding("data set", "warning", found, f"get it anew: {fetch} --to {place}")
-    return Finding("data set", "ok", f"{name} in {place / name}, checksums right")
+        problem = f"{directory / name}: missing or broken: {', '.join(broken)}"
+        return Finding("data set", "warning", problem, f"get it anew: {fetch} --to {directory}")
+    return Finding("data set", "ok", f"{name} in {directory / name}, checksums right")
 
 
 CHECKS: tuple[Check, ...] = (

@@ -88,12 +88,12 @@ def unpack(texts: Mapping[str, str], folder: Path) -> None:
             (beside / name).parent.mkdir(parents=True, exist_ok=True)
             (beside / name).write_text(text, encoding="utf-8", errors="surrogateescape")
         for device in sorted(beside.iterdir()) if texts else []:
-            _put(device, folder / device.name)
+            _install(device, folder / device.name)
     finally:
         shutil.rmtree(beside, ignore_errors=True)
 
 
-def _put(arrived: Path, target: Path) -> None:
+def _install(arrived: Path, target: Path) -> None:
     """Move a device's folder to `target`, and keep the logs of earlier runs in subfolders there."""
     for path in arrived.iterdir():
         with open(path, "rb") as file:

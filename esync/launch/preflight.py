@@ -23,13 +23,13 @@ ENGINE_ROLES = {"server", "worker"}
 def fixed_ports(description: Description, plan: LaunchPlan) -> dict[str | None, dict[str, int]]:
     """Return the ports that the description gives: host (None: this machine) → key in it → port."""
     services = {"scheduler": description.scheduler, "state server": description.state_server}
-    found: dict[str | None, dict[str, int]] = defaultdict(dict)
+    ports: dict[str | None, dict[str, int]] = defaultdict(dict)
     for spec in plan.processes:
         service = services.get(spec.role)
         if service is not None and service.port:
             host = None if spec.host.here else spec.host.name
-            found[host][f"{spec.role.replace(' ', '_')}.port"] = service.port
-    return found
+            ports[host][f"{spec.role.replace(' ', '_')}.port"] = service.port
+    return ports
 
 
 def check_hosts(

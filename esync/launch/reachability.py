@@ -32,17 +32,21 @@ def try_paths(plan: LaunchPlan, agents: AgentPool) -> None:
     ]
     local = Agent()
     try:
-        _ask(plan, agents, local, "listen", {host.name: [e for e in endpoints if e[0] == host.name] for host in hosts})
+        _request(
+            plan, agents, local, "listen", {host.name: [e for e in endpoints if e[0] == host.name] for host in hosts}
+        )
         targets = {host.name: [e for e in endpoints if e[0] != host.name] for host in hosts}
-        failed = _ask(plan, agents, local, "reach", targets)
-        _ask(plan, agents, local, "hush", {host.name: [] for host in hosts})
+        failed = _request(plan, agents, local, "reach", targets)
+        _request(plan, agents, local, "hush", {host.name: [] for host in hosts})
     finally:
         local.close()
     if failed:
         raise RemoteHostError("\n".join(failed))
 
 
-def _ask(plan: LaunchPlan, agents: AgentPool, local: Agent, action: str, lists: dict[str, list[Endpoint]]) -> list[str]:
+def _request(
+    plan: LaunchPlan, agents: AgentPool, local: Agent, action: str, lists: dict[str, list[Endpoint]]
+) -> list[str]:
     """Have all hosts listen at endpoints, or connect to them; return a sentence for each failure."""
     requests = {host.name: {"do": action, "endpoints": lists[host.name]} for host in plan.hosts}
     agents.send({host.name: requests[host.name] for host in plan.hosts if not host.here})

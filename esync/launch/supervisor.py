@@ -249,9 +249,9 @@ class Supervisor:
             )
             self._restart(process, self._replacements.respawn(process))
         else:
-            self._go_on_or_fail(process, verdict is Verdict.GO_ON, how + self._replacements.why_not(process), last)
+            self._continue_or_fail(process, verdict is Verdict.GO_ON, how + self._replacements.why_not(process), last)
 
-    def _go_on_or_fail(self, process: Process, may_go_on: bool, how: str, last: str = "") -> None:
+    def _continue_or_fail(self, process: Process, may_go_on: bool, how: str, last: str = "") -> None:
         """Go on without a process; fail the job if the others cannot, or no worker runs."""
         if may_go_on and self._running("worker"):
             self._replacements.lost.append(process.spec.name)
@@ -304,7 +304,7 @@ class Supervisor:
             return
         reason = self._unreachable.give_up(name)
         self._replacements.withdraw(name)
-        self._go_on_or_fail(process, self._replacements.elastic and process.spec.role == "worker", reason)
+        self._continue_or_fail(process, self._replacements.elastic and process.spec.role == "worker", reason)
 
     def _retry_unreachable(self) -> None:
         """Restart unreachable processes whose next attempt is due; announce the hosts that are waited for."""

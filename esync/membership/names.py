@@ -58,7 +58,7 @@ class Lookup:
     def addresses(self) -> list[str]:
         """Return the addresses, the preferred one first; empty while they are unknown."""
         if not self._found:
-            self._go_on()
+            self._advance()
         return self._found
 
     def cancel(self) -> None:
@@ -66,7 +66,7 @@ class Lookup:
         if self._running is not None:
             self._running.cancel()
 
-    def _go_on(self) -> None:
+    def _advance(self) -> None:
         if self._running is None and time.monotonic() >= self._again_at:
             self._running = _resolvers().submit(resolve, self._host)
         if self._running is not None and self._running.done():

@@ -1,9 +1,8 @@
-"""Speed up depthwise convolutions on CPUs where the map is smaller than the kernel.
+"""Speed up depthwise convolutions on CPUs whose feature map is smaller than the kernel.
 
-With images of 28 × 28 pixels, MobileNet's last convolutions see maps of 2 × 2 and 1 × 1. oneDNN has
-no vectorized gradient of the weights for these. It multiplies a small matrix for each image and
-channel, which takes a third of the iteration. The same convolution of an input that was padded
-before is vectorized.
+With images of 28 × 28 pixels, MobileNet's last convolutions have maps of 2 × 2 and 1 × 1. oneDNN has no
+vectorized gradient of the weights for these: it multiplies a small matrix for each image and channel,
+which takes a third of the iteration. The same convolution of a separately padded input is vectorized.
 """
 
 from typing import Any
@@ -14,10 +13,8 @@ from ..runtime.mxnet_import import mx
 def pad_beforehand(net: Any, shape: tuple[int, ...]) -> int:
     """Pad the input of such convolutions by a separate operator.
 
-    Outputs and gradients stay the same, except for rounding.
-
-    Parameters, their names and the names of blocks stay as they are. Call `net.hybridize`
-    afterwards.
+    Outputs and gradients are the same except for rounding. Parameters and names are not changed. Call
+    `net.hybridize` afterwards.
 
     Args:
         net: an initialized network whose shapes are known.
@@ -28,9 +25,9 @@ def pad_beforehand(net: Any, shape: tuple[int, ...]) -> int:
     """
     outputs = net(mx.sym.var("data")).get_internals()
     sizes = dict(zip(outputs.list_outputs(), outputs.infer_shape(data=shape)[1], strict=True))
-    found: list[Any] = []
-    net.apply(lambda block: found.append(block) if _depthwise(block) else None)
-    small = [conv for conv in found if _smaller_than_kernel(conv, sizes[f"{conv.name}_fwd_output"][2:])]
+    layers: list[Any] = []
+    net.apply(lambda block: layers.append(block) if _depthwise(block) else None)
+    small = [conv for conv in layers if _smaller_than_kernel(conv, sizes[f"{conv.name}_fwd_output"][2:])]
     for conv in small:
         _pad(conv)
     return len(small)

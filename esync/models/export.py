@@ -24,20 +24,18 @@ class FinalModelError(ExpectedError):
 def save(net: Any, folder: Path, shape: tuple[int, ...] | None, notify: Callable[[str], None]) -> None:
     """Write a trained network to a folder.
 
-    * `model.params`: net.load_parameters takes it, for the same network built by the same code.
-    * `model-symbol.json` and `model-0000.params`: SymbolBlock.imports takes them, without that
-      code.
-    * `model.onnx`: where the package onnx is installed and MXNet's exporter can translate the
-      network.
+    * `model.params`: for net.load_parameters of the same network, built by the same code.
+    * `model-symbol.json` and `model-0000.params`: for SymbolBlock.imports, without that code.
+    * `model.onnx`: if the package onnx is installed and MXNet's exporter supports the network.
 
-    Each file is either replaced as a whole or, if it cannot be written, not there.
+    Each file is written completely or, if that fails, removed.
 
     Args:
         net: a Gluon block.
-        folder: the folder, which is made if it does not exist.
-        shape: shape of an input, including the batch. None if it is not known; only `model.params`
-            is written then.
-        notify: called with a message where only some of the files could be written.
+        folder: the folder, which is created if it does not exist.
+        shape: shape of an input, including the batch; None if unknown, in which case only
+            `model.params` is written.
+        notify: called with a message if only some of the files could be written.
 
     Raises:
         FinalModelError: `model.params` cannot be written.
@@ -51,7 +49,7 @@ def save(net: Any, folder: Path, shape: tuple[int, ...] | None, notify: Callable
     if shape is None:
         return
     symbol, parameters, onnx = (folder / f"{NAME}{end}" for end in ("-symbol.json", "-0000.params", ".onnx"))
-    for path in (symbol, parameters, onnx):  # an earlier run's
+    for path in (symbol, parameters, onnx):  # of an earlier run
         path.unlink(missing_ok=True)
     try:
         names = _export(net, symbol, parameters)
@@ -64,23 +62,23 @@ def save(net: Any, folder: Path, shape: tuple[int, ...] | None, notify: Callable
 
 
 def _graph(net: Any) -> tuple[list[Any], Any]:
-    """Return the inputs of a network and its graph, as symbols; the network stays as it is."""
+    """Return the inputs of a network and its graph, as symbols, without changing the network."""
     if not isinstance(net, mx.gluon.HybridBlock):
         raise FinalModelError("the network is a plain Block, not a HybridBlock, so that it has no graph")
     if net._cached_graph:  # it has been compiled
         return net._cached_graph
-    kept = dict(vars(net))
+    attributes = dict(vars(net))
     try:  # it was trained without: the graph of one input, of which only the kind of array matters
         return net._get_graph(array_module().zeros(1))
     except Exception as error:
         raise FinalModelError(f"the network cannot be compiled ({failure(error)})") from None
     finally:
         vars(net).clear()
-        vars(net).update(kept)
+        vars(net).update(attributes)
 
 
 def _export(net: Any, symbol: Path, parameters: Path) -> list[str]:
-    """Write the files that Gluon's export writes; return the names of the inputs."""
+    """Write the files of Gluon's export; return the names of the inputs."""
     inputs, graph = _graph(net)
     kinds = dict.fromkeys(graph.list_arguments(), "arg") | dict.fromkeys(graph.list_auxiliary_states(), "aux")
     values = {
@@ -93,13 +91,13 @@ def _export(net: Any, symbol: Path, parameters: Path) -> list[str]:
     with atomic_path(parameters) as path, through_memory(path) as memory:
         # Arrays of mx.np have the same form in a file.
         mx.nd.save(str(memory), {name: value.as_nd_ndarray() for name, value in values.items()})
-    return [each.name for each in inputs]
+    return [node.name for node in inputs]
 
 
 def _to_onnx(
     net: Any, inputs: Sequence[str], symbol: Path, parameters: Path, target: Path, shape: tuple[int, ...]
 ) -> str:
-    """Translate an exported network; return "", or why that was not possible."""
+    """Translate an exported network to ONNX; return "" or the reason of a failure."""
     try:
         import onnx  # noqa: F401 - MXNet's exporter needs it
     except ImportError:
@@ -111,7 +109,7 @@ def _to_onnx(
     try:
         with atomic_path(target) as path:
             mx.onnx.export_model(str(symbol), str(parameters), [shape], np.dtype(number_format).type, str(path))
-    except Exception as error:  # whatever the exporter stumbles over
+    except Exception as error:  # the exporter may raise any exception
         return f"MXNet's exporter cannot translate it ({failure(error)})"
     finally:
         logging.disable(logging.NOTSET)

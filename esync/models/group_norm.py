@@ -19,8 +19,8 @@ GROUPS = 4
 class GroupNorm(mx.gluon.HybridBlock):
     """Normalizes each sample's groups of channels (Wu and He, ECCV 2018, equation 7).
 
-    It takes the place of `gluon.nn.BatchNorm` where a network's constructor accepts a norm layer. It
-    has no running statistics: training and evaluation compute the same.
+    It can replace `gluon.nn.BatchNorm` in constructors that accept a norm layer. It has no running
+    statistics: training and evaluation compute the same values.
 
     Inputs and outputs have the shape (samples, channels, height, width).
 

@@ -1,4 +1,4 @@
-"""Names of networks on the command line, with a width and a normalization: no MXNet is needed."""
+"""Names of networks on the command line, with a width and a normalization; needs no MXNet."""
 
 import contextlib
 import re
@@ -26,7 +26,7 @@ FORM = "NAME[xWIDTH][-groupnorm]"
 
 @dataclass(frozen=True)
 class NetworkName:
-    """A network's name, taken apart.
+    """The parts of a network's name.
 
     Attributes:
         base: one of NETWORKS.
@@ -46,7 +46,7 @@ class NetworkName:
         """Return the name of the same network with another normalization.
 
         Raises:
-            ValueError: the network has no batch norm that could be replaced.
+            ValueError: the network has no replaceable batch norm.
         """
         if normalization == GROUP and self.base not in NORMALIZED:
             raise ValueError(f"network {self.base} has no batch norm that group norm could replace; leave it out")
@@ -88,7 +88,7 @@ def is_network(text: str) -> bool:
 
 
 def has_batch_norm(text: str) -> bool:
-    """Return whether a network has batch norm; True for a user's, of which that is not known."""
+    """Return whether a network has batch norm; True for a user's network, for which it is unknown."""
     if ":" in text:
         return True
     name = parse_network(text)

@@ -1,4 +1,4 @@
-"""Networks by name, with their input sizes, and networks that a user's functions make."""
+"""Networks by name, with their input sizes, and networks built by a user's functions."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from .names import GROUP, SCALABLE, SUFFIX, NetworkName, parse_network
 def resize(images: Any, size: int | None) -> Any:
     """Resize a batch (n, channels, height, width) to (n, channels, size, size).
 
-    A batch that has this size already is returned as it is, and so is every batch if size is None.
+    A batch of this size, or any batch if size is None, is returned unchanged.
 
     Pixel centres are aligned (align_corners=False), as in OpenCV's and Gluon's linear resizing.
     """
@@ -48,12 +48,12 @@ def _from_gluoncv(name: str) -> Callable[..., Any]:
 
 
 def _scaled_from_gluoncv(name: str) -> Callable[..., Any]:
-    """Return what builds a network of gluoncv, and multiplies its channels by a width."""
+    """Return a function that builds a network of gluoncv with its channels multiplied by a width."""
 
     def build(classes: int, width: float, **options: Any) -> Any:
         net = _from_gluoncv(name)(classes, **options)
         if width != 1:
-            for child in (each for each in net._children.values() if each is not net.output):
+            for child in (layer for layer in net._children.values() if layer is not net.output):
                 child.apply(lambda layer: _scale(layer, width))
         return net
 
@@ -61,9 +61,9 @@ def _scaled_from_gluoncv(name: str) -> Callable[..., Any]:
 
 
 def _scale(layer: Any, width: float) -> None:
-    """Multiply the outputs of a layer that is not initialized, and whose inputs are not known.
+    """Multiply the number of outputs of an uninitialized layer.
 
-    Gluon infers the numbers of inputs, those of normalization layers too, from the first batch.
+    Gluon infers the numbers of inputs, also of normalization layers, from the first batch.
     """
     if isinstance(layer, mx.gluon.nn.Dense):
         outputs = layer._units = max(1, round(layer._units * width))
@@ -76,7 +76,7 @@ def _scale(layer: Any, width: float) -> None:
 
 
 def _resnet(version: int, layers: int) -> Callable[..., Any]:
-    """Return what builds a ResNet of gluoncv, whose channels can be multiplied by a width."""
+    """Return a function that builds a ResNet of gluoncv with its channels multiplied by a width."""
 
     def build(classes: int, width: float, **options: Any) -> Any:
         from gluoncv.model_zoo import resnet
@@ -118,10 +118,7 @@ def _lenet(classes: int) -> Any:
 
 
 def _mlp(classes: int) -> Any:
-    """Return a network with one hidden layer of 64, for experiments of many runs.
-
-    It is the smallest that learns Fashion-MNIST to 0.85.
-    """
+    """Return a perceptron with one hidden layer of 64, the smallest that learns Fashion-MNIST to 0.85."""
     nn = mx.gluon.nn
     net = nn.HybridSequential(prefix="mlp_")
     with net.name_scope():
@@ -132,7 +129,7 @@ def _mlp(classes: int) -> Any:
 def _cifar_resnet32(classes: int, **options: Any) -> Any:
     """Return ResNet-32 of He et al. (2016), Table 6, from gluoncv's parts.
 
-    Gluoncv itself names only those of 20, 56 and 110 layers.
+    gluoncv only has names for 20, 56 and 110 layers.
     """
     from gluoncv.model_zoo.cifarresnet import get_cifar_resnet
 
@@ -158,10 +155,7 @@ MODELS: dict[str, NetworkEntry] = {
 
 
 def input_size(name: str) -> int | None:
-    """Return height and width of a network's input.
-
-    Returns None for a user's network, which takes the samples as they are.
-    """
+    """Return height and width of a network's input; None for a user's network, whose inputs are not resized."""
     return None if ":" in name else MODELS[parse_network(name).base].size
 
 
@@ -192,15 +186,13 @@ def build(
     hybridize: bool = True,
     shape: tuple[int, ...] = (1, 28, 28),
 ) -> Any:
-    """Return a network ready to train: initialized, its shapes known, hybridized.
+    """Return an initialized and hybridized network with known shapes.
 
-    The initialization is Xavier's, as in the published implementation.
-
-    The same arguments give the same initial weights, on every worker. Parameters that a user's
-    function has initialized stay as they are.
+    The initialization is Xavier's, as in the published implementation. The same arguments give the same
+    initial weights on every worker. Parameters that a user's function has initialized are not changed.
 
     Args:
-        name: a name that `parse_network` takes, or that of a user's function.
+        name: a name for `parse_network`, or the name of a user's function.
         classes: number of classes of the data set.
         context: the MXNet device.
         seed: seed of the initial weights.
@@ -208,21 +200,21 @@ def build(
         shape: shape of a sample of the data set: channels, height, width.
 
     Raises:
-        UserCodeError: the user's function does not make a network for this data set.
+        UserCodeError: the user's function does not return a network for this data set.
     """
     mx.random.seed(seed)
-    wanted = input_shape(name, shape)
-    # Names with a counter begin anew, so that the order of the values is the same in every process.
+    expected = input_shape(name, shape)
+    # New counters in names, so that the order of the values is the same in every process.
     with mx.name.NameManager():
         if ":" in name:
-            return _build_of_user(name, classes, context, hybridize, wanted)
+            return _build_of_user(name, classes, context, hybridize, expected)
         net = _build_named(parse_network(name), classes)
     net.initialize(mx.init.Xavier(), ctx=context)
-    inputs = mx.nd.zeros((2, *wanted), ctx=context)
+    inputs = mx.nd.zeros((2, *expected), ctx=context)
     if name.endswith(SUFFIX):
         net(inputs)  # group norm's channels cannot be inferred from a compiled network
     net.hybridize(hybridize, static_alloc=True, static_shape=True)
-    net(inputs)  # lets shapes that are inferred become known
+    net(inputs)  # infers the shapes
     if context.device_type == "cpu" and pad_beforehand(net, inputs.shape):
         net.hybridize(hybridize, static_alloc=True, static_shape=True)
         net(inputs)
@@ -240,11 +232,11 @@ def _build_named(name: NetworkName, classes: int) -> Any:
 
 
 def _build_of_user(text: str, classes: int, context: Any, hybridize: bool, shape: tuple[int, ...]) -> Any:
-    """Return the initialized network that a user's function makes, if it suits the data set."""
+    """Return the initialized network of a user's function, after checking that it suits the data set."""
     net = user_functions.call(text, {"classes": classes, "shape": shape}, needed=("classes",))
     if not isinstance(net, mx.gluon.Block):
-        given = f"an object of class {type(net).__name__}" if net is not None else "nothing"
-        raise UserCodeError(f"{text} has returned {given}, but should return a network: a Gluon block")
+        description = f"an object of class {type(net).__name__}" if net is not None else "nothing"
+        raise UserCodeError(f"{text} has returned {description}, but should return a network: a Gluon block")
     with readable_errors(f"{text} makes a network that cannot be initialized"):
         _initialize(net.collect_params().values(), context)
     # A plain Block has no graph of its own, but its children may have.
@@ -257,19 +249,16 @@ def _build_of_user(text: str, classes: int, context: Any, hybridize: bool, shape
         mx.nd.waitall()
     scores = outputs[0] if isinstance(outputs, list | tuple) and outputs else outputs
     if getattr(scores, "shape", None) != (2, classes):
-        found = f"{scores.shape[1:]}" if hasattr(scores, "shape") else f"an object of class {type(scores).__name__}"
+        shape_ = f"{scores.shape[1:]}" if hasattr(scores, "shape") else f"an object of class {type(scores).__name__}"
         raise UserCodeError(
-            f"{text} makes a network whose output for a sample is of the shape {found}, but the data set has {classes} "
-            f"classes: it should be ({classes},); a function that takes an argument classes is told how many"
+            f"{text} makes a network whose output for a sample is of the shape {shape_}, but the data set has "
+            f"{classes} classes: it should be ({classes},); a function that takes an argument classes is told how many"
         )
     return net
 
 
 def _initialize(parameters: Iterable[Any], context: Any) -> None:
-    """Initialize the parameters that are not initialized yet.
-
-    The others move to the device as they are.
-    """
+    """Initialize the uninitialized parameters; move the others to the device."""
     default = mx.init.Xavier()
     for parameter in parameters:
         if parameter._data is None and not parameter._deferred_init:

@@ -154,8 +154,8 @@ def calibrated(
         content["state_server"] = _with(content["state_server"], "simulate", cost)
     if not content["workers"]:
         raise NoDevicesError("\n".join(["no device could be measured:", *measurement.missing]))
-    _put_network(content, measurement)
-    _put_model(content, tuple(program) or description.program, measurement)
+    _set_network(content, measurement)
+    _set_model(content, tuple(program) or description.program, measurement)
     return content
 
 
@@ -200,7 +200,7 @@ def _server(measurement: Measurement, number: int) -> dict[str, Any]:
     return cost
 
 
-def _put_network(content: dict[str, Any], measurement: Measurement) -> None:
+def _set_network(content: dict[str, Any], measurement: Measurement) -> None:
     """Replace the described network by the measured one, except for hosts that were not measured."""
     if measurement.network is None:  # all hosts are one machine, without a network
         content.pop("network", None)
@@ -233,7 +233,7 @@ def _links(hosts: Mapping[str, HostFigures]) -> tuple[dict[str, Any], dict[str, 
     return {"bandwidth": _bandwidth(rate), "latency": _latency(latency)}, links
 
 
-def _put_model(content: dict[str, Any], program: Sequence[str], measurement: Measurement) -> None:
+def _set_model(content: dict[str, Any], program: Sequence[str], measurement: Measurement) -> None:
     """Set the size of the model if the simulator does not know the network."""
     if program:
         content["program"] = list(program)

@@ -172,7 +172,7 @@ def _fit(measurement: Measurement, description: Description, file: Path, logged:
     typed = flags.merge({name: value for name, value in logged.options.items() if not description.program}, ends)
     measured = statistics.fmean(logged.transfers)
 
-    def put(cost: float) -> None:
+    def set_cost(cost: float) -> None:
         if alone:
             measurement.servers = {number: ServerFigures(cost, None) for number in range(len(description.servers))}
         else:
@@ -183,11 +183,11 @@ def _fit(measurement: Measurement, description: Description, file: Path, logged:
             )
 
     def simulated(cost: float) -> float:
-        put(cost)
+        set_cost(cost)
         content = calibrated(file, description, replace(measurement, missing=[]))
         job = SimulationJob(
             file, "none", typed, description=Description.model_validate(content), logs=False, quiet=True
         )
         return statistics.fmean(device["transfer"] for device in run(job).result["devices"])
 
-    put(solve(simulated, measured, _MOST_MESSAGE if alone else _MOST_PER_BYTE, 20))
+    set_cost(solve(simulated, measured, _MOST_MESSAGE if alone else _MOST_PER_BYTE, 20))

@@ -130,21 +130,21 @@ class _NetworkMeasurement:
         if not link:
             return {}
         request = {"do": do, "address": server.ip, **link, **more}
-        answers, problems = self._ask(workers, request)
+        answers, problems = self._request(workers, request)
         self._problems += [f"network to {server.name}: {problem}" for problem in problems]
         return answers
 
     def _open(self, server: Host) -> dict[str, Any]:
         """Return the port at which a host answers probes, and its key; {} if it does not answer."""
         if server.name not in self._open_links:
-            answers, problems = self._ask([server], {"do": "open_link", "address": server.ip})
+            answers, problems = self._request([server], {"do": "open_link", "address": server.ip})
             self._problems += [f"network to {server.name}: {problem}" for problem in problems]
             self._open_links[server.name] = (
                 {name: answers[server.name][name] for name in ("port", "key")} if answers else {}
             )
         return self._open_links[server.name]
 
-    def _ask(self, hosts: Sequence[Host], request: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
+    def _request(self, hosts: Sequence[Host], request: dict[str, Any]) -> tuple[dict[str, dict[str, Any]], list[str]]:
         """Send a request to hosts, including this machine, at once; return answers and problems."""
         remote = {host.name: request for host in hosts if not host.here}
         near = [host.name for host in hosts if host.here]

@@ -90,7 +90,7 @@ class DescriptorService:
         limit = time.monotonic() + PATIENCE
         while self.descriptor < 0:
             try:
-                self.descriptor = make() if self._bind() else self._ask(limit)
+                self.descriptor = make() if self._bind() else self._request_descriptor(limit)
             except _NotThereError:
                 if time.monotonic() > limit:
                     raise DescriptorServiceError(f"the process that shares {self._shown} does not answer") from None
@@ -183,7 +183,7 @@ class DescriptorService:
             raise
         return upstream
 
-    def _ask(self, limit: float) -> int:
+    def _request_descriptor(self, limit: float) -> int:
         """Get the file's descriptor from the serving process; raises the same errors as `_connect`."""
         upstream = self._connect(limit)
         try:

@@ -103,7 +103,7 @@ class LossyFile(io.FileIO):
     """
 
     missing = 0
-    reason = ""
+    why = ""
     _gap = 0
 
     def write(self, data: "ReadableBuffer", /) -> int:

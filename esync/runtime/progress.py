@@ -154,7 +154,7 @@ class ProgressReporter:
     def round(self, progress: Progress) -> None:
         """Report the end of a round."""
         self._last = progress
-        self._tell_machine()
+        self._report_to_launcher()
         if not self._quiet:
             say(progress.line(), self._stream)
 
@@ -162,7 +162,7 @@ class ProgressReporter:
         """Report the accuracy, or another metric, of an earlier round."""
         if self._last is not None:
             self._last = replace(self._last, accuracy=accuracy, accuracy_round=number, metric=metric)
-            self._tell_machine()
+            self._report_to_launcher()
         if not self._quiet:
             say(f"round {number:4d}  {metric} {Metric(metric).text(accuracy, 4)}", self._stream)
 
@@ -171,6 +171,6 @@ class ProgressReporter:
         if not self._quiet:
             say(text, self._stream)
 
-    def _tell_machine(self) -> None:
+    def _report_to_launcher(self) -> None:
         if self._machine and self._last is not None:
             say(MARK + json.dumps(asdict(self._last)), self._stream)

@@ -58,9 +58,9 @@ class Allreduce:
 
     def begin(self, rank: int, at: float) -> None:
         """Let a rank begin at the given time."""
-        self.engine.call_at(at, self._go_on, rank)
+        self.engine.call_at(at, self._continue, rank)
 
-    def _go_on(self, rank: int) -> None:
+    def _continue(self, rank: int) -> None:
         while self._running[rank] < config.COLLECTIVE_WINDOW and self._next[rank] < len(self._buckets):
             bucket = self._next[rank]
             self._next[rank] += 1
@@ -75,7 +75,7 @@ class Allreduce:
         """Record that a rank has the sum of a bucket."""
         del self._bucket_runs[bucket, rank]
         self._running[rank] -= 1
-        self._go_on(rank)
+        self._continue(rank)
 
     def deliver(self, bucket: int, source: int, target: int, held_by_sender: bool) -> None:
         """Record that a message has arrived, and resume the ranks that waited for it.

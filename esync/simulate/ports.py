@@ -150,7 +150,7 @@ class Port:
     def leave(self, transfer: NetworkTransfer) -> None:
         """Remove a transfer whose centre is this port."""
         self._advance()
-        self._take_out(transfer)
+        self._remove(transfer)
         self._count -= 1
         self._limit()
 
@@ -159,7 +159,7 @@ class Port:
         if transfer.flow is not None and transfer.flow.limit == limit:
             return
         self._advance()
-        self._take_out(transfer)
+        self._remove(transfer)
         flow = self._by_limit.get(limit)
         if flow is None:
             flow = self._by_limit[limit] = Flow(limit)
@@ -186,9 +186,9 @@ class Port:
         due = self._engine.time + soonest
         if due < self._due:
             self._due = due
-            self._engine.call_at(due, self._look, due)
+            self._engine.call_at(due, self._finish_due, due)
 
-    def _look(self, due: float) -> None:
+    def _finish_due(self, due: float) -> None:
         """Finish the transfers that are complete at the planned time, unless the plan has changed."""
         if due != self._due:
             return
@@ -214,7 +214,7 @@ class Port:
             for flow in self._flows:
                 flow.given += flow.rate * passed
 
-    def _take_out(self, transfer: NetworkTransfer) -> None:
+    def _remove(self, transfer: NetworkTransfer) -> None:
         flow, transfer.flow = transfer.flow, None
         if flow is not None:
             transfer.left = max(transfer.due - flow.given, NOTHING)

@@ -43,19 +43,19 @@ class History:
 
     def report(self, info: RunRecord, report: Report, at: float) -> None:
         """Record a worker's report of a round."""
-        self._put(HistoryEntry("report", info, {"finished": at, **report.model_dump()}))
+        self._enqueue(HistoryEntry("report", info, {"finished": at, **report.model_dump()}))
 
     def end(self, info: RunRecord, at: float, reason: str) -> None:
         """Record the end of a run."""
-        self._put(HistoryEntry("end", info, {"ended": at, "reason": reason}))
+        self._enqueue(HistoryEntry("end", info, {"ended": at, "reason": reason}))
 
     def event(self, info: RunRecord, at: float, kind: str, rank: int | None, round: int | None, text: str) -> None:
         """Record an event."""
-        self._put(
+        self._enqueue(
             HistoryEntry("event", info, {"at": at, "kind": kind, "rank": rank, "round": round, "text": text[:300]})
         )
 
-    def _put(self, item: HistoryEntry) -> None:
+    def _enqueue(self, item: HistoryEntry) -> None:
         if len(self._queue) >= self._limit:
             self.dropped += 1
             return

@@ -115,9 +115,9 @@ class Job:
             *([aside, exchange] if aside or exchange is not None else []),
         )
         if rejoin:
-            self._tell("rejoin", "a replacement takes its place", rank, round)
+            self._record_event("rejoin", "a replacement takes its place", rank, round)
         for lost in sorted(self.coordinator.absent - before):
-            self._tell("lost", "the others go on without it", lost, round)
+            self._record_event("lost", "the others go on without it", lost, round)
         if round > self._round:
             self._round = round
             self._name_slowest()
@@ -137,9 +137,9 @@ class Job:
         self._liveness.steps(rank, since, steps, seconds, now)
         self._took("s", rank, now, since, steps, seconds)
         for slow in sorted(self.watch.stragglers - before):
-            self._tell("straggler", f"it is slow (policy {self.watch.watching.policy})", slow)
+            self._record_event("straggler", f"it is slow (policy {self.watch.watching.policy})", slow)
         for well in sorted(before - self.watch.stragglers):
-            self._tell("recovered", "it is as fast as the others again", well)
+            self._record_event("recovered", "it is as fast as the others again", well)
         return directive
 
     def report(self, report: Report, now: float, at: float | None = None) -> None:
@@ -168,7 +168,7 @@ class Job:
         self._took("e", None, now, reason, self.ended)
         if self._history is not None:
             self._history.end(self.info, self.ended, reason)
-        self._tell("end", reason)
+        self._record_event("end", reason)
 
     # --- state for others -------------------------------------------------------------------------
 
@@ -218,7 +218,7 @@ class Job:
         if path is not None:
             self._journal = journal.Journal(path, self._head)
             self._journal.begin()
-        self._tell("begin", f"{self.coordinator.num_workers} workers")
+        self._record_event("begin", f"{self.coordinator.num_workers} workers")
 
     def take_over(self, present: "Job", path: Path | None) -> None:
         """Replace the job `present` and its journal at `path`.
@@ -282,7 +282,9 @@ class Job:
         if job.ended is None:
             if job.last_heard() is not None:
                 job._liveness.touch(clock.now())  # no message could arrive while the server was down
-            job._tell("restart", f"the state server has been restarted; {len(contents.entries)} messages were read")
+            job._record_event(
+                "restart", f"the state server has been restarted; {len(contents.entries)} messages were read"
+            )
         return job
 
     def close(self, delete: bool = False) -> None:
@@ -351,9 +353,9 @@ class Job:
         rank, capability = max(((record[0], record[2]) for record in records), key=lambda pair: pair[1])
         if capability > 0 and rank != self.slowest:
             self.slowest = rank
-            self._tell("slowest", f"{capability:.3g} s an iteration", rank, self._round)
+            self._record_event("slowest", f"{capability:.3g} s an iteration", rank, self._round)
 
-    def _tell(self, kind: EventKind, text: str, rank: int | None = None, round: int | None = None) -> None:
+    def _record_event(self, kind: EventKind, text: str, rank: int | None = None, round: int | None = None) -> None:
         if self._replaying:
             return
         self._events[kind] += 1

@@ -129,7 +129,7 @@ class Journal:
         except BaseException:
             beside.unlink(missing_ok=True)
             raise
-        self._take(os.open(self.path, os.O_WRONLY | os.O_APPEND), len(line), len(line))
+        self._adopt_file(os.open(self.path, os.O_WRONLY | os.O_APPEND), len(line), len(line))
 
     def resume(self, contents: Contents) -> None:
         """Continue the existing file after the part that could be read.
@@ -143,7 +143,7 @@ class Journal:
         except BaseException:
             os.close(file)
             raise
-        self._take(file, contents.length, contents.head_length)
+        self._adopt_file(file, contents.length, contents.head_length)
 
     def append(self, entry: Entry) -> None:
         """Write a message whose effect is already in the job's state.
@@ -176,7 +176,7 @@ class Journal:
         if delete:
             self.path.unlink(missing_ok=True)
 
-    def _take(self, file: int, size: int, least: int) -> None:
+    def _adopt_file(self, file: int, size: int, least: int) -> None:
         if self._file is not None:
             os.close(self._file)
         self._file, self._size, self._least, self._broken = file, size, least, False

@@ -64,16 +64,16 @@ def main(words: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 0
-    except BrokenPipeError:  # whoever read the output has gone
+    except BrokenPipeError:  # the reader of the output has ended
         return 1
     return 0
 
 
 def show(client: Client, name: str | None) -> Group:
-    """Return the status as it is now.
+    """Return the current status.
 
     Raises:
-        ExpectedError: no server answers, the token is missing, or there is no such job.
+        ExpectedError: no server answers, the token is missing, or the job does not exist.
     """
     summaries = all_printable(client.summaries())
     cluster = all_printable(client.cluster())
@@ -89,14 +89,14 @@ def show(client: Client, name: str | None) -> Group:
             Text(f"    python -m esync.worker -m esync -ip {client.host} -port {client.port} …", style="bold"),
         )
     jobs = all_printable(client.jobs(name))
-    others = [one for one in summaries if one["name"] not in {job["name"] for job in jobs}]
-    return Group(*waiting, *(job_view(job) for job in jobs), *([job_list(others)] if others else []))
+    remaining = [summary for summary in summaries if summary["name"] not in {job["name"] for job in jobs}]
+    return Group(*waiting, *(job_view(job) for job in jobs), *([job_list(remaining)] if remaining else []))
 
 
 def _watch(client: Client, name: str | None) -> None:
     """Show the status repeatedly; report a lost connection, and wait for it to return."""
     console = Console()
-    shown: Any = show(client, name)  # what is wrong from the beginning is an error
+    shown: Any = show(client, name)  # a failure of the first query is an error
     if not console.is_terminal:
         while True:
             console.print(shown)

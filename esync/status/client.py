@@ -1,7 +1,4 @@
-"""Query the JSON API of a state server.
-
-A user reads the answers, so that failed queries are not repeated.
-"""
+"""Query the JSON API of a state server for a user, without repeating failed queries."""
 
 import contextlib
 from types import TracebackType
@@ -35,12 +32,12 @@ class Client:
 
     def summaries(self) -> list[dict[str, Any]]:
         """Return all jobs, the newest first."""
-        found: list[dict[str, Any]] = self._ask("jobs")["jobs"]
-        return found
+        jobs: list[dict[str, Any]] = self._get("jobs")["jobs"]
+        return jobs
 
     def cluster(self) -> dict[str, Any]:
-        """Return for whom the cluster waits (`missing`, "" where for nobody), and what to do (`advice`)."""
-        return self._ask("cluster")
+        """Return the processes for which the cluster waits (`missing`, "" for none), and a remedy (`advice`)."""
+        return self._get("cluster")
 
     def jobs(self, name: str | None = None) -> list[dict[str, Any]]:
         """Return the job of that name with its workers.
@@ -48,15 +45,16 @@ class Client:
         Without a name, return all jobs that are running or, if none is, the newest.
 
         Raises:
-            ExpectedError: there is no job of that name.
+            ExpectedError: the job does not exist.
         """
         if name is not None:
-            return [self._ask(f"jobs/{quote(name, safe='')}")]
+            return [self._get(f"jobs/{quote(name, safe='')}")]
         summaries = self.summaries()
-        going_on = [one["name"] for one in summaries if one["state"] != "ended"] or [s["name"] for s in summaries[:1]]
-        return [self._ask(f"jobs/{one}") for one in going_on]
+        running = [summary["name"] for summary in summaries if summary["state"] != "ended"]
+        newest = [summary["name"] for summary in summaries[:1]]
+        return [self._get(f"jobs/{name}") for name in running or newest]
 
-    def _ask(self, path: str) -> dict[str, Any]:
+    def _get(self, path: str) -> dict[str, Any]:
         try:
             answer = self._http.get(f"/api/v1/{path}")
         except NoAnswerError as error:

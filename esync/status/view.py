@@ -11,7 +11,7 @@ from rich.text import Text
 from ..runtime.metric import Metric
 from ..runtime.terminal import TerminalTable, clock, right
 
-#: Largest number of workers shown; if there are more, the slowest ones are.
+#: Largest number of workers to show; if there are more, the slowest ones are shown.
 ROWS = 40
 BAR = 10  # characters
 PARTS = (("compute", "blue", "█"), ("wait", "yellow", "─"), ("exchange", "green", "▒"))
@@ -19,7 +19,7 @@ STATES = {"computing": "blue", "waiting": "yellow", "exchanging": "green", "sile
 
 
 def job_view(job: dict[str, Any]) -> Group:
-    """Return the view of a job: its figures, its workers, and what the slowest of them costs."""
+    """Return the view of a job: its figures, its workers, and the cost of the slowest one."""
     return Group(_headline(job), _workers(job), _verdict(job), Text())
 
 

@@ -64,11 +64,11 @@ def main(words: list[str] | None = None) -> int:
             options.first_seed,
             lambda line: print(line, file=sys.stderr, flush=True),
         )
-        found = search(trials.measure, options.beta, options.settings, options.bsp_accuracy)
-        text = as_text(found, trials.core_seconds)
-        whole = as_json(found, trials.core_seconds)
+        result = search(trials.measure, options.beta, options.settings, options.bsp_accuracy)
+        text = as_text(result, trials.core_seconds)
+        content = as_json(result, trials.core_seconds)
         write_atomically(options.out / "report.md", f"{text}\n".encode())
-        write_atomically(options.out / "report.json", (json.dumps(whole, indent=2) + "\n").encode())
+        write_atomically(options.out / "report.json", (json.dumps(content, indent=2) + "\n").encode())
     except ExpectedError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1

@@ -6,46 +6,47 @@ from ..runtime.terminal import NOT_KNOWN, markdown, right
 from .search import Found, Measured
 
 
-def as_json(found: Found, core_seconds: float) -> dict[str, Any]:
+def as_json(result: Found, core_seconds: float) -> dict[str, Any]:
     """Return the findings for `--json`."""
     return {
-        "share": found.share,
-        "target": found.target,
-        "beta": found.beta,
-        "speedup": found.speedup,
-        "cost_in_bsp_runs": found.cost,
-        "break_even_recurrences": found.break_even,
+        "share": result.share,
+        "target": result.target,
+        "beta": result.beta,
+        "speedup": result.speedup,
+        "cost_in_bsp_runs": result.cost,
+        "break_even_recurrences": result.break_even,
         "core_hours": core_seconds / 3600,
-        "bsp": None if found.bsp is None else _measured(found.bsp),
-        "tried": [{**_measured(each), "accepted": found.accepted(each)} for each in found.tried],
+        "bsp": None if result.bsp is None else _measured(result.bsp),
+        "tried": [{**_measured(measured), "accepted": result.accepted(measured)} for measured in result.tried],
     }
 
 
-def as_text(found: Found, core_seconds: float) -> str:
+def as_text(result: Found, core_seconds: float) -> str:
     """Return a table in Markdown, and its conclusion."""
-    rows = [] if found.bsp is None else [_row(found.bsp, found, "the target")]
-    rows += [_row(each, found, "accepted" if found.accepted(each) else "not good enough") for each in found.tried]
+    rows = [] if result.bsp is None else [_row(result.bsp, result, "the target")]
+    for measured in result.tried:
+        rows.append(_row(measured, result, "accepted" if result.accepted(measured) else "not good enough"))
     figures = ("BSP share", "runs", "accuracy", "time s", "time ÷ BSP")
     lines = [markdown([*map(right, figures), ""], rows)]
-    if found.share == 1.0:
+    if result.share == 1.0:
         lines.append(
-            f"No share of BSP below 100 % is within {found.beta:g} of accuracy {found.target:.4f}: stay with BSP."
+            f"No share of BSP below 100 % is within {result.beta:g} of accuracy {result.target:.4f}: stay with BSP."
         )
     else:
         lines.append(
-            f"Switch after {100 * found.share:g} % of the samples: within {found.beta:g} of {found.target:.4f}."
+            f"Switch after {100 * result.share:g} % of the samples: within {result.beta:g} of {result.target:.4f}."
         )
-    if found.speedup is not None:
-        lines.append(f"Speedup over BSP: {found.speedup:.2f}.")
-    if found.cost is not None:
-        paid = f"they pay after {found.break_even:.0f} runs" if found.break_even is not None else "they never pay"
-        lines.append(f"The trials cost {found.cost:.1f} runs of BSP; {paid}.")
+    if result.speedup is not None:
+        lines.append(f"Speedup over BSP: {result.speedup:.2f}.")
+    if result.cost is not None:
+        paid = f"they pay after {result.break_even:.0f} runs" if result.break_even is not None else "they never pay"
+        lines.append(f"The trials cost {result.cost:.1f} runs of BSP; {paid}.")
     lines.append(f"Processor time of the trials: {core_seconds / 3600:.2f} core-hours.")
     return "\n".join(lines)
 
 
-def _row(measured: Measured, found: Found, verdict: str) -> list[str]:
-    relative = f"{measured.seconds / found.bsp.seconds:.4f}" if found.bsp and found.bsp.seconds else NOT_KNOWN
+def _row(measured: Measured, result: Found, verdict: str) -> list[str]:
+    relative = f"{measured.seconds / result.bsp.seconds:.4f}" if result.bsp and result.bsp.seconds else NOT_KNOWN
     if measured.diverged:
         verdict += f", {measured.diverged} diverged"
     accuracy = f"{measured.accuracy:.4f} ± {measured.deviation:.4f}"

@@ -1,11 +1,11 @@
 """The offline timing policy: a binary search for the smallest share of BSP that suffices.
 
-This module only decides; `trials` makes the runs. It reconstructs the timing policy of Sync-Switch
-(Li, Mangoubi, Xu, Guo, ICDCS 2021). The authors' repository has the measurements of their trials,
-at 50, 25, 12.5 and 6.25 %, but not the search itself; the rule of acceptance and the treatment of
-diverged runs were chosen here. The search begins with the interval from ASP alone, which is assumed
-not to be good enough, to BSP alone, which is. It tries the middle of the interval, and goes on with
-the half that the outcome leaves.
+This module only chooses the shares; `trials` runs them. It reconstructs the timing policy of Sync-Switch
+(Li, Mangoubi, Xu, Guo, ICDCS 2021). The authors' repository contains the measurements of their trials, at
+50, 25, 12.5 and 6.25 %, but not the search itself; the criterion of acceptance and the treatment of
+diverged runs are our choices. The search starts with the interval from ASP alone, which is assumed to be
+insufficient, to BSP alone, which suffices. It tries the middle of the interval, and continues with one
+half.
 """
 
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ class TrialOutcome:
 
     Attributes:
         accuracy: accuracy of its last evaluation; 0 if it has diverged.
-        seconds: seconds that the training took.
+        seconds: duration of the training in seconds.
         diverged: whether its loss became infinite or NaN.
     """
 
@@ -48,8 +48,8 @@ class Measured:
     @property
     def seconds(self) -> float:
         """Mean seconds of the completed runs, or of all runs if none was completed."""
-        whole = [outcome.seconds for outcome in self.outcomes if not outcome.diverged]
-        return fmean(whole or [outcome.seconds for outcome in self.outcomes])
+        finished = [outcome.seconds for outcome in self.outcomes if not outcome.diverged]
+        return fmean(finished or [outcome.seconds for outcome in self.outcomes])
 
     @property
     def spent(self) -> float:
@@ -69,9 +69,9 @@ class Found:
     Attributes:
         share: the smallest share that was accepted; 1 means to stay with BSP.
         target: accuracy that BSP reaches.
-        beta: loss of accuracy that is accepted.
-        tried: the shares tried, in the order of the search.
-        bsp: the runs of BSP whose mean the target is; None if the target was known.
+        beta: acceptable loss of accuracy.
+        tried: the tried shares, in the order of the search.
+        bsp: the runs of BSP whose mean is the target; None if the target was given.
     """
 
     share: float
@@ -86,12 +86,12 @@ class Found:
 
     @property
     def chosen(self) -> Measured | None:
-        """The runs of the share that was found; None if it is BSP, of which there were no runs."""
-        return next((each for each in self.tried if each.share == self.share), self.bsp)
+        """The runs of the accepted share; None if it is BSP and was not run."""
+        return next((measured for measured in self.tried if measured.share == self.share), self.bsp)
 
     @property
     def speedup(self) -> float | None:
-        """BSP's time ÷ that of the share that was found; None if unknown."""
+        """BSP's time ÷ that of the accepted share; None if unknown."""
         if self.bsp is None or self.chosen is None or not self.chosen.seconds:
             return None
         return self.bsp.seconds / self.chosen.seconds
@@ -101,18 +101,18 @@ class Found:
         """Time of all trials ÷ that of a run of BSP; None if unknown."""
         if self.bsp is None or not self.bsp.seconds:
             return None
-        return (sum(each.spent for each in self.tried) + self.bsp.spent) / self.bsp.seconds
+        return (sum(measured.spent for measured in self.tried) + self.bsp.spent) / self.bsp.seconds
 
     @property
     def break_even(self) -> float | None:
-        """How often the job must recur before the trials have paid off; None if they never do."""
+        """Number of runs of the job after which the trials pay off; None if they never do."""
         if self.cost is None or self.speedup is None or self.speedup <= 1:
             return None
         return self.cost / (1 - 1 / self.speedup)
 
 
 def accepted(measured: Measured, target: float, beta: float) -> bool:
-    """Return whether a share is accurate enough; more accurate than BSP is fine."""
+    """Return whether a share's accuracy is at least target − beta."""
     return target - measured.accuracy <= beta
 
 
@@ -120,8 +120,8 @@ def search(measure: Callable[[float], Measured], beta: float, settings: int, tar
     """Search for the smallest share of BSP that is accepted.
 
     Args:
-        measure: runs one share of BSP as often as necessary, and returns the runs.
-        beta: loss of accuracy that is accepted.
+        measure: returns the runs of a share of BSP.
+        beta: acceptable loss of accuracy.
         settings: number of shares to try; 4 gives 50, 25, 12.5 and 6.25 % if all are accepted.
         target: accuracy of BSP; None measures it by runs of BSP.
     """

@@ -1,6 +1,6 @@
-"""Trial runs of a search, on real processes or in the simulator; results are kept in a file.
+"""Trial runs of a search, on real processes or in the simulator.
 
-No trial is run twice, so that an interrupted search goes on where it was.
+Results are stored in files, so that an interrupted search does not repeat trials.
 """
 
 import json
@@ -25,7 +25,7 @@ ENGINES = {"simulate": "esync.simulate", "launch": "esync.launch"}
 
 
 class TrialError(ExpectedError):
-    """Raised when a trial has failed for another reason than diverged training."""
+    """Raised when a trial has failed for another reason than divergence."""
 
 
 @dataclass
@@ -68,35 +68,35 @@ class Trials:
         return Measured(share, tuple(self._outcome(share, self.seed + number) for number in range(self.repeats)))
 
     def _agree(self) -> None:
-        """Check that the folder holds trials of this job only."""
+        """Check that the folder contains trials of this job only."""
         terms = {"engine": self.engine, "flags": list(self.flags), "description": self.file.read_text(encoding="utf-8")}
-        place = self.folder / "job.json"
-        if place.exists():
+        path = self.folder / "job.json"
+        if path.exists():
             try:
-                known = json.loads(place.read_text(encoding="utf-8"))
+                saved = json.loads(path.read_text(encoding="utf-8"))
             except ValueError:
-                raise TrialError(f"{place} cannot be read; delete the folder, or choose another with --out") from None
-            different = [name for name in terms if known.get(name) != terms[name]]
+                raise TrialError(f"{path} cannot be read; delete the folder, or choose another with --out") from None
+            different = [name for name in terms if saved.get(name) != terms[name]]
             if different:
                 raise TrialError(
                     f"{self.folder} holds trials of another job ({' and '.join(different)} differ); choose another "
                     "folder with --out, or delete it"
                 )
-        write_atomically(place, json.dumps(terms, indent=2).encode())
+        write_atomically(path, json.dumps(terms, indent=2).encode())
 
     def _outcome(self, share: float, seed: int) -> TrialOutcome:
-        place = self.folder / f"share-{share:g}-seed-{seed}.json"
-        result = _known(place)
+        path = self.folder / f"share-{share:g}-seed-{seed}.json"
+        result = _known(path)
         if result is None:
             self.notify(f"BSP {100 * share:g} %, seed {seed} …")
             result = self._run(share, seed)
-            write_atomically(place, json.dumps(result).encode())
+            write_atomically(path, json.dumps(result).encode())
         self.core_seconds += float(result["core_seconds"])
         return TrialOutcome(float(result["accuracy"]), float(result["seconds"]), bool(result["diverged"]))
 
     def _run(self, share: float, seed: int) -> dict[str, Any]:
         logs = self.folder / "logs" / f"share-{share:g}-seed-{seed}"
-        shutil.rmtree(logs, ignore_errors=True)  # of a trial that was interrupted
+        shutil.rmtree(logs, ignore_errors=True)  # of an interrupted trial
         command = [sys.executable, "-m", ENGINES[self.engine], str(self.file), *self.flags, "--mode", "sync-switch"]
         command += ["--bsp-share", f"{share:g}", "--seed", str(seed), "--log-dir", str(logs), "--quiet"]
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -105,7 +105,7 @@ class Trials:
         )
         try:
             output, _ = process.communicate()
-        except BaseException:  # Ctrl-C: the trial's own processes end, too
+        except BaseException:  # on Ctrl-C, end the trial's processes, too
             process.terminate()
             process.wait()
             raise
@@ -125,9 +125,9 @@ class Trials:
         raise TrialError(f"the trial with BSP share {share:g} and seed {seed} failed: {reason}")
 
 
-def _known(place: Path) -> dict[str, Any] | None:
+def _known(path: Path) -> dict[str, Any] | None:
     try:
-        result = json.loads(place.read_text(encoding="utf-8"))
+        result = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     names = {"accuracy", "seconds", "diverged", "core_seconds"}

@@ -16,17 +16,14 @@ MOST_PIXELS = config.EVAL_BATCH_SIZE * 28 * 28
 
 
 def spread(values: np.ndarray, count: int | None) -> np.ndarray:
-    """Return `count` of the images or labels, evenly spread.
-
-    Returns all of them if `count` is None or larger than their number.
-    """
+    """Return `count` evenly spaced images or labels, or all if `count` is None or too large."""
     if count is None or count >= len(values):
         return values
     return values[np.arange(count) * len(values) // count]
 
 
 def accuracy(net: object, images: np.ndarray, labels: np.ndarray, size: int | None, context: object) -> float:
-    """Return the share of images that `net` classifies as their labels say.
+    """Return the share of images that `net` classifies correctly.
 
     Args:
         net: the network.
@@ -53,9 +50,9 @@ class AccuracyEvaluator:
         dataset: the data set.
         size: height and width of the network's input; None stands for those of the images.
         context: the MXNet device.
-        test_images: how many of the test images to evaluate; None: all of them.
-        estimated: training images that batch norm's statistics are estimated from before every
-            evaluation; None: they stay.
+        test_images: number of test images to evaluate; None for all.
+        estimated: training images from which batch norm's statistics are estimated before every
+            evaluation; None keeps the running statistics.
     """
 
     def __init__(
@@ -73,7 +70,7 @@ class AccuracyEvaluator:
         self._estimated = None if estimated is None else spread(dataset.train_images, estimated)
 
     def __call__(self, every_sample: bool = True) -> float:
-        """Return the accuracy of the network as it is now.
+        """Return the current accuracy of the network.
 
         Args:
             every_sample: evaluate all test images, not only `test_images` of them.

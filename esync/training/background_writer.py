@@ -12,16 +12,15 @@ from ..runtime.files import DISK_FULL, write_atomically
 
 log = logging.getLogger(__name__)
 
-#: A path, and what to write there: the content, or a function that makes it from the present
-#: content.
+#: A path, and the content to write, or a function of the current content that returns it.
 _File = tuple[Path, bytes | Callable[[bytes], bytes]]
 
 
 class BackgroundWriter:
-    """Writes files in a thread, in the order in which they are given, and each as a whole.
+    """Writes files in a thread, in the order of the calls, and each atomically.
 
-    Files that wait for the disk are kept in memory, up to `config.LOG_BACKLOG` bytes. A call beyond
-    that limit waits until the disk has caught up, and a warning says so. Use it from one thread.
+    Waiting files are kept in memory, up to `config.LOG_BACKLOG` bytes. A call beyond that limit blocks,
+    with a warning, until the disk has caught up. Use it from one thread.
 
     Args:
         what: the files, in words, for messages.
@@ -31,8 +30,8 @@ class BackgroundWriter:
         self._what = what
         self._changed = threading.Condition()
         self._waiting: deque[_File] = deque()  # the first one is being written
-        self._bytes = 0  # that these take in memory
-        self._late = False  # whether a warning has said that the disk does not keep up, or is full
+        self._bytes = 0  # total size of the waiting files
+        self._late = False  # whether a slow or full disk has been reported
         self._closing = False
         self._failure: Exception | None = None
         self._thread = threading.Thread(target=self._run, name=f"writer of {what}", daemon=True)
@@ -42,22 +41,20 @@ class BackgroundWriter:
         """Write `content` to a file.
 
         Raises:
-            OSError: a file given earlier could not be written, and no later one will be.
+            OSError: an earlier file could not be written; no later ones will be.
         """
-        self._put((path, content))
+        self._enqueue((path, content))
 
     def update(self, path: Path, change: Callable[[bytes], bytes]) -> None:
-        """Replace the content of a file by the result of `change`.
-
-        Does nothing if there is no such file.
+        """Replace the content of a file, if it exists, by the result of `change`.
 
         Raises:
             OSError: see `write`.
         """
-        self._put((path, change))
+        self._enqueue((path, change))
 
     def flush(self) -> None:
-        """Wait until everything given so far has been written.
+        """Wait until all files have been written.
 
         Raises:
             OSError: a file could not be written.
@@ -66,7 +63,7 @@ class BackgroundWriter:
             self._wait_until(lambda: not self._waiting)
 
     def close(self) -> None:
-        """Wait until everything has been written, and accept no more.
+        """Wait until all files have been written, and end the thread.
 
         Raises:
             OSError: a file could not be written.
@@ -77,7 +74,7 @@ class BackgroundWriter:
         self._thread.join()
         self._check()
 
-    def _put(self, file: _File) -> None:
+    def _enqueue(self, file: _File) -> None:
         with self._changed:
             self._check()
             if self._closing:
@@ -110,7 +107,7 @@ class BackgroundWriter:
             while (file := self._next()) is not None:
                 self._write(*file)
                 self._written(file)
-        except Exception as error:  # raised in the thread that gives the files
+        except Exception as error:  # raised again in the calling thread
             with self._changed:
                 self._failure = error
                 self._changed.notify_all()
@@ -130,7 +127,7 @@ class BackgroundWriter:
             self._changed.notify_all()
 
     def _write(self, path: Path, content: bytes | Callable[[bytes], bytes]) -> None:
-        """Write a file; while the disk is full, wait and try again."""
+        """Write a file; retry while the disk is full."""
         if callable(content):
             try:
                 content = content(path.read_bytes())
@@ -160,8 +157,5 @@ class BackgroundWriter:
 
 
 def _size(file: _File) -> int:
-    """Return about how many bytes a file takes in memory while it waits.
-
-    That is its content, its path, and its place in the queue.
-    """
+    """Return the approximate size of a waiting file in memory: content, path, and queue entry."""
     return 500 + (0 if callable(file[1]) else len(file[1]))

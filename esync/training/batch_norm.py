@@ -1,8 +1,8 @@
-"""Estimate the statistics of batch norm anew from training images.
+"""Re-estimate the statistics of batch norm from training images.
 
-Running statistics belong to the weights of the iterations that they were gathered in. Averaged
-weights are others, and in ESync's first rounds the mean of the workers' running statistics does not
-fit them: a model that classifies well seems to be at chance.
+Running statistics depend on the weights during which they were gathered. In ESync's first rounds, the
+mean of the workers' running statistics does not match the averaged weights, so that a good model seems to
+have the accuracy of guesses.
 """
 
 from collections.abc import Iterator
@@ -21,10 +21,9 @@ from ..runtime.mxnet_import import mx
 def reestimate_statistics(net: Any, images: np.ndarray, size: int | None, context: Any) -> None:
     """Replace the running statistics of batch norm by the moments of these images.
 
-    Each layer gets mean and variance of all values that it is given for these images, computed in
-    batches of the default size with the weights as they are; of a layer that is used several times,
-    the values of all uses count together. The variance is that of the pooled values: the mean of
-    the second moments minus the square of the mean. A layer that is not used keeps what it has.
+    Each layer gets the mean and variance of all its inputs for these images, computed in batches of the
+    default size with the current weights, over all uses of the layer. The variance is that of the pooled
+    values: the mean of the second moments minus the square of the mean. Unused layers are not changed.
 
     Args:
         net: the network.
@@ -52,7 +51,7 @@ def reestimate_statistics(net: Any, images: np.ndarray, size: int | None, contex
 
 
 class _Moments:
-    """Sums up the first two moments of what a batch norm layer is given."""
+    """Accumulates the first two moments of a batch norm layer's inputs."""
 
     def __init__(self, layer: Any) -> None:
         self.layer = layer
@@ -60,22 +59,22 @@ class _Moments:
         self._sums: np.ndarray | None = None  # number of values, sum of these and of their squares
 
     def take(self, layer: Any, inputs: tuple[Any, ...]) -> None:
-        """Have the moments of an input computed; a hook of the layer."""
+        """Start to compute the moments of an input; a hook of the layer."""
         values = inputs[0].astype(np.float32)
         mean = values.mean(axis=layer._kwargs["axis"], exclude=True, keepdims=True)
         variance = mx.nd.square(mx.nd.broadcast_sub(values, mean)).mean(axis=layer._kwargs["axis"], exclude=True)
         self._taken.append((values.size // variance.size, mean.reshape(-1), variance))
 
     def add(self) -> None:
-        """Add what was taken to the sums."""
+        """Add the computed moments to the sums."""
         for count, *computed in self._taken:
-            mean, variance = (each.asnumpy().astype(np.float64) for each in computed)
+            mean, variance = (array.asnumpy().astype(np.float64) for array in computed)
             sums = count * np.array([np.ones_like(mean), mean, variance + mean**2])
             self._sums = sums if self._sums is None else self._sums + sums
         self._taken = []
 
     def store(self) -> None:
-        """Give the layer mean and variance of all values."""
+        """Set the layer's statistics to mean and variance of all values."""
         if self._sums is None:
             return
         count, first, second = self._sums
@@ -86,7 +85,7 @@ class _Moments:
 
 @contextmanager
 def _interpreted(net: Any) -> Iterator[None]:
-    """Run blocks one by one, so that hooks see arrays; compiled graphs are kept for later."""
+    """Disable hybridization temporarily, so that hooks get arrays; compiled graphs are kept."""
     active: list[Any] = []
     net.apply(lambda block: active.append(block) if getattr(block, "_active", False) else None)
     for block in active:
@@ -102,19 +101,19 @@ def layers_with_statistics(net: Any) -> list[Any]:
     """Return a network's batch norm layers that keep running statistics.
 
     Raises:
-        ExpectedError: there is none.
+        ExpectedError: the network has none.
     """
-    found: list[Any] = []
+    layers: list[Any] = []
     kinds = (mx.gluon.nn.BatchNorm, mx.gluon.nn.BatchNormReLU)
 
     def collect(block: Any) -> None:
         if isinstance(block, kinds) and not block._kwargs["use_global_stats"]:
-            found.append(block)
+            layers.append(block)
 
     net.apply(collect)
-    if not found:
+    if not layers:
         raise ExpectedError(
             "--reestimate-statistics: the network has no batch norm whose statistics could be estimated anew; leave "
             "it out"
         )
-    return found
+    return layers

@@ -75,38 +75,34 @@ class FinishedRound:
 class Callback:
     """Base class of callbacks, whose methods do nothing.
 
-    A subclass overrides those that it needs.
-
-    All methods are called in the training loop's thread, between iterations. They must not wait for
-    anything except a disk that does not keep up.
+    A subclass overrides those that it needs. All methods are called in the training loop's thread,
+    between iterations, and must not block, except for a slow disk.
     """
 
     def save(self, facts: dict[str, Any]) -> None:
-        """Write what is kept in memory.
-
-        Called at the beginning, now and then, and at the end of the run.
+        """Write buffered data; called at the beginning, periodically, and at the end of the run.
 
         Args:
             facts: facts about the whole run so far, for run.json.
         """
 
     def round(self, ended: FinishedRound) -> None:
-        """Take a round that has ended."""
+        """Handle a finished round."""
 
     def accuracy(self, evaluated: Evaluated) -> None:
-        """Take an accuracy, which arrives some rounds after the one whose weights it is of."""
+        """Handle an accuracy, which arrives some rounds after the evaluated one."""
 
     def say(self, text: str) -> None:
-        """Take a message for the user."""
+        """Handle a message for the user."""
 
     def flush(self) -> None:
-        """Write everything taken so far to the disk before returning."""
+        """Write all data to the disk before returning."""
 
     def diverged(self) -> None:
-        """Note that the run ends because the loss of a worker is not a number."""
+        """Handle the end of the run because the loss of a worker is not a number."""
 
     def close(self) -> None:
-        """Release everything; called at the end of the run, however it has ended."""
+        """Release all resources; always called at the end of the run."""
 
 
 class CurveFiles(Callback):
@@ -115,7 +111,7 @@ class CurveFiles(Callback):
     Args:
         files: the folder of the files.
         started: when the run began, in seconds since 1970; 0 in virtual time.
-        step: the last step to keep of earlier files; their later steps are left out.
+        step: the last step to keep of existing files; later steps are removed.
     """
 
     def __init__(self, files: RoundLog, started: float, step: int = 0) -> None:
@@ -143,7 +139,7 @@ class CurveFiles(Callback):
         self._add(ACCURACY_FILE, evaluated.elapsed, evaluated.step, evaluated.samples, evaluated.accuracy)
 
     def diverged(self) -> None:
-        """Note that the loss, of this or another worker, is no longer a number."""
+        """Record that the loss, of this or another worker, is no longer a number."""
         self._add(LOSS_FILE, *self._last, math.nan)
 
     def close(self) -> None:
@@ -178,11 +174,11 @@ class LogFiles(Callback):
         self._logs.accuracy(evaluated.round, evaluated.accuracy, evaluated.metric.name)
 
     def flush(self) -> None:
-        """Wait until everything is on the disk."""
+        """Wait until all files are written."""
         self._logs.flush()
 
     def close(self) -> None:
-        """Write what is left, and close the logs."""
+        """Write the remaining files, and close the logs."""
         self._logs.close()
 
 
@@ -232,7 +228,7 @@ class TensorBoardScalars(Callback):
         self._events.write(ended.number, self._started + entry["total_time"], scalars)
 
     def accuracy(self, evaluated: Evaluated) -> None:
-        """Write the metric of the weights at the end of a round, at the time of that round."""
+        """Write the metric of a round's weights, with the time of that round."""
         at = self._started + evaluated.elapsed
         self._events.write(evaluated.round, at, {evaluated.metric.name: evaluated.accuracy})
 
@@ -302,7 +298,7 @@ def make_callbacks(
         logs: the log files of this worker; None writes none.
         reports: reports rounds to the state server; None if there is none.
         started: when the run began, in seconds since 1970; 0 in virtual time.
-        step: the last step that is in the logs already, if the run continues them.
+        step: the last step in existing logs that the run continues.
         events: the worker's event file for TensorBoard; None writes none.
     """
     callbacks: list[Callback] = []
@@ -322,5 +318,5 @@ def _kept(text: str, step: int) -> list[str]:
     heading, *rows = text.splitlines() or [""]
     if heading != HEADING:
         return []
-    whole = [row for row in rows if row.count(",") == HEADING.count(",")]
-    return [row for row in whole if int(row.split(",")[2]) <= step]
+    complete = [row for row in rows if row.count(",") == HEADING.count(",")]
+    return [row for row in complete if int(row.split(",")[2]) <= step]

@@ -1,8 +1,8 @@
-"""Follow a run's checkpoints from any machine that sees them, and record their accuracies.
+"""Follow a run's checkpoints from any machine with access to them, and record their accuracies.
 
-This program, `python -m esync.evaluate --checkpoint-dir DIR`, only reads. The folder is the one
-that the workers write to, or a copy that is kept up to date, for instance by rsync. The program
-needs rank 0's part of a checkpoint, which names the network and the data set.
+This program, `python -m esync.evaluate --checkpoint-dir DIR`, only reads the folder, which is the
+workers' or a synchronized copy, for instance by rsync. It needs rank 0's part of a checkpoint, which
+contains the names of the network and the data set.
 """
 
 import argparse
@@ -27,12 +27,12 @@ from ..version import __version__
 
 #: Name of the output file, and its columns: those of acc.csv and the round.
 FILE, HEADING = "evaluations.csv", "Wall time,Time,Step,Samples,Value,Round"
-#: Seconds between two looks for a new checkpoint.
+#: Seconds between two checks for a new checkpoint.
 LOOK_EVERY = 1.0
 
 
 class EvaluatorError(ExpectedError):
-    """Raised when there are no checkpoints to follow, or they cannot be read."""
+    """Raised when checkpoints do not exist, or cannot be read."""
 
 
 def build_parser() -> argparse.ArgumentParser:
@@ -73,14 +73,14 @@ def build_parser() -> argparse.ArgumentParser:
 
 
 class CheckpointEvaluator:
-    """Evaluates parts of checkpoints, with a network that is built when the first part names it.
+    """Evaluates parts of checkpoints, with a network that is built for the first part.
 
     Args:
         data_dir: folder of the data sets; None searches the usual ones.
         context: the MXNet device.
-        network: the user's own, where the run is of one: what a checkpoint names is not imported.
-        dataset: likewise.
-        estimated: training images that batch norm's statistics are estimated from; None: they stay.
+        network: the user's network, if the run has one, because names in checkpoints are not imported.
+        dataset: the user's data set, for the same reason.
+        estimated: training images from which batch norm's statistics are estimated; None keeps them.
     """
 
     def __init__(
@@ -141,29 +141,31 @@ class CheckpointEvaluator:
         self._of = network, dataset
 
 
-def _typed(what: str, name: str, own: str | None, naming: Callable[[str], str], known: Callable[[str], bool]) -> str:
+def _typed(
+    kind: str, name: str, typed: str | None, naming: Callable[[str], str], is_known: Callable[[str], bool]
+) -> str:
     """Return the text that names what a checkpoint is of.
 
     Only for this package's own networks and data sets, that is the name in the checkpoint.
 
     Args:
-        what: name of the flag, such as "network".
+        kind: name of the flag, such as "network".
         name: the name in the checkpoint.
-        own: the text that was typed for the evaluator; None if none was.
-        naming: turns what was typed into the name that a checkpoint has.
-        known: returns whether a name is one of this package's own.
+        typed: the value of the evaluator's flag; None without it.
+        naming: converts such a value to the name in a checkpoint.
+        is_known: returns whether a name is one of this package's.
     """
-    if own is not None and naming(own) != name:
-        raise EvaluatorError(f"the checkpoint is of {what} {name}, not of --{what} {own}")
-    if own is None and not known(name):
+    if typed is not None and naming(typed) != name:
+        raise EvaluatorError(f"the checkpoint is of {kind} {name}, not of --{kind} {typed}")
+    if typed is None and not is_known(name):
         raise EvaluatorError(
-            f"the checkpoint is of {what} {name}, which is none of this package's own: say where it is, with --{what}"
+            f"the checkpoint is of {kind} {name}, which is none of this package's own: say where it is, with --{kind}"
         )
-    return own or name
+    return typed or name
 
 
 class AccuracyFile:
-    """File of accuracies, which is continued when the evaluator is started again.
+    """File of accuracies, which is continued when the evaluator is restarted.
 
     Args:
         folder: the folder of the file.
@@ -193,7 +195,7 @@ class AccuracyFile:
 def follow(
     options: argparse.Namespace, evaluate: Callable[[Part], float], evaluations: AccuracyFile, watchdog: Watchdog
 ) -> int:
-    """Evaluate every checkpoint newer than the evaluated ones; return their number.
+    """Evaluate every new checkpoint; return their number.
 
     Args:
         options: the flags.
@@ -217,7 +219,7 @@ def follow(
         except (OSError, mx.MXNetError):
             if part.folder.exists():
                 raise
-            continue  # the run has deleted it meanwhile
+            continue  # deleted by the run meanwhile
         evaluations.add(part, value)
         done += 1
         print(f"round {newest}, {part.facts['books']['samples']} samples: accuracy {value:.4f}", flush=True)

@@ -52,8 +52,9 @@ class EstimatorHandler(
         trainer = estimator.trainer
         if not trainer.finished:  # a resumed run may have nothing left to do
             losses = kwargs["loss"] if isinstance(kwargs["loss"], list) else [kwargs["loss"]]
-            trainer.world.recorder.loss = sum(each.mean().asnumpy().item() for each in losses) / len(losses)
-            size = sum(_length(each) for each in losses)  # as GradientUpdateHandler has it
+            means = [batch_losses.mean().asnumpy().item() for batch_losses in losses]
+            trainer.world.recorder.loss = sum(means) / len(losses)
+            size = sum(_length(batch_losses) for batch_losses in losses)  # as GradientUpdateHandler has it
             trainer.step(size, samples=size if size > len(losses) else _length(kwargs["label"]))
         return trainer.finished
 

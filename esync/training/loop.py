@@ -10,13 +10,13 @@ from ..data import Batches, Partition, share_of
 from ..runtime.errors import ExpectedError
 from ..runtime.phase_timer import COMPUTE, GET_BATCH, PhaseTimer
 
-if TYPE_CHECKING:  # the loop itself needs no MXNet: a simulation without gradients runs it too
+if TYPE_CHECKING:  # a simulation without gradients runs this loop without MXNet
     from ..trainer import Trainer
 
 log = logging.getLogger(__name__)
 
 
-#: Part of the reason that all workers give for the end of a diverged run.
+#: Part of all workers' error message for a diverged run.
 DIVERGED = "the training has diverged"
 
 
@@ -28,13 +28,13 @@ class RoundObserver(Protocol):
     """Observer of finished rounds, for logs, progress and evaluation."""
 
     def done(self, trainer: "Trainer") -> None:
-        """Take a round that is over."""
+        """Handle a finished round."""
 
     def poll(self, trainer: "Trainer") -> None:
-        """Do what is due between iterations, without waiting."""
+        """Do periodic work between iterations, without waiting."""
 
     def end(self, trainer: "Trainer") -> None:
-        """Take the end of the run."""
+        """Handle the end of the run."""
 
 
 class Iteration:
@@ -89,7 +89,7 @@ class Iteration:
                 # Inception has outputs of auxiliary classifiers after the first one.
                 losses = self._loss(outputs[0] if isinstance(outputs, (list, tuple)) else outputs, targets)
             losses.backward()
-            values = losses.asnumpy()  # is there before the backward pass is done, which goes on meanwhile
+            values = losses.asnumpy()  # available before the end of the backward pass, which runs in the background
         if not np.isfinite(values).all():
             raise DivergedError(
                 f"the loss is {'NaN' if np.isnan(values).any() else 'infinite'}: {DIVERGED}; try a "
@@ -107,7 +107,7 @@ class Iteration:
         return {**self.batches.state(), "samples": self.batches.samples}
 
     def restore(self, state: Mapping[str, int]) -> None:
-        """Restore a position; if the share has another size, the batches begin anew."""
+        """Restore a position; if the share has another size, the batches restart."""
         if state["samples"] == self.batches.samples:
             self.batches.restore(state)
         else:
@@ -115,12 +115,12 @@ class Iteration:
 
 
 class DealtData:
-    """This worker's share of the training data, which changes with who is there and who is left out.
+    """This worker's share of the training data, which changes with the participating workers.
 
     Args:
         dealt: the shares of all workers.
-        seed: of the order in which a share is dealt to others.
-        absent_too: whether the shares of absent workers are dealt to those present, too
+        seed: seed of the order in which a share is divided among others.
+        absent_too: whether the shares of absent workers are divided among the present ones
             (--redistribute); those of workers that are left out always are.
         batches: returns the stream of batches of a share.
     """
@@ -130,16 +130,13 @@ class DealtData:
         self._known: tuple[tuple[int, ...], tuple[int, ...]] = tuple(range(len(dealt.shares))), ()
 
     def batches(self, trainer: "Trainer") -> Batches | None:
-        """Return the batches of this worker's share; None where it has not changed.
-
-        At first it is the worker's own share. A new one begins from its start.
-        """
+        """Return the batches of this worker's share from its start; None if it has not changed."""
         members = trainer.members if self._absent_too else tuple(range(len(self._dealt.shares)))
-        known = members, trainer.resting
-        if known == self._known:
+        state = members, trainer.resting
+        if state == self._known:
             return None
-        self._known = known
-        share = share_of(trainer.rank, self._dealt, *known, self._seed)
+        self._known = state
+        share = share_of(trainer.rank, self._dealt, *state, self._seed)
         away = sorted({*range(len(self._dealt.shares))} - set(members) | set(trainer.resting))
         whose = f"those of worker {', '.join(map(str, away))} are" if away else "none is"
         log.info("%d samples are this worker's share from now on: %s dealt to others", len(share), whose)
@@ -147,10 +144,7 @@ class DealtData:
 
 
 def warm_up(trainer: "Trainer", iteration: Iteration) -> None:
-    """Build the network's graph, then measure one iteration, without changing the model.
-
-    The optimizer's state stays the same, too.
-    """
+    """Build the network's graph, then measure one iteration, without changing model and optimizer."""
     for _ in range(2):
         with trainer.trial():
             trainer.step(iteration.run(trainer.world.recorder))

@@ -1,4 +1,4 @@
-"""Call the callbacks of a finished round, and on rank 0 begin evaluations in the background."""
+"""Call the callbacks of a finished round and, on rank 0, start evaluations in the background."""
 
 import contextlib
 import logging
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two calls of `Callback.save` while the run goes on.
+#: Seconds between two calls of `Callback.save` during the run.
 FACTS_EVERY = 10.0
 
 
@@ -51,8 +51,8 @@ class LogClock:
 
     Attributes:
         now: returns the time in seconds; only differences are meaningful.
-        round: the last round that is over, if this worker joins a running job.
-        elapsed: seconds that the job has lasted so far.
+        round: the last finished round, if this worker joins a running job.
+        elapsed: duration of the job so far in seconds.
     """
 
     now: Callable[[], float] = time.perf_counter
@@ -71,8 +71,8 @@ class PeriodicEvaluation:
 
     Attributes:
         newest: the newest completed evaluation; None before the first.
-        tried: whether an evaluation has succeeded, be it only the trial.
-        failure: why there are no more evaluations; "" if there are.
+        tried: whether an evaluation, possibly the trial, has succeeded.
+        failure: why evaluations have ended; "" if they have not.
     """
 
     def __init__(
@@ -80,18 +80,18 @@ class PeriodicEvaluation:
     ) -> None:
         self._evaluator, self._every, self._target, self._metric = evaluator, every, target, metric
         self._pending: tuple[Evaluated | None, Handle[float]] | None = None  # None: the trial
-        self._begun = Evaluated(0, 0.0, 0.0, 0, 0)  # the last one that was begun, but for the accuracy
-        self._stopping = False  # whether the target is reached, so that only the final model matters
+        self._begun = Evaluated(0, 0.0, 0.0, 0, 0)  # the last started one, without its accuracy
+        self._stopping = False  # whether the target is reached, so that only the final model is evaluated
         self.newest: Evaluated | None = None
         self.tried, self.failure = False, ""
 
     def try_out(self, trainer: "Trainer") -> None:
-        """Evaluate once before the first round, so that what does not work is noticed at once.
+        """Evaluate once before the first round, to detect errors early.
 
-        If that takes longer than `config.EVALUATION_TRIAL`, it goes on while the training begins.
+        An evaluation longer than `config.EVALUATION_TRIAL` continues during the training.
 
         Raises:
-            EvaluationError: it does not work.
+            EvaluationError: the evaluation fails.
         """
         wait = WatchedWait("evaluate, which is tried before the first round", config.EVALUATION_TRIAL)
         self._pending = None, self._start(trainer)
@@ -107,7 +107,7 @@ class PeriodicEvaluation:
         return self._pending is not None
 
     def begin(self, trainer: "Trainer", round: int, elapsed: Callable[[], float]) -> None:
-        """Start an evaluation if it is the round's turn; the final weights are always evaluated."""
+        """Start an evaluation if one is due in this round; the final weights are always evaluated."""
         if self._begun.round == round or self.failure:
             return
         result = trainer.algorithm.result
@@ -168,20 +168,20 @@ class PeriodicEvaluation:
         )
 
     def give_up(self, trainer: "Trainer") -> None:
-        """Go on without evaluations after one has failed; end the run if it has a target.
+        """Continue without evaluations after a failure; end the run if it has a target.
 
         Raises:
-            EvaluationError: none has ever succeeded, and the run is not finished yet.
+            EvaluationError: no evaluation has succeeded, and the run is not finished yet.
         """
         if not self.tried and not trainer.finished:
             raise EvaluationError(self.failure)
         ends = self._target is not None and not trainer.finished
-        then = "No round is evaluated any more; the training goes on to its final model"
+        consequence = "No round is evaluated any more; the training goes on to its final model"
         if ends:
-            then = "The run ends with a final model, because nobody would notice its target"
+            consequence = "The run ends with a final model, because nobody would notice its target"
         elif trainer.finished:
-            then = "The run is finished, and its final model is written"
-        progress.warn(f"{self.failure}. {then}")
+            consequence = "The run is finished, and its final model is written"
+        progress.warn(f"{self.failure}. {consequence}")
         if ends:
             trainer.stop()
 
@@ -191,12 +191,12 @@ class PeriodicEvaluation:
 
 
 class RoundCallbacks:
-    """Calls the callbacks of one worker; the clock of the logs starts when this is made.
+    """Calls the callbacks of one worker; the clock of the logs starts with the creation of this object.
 
     Args:
-        callbacks: the callbacks, which are called in this order.
+        callbacks: the callbacks, in the order of the calls.
         facts: facts about the whole run, for run.json.
-        clock: the clock of the logs; None begins a new one.
+        clock: the clock of the logs; None starts a new one.
         evaluations: evaluations of the common weights; None on workers that do not evaluate.
         traffic: counts this worker's bytes; None counts all TCP connections of this process.
     """
@@ -221,7 +221,7 @@ class RoundCallbacks:
             callback.save({**facts, "rounds": clock.round, "finished": False})
 
     def done(self, trainer: "Trainer") -> None:
-        """Report the round that the last step has ended, and evaluate it if it is due."""
+        """Report the round that the last step has finished, and start its evaluation if due."""
         self.poll(trainer)
         now = self._now()
         lasted, self._ended = now - self._ended, now
@@ -247,7 +247,7 @@ class RoundCallbacks:
             self._save(trainer)
 
     def flush(self) -> None:
-        """Write everything logged so far to the disk before returning."""
+        """Write all logs to the disk before returning."""
         for callback in self._callbacks:
             callback.flush()
 
@@ -269,7 +269,7 @@ class RoundCallbacks:
                 callback.say(text)
 
     def end(self, trainer: "Trainer") -> None:
-        """Wait for the accuracy of the final weights, and have everything written."""
+        """Wait for the accuracy of the final weights, and write all logs."""
         self._evaluate(trainer)
         while self._evaluations is not None and self._evaluations.under_way:
             self._evaluations.wait()
@@ -288,7 +288,7 @@ class RoundCallbacks:
             callback.diverged()
 
     def close(self) -> None:
-        """End the evaluation and write the rest of the logs, however the run has ended."""
+        """End the evaluation and write the rest of the logs, after success or failure."""
         for callback in self._callbacks:
             callback.close()
         if self._evaluations is not None:

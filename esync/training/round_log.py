@@ -28,10 +28,10 @@ class LogDirectoryError(ExpectedError):
 def claim(log_dir: Path, device: str, overwrite: bool, rounds: int = 0, rank: int = -1) -> tuple[Path, TextIO]:
     """Return a folder for this process's logs, and the lock that reserves it while it is open.
 
-    The folder's name is `device`, followed by "-1", "-2" … if other processes of this host have
-    taken it. Logs of an earlier run are moved to a folder `earlier-TIME` inside, or deleted if
-    `overwrite` is true. If this process continues a run after a number of `rounds`, their logs
-    stay, and it takes the folder of its `rank`.
+    The folder's name is `device`, followed by "-1", "-2" … if other processes of this host have locked
+    it. Logs of an earlier run are moved to a subfolder `earlier-TIME`, or deleted if `overwrite` is
+    true. If this process continues a run after `rounds` rounds, their logs are kept, and it uses the
+    folder of its `rank`.
 
     Raises:
         LogDirectoryError: the folder cannot be made or written.
@@ -91,8 +91,8 @@ class RoundLog:
         log_dir: base folder.
         device: cpu, gpu0, gpu1 …
         overwrite: delete an earlier run's logs instead of moving them aside.
-        rounds: rounds of this run that a process before this one has logged; 0 at the beginning.
-        rank: this worker's rank, to find its folder again.
+        rounds: number of rounds of this run logged by an earlier process; 0 at the beginning.
+        rank: this worker's rank, which identifies its folder.
 
     Attributes:
         folder: the folder of the files.
@@ -115,7 +115,7 @@ class RoundLog:
     def accuracy(self, number: int, accuracy: float, metric: str = "accuracy") -> None:
         """Add the accuracy, or another metric, of the weights at the end of a round to its file.
 
-        Does nothing if neither this process nor one before it has logged that round.
+        Does nothing if that round has not been logged.
         """
 
         def with_accuracy(content: bytes) -> bytes:
@@ -140,19 +140,19 @@ class RoundLog:
         self._write(name, text.encode())
 
     def flush(self) -> None:
-        """Wait until everything so far is written.
+        """Wait until all files are written.
 
         Raises:
-            LogDirectoryError: something could not be written.
+            LogDirectoryError: a file could not be written.
         """
         with self._failures_named():
             self._writer.flush()
 
     def close(self) -> None:
-        """Wait until everything is written, and release the folder.
+        """Wait until all files are written, and unlock the folder.
 
         Raises:
-            LogDirectoryError: something could not be written.
+            LogDirectoryError: a file could not be written.
         """
         with self._failures_named(), self._lock:
             self._writer.close()
@@ -170,15 +170,15 @@ class RoundLog:
 
 
 def _encoded(content: dict[str, Any]) -> bytes:
-    # A name of a file that is not UTF-8 has characters that are no text for other programs.
+    # Names of files that are not UTF-8 contain characters that are invalid in JSON.
     return json.dumps(content, default=_plain, ensure_ascii=False).encode(errors="replace")
 
 
 def _plain(value: Any) -> Any:
-    """Return NumPy's numbers and arrays in a form for JSON.
+    """Convert NumPy's numbers and arrays for JSON.
 
     Raises:
-        TypeError: the value is something else.
+        TypeError: the value has another type.
     """
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()

@@ -32,7 +32,8 @@ from ..runtime.worker_environment import WorkerEnvironment
 from ..trainer import Trainer
 from ..trainer_callbacks import TrainerCallback
 from .callbacks import make_callbacks
-from .evaluation_process import EvaluationProcess, EvaluationProgram, ForkedEvaluation
+from .evaluation_process import EvaluationProcess, EvaluationProgram
+from .forked_evaluation import ForkedEvaluation
 from .loop import DIVERGED
 from .round_callbacks import Evaluator, LogClock, PeriodicEvaluation, RoundCallbacks
 from .round_log import MODEL_FOLDER, RoundLog
@@ -129,24 +130,24 @@ class Run(TrainerCallback):
             raise ValueError(f"target={target} needs evaluate, which computes the metric")
         if target is not None and not Metric(*metric).possible(target):
             raise ValueError(f"target={target}: {metric[0]} should be {Metric(*metric).expected()}")
-        told = WorkerEnvironment.read()
-        if checkpoints is None and told.checkpoint_dir is not None:
+        environment = WorkerEnvironment.read()
+        if checkpoints is None and environment.checkpoint_dir is not None:
             checkpoints = Checkpoints(
-                told.checkpoint_dir,
-                told.checkpoint_every,
-                told.keep_checkpoints,
-                resume=told.resume,
-                overwrite=told.overwrite,
+                environment.checkpoint_dir,
+                environment.checkpoint_every,
+                environment.keep_checkpoints,
+                resume=environment.resume,
+                overwrite=environment.overwrite,
             )
-        if name is not None and not log_dir and told.log_dir is not None:
+        if name is not None and not log_dir and environment.log_dir is not None:
             raise ValueError(
                 f"name={name!r}: ESYNC_LOG_DIR has the folder of the logs already, as esync launch sets it; leave the "
                 "name out here, and give esync launch --name"
             )
         self._name = None if name is None else run_name(name)
         # Absolute, because the program may change its working directory while it trains.
-        self._log_dir = expanded(log_dir or told.log_dir or "logs").absolute()
-        events_dir = tensorboard or told.tensorboard
+        self._log_dir = expanded(log_dir or environment.log_dir or "logs").absolute()
+        events_dir = tensorboard or environment.tensorboard
         self._events_dir = None if events_dir is None else expanded(events_dir).absolute()
         if self._events_dir is not None:
             require()
@@ -154,11 +155,11 @@ class Run(TrainerCallback):
         self._background, self._evaluation_timeout = background, evaluation_timeout
         self.checkpoints = checkpoints
         self._net, self._input_shape, self._before_export = net, input_shape, before_export
-        seed = {} if told.seed is None else {"seed": told.seed}
-        self._given, self._overwrite = {**seed, **(facts or {})}, overwrite or told.overwrite
-        self._device, self._device_folder = device, told.device_folder
-        self._state_server, self._job = state_server or told.state_server, job or told.job
-        self._told_job = told.job
+        seed = {} if environment.seed is None else {"seed": environment.seed}
+        self._given, self._overwrite = {**seed, **(facts or {})}, overwrite or environment.overwrite
+        self._device, self._device_folder = device, environment.device_folder
+        self._state_server, self._job = state_server or environment.state_server, job or environment.job
+        self._told_job = environment.job
         self._reporter = ProgressReporter(quiet, machine=progress.to_launcher())
         self._reports: RoundReporter | None = None
         self._evaluations: PeriodicEvaluation | None = None  # on rank 0
@@ -233,7 +234,7 @@ class Run(TrainerCallback):
         logs = RoundLog(log_dir, self._device_folder or device, self._overwrite, logged, trainer.rank)
         self.folder = logs.folder
         events = None if events_dir is None else EventFile(events_dir / logs.folder.name, logged > 0)
-        self._say_beginning(trainer, device, resumed)
+        self._print_start(trainer, device, resumed)
         self._reports = self._make_reports(trainer, logs.folder.name)
         result, exchange = trainer.algorithm.result, trainer.algorithm.exchange
         step = result.step if result is not None and logged else 0
@@ -317,7 +318,7 @@ class Run(TrainerCallback):
             self._reports.close(reason)
             self._reports = None
 
-    def _say_beginning(self, trainer: Trainer, device: str, resumed: int | None) -> None:
+    def _print_start(self, trainer: Trainer, device: str, resumed: int | None) -> None:
         say = self._reporter.say
         say(f"worker {trainer.rank} of {trainer.workers} on {device}, logs in {self.folder}")
         if trainer.replacement:
@@ -342,8 +343,8 @@ class Run(TrainerCallback):
     def _make_reports(self, trainer: Trainer, device: str) -> RoundReporter | None:
         """Return the reporter to the state server's dashboard, or None if no server is known."""
         options = trainer.algorithm.options
-        given = getattr(options, "state_server", None) or self._state_server
-        if not given:
+        address = getattr(options, "state_server", None) or self._state_server
+        if not address:
             return None
         # The same job as the algorithm's, or the dashboard would show two halves of it.
         named = getattr(options, "job", config.JOB)
@@ -353,7 +354,7 @@ class Run(TrainerCallback):
                 f"job={job!r} is the run's, but the algorithm asks the state server about job {self._told_job!r}: give "
                 "it to the algorithm, or set ESYNC_JOB"
             )
-        host, port = state_server_address(given)
+        host, port = state_server_address(address)
         first = trainer.rank == 0
         begins = first and not trainer.algorithm.asks_state_server and not trainer.replacement
         return RoundReporter(

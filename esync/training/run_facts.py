@@ -1,4 +1,4 @@
-"""What run.json says about a run, whatever program trains."""
+"""The content of run.json, for any training program."""
 
 import functools
 import platform
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
     from ..algorithms import Algorithm
     from ..trainer import Trainer
 
-#: Options that say where the cluster is, not what is trained.
+#: Options about the cluster, not the training.
 PER_WORKER = ("state_server", "job")
 
 
 def trainer_facts(trainer: "Trainer") -> dict[str, Any]:
-    """Return what a trainer, real or simulated, that has been started tells of its run."""
+    """Return the facts of a started trainer, real or simulated, about its run."""
     algorithm = trainer.algorithm
     plan = getattr(algorithm, "plan", None)
     return {
@@ -40,17 +40,17 @@ def trainer_facts(trainer: "Trainer") -> dict[str, Any]:
     }
 
 
-def facts_after_start(known: Mapping[str, Any], trainer: "Trainer") -> dict[str, Any]:
-    """Return what was known before a trainer was started, and what it tells of its run.
+def facts_after_start(facts: Mapping[str, Any], trainer: "Trainer") -> dict[str, Any]:
+    """Return the facts known before a trainer was started, updated by those of the started trainer.
 
-    The latter goes before: a plan's share of BSP, for instance, before the flag's value.
+    For instance, a plan's share of BSP overrides the flag's value.
     """
-    facts = trainer_facts(trainer)
-    return {**known, **facts, "options": {**known.get("options", {}), **facts["options"]}}
+    newest = trainer_facts(trainer)
+    return {**facts, **newest, "options": {**facts.get("options", {}), **newest["options"]}}
 
 
 def algorithm_facts(algorithm: "type[Algorithm]") -> dict[str, Any]:
-    """Return what the log tools need to know of an algorithm, so that they need not import it."""
+    """Return the description of an algorithm for the log tools, which do not import it."""
     return {
         "name": algorithm.name,
         "label": algorithm.label,
@@ -63,13 +63,10 @@ def algorithm_facts(algorithm: "type[Algorithm]") -> dict[str, Any]:
 
 @functools.cache  # a simulation asks for every worker
 def versions() -> dict[str, str]:
-    """Return the versions on which the results depend.
-
-    These are the versions of this package, Python, and the libraries that compute.
-    """
+    """Return the versions of this package, Python, and the numerical libraries."""
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {"esync": __version__, "python": platform.python_version()}
+    packages = {"esync": __version__, "python": platform.python_version()}
     for name in (
         "mxnet",
         "mxnet-cu101",
@@ -82,7 +79,7 @@ def versions() -> dict[str, str]:
         "mpi4py",
     ):
         try:
-            found[name] = version(name)
+            packages[name] = version(name)
         except PackageNotFoundError:
             continue
-    return found
+    return packages

@@ -9,12 +9,12 @@ from ..runtime.user_functions import short_name
 
 
 def same_below(base: str | Path, folder: Path, log_dir: str | Path) -> Path:
-    """Return the folder that is as far below `base` as a run's `folder` is below `log_dir`."""
+    """Return the folder below `base` with the same relative path as a run's `folder` below `log_dir`."""
     return Path(base) / folder.relative_to(log_dir)
 
 
 def run_folder(log_dir: str | Path, trained: str, mode: str, name: str | None) -> Path:
-    """Return the folder of a run's logs, in which each host has a folder.
+    """Return the folder of a run's logs, which contains a folder for each host.
 
     Args:
         log_dir: base folder of the logs.
@@ -28,8 +28,8 @@ def run_folder(log_dir: str | Path, trained: str, mode: str, name: str | None) -
 def mode_folder(options: argparse.Namespace) -> Path:
     """Return the folder of the logs of a run with these flags, {log_dir}/{network}/{mode}.
 
-    The mode's name ends differently where the workers' data are not i.i.d., and is followed by the
-    name of the run, if it has one.
+    The mode's name has a suffix if the workers' data are not i.i.d., followed by the name of the run, if
+    it has one.
     """
     mode = options.algorithm.name
     if options.algorithm.sends != "nothing":  # else one worker has all the data

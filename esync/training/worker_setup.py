@@ -1,6 +1,6 @@
-"""Build from the worker's flags: device, checkpoints, limits, trainer, facts for run.json.
+"""Build device, checkpoints, limits, trainer and facts for run.json from the worker's flags.
 
-The worker program and the simulator are made from these parts.
+The worker program and the simulator use these functions.
 """
 
 import argparse
@@ -24,33 +24,33 @@ if TYPE_CHECKING:
     from ..trainer import Trainer
     from .run import Run
 
-#: Gluon's optimizers whose step is proportional to the gradient, so that a learning rate may
-#: multiply the sum or the mean.
+#: Gluon's optimizers whose step is proportional to the gradient, so that the learning rate may apply to
+#: the sum or to the mean.
 PROPORTIONAL = frozenset({"sgd", "ccsgd", "nag", "lbsgd", "dcasgd", "sgld"})
 
 
-#: Flags of all modes that run.json has both in its "options" and beside them.
+#: Flags of all modes that run.json contains both in "options" and at the top level.
 FACTS = (
     *("network", "dataset", "batch_size", "seed", "partition", "optimizer", "momentum", "weight_decay", "step_time"),
     "test_images",
 )
 
 
-#: Flags that may name something of the user's → what messages call it.
+#: Flags that may name the user's code → its term in messages.
 TERMS = {"network": "network", "dataset": "data set"}
 
 
 def choose_device(options: argparse.Namespace) -> tuple[Any, str]:
     """Return the MXNet context, and the name of the device's log folder.
 
-    Without -g and -c the first GPU is taken, or the CPU where there is none.
+    Without -g and -c, it is the first GPU, or the CPU if there is none.
     """
     device = "cpu" if options.cpu else None if options.gpu is None else f"gpu{options.gpu}"
     return find_device(device, f"--gpu {options.gpu}", "-c 1")
 
 
 def choose_checkpoints(options: argparse.Namespace) -> "Checkpoints | None":
-    """Make the checkpoints that the flags ask for; return None if they ask for none."""
+    """Return the checkpoints that the flags configure, or None."""
     from ..checkpoints.checkpoints import Checkpoints
 
     if not options.checkpoint_dir:
@@ -99,8 +99,8 @@ def make_trainer(
     from ..trainer import Trainer
 
     if options.optimizer.lower() not in mx.optimizer.Optimizer.opt_registry:
-        known = ", ".join(sorted(mx.optimizer.Optimizer.opt_registry))
-        raise ExpectedError(f"--optimizer {options.optimizer!r} is not known to Gluon; known: {known}")
+        optimizers = ", ".join(sorted(mx.optimizer.Optimizer.opt_registry))
+        raise ExpectedError(f"--optimizer {options.optimizer!r} is not known to Gluon; known: {optimizers}")
     settings = {
         "learning_rate": _learning_rate(options),
         "wd": options.weight_decay,
@@ -136,10 +136,7 @@ def make_trainer(
 
 
 def sources(options: argparse.Namespace, data_digest: str = "") -> dict[str, dict[str, str]]:
-    """Return network and data set with their digests, if they are the user's own.
-
-    They are named as they were typed.
-    """
+    """Return network and data set, as typed, with their digests, if they are the user's own."""
     digests = {"network": user_functions.digest, "dataset": lambda text: data_digest}
     typed = {name: getattr(options, name) for name in digests}
     return {name: {"source": text, "digest": digests[name](text)} for name, text in typed.items() if ":" in text}
@@ -151,23 +148,22 @@ def _learning_rate(options: argparse.Namespace) -> float:
 
 
 def gradient_scale(options: argparse.Namespace) -> float:
-    """Return by what the mean gradient is multiplied before the learning rate is applied.
+    """Return the factor of the mean gradient to which the learning rate applies.
 
-    This is the batch size, which gives the sum over the batch, if a step is proportional to the
-    gradient. Optimizers that divide by the gradient's own size (Adam, Adagrad, LARS, …) step as far
-    with the sum as with the mean. They get the mean, for which their other constants are meant, and
-    have learning rates of their own.
+    It is the batch size, which gives the sum over the batch, if the step is proportional to the
+    gradient. For optimizers that normalize the gradient (Adam, Adagrad, LARS, …), sum and mean give the
+    same step; they get the mean, which suits their other constants, and have different learning rates.
     """
     return options.batch_size if multiplies_the_sum(options) else 1.0
 
 
 def multiplies_the_sum(options: argparse.Namespace) -> bool:
-    """Return whether learning rates multiply the gradient summed over the batch, not its mean."""
+    """Return whether learning rates apply to the gradient summed over the batch, not to its mean."""
     return options.optimizer.lower() in PROPORTIONAL
 
 
 def flag_facts(options: argparse.Namespace, algorithm: "Algorithm", data_digest: str = "") -> dict[str, Any]:
-    """Return the facts about the flags in run.json, beside those of `run_facts.trainer_facts`.
+    """Return the facts about the flags in run.json, in addition to those of `run_facts.trainer_facts`.
 
     Args:
         options: the flags.
@@ -181,7 +177,7 @@ def flag_facts(options: argparse.Namespace, algorithm: "Algorithm", data_digest:
         **{flag: getattr(options, flag) for flag in FACTS},
         "network": short_name(options.network),
         "dataset": short_dataset_name(options.dataset),
-        **({"sources": own} if (own := sources(options, data_digest)) else {}),
+        **({"sources": digests} if (digests := sources(options, data_digest)) else {}),
         "options": in_effect,
         "learning_rate": _learning_rate(options),
         "learning_rate_multiplies": "sum" if multiplies_the_sum(options) else "mean",
@@ -193,5 +189,5 @@ def _effective_options(options: argparse.Namespace, algorithm: "Algorithm") -> d
     """Return the value of every flag that has an effect in this run, given or default."""
     momentum = config.MOMENTUM if options.momentum is None else options.momentum
     flags = {**effective(options), "momentum": momentum}
-    own = algorithm.effective_options
-    return {**flags, **{name: value for name, value in own.items() if name not in PER_WORKER}}
+    chosen = algorithm.effective_options
+    return {**flags, **{name: value for name, value in chosen.items() if name not in PER_WORKER}}

@@ -86,7 +86,7 @@ def test_status_never_prints_terminal_control_characters(url, mine, running, cap
     assert control not in shown
     assert f"gpu0{printable(control)}"[:8] in shown
     with pytest.raises(ExpectedError) as refusal:
-        Client(address(url))._ask(f"runs?limit={quote(control)}")
+        Client(address(url))._get(f"runs?limit={quote(control)}")
     assert control not in str(refusal.value)
 
 

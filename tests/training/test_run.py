@@ -27,7 +27,7 @@ from esync.reports.summary_file import load_summary
 from esync.runtime import progress
 from esync.runtime.errors import EvaluationError
 from esync.runtime.processes import EVALUATING
-from esync.training.evaluation_process import ForkedEvaluation
+from esync.training.forked_evaluation import ForkedEvaluation
 
 from ..support import child
 from ..support.scripted_world import steady_world

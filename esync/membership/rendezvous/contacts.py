@@ -74,7 +74,7 @@ class Contacts:
         if len(examined) >= EXAMINED_MOST:
             self.forget(examined[0].node)
         contact = self._contacts[node.address] = Contact(node, Lookup(node.host))
-        self._go_on(contact)
+        self._advance(contact)
 
     def answered(self) -> list[Node]:
         """Return the processes that have answered since the last call."""
@@ -82,7 +82,7 @@ class Contacts:
         for contact in list(self._contacts.values()):
             if _answered(contact):
                 continue
-            self._go_on(contact)
+            self._advance(contact)
             if contact.monitor is not None and contact.monitor.poll(0):
                 recv_monitor_message(contact.monitor)
                 self._close_monitor(contact)
@@ -128,7 +128,7 @@ class Contacts:
         except zmq.Again:
             log.warning("the process at %s:%d does not read what it is sent", *to.address)
 
-    def _go_on(self, contact: Contact) -> None:
+    def _advance(self, contact: Contact) -> None:
         """Perform the next step of an examination: look up the name, connect, or try the next address."""
         if contact.sender is not None:
             if len(contact.addresses) > 1 and time.monotonic() - contact.tried >= NEXT_ADDRESS:

@@ -104,18 +104,18 @@ class ZMQTransport:
         looked, end = 0.0, math.inf
         while time.monotonic() < end:
             if self._receiver in dict(self._poller.poll(int(1000 * TICK))):
-                self._take(self._receiver.recv_multipart())
+                self._handle(self._receiver.recv_multipart())
             for node in self._contacts.answered():
                 self.here |= {node.address}
                 self._send(self._registry.take(Message(messages.ADD_NODE, (node,))))
             if time.monotonic() - looked >= TICK:
-                self._look()
+                self._check_connections()
                 looked = time.monotonic()
                 if self._registry.failure and end == math.inf:
                     log.error("%s", failure_reason(self._status()))
                     end = looked + FAREWELL
 
-    def _take(self, frames: list[bytes]) -> None:
+    def _handle(self, frames: list[bytes]) -> None:
         """Handle one message."""
         match = IDENTITY.fullmatch(frames[0])
         sender = int(match[1]) if match else EMPTY
@@ -143,7 +143,7 @@ class ZMQTransport:
         if self._registry.may_join(node) and node.address not in self._contacts:
             self._contacts.introduce(node)
 
-    def _look(self) -> None:
+    def _check_connections(self) -> None:
         """Determine which members are gone, and admit replacements."""
         open_connections = connections()
         self._shut_out(open_connections)

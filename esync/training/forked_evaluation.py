@@ -1,0 +1,141 @@
+"""Evaluation by a user's function, in a fork of the worker."""
+
+import gc
+import logging
+import math
+import re
+import traceback
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+from subprocess import Popen
+from typing import IO
+
+from ..exchange import values_of
+from ..gluon.replica import Replica
+from ..runtime.errors import EvaluationError, ExpectedError
+from ..runtime.exit_hooks import failure
+from ..runtime.forked_process import ForkedProcess
+from ..runtime.metric import TEST_ACCURACY, Metric
+from ..runtime.mxnet_import import mx
+from ..runtime.processes import EVALUATING
+from ..runtime.user_code import place_of, users_frame
+from ..runtime.user_values import one_line, single_number
+from .evaluation_answers import answer_questions, failure_reported
+
+log = logging.getLogger(__name__)
+
+#: Number of consecutive equal values of the metric, for different weights, that cause a warning.
+EQUAL_VALUES = 5
+
+
+class ForkedEvaluation:
+    """Evaluates by a user's function, in a fork of the worker.
+
+    The fork shares everything that the function refers to, including data sets, without a copy. MXNet's
+    engine supports forks (its DataLoader uses them, too), but only on the CPU. A fork has no threads, so
+    that objects which need threads from before the run hang. Gluon's DataLoaders are configured to load
+    in the fork itself, without workers.
+
+    Args:
+        function: returns the value of the metric for the network's current weights.
+        replica: the network.
+        metric: the metric that the function computes.
+    """
+
+    without = "without evaluation: leave evaluate out"
+    lighter = "evaluate on fewer samples"
+    remedy = (
+        "It is called in a fork of the worker, which lacks the threads that were started before the run: make "
+        "what has some (ImageRecordIter, PrefetchingIter, a thread pool, an iterator of a DataLoader) in evaluate, or "
+        "let the worker itself evaluate, and wait for it, by esync.Run(…, background=False)"
+    )
+
+    def __init__(self, function: Callable[[], float], replica: Replica, metric: Metric = TEST_ACCURACY) -> None:
+        self._function, self._replica, self._metric = function, replica, metric
+        self._newest, self._equal = (math.nan, 0), 1
+
+    def start(self, memory: int) -> ForkedProcess:
+        """See `EvaluationProgram.start`."""
+
+        def serve(questions: IO[str], answers: IO[str]) -> None:
+            _load_in_this_process()
+            with failure_reported(answers):
+                answer_questions(questions, answers, memory, self._replica, lambda every_sample: self.watched_value())
+
+        return ForkedProcess(serve, EVALUATING)
+
+    def value(self) -> float:
+        """Call the function, and return its value.
+
+        Raises:
+            EvaluationError: it fails, or its value is not a number or, for an accuracy, not from 0 to
+                1.
+        """
+        name = getattr(self._function, "__qualname__", repr(self._function))
+        try:
+            value = self._function()
+        except ExpectedError:
+            raise
+        except Exception as error:
+            stack = traceback.extract_tb(error.__traceback__)[1:]
+            traceback.print_exc()
+            line = "".join(f" in {place_of(frame)}" for frame in [users_frame(stack)] if frame is not None)
+            raise EvaluationError(f"evaluate has failed{line}: {failure(error)}") from None
+        number = single_number(value)
+        if number is None:
+            hint = " (of what a metric's get() returns, the value is the second: get()[1])" * isinstance(value, tuple)
+            shown = one_line(value)[:200]
+            raise EvaluationError(f"evaluate should return a number, but {name} has returned {shown}{hint}")
+        number = float(number)
+        if self._metric.is_accuracy and not self._metric.possible(number):
+            raise EvaluationError(
+                f"evaluate should return the accuracy, {self._metric.expected()}, but {name} has returned {number:g}: "
+                'if it is something else, say so by esync.Run(…, metric=("loss", "min"))'
+            )
+        return number
+
+    def watched_value(self) -> float:
+        """Return `value`, and warn of a metric that stays the same although the weights change."""
+        value = self.value()
+        self._replica.open()
+        weights = zlib.crc32(values_of(self._replica.weights).tobytes())
+        self._replica.close()
+        if value == self._newest[0] and weights != self._newest[1] and not (self._metric.is_accuracy and value == 1):
+            self._equal += 1
+        else:
+            self._equal = 1
+        self._newest = value, weights
+        if self._equal == EQUAL_VALUES:
+            log.warning(
+                "evaluate has returned %g %d times in a row, although the weights have changed each time: if it "
+                "computes that from something else that training changes, such as moving averages of the weights, "
+                "that stands still in the fork in which evaluate is called; esync.Run(…, background=False) calls it "
+                "in the worker itself",
+                value,
+                EQUAL_VALUES,
+            )
+        return value
+
+
+def _load_in_this_process() -> None:
+    """Let all of Gluon's DataLoaders load in this process, a fork that lacks their workers."""
+    for item in gc.get_objects():
+        if issubclass(type(item), mx.gluon.data.DataLoader) and item._num_workers > 0:
+            item._num_workers = 0
+            item.clean()  # drops the batches requested from its workers
+
+
+def position_of(process: "Popen[str] | ForkedProcess") -> str:
+    """Return the line at which evaluate is, or has crashed, as a clause to append; "" if unknown."""
+    stack = process.stack() if isinstance(process, ForkedProcess) else []
+    calls = [number for number, frame in enumerate(stack) if Path(frame.filename).name == Path(__file__).name]
+    inner = stack[calls[-1] + 1 :] if calls else []
+    frame = users_frame(inner)
+    if frame is None:
+        return ""
+    inside = ""
+    for called in inner[inner.index(frame) + 1 :][:1]:
+        file = re.sub(r".*/(site-packages|dist-packages|python3\.\d+)/", "", called.filename)
+        inside = f", inside {called.name} of {file}"
+    return f" in {place_of(frame)} ({frame.line}){inside}"
