@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from esync import config
-from esync.exchange.blockwise import BlockwiseRule, places
+from esync.exchange.blockwise import BlockwiseRule, block_slices
 from esync.rules import RESET_MOMENTUM, RULES, Step, make_rule, take_apart
 
 SIZE = 23
@@ -26,8 +26,8 @@ def step(turn: int) -> Step:
 
 
 def test_places_cover_the_values_once_in_blocks() -> None:
-    assert list(places(3, 20)) == [slice(3, 10), slice(10, 17), slice(17, 20)]
-    assert list(places(3, 3)) == []
+    assert list(block_slices(3, 20)) == [slice(3, 10), slice(10, 17), slice(17, 20)]
+    assert list(block_slices(3, 3)) == []
 
 
 @pytest.mark.parametrize("name", RULES)

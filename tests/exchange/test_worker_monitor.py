@@ -7,7 +7,7 @@ import pytest
 
 from esync import config
 from esync.exchange.protocol import wire
-from esync.exchange.worker_monitor import LOOK_EVERY, WorkerMonitor
+from esync.exchange.worker_monitor import CHECK_EVERY, WorkerMonitor
 from esync.membership.peers import Peers
 
 from .memory_servers import MemoryServers
@@ -30,7 +30,7 @@ class Situation:
         self.monitor = WorkerMonitor(self.server, lease, self.servers.clock, self.peers)
         for rank in range(3):
             self.monitor.joined(rank, f"127.0.0.1:{90 + rank}", replacement)
-        self.pass_by(LOOK_EVERY)
+        self.pass_by(CHECK_EVERY)
 
     def lose(self, *ports: int) -> None:
         """End the connections of the workers at these ports."""
@@ -38,11 +38,11 @@ class Situation:
 
     def pass_by(self, seconds: float, heard: tuple[int, ...] = (0, 1, 2)) -> None:
         """Time goes by, while some workers say something now and then."""
-        for _ in range(round(seconds / LOOK_EVERY)):
-            self.servers.clock.now += LOOK_EVERY
+        for _ in range(round(seconds / CHECK_EVERY)):
+            self.servers.clock.now += CHECK_EVERY
             for rank in heard:
                 self.servers.say(0, rank)
-            self.monitor.look()
+            self.monitor.check()
 
     @property
     def members(self) -> list[int]:
@@ -55,7 +55,7 @@ def test_monitor_drops_worker_whose_connection_ended(synchronous):
     now.lose(91)
     now.pass_by(config.CONNECTION_GONE, heard=(0, 2))
     assert now.members == [0, 1, 2]  # ps-lite may be connecting again
-    now.pass_by(2 * LOOK_EVERY, heard=(0, 2))
+    now.pass_by(2 * CHECK_EVERY, heard=(0, 2))
     assert now.members == [0, 2]
 
 
@@ -66,7 +66,7 @@ def test_monitor_drop_lets_the_round_continue_with_the_others():
     now.servers.deliver(*now.servers.buckets(1, 1, values))  # dies before its commit
     now.servers.send(2, 1, 3 * values)
     now.lose(91)
-    now.pass_by(config.CONNECTION_GONE + 2 * LOOK_EVERY, heard=(0, 2))
+    now.pass_by(config.CONNECTION_GONE + 2 * CHECK_EVERY, heard=(0, 2))
     assert now.servers.weights().tolist() == [-6, -12]  # the mean over two
     assert now.servers.status()["round"] == 1
     assert now.server.memory.staged_bytes == 0
@@ -77,7 +77,7 @@ def test_monitor_drop_keeps_the_commits_of_the_dropped_worker():
     for rank in (0, 1):
         now.servers.send(rank, 1, np.float32([3, 3]))
     now.lose(91)
-    now.pass_by(config.CONNECTION_GONE + 2 * LOOK_EVERY, heard=(0, 2))
+    now.pass_by(config.CONNECTION_GONE + 2 * CHECK_EVERY, heard=(0, 2))
     assert now.members == [0, 2]
     now.servers.send(2, 1, np.float32([6, 6]))
     assert now.servers.weights().tolist() == [-4, -4]
@@ -89,7 +89,7 @@ def test_monitor_drops_silent_worker_only_when_others_wait_for_it():
     assert now.members == [0, 1, 2]  # a long iteration, and nobody waits
     for rank in (0, 1):
         now.servers.send(rank, 1, np.float32([1, 1]))
-    now.pass_by(LOOK_EVERY, heard=(0, 1))
+    now.pass_by(CHECK_EVERY, heard=(0, 1))
     assert now.members == [0, 1]
     assert now.servers.status()["round"] == 1
 
@@ -118,10 +118,10 @@ def test_monitor_counts_a_replacement_in_again():
 def test_monitor_ignores_late_messages_of_the_dead_worker():
     now = Situation()
     now.servers.join(1, nonce=77)
-    before = now.server.heard[1]
+    before = now.server.active_at[1]
     now.servers.clock.now += 1
     now.servers.say(0, 1)  # with the old nonce
-    assert now.server.heard[1] == before
+    assert now.server.active_at[1] == before
 
 
 class NotElastic(Situation):
@@ -136,7 +136,7 @@ class NotElastic(Situation):
         return self.server.round_state.failure
 
 
-GONE = config.CONNECTION_GONE + 2 * LOOK_EVERY
+GONE = config.CONNECTION_GONE + 2 * CHECK_EVERY
 
 
 def test_monitor_without_replacement_ends_the_run_and_names_the_worker():
@@ -144,7 +144,7 @@ def test_monitor_without_replacement_ends_the_run_and_names_the_worker():
     now.lose(91)
     now.pass_by(config.CONNECTION_GONE, heard=(0, 2))
     assert not now.failure
-    now.pass_by(2 * LOOK_EVERY, heard=(0, 2))
+    now.pass_by(2 * CHECK_EVERY, heard=(0, 2))
     assert now.failure.startswith("worker 1 at 127.0.0.1:91 is gone: its connection has ended, and nobody has promised")
     for rank in (0, 2):
         now.servers.say(wire.LEAVE, rank)
@@ -155,7 +155,7 @@ def test_monitor_notices_worker_that_dies_before_its_connection_was_seen():
     now = NotElastic(replacement=0)
     now.servers.join(1, nonce=77)
     now.monitor.joined(1, "127.0.0.1:99", 0)
-    now.pass_by(config.PEER_GONE - LOOK_EVERY, heard=(0, 2))
+    now.pass_by(config.PEER_GONE - CHECK_EVERY, heard=(0, 2))
     assert not now.failure
     now.pass_by(1, heard=(0, 2))
     assert now.failure.startswith("worker 1 at 127.0.0.1:99 is gone")
@@ -198,7 +198,7 @@ def test_monitor_after_the_end_waits_only_for_a_promised_worker_0(victim, promis
     now.lose(90, 91)
     now.pass_by(GONE, heard=(2,))
     now.servers.say(wire.DONE, 2)
-    now.monitor.look()
+    now.monitor.check()
     assert not now.failure
     awaited = promised and victim == 0
     assert now.server.round_state.can_exit == (not awaited)
@@ -218,6 +218,6 @@ def test_monitor_ignores_leave_of_a_dropped_worker_during_the_run():
     now.lose(90, 91)
     now.pass_by(GONE, heard=(2,))
     now.servers.say(wire.LEAVE, 2)
-    now.monitor.look()
+    now.monitor.check()
     assert not now.server.round_state.can_exit
     assert not now.server.round_state.over

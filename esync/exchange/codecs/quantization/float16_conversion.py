@@ -48,8 +48,8 @@ def value_by_integers(bits: np.uint32) -> Any:
     half, sign = bits & _MAGNITUDE, (bits & _SIGN) << _16
     as_normal = np.uint32((half << _13) + _BIAS).view(np.float32)
     as_small = np.uint32(half + _MAGIC_BITS).view(np.float32) - _MAGIC
-    said = as_normal if half >= _HALF_SUBNORMAL else as_small
-    return np.uint32(np.float32(said).view(np.uint32) | sign).view(np.float32)
+    decoded = as_normal if half >= _HALF_SUBNORMAL else as_small
+    return np.uint32(np.float32(decoded).view(np.uint32) | sign).view(np.float32)
 
 
 @intrinsic

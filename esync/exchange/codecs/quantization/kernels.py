@@ -26,8 +26,8 @@ INFINITE_HALF = 0x7C00
 def largest_bits(values: np.ndarray) -> Any:
     """Return the bits of the largest magnitude; `INFINITE` or more where a value is not finite."""
     most = np.uint32(0)
-    for place in range(values.size):
-        most = max(most, np.float32(values[place]).view(np.uint32) & MAGNITUDE)
+    for index in range(values.size):
+        most = max(most, np.float32(values[index]).view(np.uint32) & MAGNITUDE)
     return most
 
 
@@ -38,8 +38,8 @@ def largest_half(halves: np.ndarray) -> Any:
     It is `INFINITE_HALF` or more where a value is not finite.
     """
     most = np.uint16(0)
-    for place in range(halves.size):
-        most = max(most, halves[place] & np.uint16(0x7FFF))
+    for index in range(halves.size):
+        most = max(most, halves[index] & np.uint16(0x7FFF))
     return most
 
 
@@ -47,9 +47,9 @@ def largest_half(halves: np.ndarray) -> Any:
 def gather(values: np.ndarray, more: np.ndarray) -> Any:
     """Add `more` to the values, and return the `largest_bits` of the sums."""
     most = np.uint32(0)
-    for place in range(values.size):
-        total = values[place] + more[place]
-        values[place] = total
+    for index in range(values.size):
+        total = values[index] + more[index]
+        values[index] = total
         most = max(most, np.float32(total).view(np.uint32) & MAGNITUDE)
     return most
 
@@ -58,8 +58,8 @@ def gather(values: np.ndarray, more: np.ndarray) -> Any:
 def largest_difference(values: np.ndarray, others: np.ndarray) -> Any:
     """Return the `largest_bits` of values − others."""
     most = np.uint32(0)
-    for place in range(values.size):
-        most = max(most, np.float32(values[place] - others[place]).view(np.uint32) & MAGNITUDE)
+    for index in range(values.size):
+        most = max(most, np.float32(values[index] - others[index]).view(np.uint32) & MAGNITUDE)
     return most
 
 
@@ -70,10 +70,10 @@ def to_halves(values: np.ndarray, scale: np.float32, unit: np.float32, halves: n
     Besides, values −= halves · unit. `unit` is 1 ÷ scale, both powers of two; values · scale must
     be within float16's range.
     """
-    for place in range(values.size):
-        bits = half(values[place] * scale)
-        halves[place] = np.uint16(bits)
-        values[place] -= value(bits) * unit
+    for index in range(values.size):
+        bits = half(values[index] * scale)
+        halves[index] = np.uint16(bits)
+        values[index] -= value(bits) * unit
 
 
 @compiled
@@ -84,32 +84,32 @@ def step_by_halves(
 
     Besides, others += halves · unit, and the values stay; see `to_halves`.
     """
-    for place in range(values.size):
-        bits = half((values[place] - others[place]) * scale)
-        halves[place] = np.uint16(bits)
-        others[place] += value(bits) * unit
+    for index in range(values.size):
+        bits = half((values[index] - others[index]) * scale)
+        halves[index] = np.uint16(bits)
+        others[index] += value(bits) * unit
 
 
 @compiled
 def add_halves(halves: np.ndarray, unit: np.float32, target: np.ndarray) -> None:
     """Add halves (uint16, the bits of finite float16) · unit to `target`."""
-    for place in range(halves.size):
-        target[place] += value(np.uint32(halves[place])) * unit
+    for index in range(halves.size):
+        target[index] += value(np.uint32(halves[index])) * unit
 
 
 @compiled
 def put_halves(halves: np.ndarray, unit: np.float32, target: np.ndarray) -> None:
     """Write halves · unit to `target`, whatever it held before; see `add_halves`."""
-    for place in range(halves.size):
-        target[place] = np.float32(0) + value(np.uint32(halves[place])) * unit
+    for index in range(halves.size):
+        target[index] = np.float32(0) + value(np.uint32(halves[index])) * unit
 
 
 @any_order
 def magnitude(values: np.ndarray) -> Any:
     """Return the sum of |value|; infinite or not a number where a value is."""
     total = np.float64(0)
-    for place in range(values.size):
-        total += np.float64(abs(values[place]))
+    for index in range(values.size):
+        total += np.float64(abs(values[index]))
     return total
 
 
@@ -117,8 +117,8 @@ def magnitude(values: np.ndarray) -> Any:
 def mean_above(values: np.ndarray, least: np.float32) -> Any:
     """Return the mean of |value| where it is `least` or more; 0 where none is."""
     total, count = np.float64(0), 0
-    for place in range(values.size):
-        size = abs(values[place])
+    for index in range(values.size):
+        size = abs(values[index])
         chosen = size >= least
         total += np.float64(size) if chosen else np.float64(0)
         count += 1 if chosen else 0
@@ -149,8 +149,8 @@ def to_two_bits(values: np.ndarray, scale: np.float32, codes: np.ndarray) -> Non
 @compiled
 def add_two_bits(codes: np.ndarray, scale: np.float32, target: np.ndarray) -> None:
     """Add the values that the codes stand for to `target`."""
-    said = np.array([0, scale, -scale, 0], np.float32)
+    decoded = np.array([0, scale, -scale, 0], np.float32)
     for byte in range(codes.size):
         code = codes[byte]
         for part in range(min(4, target.size - 4 * byte)):
-            target[4 * byte + part] += said[(code >> (2 * part)) & 3]
+            target[4 * byte + part] += decoded[(code >> (2 * part)) & 3]

@@ -48,9 +48,9 @@ class TwoBitQuantizer(Quantizer):
         codes[self._bytes :] = 0
         start, byte = 0, 0
         scales = [_scale(part) for part in self._parts(values)]
-        for place, (size, scale) in enumerate(zip(self._segments, scales, strict=True)):
+        for number, (size, scale) in enumerate(zip(self._segments, scales, strict=True)):
             stop, until = start + size, byte + -(-size // 4)
-            packed[place] = scale
+            packed[number] = scale
             if scale:
                 kernels.to_two_bits(values[start:stop], scale, codes[byte:until])
             else:
