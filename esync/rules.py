@@ -1,10 +1,10 @@
-"""The update rules: what servers do with what workers send, as pure functions.
+"""The update rules, which servers apply to the workers' payloads, as pure functions.
 
-A rule is `rule(weights, value, state, step) → (weights, state)`. Nothing is changed in place,
-nothing is remembered outside `state` (`None` at first), and only arithmetic operators are used: the
-same function runs on NumPy arrays in a parameter server, on MXNet arrays on a GPU, on every rank of
-a collective and in the simulator. All arrays of one call have one shape; the rules are elementwise,
-so it does not matter how a model is cut into pieces.
+A rule is `rule(weights, value, state, step) → (weights, state)`. It changes no array in place, has
+no state other than `state` (initially None), and uses only arithmetic operators. So the same
+function runs on NumPy arrays in a parameter server, on MXNet arrays on a GPU, on every rank of a
+collective and in the simulator. All arrays of a call have the same shape. Rules are elementwise, so
+they may be applied to parts of a model.
 """
 
 import math
@@ -17,14 +17,14 @@ from . import config
 #: A NumPy or MXNet array of float32.
 Array = Any
 
-#: Name in the workers' handshake → a callable that makes the rule from its options, whose values
-#: JSON can hold. See `declare`.
+#: Name in the workers' handshake → a callable that makes the rule from its options (JSON values).
+#: See `declare`.
 RULES: dict[str, Callable[..., "Rule"]] = {}
 
 #: Name of the rule for statistics.
 MEAN = "mean"
 
-#: Name of a rule → how many vectors it may remember, each as long as the weights. See `declare`.
+#: Name of a rule → number of vectors of its state, each of the weights' size. See `declare`.
 STATE_VECTORS: dict[str, int] = {}
 
 Declared = TypeVar("Declared", bound=Callable[..., Any])
@@ -34,8 +34,8 @@ def declare(name: str, state_vectors: int = 0) -> Callable[[Declared], Declared]
     """Declare a function, or a class whose fields are options, as the rule of that name.
 
     Args:
-        name: the name by which workers ask the servers for it.
-        state_vectors: number of vectors that the rule may remember.
+        name: of the rule in the workers' handshake.
+        state_vectors: number of vectors of its state.
     """
 
     def declared(rule: Declared) -> Declared:
@@ -48,40 +48,38 @@ def declare(name: str, state_vectors: int = 0) -> Callable[[Declared], Declared]
 
 @dataclass(frozen=True)
 class RuleChoice:
-    """The rule that a worker asks the servers for.
+    """The rule that a worker requests from the servers.
 
     Attributes:
         name: as declared.
-        options: of the rule, as JSON can hold them.
+        options: of the rule, JSON values.
     """
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
 
 
-#: What servers do unless they are asked for something else.
+#: The default rule.
 PLAIN_SGD = RuleChoice("sgd")
 
 
 @dataclass(frozen=True)
 class Step:
-    """The inputs of a rule that travel with every commit, so that schedules reach the server.
+    """The inputs of a rule from every commit, so that schedules apply on the server.
 
     Attributes:
         learning_rate: multiplies the mean gradient, or the mean model update (ESync's global
             learning rate ε).
-        momentum: of the velocity that the server keeps; 0 keeps none.
+        momentum: of the velocity on the server; 0: there is no velocity.
         weight_decay: adds `weight_decay · weights` to the mean gradient of a batch.
-        sent: the weights that this worker was sent last; only rules that compensate for delay look
-            at it.
-        turn: steps that the weights have taken before this one, since the run began: one for every
-            synchronous round, and one for every commit that is used at once. A checkpoint keeps it.
+        sent: the weights that this worker was sent last, for rules that compensate for delay.
+        turn: number of changes of the weights before this one, since the start of the run: one per
+            synchronous round, and one per commit used at once.
         workers: number of worker slots.
-        count: commits that go into this application of the rule: those of a round, or 1.
-        scalars: further ones by name, combined over those commits; NaN where no worker has sent
-            one.
-        gradient_scale: the gradient is this multiple of the mean gradient: 1, or the batch size
-            where it is the sum over the batch. Only the learning rate notices it.
+        count: number of commits in this application of the rule: those of a round, or 1.
+        scalars: further ones by name, combined over these commits; NaN: no worker has sent it.
+        gradient_scale: the gradient is this multiple of the mean gradient: 1, or the batch size if
+            it is the sum over the batch. It affects only the learning rate.
     """
 
     learning_rate: float
@@ -422,13 +420,13 @@ class DelayCompensatedSGDRule:
         return weights, (velocity, mean_square)
 
 
-def take_apart(state: Any) -> list[Array | None]:
-    """Return the vectors that make up a rule's state."""
+def split_state(state: Any) -> list[Array | None]:
+    """Return the vectors of a rule's state."""
     return list(state) if isinstance(state, tuple) else [state]
 
 
-def put_together(vectors: list[Array | None]) -> Any:
-    """Return a rule's state from its vectors; the inverse of `take_apart`."""
+def join_state(vectors: list[Array | None]) -> Any:
+    """Return a rule's state from its vectors; the inverse of `split_state`."""
     if all(vector is None for vector in vectors):
         return None
     return tuple(vectors) if len(vectors) > 1 else vectors[0]

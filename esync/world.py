@@ -1,4 +1,4 @@
-"""The real world: real servers, a state server over HTTP, and this machine's clock."""
+"""The real world: MXNet's servers, a state server over HTTP, and this machine's clock."""
 
 import functools
 import logging
@@ -32,21 +32,20 @@ class RealWorld:
     """Connects an algorithm to real servers and clocks; see `algorithms.context.World`.
 
     Args:
-        step_time: seconds of one iteration on the slower device that this one stands for; None: as
-            fast as it is.
-        watchdog: warns when something takes long.
-        start_timeout: seconds to wait for the other processes of the cluster to appear.
+        step_time: seconds of one iteration on the slower device that this one emulates; None: no
+            emulation.
+        watchdog: warns of long waits.
+        start_timeout: seconds to wait for the other processes of the cluster to start.
         round_timeout: seconds to wait for the others in one exchange.
         lease: seconds of silence after which the others go on without a worker; infinite: they wait
-            for it, or for its replacement.
-        straggler_events: when this worker is a straggler on purpose.
-        collective: how vectors are summed over the workers: by a parameter server ("ps"), or as
-            `collectives` says.
-        replacement: seconds that the others wait for another worker in the place of this one,
-            should it die; they wait for ever where the launcher has promised one.
-        job: name of the training on the state server, where the algorithm names none.
-        per_host: the most workers of one host that exchange as one; 1: each does so by itself.
-        host_group: those of this host; None: this worker exchanges by itself.
+            for it or its replacement.
+        straggler_events: times at which this worker is an artificial straggler.
+        collective: the parameter server ("ps"), or a name in `collectives.COLLECTIVES`.
+        replacement: seconds that the others wait for a replacement once this worker is gone;
+            ignored if the launcher has promised one.
+        job: name of the training on the state server, if the algorithm has none.
+        per_host: the most workers of one host that exchange as one; 1: each exchanges by itself.
+        host_group: the workers of this host; None: this worker exchanges by itself.
     """
 
     device: Device
@@ -77,38 +76,38 @@ class RealWorld:
 
     @classmethod
     def from_environment(cls) -> "RealWorld":
-        """Make the interfaces as the ESYNC_* variables say.
+        """Make the world that the ESYNC_* variables describe.
 
-        A device that is slowed down gives way to faster ones.
+        A process that emulates a slower device lowers its priority.
 
         Raises:
-            EnvironmentProblemError: one of the variables is wrong.
+            EnvironmentProblemError: a variable is wrong.
         """
-        told = WorkerEnvironment.read()
-        if told.collective not in COLLECTIVES:
+        environment = WorkerEnvironment.read()
+        if environment.collective not in COLLECTIVES:
             raise EnvironmentProblemError(
-                f"ESYNC_COLLECTIVE is {told.collective!r}, but should be one of {', '.join(COLLECTIVES)}"
+                f"ESYNC_COLLECTIVE is {environment.collective!r}, but should be one of {', '.join(COLLECTIVES)}"
             )
-        _give_way(niceness_of_emulated(told.step_time))
+        _lower_priority(niceness_of_emulated(environment.step_time))
         return cls(
-            told.step_time,
-            start_timeout=told.start_timeout,
-            round_timeout=told.round_timeout,
-            lease=told.lease,
-            straggler_events=told.straggler_events,
-            collective=told.collective,
-            replacement=told.wait_for_replacement,
-            job=told.job,
-            per_host=told.per_host,
-            host_group=told.host_group,
+            environment.step_time,
+            start_timeout=environment.start_timeout,
+            round_timeout=environment.round_timeout,
+            lease=environment.lease,
+            straggler_events=environment.straggler_events,
+            collective=environment.collective,
+            replacement=environment.wait_for_replacement,
+            job=environment.job,
+            per_host=environment.per_host,
+            host_group=environment.host_group,
         )
 
     def exchange(self, specification: Specification) -> Exchange:
         """Connect to MXNet's parameter servers (see DMLC_*), or to the other ranks of MPI.
 
         Raises:
-            EnvironmentProblemError: the workers of a host cannot exchange as one by this collective.
-            PerHostError: they cannot exchange as one in this mode.
+            EnvironmentProblemError: this collective does not support `per_host`.
+            PerHostError: this mode does not support `per_host`.
         """
         if self._collective != "ps":
             if self.per_host > 1:
@@ -120,7 +119,7 @@ class RealWorld:
         from .exchange.keystores.mxnet_store import MXNetStore
         from .exchange.protocol.client import ParameterServerExchange
 
-        specification = replace(specification, per_host=self.per_host)  # what does not fit is refused at once
+        specification = replace(specification, per_host=self.per_host)  # raises PerHostError before connecting
         take_role("worker")
         cluster = Cluster.from_environment()
         timeouts = self._start_timeout, self._round_timeout
@@ -129,7 +128,7 @@ class RealWorld:
         return ParameterServerExchange(specification, store, host_group=self._group_of(store.rank))
 
     def _group_of(self, rank: int) -> HostGroup | None:
-        """Return the workers with which the worker of this rank exchanges as one."""
+        """Return the shared memory of the workers with which this one exchanges as one, if any."""
         from .exchange.keystores.shared_host_group import SharedHostGroup
 
         if self.per_host == 1:
@@ -142,7 +141,7 @@ class RealWorld:
         return SharedHostGroup(token, rank, ranks, self.per_host, self._round_timeout)
 
     def _inject_delay(self) -> None:
-        """Delay what this worker is about to send to the others while it is a straggler."""
+        """Delay a transmission while this worker is an artificial straggler."""
         if longer := self._straggler.delay(NETWORK):
             self.device.sleep(longer)
 
@@ -162,5 +161,5 @@ class RealWorld:
 
 
 @functools.cache  # once for each process, however many Trainers it makes
-def _give_way(niceness: int) -> None:
+def _lower_priority(niceness: int) -> None:
     set_niceness(niceness)

@@ -208,7 +208,7 @@ class Algorithm(ABC):
         """
         for name, (others, why) in cls.excludes.items():
             if name in typed and (needless := sorted(typed & others)):
-                flag, other = (each.replace("_", "-") for each in (name, needless[0]))
+                flag, other = (option.replace("_", "-") for option in (name, needless[0]))
                 raise ValueError(f"--{other} makes no sense beside --{flag}: {why}")
         if "lr_decay" in typed and not (getattr(options, "epochs", None) or getattr(options, "train_steps", None)):
             raise ValueError(_NO_SAMPLES)
@@ -247,7 +247,7 @@ class Algorithm(ABC):
         own name.
         """
         values = self.options.model_dump(mode="json")
-        return {each.dest or each.shared or each.name: values[each.name] for each in self.options.info()}
+        return {option.dest or option.shared or option.name: values[option.name] for option in self.options.info()}
 
     @property
     def updates(self) -> int:
@@ -522,9 +522,9 @@ class Algorithm(ABC):
         if not self.synchronous and self.statistics != "mean":
             return {"vectors": vectors}
         if self._leads:
-            replica.keep_statistics(own=not self.synchronous)
-        wanted = None if self.synchronous or self._leads else {WEIGHTS, *vectors}
-        return {"vectors": {**vectors, STATISTICS: replica.statistics}, "wanted": wanted}
+            replica.keep_statistics(separate=not self.synchronous)
+        returned = None if self.synchronous or self._leads else {WEIGHTS, *vectors}
+        return {"vectors": {**vectors, STATISTICS: replica.statistics}, "wanted": returned}
 
     @property
     def _leads(self) -> bool:

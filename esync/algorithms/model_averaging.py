@@ -160,7 +160,7 @@ class ModelAveraging(Algorithm):
         )
         self._begin(self._join(specification))
         if self.result is not None:
-            self._follow(self.result, took_part=False)
+            self._follow(self.result, participated=False)
         self.replica.sample_weights()
 
     def step(self, batch_size: int) -> None:
@@ -183,7 +183,7 @@ class ModelAveraging(Algorithm):
             self._put_off = False
             if self._due():
                 self.aggregate()
-        self.abandoned = self._gives_up()
+        self.abandoned = self._abandons_step()
         if not self.abandoned:
             seconds = self._local_step(batch_size)
             self.count_iterations(1, batch_size, seconds, seconds)
@@ -221,7 +221,7 @@ class ModelAveraging(Algorithm):
         self.local_iterations = count if self.exchanged else self.local_iterations + count
         self.exchanged = False
 
-    def _gives_up(self) -> bool:
+    def _abandons_step(self) -> bool:
         """Return whether the last iteration's gradients stay unused, because the others wait."""
         return False
 
@@ -314,11 +314,11 @@ class ModelAveraging(Algorithm):
             scalars |= dict.fromkeys(rate_scaling.SCALARS, float(self._samples))
         return scalars
 
-    def _follow(self, result: Result, took_part: bool = True) -> None:
+    def _follow(self, result: Result, participated: bool = True) -> None:
         """Take note of the scalars of an exchange; see `AutomaticInterval.follow`."""
         self._effective_workers = rate_scaling.effective_workers(result.scalars) or self._effective_workers
         if self._interval is not None:
-            self._interval.follow(result, took_part)
+            self._interval.follow(result, participated)
 
     def unsent(self) -> dict[str, Any]:
         """See `Algorithm.unsent`; it has what a worker has learnt ahead of the common model.

@@ -134,7 +134,7 @@ class SparseAsync(Algorithm):
         replica = self.replica
         replica.open()
         if self._leads and self.statistics == "mean":
-            replica.keep_statistics(own=True)  # the mean, which the checkpoint's model has
+            replica.keep_statistics(separate=True)  # the mean, which the checkpoint's model has
         replica.statistics.write(0, state["statistics"])
         replica.close()
 

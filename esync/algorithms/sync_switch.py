@@ -162,8 +162,8 @@ class SyncSwitch(EveryIteration):
             """Settings for the state server's policy; None: no policy, or no known server."""
             policy = self.online_policy
             if policy is None:
-                known = self.state_server or os.environ.get("ESYNC_STATE_SERVER")
-                policy = config.ONLINE_POLICY if known else "none"  # type: ignore[assignment]
+                address = self.state_server or os.environ.get("ESYNC_STATE_SERVER")
+                policy = config.ONLINE_POLICY if address else "none"  # type: ignore[assignment]
             if policy is None or policy == "none":
                 return None
             return OnlinePolicySettings(
@@ -313,7 +313,7 @@ class SyncSwitch(EveryIteration):
         else:
             then = samples + batch_size, together
         after = self.plan.at(*then).synchronous
-        wanted = excluded
+        requested = excluded
         leads = self.exchange.rank == min(set(range(self.exchange.workers)) - set(excluded), default=0)
         # The way back is asked for by whoever notices first that the asynchronous samples are used
         # up: until the commit of a leader that is slow, the others would use up synchronous ones.
@@ -324,7 +324,7 @@ class SyncSwitch(EveryIteration):
             # answer to the next.
             late = 2 * (self.exchange.workers - 1) * batch_size
             after = not ((directive.asynchronous or not leads) and self.plan.asynchronous_left(*then) > late)
-            wanted = directive.excluded
+            requested = directive.excluded
         use = Use.TOGETHER if self.synchronous else Use.AT_ONCE
         if self.synchronous and self.exchange.rank in excluded:
             use = Use.DISCARD
@@ -339,7 +339,7 @@ class SyncSwitch(EveryIteration):
             control=Control(
                 use,
                 switch=switch,
-                excluded=wanted if leads and self.synchronous and set(wanted) != set(excluded) else None,
+                excluded=requested if leads and self.synchronous and set(requested) != set(excluded) else None,
             ),
         )
 
@@ -399,7 +399,7 @@ class SyncSwitch(EveryIteration):
 class StragglerClient:
     """A worker's side of an online policy: tells its own seconds, and keeps the directive.
 
-    Steps are told one after the other, without waiting for answers; steps that end meanwhile are
+    Steps are reported one after the other, without waiting for answers; steps that end meanwhile are
     told together.
 
     Args:
@@ -412,7 +412,7 @@ class StragglerClient:
     def __init__(self, coordination: Coordination) -> None:
         self._coordination = coordination
         self._question: Handle[PolicyDirective] | None = None
-        self._told, self._steps, self._seconds = 0, 0, 0.0
+        self._reported, self._steps, self._seconds = 0, 0, 0.0
         self.directive = PolicyDirective()
 
     def step(self, seconds: float) -> None:
@@ -423,8 +423,8 @@ class StragglerClient:
             if not self._question.done():
                 return
             self.directive = self._question.result()
-        self._question = self._coordination.tell(self._told, self._steps, self._seconds)
-        self._told, self._steps, self._seconds = self._told + self._steps, 0, 0.0
+        self._question = self._coordination.report_steps(self._reported, self._steps, self._seconds)
+        self._reported, self._steps, self._seconds = self._reported + self._steps, 0, 0.0
 
     def close(self) -> None:
         """Close the connection to the state server."""

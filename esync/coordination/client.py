@@ -80,17 +80,17 @@ class StateServerClient:
         Raises:
             StateServerError: no answer, or a refusal, for longer than the patience lasts.
         """
-        wanted: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "num_workers": num_workers,
             "epsilon": epsilon,
             "slowest_iterations": slowest_iterations,
             "run": self._run,
         }
         if watching is not None:
-            wanted["watching"] = watching.flat
+            settings["watching"] = watching.flat
         if tiering is not None:
-            wanted["tiering"] = tiering.flat
-        self._call(self._path, wanted)
+            settings["tiering"] = tiering.flat
+        self._call(self._path, settings)
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """Ask whether to exchange (see `Coordination.ask`), and wait for the answer.
@@ -101,15 +101,15 @@ class StateServerClient:
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
         """
-        asked: dict[str, Any] = {
+        query: dict[str, Any] = {
             "rank": self.rank,
             "round": self.round,
             "iteration": iteration,
             "capability": capability,
         }
         if self._round_trip is not None:
-            asked["round_trip"] = self._round_trip
-        answer = self._call(f"{self._path}/query", asked)
+            query["round_trip"] = self._round_trip
+        answer = self._call(f"{self._path}/query", query)
         self._round_trip = self._http.took
         try:
             tier, left_out = int(answer.get("tier", 0)), bool(answer.get("left_out", False))
@@ -136,29 +136,29 @@ class StateServerClient:
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
         """
-        told: dict[str, Any] = {"rank": self.rank, "round": round}
+        message: dict[str, Any] = {"rank": self.rank, "round": round}
         if rejoin:
-            told["rejoin"] = True
+            message["rejoin"] = True
         if members is not None:
             if len(members) <= LISTED_MOST:
-                told["members"] = list(members)
+                message["members"] = list(members)
             else:
-                told["present"] = as_text(members)
+                message["present"] = as_text(members)
         if aside:
-            told["aside"] = True
+            message["aside"] = True
         if exchange is not None:
-            told["exchange"] = exchange
-        self._call(f"{self._path}/reset", told)
+            message["exchange"] = exchange
+        self._call(f"{self._path}/reset", message)
         self.round = round
 
-    def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
+    def report_steps(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
         """Tell how long steps took (see `Coordination.tell`), and wait for the answer.
 
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
         """
-        told = {"rank": self.rank, "since": since, "steps": steps, "seconds": seconds}
-        answer = self._call(f"{self._path}/steps", told)
+        message = {"rank": self.rank, "since": since, "steps": steps, "seconds": seconds}
+        answer = self._call(f"{self._path}/steps", message)
         try:
             apart = tuple(int(rank) for rank in answer["apart"])
             return Completed(PolicyDirective(apart, bool(answer["asynchronous"])))

@@ -93,7 +93,7 @@ class Coordinator:
         """Smoothed seconds per iteration of the slowest participating worker; 0 while unknown."""
         with self._lock:
             absent = self.absent
-            return max((one.capability for one in self._records if one.rank not in absent), default=0.0)
+            return max((record.capability for record in self._records if record.rank not in absent), default=0.0)
 
     def apply(
         self, rank: int, iteration: int, capability: float, now: float, te: float = 0.0, round: int | None = None
@@ -131,7 +131,7 @@ class Coordinator:
             self._check_question(record, iteration, capability, round)
             if iteration > record.asked:
                 before = record.capability
-                record.heard(iteration, capability, now)
+                record.add_report(iteration, capability, now)
                 record.te = te
                 self._news(record, now, before)
             return self._answer(record, iteration, now).ready
@@ -168,7 +168,7 @@ class Coordinator:
                 if round_trip is not None:
                     record.delayed(iteration, capability, now, iterations, round_trip)
                 before, measured = record.capability, record.measured
-                record.heard(iteration, capability, now, iterations)
+                record.add_report(iteration, capability, now, iterations)
                 self._news(record, now, before)
                 if self._division is not None and (rank in self._division.aside or not measured):
                     self._division.update(self._records, self._absent)
@@ -194,7 +194,7 @@ class Coordinator:
             round: the round.
             now: the coordinator's time, seconds.
             te: the worker's own clock; only kept to be shown.
-            rejoin: it has taken over the slot of a dead worker: what that one has said about this
+            rejoin: it has taken over the slot of a dead worker: what that one has round about this
                 round is void, but not what is known of its speed.
             members: the ranks that take part in the rounds; the others are dead and left out of
                 account until they rejoin. None: nothing has changed.
@@ -272,8 +272,8 @@ class Coordinator:
         """Return a coordinator that answers as the one from which `state` was taken would."""
         self = cls(state["num_workers"], state["epsilon"])
         records = [Record(**fields) for fields in state["_records"]]
-        known = {name: state[name] for name in vars(self) if name in state and name not in UNSAVED}
-        vars(self).update(known, _records=records, _ranking=Ranking(records))
+        saved = {name: state[name] for name in vars(self) if name in state and name not in UNSAVED}
+        vars(self).update(saved, _records=records, _ranking=Ranking(records))
         if state.get("_division") is not None:
             self._division = Division.from_state(state["_division"])
         return self
@@ -285,15 +285,15 @@ class Coordinator:
             raise InvalidError(f"unknown rank {rank}: this job has the ranks 0 to {self.num_workers - 1}")
         return self._records[rank]
 
-    def _check_round(self, record: Record, said: int | None) -> None:
-        """Refuse a question from another round; `said` is the round that the worker gave."""
-        if said is not None:
-            count("t", said)
+    def _check_round(self, record: Record, round: int | None) -> None:
+        """Refuse a question from another round; `round` is the round that the worker gave."""
+        if round is not None:
+            count("t", round)
         if self._division is not None and record.rank in self._division.aside:
             return
-        if record.round != self._round or said not in (None, self._round):
+        if record.round != self._round or round not in (None, self._round):
             raise ConflictError(
-                f"rank {record.rank} asks in round {record.round if said is None else said}, but the job is in round "
+                f"rank {record.rank} asks in round {record.round if round is None else round}, but the job is in round "
                 f"{self._round} and this rank's last RESET was for round {record.round}"
             )
 
@@ -339,9 +339,11 @@ class Coordinator:
     def _choose_iterations(self, division: Division) -> None:
         """Choose the iterations of the slowest worker in the round that begins, if it is asked for."""
         share = division.settings.exchange_share
-        counted = [one for one in self._records if one.rank not in division.aside and one.rank not in self._absent]
-        exchange = max((one.exchange for one in counted), default=0.0)
-        pace = max((one.capability for one in counted), default=0.0)
+        counted = [
+            other for other in self._records if other.rank not in division.aside and other.rank not in self._absent
+        ]
+        exchange = max((record.exchange for record in counted), default=0.0)
+        pace = max((record.capability for record in counted), default=0.0)
         if share is not None and exchange and pace:
             self.slowest_iterations = iterations_for(exchange, pace, share, self.slowest_iterations)
 

@@ -16,11 +16,11 @@ class ExchangeDecision:
 
     Attributes:
         ready: True: go and exchange; False: train on.
-        lease: seconds from the answer in which the worker need not ask again; 0 where it is to ask
+        lease: seconds after the answer in which the worker need not ask again; 0: it asks again
             after its next iteration.
-        tier: of the worker (mode tiered): rounds wait for those of tier 0 only.
-        left_out: whether the worker is to send nothing for now (mode tiered).
-        share: of a worker that is left out, in the summed speed of all; 0 while unknown.
+        tier: of the worker (mode tiered); rounds wait for tier 0 only.
+        left_out: whether the worker sends nothing for now (mode tiered).
+        share: of a worker that is left out, in the summed speed of all; 0: not known.
     """
 
     ready: bool
@@ -37,7 +37,7 @@ NOT_READY, READY = ExchangeDecision(False), ExchangeDecision(True)
 def decide(
     slowest: Record, record: Record, round: int, slowest_iterations: int, epsilon: float, now: float
 ) -> ExchangeDecision:
-    """Answer a worker that is in the job's round and has not been told READY in it.
+    """Answer a worker that is in the job's round, and has not got READY in it.
 
     Args:
         slowest: record of the slowest worker that takes part in the round.
@@ -47,10 +47,10 @@ def decide(
         epsilon: seconds.
         now: the coordinator's time, seconds.
     """
-    begun = record.asked > 0  # nobody exchanges without an iteration
+    begun = record.asked > 0  # no worker exchanges without an iteration
     if slowest.round != round:
-        # The slowest worker is still taking over the model. If it is dead, another one has to
-        # exchange for the servers to notice.
+        # The slowest worker is still receiving the model. If it is dead, the servers notice only
+        # when another worker exchanges.
         silent = now - slowest.finished - (slowest_iterations + 1) * slowest.speed_rank
         return READY if begun and silent > config.RESET_PATIENCE else NOT_READY
     if slowest is record:
@@ -63,8 +63,8 @@ def decide(
     slack = rest_time - (record.capability + record.round_trip + epsilon)
     if slack < 0 and begun:
         return READY
-    # Nobody can exchange before the slowest worker's current iteration has ended, whichever is the
-    # slowest by then: so a lease that ends before it need never be taken back.
+    # No worker can exchange before the slowest one's current iteration has ended, even if another
+    # worker is the slowest by then. So a lease that ends before that never has to be revoked.
     unavoidable = slowest.finished + slowest.shortest - now
     lease = lease_share(record.rank) * slack
     if unavoidable < lease:
@@ -75,18 +75,17 @@ def decide(
 def lease_share(rank: int) -> float:
     """Return the share of the slack that a lease covers: between a quarter and a half.
 
-    It differs from rank to rank. Workers of one kind, which begin a round together, would otherwise
-    all ask in the same instant, again and again. Multiples of the golden ratio, modulo 1, are
-    evenly spread however many there are.
+    It depends on the rank; otherwise equal workers, which start a round together, would always ask
+    at the same time. Multiples of the golden ratio, modulo 1, are evenly spread for any number.
     """
     return 0.5 - 0.25 * (rank * GOLDEN % 1.0)
 
 
 def automatic_epsilon(record: Record) -> float:
-    """Return the seconds that guard the decision about one worker where no number was given.
+    """Return the epsilon of one worker, in seconds, for jobs without a given one.
 
-    They cover the usual fluctuations of its iteration and its round trip. They cost it that much
-    computing time a round, so they are never more than a small share of its own iteration.
+    It covers the usual fluctuations of the worker's iteration and round trip. As it costs that much
+    computing time per round, it is limited to a small share of an iteration.
     """
     most = config.EPSILON_SHARE * record.capability
     fluctuates = record.jitter + record.round_trip_jitter

@@ -119,7 +119,7 @@ class RoundReporter:
         self._last: RoundReport | None = None
         self._accuracy: tuple[float | None, int | None] = (None, None)
         self._reason: str | None = None  # of the end, as soon as it has come
-        self._told_trouble = False
+        self._warned = False
         self._deadline = float("inf")
         self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
         self._thread.start()
@@ -211,12 +211,12 @@ class RoundReporter:
         except _TooLateError:
             return
         if answer.ok:
-            self._told_trouble = False
+            self._warned = False
         else:
-            self._tell(logging.WARNING, f"status {answer.status}: {answer.reason()}")
+            self._log_trouble(logging.WARNING, f"status {answer.status}: {answer.reason()}")
 
     def _wait(self, reason: str, pause: float) -> None:
-        self._tell(logging.INFO, reason)
+        self._log_trouble(logging.INFO, reason)
         if time.monotonic() + pause > self._deadline:
             raise _TooLateError
         if self._reason is None:
@@ -224,8 +224,8 @@ class RoundReporter:
         else:
             time.sleep(pause)
 
-    def _tell(self, level: int, trouble: str) -> None:
+    def _log_trouble(self, level: int, trouble: str) -> None:
         """Log that reports do not arrive, once until one has."""
-        if not self._told_trouble:
-            self._told_trouble = True
+        if not self._warned:
+            self._warned = True
             log.log(level, "the dashboard lags behind: %s answers a report: %s", self._address, trouble)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import config
-from ..rules import Rule, Step, put_together, take_apart
+from ..rules import Rule, Step, join_state, split_state
 
 
 class BlockwiseRule:
@@ -40,23 +40,23 @@ class BlockwiseRule:
             step: of the rule.
             divisor: of `value`.
         """
-        vectors = None if self.state is None else take_apart(self.state)
+        vectors = None if self.state is None else split_state(self.state)
         new: list[Any] = []
         for block in block_slices(0, weights.size):
             old, block_value = weights[block], value[block]
             if divisor != 1:
                 block_value /= np.float32(divisor)
-            before = None if vectors is None else put_together([_part(vector, block) for vector in vectors])
+            before = None if vectors is None else join_state([_part(vector, block) for vector in vectors])
             block_step = step if step.sent is None else replace(step, sent=step.sent[block])
             updated, after = self._rule(old, block_value, before, block_step)
             # Copied before the weights are changed, because a rule's state may share memory with its input.
-            parts = [_copy_view(part) for part in take_apart(after)]
+            parts = [_copy_view(part) for part in split_state(after)]
             np.copyto(old, updated)
             if not new:
                 new = list(vectors) if vectors is not None and len(vectors) == len(parts) else [None] * len(parts)
             new = [_put(whole, part, block, weights.size) for whole, part in zip(new, parts, strict=True)]
             yield block
-        self.state = put_together(new) if new else self.state
+        self.state = join_state(new) if new else self.state
 
     def run(self, weights: np.ndarray, value: np.ndarray, step: Step, divisor: float = 1) -> None:
         """Run the rule on all blocks; see `blocks`."""

@@ -17,7 +17,7 @@ from ..rules import PLAIN_SGD, RuleChoice
 from ..runtime.errors import ExpectedError
 from ..runtime.mxnet_import import mx
 from ..trainer_status import TrainerStatus
-from .common_lr_scheduler import CommonLRScheduler, own_counts_warning
+from .common_lr_scheduler import CommonLRScheduler, unequal_rates_warning
 from .flat_arrays import stored_values
 from .master_weights import MasterWeights
 from .optimizer_checks import check_formats, check_left_out, check_optimizer, check_rates, choose_rule
@@ -171,7 +171,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         """
         if new == rule and self._optimizer is self._fitted:
             return
-        momenta = [getattr(each, "momentum", 0.0) for each in (self._fitted, self._optimizer)]
+        momenta = [getattr(optimizer, "momentum", 0.0) for optimizer in (self._fitted, self._optimizer)]
         if new == rule and rule.name == PLAIN_SGD.name and self.algorithm.optimizer_chooses_rule and not all(momenta):
             return
         raise ReplacedOptimizerError(
@@ -297,9 +297,9 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
     def _check_schedule(self) -> None:
         """Warn of a schedule that will give each worker another learning rate."""
         scheduler = self._optimizer.lr_scheduler
-        own = scheduler is not None and not isinstance(scheduler, CommonLRScheduler)
-        if own and self.workers > 1 and not self.algorithm.equal_updates:
-            log.warning("%s", own_counts_warning(scheduler, self.algorithm.name))
+        counts_own_updates = scheduler is not None and not isinstance(scheduler, CommonLRScheduler)
+        if counts_own_updates and self.workers > 1 and not self.algorithm.equal_updates:
+            log.warning("%s", unequal_rates_warning(scheduler, self.algorithm.name))
 
     def _rates(self) -> dict[str, Any]:
         """Return the optimizer's settings that are compared with other workers'.

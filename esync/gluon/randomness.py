@@ -49,9 +49,9 @@ def draw_seeds() -> list[int]:
     return [int(np.random.randint(2**31 - 1)), random.getrandbits(31), _mxnet_number()]
 
 
-def seed_generators(seeds: Sequence[int], *place: int) -> None:
-    """Seed each generator by a number of `draw_seeds` and by a place: a rank and an epoch, say."""
-    _seed(*(_mixed(seed, *place) for seed in seeds))
+def seed_generators(seeds: Sequence[int], *position: int) -> None:
+    """Seed each generator by a number of `draw_seeds` and by a position, for instance rank and epoch."""
+    _seed(*(_mixed(seed, *position) for seed in seeds))
 
 
 def seed_mxnet(rank: int) -> None:

@@ -114,14 +114,14 @@ class Replica:
             return merge.weights, merge.statistics
         return self.weights, self.mean_statistics or self.statistics
 
-    def keep_statistics(self, own: bool) -> None:
+    def keep_statistics(self, separate: bool) -> None:
         """Choose where the mean of the workers' statistics is put from now on; the replica is open.
 
         Args:
-            own: True: beside this worker's own statistics, which stay as they are; False: in their
+            separate: True: beside this worker's own statistics, which stay as they are; False: in their
                 place.
         """
-        if not own:
+        if not separate:
             self.mean_statistics = None
         elif self.mean_statistics is None:
             self.mean_statistics = Flat(values_of(self.statistics))
@@ -143,21 +143,21 @@ class Replica:
     def with_mean_statistics(self) -> Iterator[None]:
         """Let the network have the common model within a with statement; the replica is closed."""
         pairs = [
-            (own, common)
-            for own, common in zip((self.weights, self.statistics), self.common, strict=True)
+            (arrays, common)
+            for arrays, common in zip((self.weights, self.statistics), self.common, strict=True)
             if isinstance(common, Flat)
         ]
         self.open()
-        kept = [values_of(own) for own, _ in pairs]
-        for own, common in pairs:
-            own.write(0, common.values)
+        kept = [values_of(arrays) for arrays, _ in pairs]
+        for arrays, common in pairs:
+            arrays.write(0, common.values)
         self.close()
         try:
             yield
         finally:
             self.open()
-            for (own, _), values in zip(pairs, kept, strict=True):
-                own.write(0, values)
+            for (arrays, _), values in zip(pairs, kept, strict=True):
+                arrays.write(0, values)
             self.close()
 
     def enable_overlap(self) -> None:
@@ -262,7 +262,7 @@ class Replica:
 
     def sample_weights(self) -> None:
         """Remember a sample of the weights, for `assigned_since_sample`; nothing writes them."""
-        self._sample = self._sampler.take()
+        self._sample = self._sampler.sample()
 
     def assigned_since_sample(self) -> Assignment | None:
         """Return weights that the program has assigned since `sample_weights`, None if there are none.
@@ -270,8 +270,8 @@ class Replica:
         A few values of each parameter are compared. That finds whatever replaces whole parameters,
         and not always what clips or masks them.
         """
-        now = self._sampler.take()
-        changed = [place for place, (new, old) in enumerate(zip(now, self._sample, strict=True)) if new != old]
+        now = self._sampler.sample()
+        changed = [index for index, (new, old) in enumerate(zip(now, self._sample, strict=True)) if new != old]
         if not changed:
             return None
         self.open()
@@ -291,11 +291,11 @@ class Replica:
         """Return the assignment of these parameters; the replica is open."""
         ends = np.cumsum(self.weights.sizes)
         values = {}
-        for place in changed:
-            end, size = int(ends[place]), self.weights.sizes[place]
+        for index in changed:
+            end, size = int(ends[index]), self.weights.sizes[index]
             values[end - size] = np.empty(size, np.float32)
             self.weights.read(end - size, end, values[end - size])
-        return Assignment(tuple(self._trained[place].name for place in changed), values)
+        return Assignment(tuple(self._trained[index].name for index in changed), values)
 
     def _common(self) -> np.ndarray:
         if self.anchor is None:
@@ -358,7 +358,7 @@ class Replica:
             self.anchor[indices] += values
 
     def put(self, step: Sparse) -> None:
-        """Replace the weights at some places; makes this an `exchange.ModelSink`."""
+        """Replace the weights at some indices; makes this an `exchange.ModelSink`."""
         self.weights.put(*step)
         if self.anchor is not None:
             indices, values = step
@@ -384,13 +384,13 @@ def track_running_statistics(parameters: Iterable[Any]) -> None:
     have their common values.
     """
     named = {parameter.name: parameter for parameter in parameters}
-    frozen = any(each._differentiable and each.grad_req == "null" for each in named.values())
+    frozen = any(parameter._differentiable and parameter.grad_req == "null" for parameter in named.values())
     for name, beta in named.items():
         prefix = name.removesuffix("beta")
-        others = [f"{prefix}{each}" for each in ("gamma", "running_mean", "running_var")]
+        others = [f"{prefix}{suffix}" for suffix in ("gamma", "running_mean", "running_var")]
         if prefix == name or not named.keys() >= set(others) or beta.list_ctx()[0].device_type != "cpu":
             continue
-        gamma, mean, variance = (named[each] for each in others)
+        gamma, mean, variance = (named[other] for other in others)
         if beta._differentiable or gamma._differentiable or beta.data().grad is not None:
             continue
         if frozen and (mean.data().asnumpy().any() or (variance.data().asnumpy() != 1).any()):

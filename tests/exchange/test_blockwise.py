@@ -7,7 +7,7 @@ import pytest
 
 from esync import config
 from esync.exchange.blockwise import BlockwiseRule, block_slices
-from esync.rules import RESET_MOMENTUM, RULES, Step, make_rule, take_apart
+from esync.rules import RESET_MOMENTUM, RULES, Step, make_rule, split_state
 
 SIZE = 23
 
@@ -42,8 +42,8 @@ def test_blockwise_rule_gives_the_same_bits_as_the_rule_on_the_whole(name: str) 
         blockwise.run(weights, sums, step(turn), divisor=3)
         kept = blockwise.state
         assert weights.tobytes() == expected.tobytes()
-        assert len(take_apart(kept)) == len(take_apart(state))
-        for own, other in zip(take_apart(kept), take_apart(state), strict=True):
+        assert len(split_state(kept)) == len(split_state(state))
+        for own, other in zip(split_state(kept), split_state(state), strict=True):
             assert (own is None) == (other is None)
             assert own is None or own.tobytes() == other.tobytes()
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ...rules import STATE_VECTORS, Step, put_together, replace_by_mean, take_apart
+from ...rules import STATE_VECTORS, Step, join_state, replace_by_mean, split_state
 from ..base import ModelSink, Result, Source
 from ..blockwise import BlockwiseRule, block_slices
 from ..protocol.layout import WEIGHTS, Bucket, Layout
@@ -105,7 +105,7 @@ class CommonModel:
         buckets = self.layout.of(WEIGHTS)
         for index in range(self._state_vectors):
             parts = [
-                None if (state := self._states.get(bucket.index)) is None else take_apart(state)[index]
+                None if (state := self._states.get(bucket.index)) is None else split_state(state)[index]
                 for bucket in buckets
             ]
             existing = [part for part in parts if part is not None]
@@ -116,7 +116,7 @@ class CommonModel:
         """Restore what `state` has returned."""
         for bucket in self.layout.of(WEIGHTS):
             parts = [None if vector is None else vector[bucket.start : bucket.stop].copy() for vector in vectors]
-            self._states[bucket.index] = put_together(parts) if parts else None
+            self._states[bucket.index] = join_state(parts) if parts else None
 
 
 def result_of(round_state: RoundState, wait: float, transfer: float, used: bool) -> Result:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ...rules import Rule, Step, put_together, replace_by_mean, take_apart
+from ...rules import Rule, Step, join_state, replace_by_mean, split_state
 from ..codecs.base import Downlink, UpdatedBucket
 from ..weighting import LatestValues, rounding_error
 from . import wire
@@ -118,9 +118,9 @@ class ServerModel:
             state.assigned = values.copy()
             state.assigners[int(header["rank"])] = int(header["nonce"]), count
             return
-        vectors: list[Any] = take_apart(state.rule_state) if state.rule_state is not None else [None] * count
+        vectors: list[Any] = split_state(state.rule_state) if state.rule_state is not None else [None] * count
         vectors[index] = self._memory.work_on(values.copy())
-        state.rule_state = put_together(vectors)
+        state.rule_state = join_state(vectors)
 
     def export(self, bucket: int, index: int, mailbox: np.ndarray) -> None:
         """Copy one vector of the rule's state for a bucket, or its weights, to the mailbox.
@@ -136,7 +136,7 @@ class ServerModel:
         if index == wire.SERVER_WEIGHTS:
             vector = state.weights
         else:
-            vector = take_apart(state.rule_state)[index] if state.rule_state is not None else None
+            vector = split_state(state.rule_state)[index] if state.rule_state is not None else None
         header = wire.header_of(mailbox)
         header["kind"] = wire.NOTHING if vector is None else wire.STATE
         header["bucket"], header["index"] = bucket, index
