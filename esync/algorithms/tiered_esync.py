@@ -113,7 +113,7 @@ class TieredESync(ESync):
         return replace(self.options.tiering, exchange_share=self._exchange_share)
 
     def _apply_answer(self, answer: ExchangeDecision) -> None:
-        """Step aside where this worker is not of the first tier, or left out."""
+        """Step aside if this worker is not in the first tier, or is left out."""
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         aside = answer.tier > 0 or answer.left_out
@@ -152,9 +152,9 @@ class TieredESync(ESync):
     # --- left out ---------------------------------------------------------------------------------
 
     def _probe(self) -> None:
-        """Tell the state server how long an iteration takes now, and wait for the next time.
+        """Report the duration of an iteration to the state server, and wait for the next probe.
 
-        Where this worker is needed again, it takes the common model over and takes part.
+        When this worker is needed again, it adopts the common model and takes part.
         """
         if self.exchange is None or self._coordination is None:
             raise RuntimeError("the algorithm has not been started")
@@ -171,7 +171,7 @@ class TieredESync(ESync):
             self._adopt_model()
 
     def _adopt_model(self) -> None:
-        """Take over the common model, the last one where the run is over, and take part again."""
+        """Adopt the common model, and take part again; after the end of the run, adopt the last one."""
         assert self.exchange is not None
         replica = self.replica
         with self.recorder.phase(self.exchange_phase):

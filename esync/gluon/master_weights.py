@@ -1,9 +1,9 @@
 """Master weights: the float32 copies of float16 weights that some optimizers keep.
 
-An optimizer with `multi_precision` adds every step to the copy and rounds the sum into the
-network's weight. So the copy is the weight that a worker exchanges: progress smaller than float16
-can represent is not lost, and a common model that was written to the network alone would be
-overwritten by the next step (Micikevicius et al., ICLR 2018, section 3.1).
+An optimizer with `multi_precision` adds every step to the copy, and rounds the sum to the network's
+weight. So workers exchange the copy: it keeps changes that are too small for float16, and a common
+model written only to the network would be overwritten by the next step (Micikevicius et al., ICLR
+2018, section 3.1).
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from ..runtime.mxnet_import import mx
 
 
 class NoMasterWeightsError(ExpectedError, ValueError):
-    """The float32 copies of an optimizer with `multi_precision` cannot be found in its state."""
+    """The state of an optimizer with `multi_precision` does not contain float32 copies as expected."""
 
 
 def has_master(optimizer: Any, weight: Any) -> bool:

@@ -1,7 +1,7 @@
-"""The optimizer's part of `esync.Trainer`: which steps are taken here, and at which rates.
+"""The optimizer's part of `esync.Trainer`: local steps and their learning rates.
 
-It follows the optimizer, or its state, that a program puts in the place of another
-(`trainer._init_optimizer(…)`, `trainer._optimizer = …`, `load_states`), or refuses it.
+If a program replaces the optimizer or its state (`trainer._init_optimizer(…)`,
+`trainer._optimizer = …`, `load_states`), the new one is used, or an error is raised.
 """
 
 import logging
@@ -27,10 +27,10 @@ from .trainer_interface import GluonTrainer
 
 log = logging.getLogger(__name__)
 
-#: Optimizers whose weight decay has no part in the gradient, so that it does not grow with it.
+#: Optimizers whose weight decay is not part of the gradient, and so not scaled with it.
 DECOUPLED_DECAY = (mx.optimizer.AdaGrad, mx.optimizer.AdaDelta, AdamW)
 
-#: A loss scale below this is no remedy for overflows any more: float16's smallest number.
+#: A loss scale below float16's smallest number does not prevent overflows.
 SMALLEST_LOSS_SCALE = 2.0**-24
 
 
@@ -289,25 +289,22 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         return Hyper(rate, momentum, optimizer.wd, self._scale, self.gradient_scale)
 
     def _follow_progress(self) -> None:
-        """Let the optimizer's schedule know how far all workers are, if that is what it counts."""
+        """Pass the progress of all workers to the optimizer's schedule, if it is a CommonLRScheduler."""
         scheduler = self._optimizer.lr_scheduler
         if isinstance(scheduler, CommonLRScheduler):
             scheduler.follow(self.algorithm.result, self.dataset_size)
 
     def _check_schedule(self) -> None:
-        """Warn of a schedule that will give each worker another learning rate."""
+        """Warn if the schedule will give workers different learning rates."""
         scheduler = self._optimizer.lr_scheduler
         counts_own_updates = scheduler is not None and not isinstance(scheduler, CommonLRScheduler)
         if counts_own_updates and self.workers > 1 and not self.algorithm.equal_updates:
             log.warning("%s", unequal_rates_warning(scheduler, self.algorithm.name))
 
     def _rates(self) -> dict[str, Any]:
-        """Return the optimizer's settings that are compared with other workers'.
-
-        Those of a schedule are left out, because they change.
-        """
+        """Return the optimizer's settings to compare with other workers', without those of schedules."""
         optimizer = self._optimizer
-        # A local optimizer's weight decay has been made to fit the scale of its gradients.
+        # The weight decay of a local optimizer was multiplied by the scale of its gradients.
         fitted = self.algorithm.sends != "gradients" and not isinstance(optimizer, DECOUPLED_DECAY)
         scale = self.gradient_scale if fitted else 1.0
         rates = {"momentum": getattr(optimizer, "momentum", None), "weight decay": optimizer.wd / scale}
@@ -319,7 +316,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
 
 
 def _follow_scale(optimizer: Any, scale: float) -> None:
-    """Keep an optimizer's terms relative to the mean gradient, of which it is given a multiple."""
+    """Scale an optimizer's options to gradients that are `scale` times the mean gradient."""
     if not isinstance(optimizer, DECOUPLED_DECAY):
         optimizer.wd *= scale
     if optimizer.clip_gradient is not None:
