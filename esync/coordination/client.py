@@ -1,4 +1,4 @@
-"""The blocking client of a state server (its JSON API, version 1): waits for every answer."""
+"""The blocking client of a state server's JSON API, version 1."""
 
 import logging
 import math
@@ -27,14 +27,14 @@ class StateServerError(ExpectedError):
 
 
 class StateServerClient:
-    """One worker's `Coordination` over HTTP. For one thread at a time.
+    """One worker's `Coordination` over HTTP, for one thread at a time.
 
     Args:
         host: name or address of the state server.
         port: its port.
         rank: of this worker.
-        timeout: seconds after which one attempt is given up.
-        patience: seconds of failed attempts after which a call is given up.
+        timeout: seconds of one attempt.
+        patience: seconds of failed attempts after which a call fails.
         job: name of the training; several of them share one state server.
     """
 
@@ -52,7 +52,7 @@ class StateServerClient:
         self._http = HTTPClient(host, int(port), timeout)
         self._patience = patience
         self._path = f"/api/v1/jobs/{job}"
-        self._run = uuid.uuid4().hex  # tells a repeated beginning from one of another training
+        self._run = uuid.uuid4().hex  # distinguishes a repeated call of `init` from another training
         self._round_trip: float | None = None
 
     @property
@@ -110,7 +110,7 @@ class StateServerClient:
         if self._round_trip is not None:
             query["round_trip"] = self._round_trip
         answer = self._call(f"{self._path}/query", query)
-        self._round_trip = self._http.took
+        self._round_trip = self._http.duration
         try:
             tier, left_out = int(answer.get("tier", 0)), bool(answer.get("left_out", False))
             share = float(answer.get("share", 0.0))

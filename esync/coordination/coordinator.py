@@ -1,20 +1,17 @@
 """The coordinator of ESync: which worker is READY to exchange, and when (paper, Algorithm 2).
 
-Plain Python over records: no network, no globals and no clock of its own. Every call is given
-`now`, the seconds of one monotonic clock that belongs to whoever runs the coordinator: the web
-server passes its own, the simulator and the tests pass virtual time. Clocks of workers are never
-read: an iteration ended when the message about it arrived.
+It uses neither the network nor a clock. Callers pass `now`, the seconds of one monotonic clock: the
+state server its own, the simulator and the tests virtual time. Clocks of workers are not used; an
+iteration ends when its message arrives.
 
-It departs from the published rule in order to survive real clusters:
+It extends the published rule for real clusters:
 
-* seconds per iteration are smoothed, so that one slow iteration does not plan the whole round;
-* as long as some worker has not told its speed, it counts as the slowest, so that the others go on
-  training;
-* the slowest may be given several iterations per round (`slowest_iterations`, the paper's case is
-  1);
-* every message may arrive twice. Of several about the same (rank, round, iteration) the first
-  counts;
-* NOT-READY comes with a lease: the time for which it would be NOT-READY anyway
+* seconds per iteration are smoothed, so a single slow iteration does not determine the whole round;
+* a worker that has not reported its speed counts as the slowest, so the others continue to train;
+* the slowest worker may do several iterations per round (`slowest_iterations`, 1 in the paper);
+* every message may arrive twice; of several messages for the same (rank, round, iteration), only
+  the first counts;
+* NOT-READY includes a lease, the time for which the answer would not change
   (docs/internals/coordination.md).
 """
 
@@ -34,15 +31,15 @@ UNSAVED = ("_lock", "_records", "_ranking", "_division")
 
 
 class Coordinator:
-    """The records of one job and the answers to its workers. It is thread-safe.
+    """The records of one job, and the answers to its workers; thread-safe.
 
     Args:
-        num_workers: the ranks are 0 … num_workers − 1.
-        epsilon: seconds. A worker is READY when the slowest one ends sooner than one own iteration
-            (and the round trip of a question, where it says how long that takes) + epsilon. None:
-            chosen for each worker by the fluctuations of its iterations and round trips.
+        num_workers: number of workers.
+        epsilon: seconds. A worker is READY if the slowest one finishes earlier than one iteration
+            of the worker, plus the round trip of a question if known, plus epsilon. None: chosen
+            for each worker from the fluctuations of its iterations and round trips.
         slowest_iterations: local iterations of the slowest worker per round; 1 in the paper.
-        tiering: how the workers are divided into tiers; None: all are of the first one.
+        tiering: settings for the division into tiers; None: all workers are in the first one.
 
     Raises:
         InvalidError: an argument is out of range.
@@ -65,27 +62,24 @@ class Coordinator:
         self._round = 1
         self._division = None if tiering is None else _division(tiering, num_workers)
         self._records = [Record(rank) for rank in range(num_workers)]
-        self._absent: list[int] = []  # ranks that are left out of account
+        self._absent: list[int] = []  # ranks whose workers are dead
         self._ranking = Ranking(self._records)
         self._last_progress: float | None = None
         self._lock = Lock()
 
     @property
     def absent(self) -> frozenset[int]:
-        """Ranks that are left out of account, because their workers are dead."""
+        """Ranks that do not take part, because their workers are dead."""
         return frozenset(self._absent)
 
     @property
     def division(self) -> Division | None:
-        """The division of the workers into tiers; None where all are of the first one."""
+        """The division of the workers into tiers; None: all are in the first one."""
         return self._division
 
     @property
     def last_progress(self) -> float | None:
-        """The time at which a message last told something new; None before the first.
-
-        Repeated and refused messages do not count.
-        """
+        """The time of the newest message, except duplicates and refused ones; None: there is none."""
         return self._last_progress
 
     @property
@@ -100,17 +94,16 @@ class Coordinator:
     ) -> bool:
         """Answer QUERY-STATE of a published worker, which asks after every iteration.
 
-        When a question comes again, only its answer is worked out again: it can turn from NOT-READY
-        to READY (the worker has not seen the first answer), but READY stays READY until the next
-        round.
+        A repeated question is answered anew. The answer may change from NOT-READY to READY, but not
+        back before the next round.
 
         Args:
-            rank: of the worker that asks.
+            rank: of the worker.
             iteration: local iterations that it has done in this round (k).
-            capability: seconds of its newest iteration (c), not smoothed; 0 for unknown.
+            capability: seconds of its newest iteration (c), not smoothed; 0: not known.
             now: the coordinator's time, seconds.
-            te: the worker's own clock when that iteration ended; only kept to be shown.
-            round: the round that it is in, if it says so (published workers do not).
+            te: time of the worker's clock at the end of that iteration, for display only.
+            round: of the worker; None: not sent (published workers).
 
         Returns:
             Whether the worker is READY.
@@ -185,22 +178,22 @@ class Coordinator:
         aside: bool = False,
         exchange: float | None = None,
     ) -> None:
-        """Take RESET: the worker holds the model of `round` and begins it.
+        """Process RESET: the worker has the model of `round` and starts that round.
 
-        The first RESET for a round opens it for all.
+        The first RESET for a round opens it for all workers.
 
         Args:
             rank: of the worker.
-            round: the round.
+            round: number of the round.
             now: the coordinator's time, seconds.
-            te: the worker's own clock; only kept to be shown.
-            rejoin: it has taken over the slot of a dead worker: what that one has round about this
-                round is void, but not what is known of its speed.
-            members: the ranks that take part in the rounds; the others are dead and left out of
-                account until they rejoin. None: nothing has changed.
-            aside: rounds do not wait for this worker, as it has been told; it may be rounds behind.
-            exchange: seconds that its exchange has taken, without the wait for others; None where
-                it does not say.
+            te: time of the worker's clock, for display only.
+            rejoin: whether it has taken over the slot of a dead worker, whose questions in this
+                round are discarded; its speed is kept.
+            members: ranks that take part in the rounds; the others are dead and ignored until they
+                rejoin. None: no change.
+            aside: whether rounds do not wait for this worker, according to an earlier answer. It
+                may be rounds behind.
+            exchange: seconds of its exchange, without the wait for others; None: not sent.
 
         Raises:
             InvalidError: unknown rank, negative or non-finite value.
@@ -260,7 +253,7 @@ class Coordinator:
             }
 
     def state(self) -> dict[str, Any]:
-        """Return everything that affects answers, as JSON can hold it."""
+        """Return everything that affects answers, for JSON."""
         with self._lock:
             kept = {name: value for name, value in vars(self).items() if name not in UNSAVED}
             if self._division is not None:
@@ -269,7 +262,7 @@ class Coordinator:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Coordinator":
-        """Return a coordinator that answers as the one from which `state` was taken would."""
+        """Return a coordinator with the state that `state` has returned."""
         self = cls(state["num_workers"], state["epsilon"])
         records = [Record(**fields) for fields in state["_records"]]
         saved = {name: state[name] for name in vars(self) if name in state and name not in UNSAVED}
@@ -286,7 +279,7 @@ class Coordinator:
         return self._records[rank]
 
     def _check_round(self, record: Record, round: int | None) -> None:
-        """Refuse a question from another round; `round` is the round that the worker gave."""
+        """Raise ConflictError for a question from another round; `round` is the one that was sent."""
         if round is not None:
             count("t", round)
         if self._division is not None and record.rank in self._division.aside:
@@ -319,7 +312,7 @@ class Coordinator:
         return decision
 
     def _answer_in_tiers(self, division: Division, record: Record, now: float) -> ExchangeDecision:
-        """Answer a question, and tell the worker its tier, and whether it is left out."""
+        """Answer a question, with the worker's tier, and whether it is left out."""
         rank = record.rank
         tier, out = division.tier(rank, self._absent), rank in division.left_out
         if (tier or out) and rank not in division.aside:
@@ -337,7 +330,7 @@ class Coordinator:
         return replace(decision, tier=tier)
 
     def _choose_iterations(self, division: Division) -> None:
-        """Choose the iterations of the slowest worker in the round that begins, if it is asked for."""
+        """Choose the iterations of the slowest worker in the next round, if the settings require it."""
         share = division.settings.exchange_share
         counted = [
             other for other in self._records if other.rank not in division.aside and other.rank not in self._absent
@@ -348,7 +341,7 @@ class Coordinator:
             self.slowest_iterations = iterations_for(exchange, pace, share, self.slowest_iterations)
 
     def _news(self, record: Record, now: float, before: float) -> None:
-        """Note that a worker has told something new; `before` was its capability until then."""
+        """Update the ranking after a new message; `before` is the worker's former capability."""
         self._last_progress = now
         aside = self._division is not None and record.rank in self._division.aside
         if record.capability != before and record.rank not in self._absent and not aside:
@@ -359,7 +352,7 @@ class Coordinator:
 
 
 def _division(tiering: TierSettings, workers: int) -> Division:
-    """Begin the division of this many workers; InvalidError where the settings do not fit."""
+    """Make the division of this many workers; raise InvalidError if the settings do not fit."""
     if tiering.tiers and len(tiering.tiers) != workers:
         raise InvalidError(f"tiers of {len(tiering.tiers)} ranks were given, but there are {workers} workers")
     if strange := [rank for rank in tiering.leave_out or () if not 0 < rank < workers]:
@@ -371,18 +364,17 @@ def _division(tiering: TierSettings, workers: int) -> Division:
 
 
 class RefusedError(ValueError):
-    """A message was refused and has changed nothing; the text says what was expected."""
+    """A message was refused without effect; the text says what was expected."""
 
 
 class InvalidError(RefusedError):
-    """The message makes no sense at any time: an unknown rank, a value out of range."""
+    """The message is never valid: an unknown rank, a value out of range."""
 
 
 class ConflictError(RefusedError):
-    """The message does not fit the job's present state: another round, no job, another job.
+    """The message does not fit the present state: another round, no job, another job.
 
-    `retry_after` is the time in seconds after which the same message may be accepted, or None if it
-    never will be.
+    `retry_after` is the number of seconds after which the message may be accepted; None: never.
     """
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:

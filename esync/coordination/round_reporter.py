@@ -1,8 +1,7 @@
 """Reports of rounds to the state server, for its dashboard; training never waits for them.
 
-A thread of its own sends the reports, at most one in REPORT_INTERVAL seconds: rounds that end
-faster are added up, and so are those that end while the state server is away. A report may be sent
-again, because one that arrives twice counts once.
+A thread sends the reports, at most one in REPORT_INTERVAL seconds. Rounds that end faster, or while
+the state server is not reachable, are added up. A report may be sent again; duplicates are ignored.
 """
 
 import logging
@@ -88,11 +87,11 @@ class RoundReporter:
         job: the name of the job there.
         rank: of this worker.
         device: its name.
-        begin: number of workers, if this worker is to begin the job, which nobody else does in the
-            modes that ask no state server; else None.
-        ends: whether this worker tells the end of the training.
-        metric: what the training's evaluations compute.
-        interval: least number of seconds between two reports.
+        begin: number of workers, if this worker has to start the job on the state server (in modes
+            without coordination); else None.
+        ends: whether this worker reports the end of the training.
+        metric: of the training's evaluations.
+        interval: minimum seconds between two reports.
     """
 
     def __init__(

@@ -53,7 +53,7 @@ class Detection:
 
 
 class Detector:
-    """Looks at the throughputs of equal workers whenever enough of them have been told.
+    """Detects stragglers among equal workers by their throughputs.
 
     Args:
         workers: number of workers.

@@ -17,18 +17,18 @@ ScheduleUnit = Literal["samples", "epochs", "rounds", "seconds"]
 #: The result of the last exchange before there has been one.
 _NONE_YET = Result(round=0, version=0, samples=0, wait=0.0, transfer=0.0, finished=False)
 
-#: Schedules of Gluon that give the last rate that they have computed, not the final one, to whoever
-#: asks for a number past their end.
+#: Schedules of Gluon that return the last computed rate, not the final one, for numbers past their
+#: end.
 _WITH_AN_END = (mx.lr_scheduler.PolyScheduler, mx.lr_scheduler.CosineScheduler)
 
 GluonLRScheduler: Any = mx.lr_scheduler.LRScheduler
 
 
 class _ScheduleCopy:
-    """The copy of a schedule that is asked, and its last answer.
+    """A copy of a schedule, with its last answer.
 
-    Checkpoints keep the numbers and texts among a scheduler's attributes. This is neither, so that
-    a resumed run has the schedule that its program gives, at the place that the run has reached.
+    Checkpoints save numbers and texts among a scheduler's attributes. This is neither, so a resumed
+    run uses the schedule of its program, at the progress of the run.
     """
 
     def __init__(self, scheduler: Any) -> None:
@@ -108,7 +108,7 @@ class CommonLRScheduler(GluonLRScheduler):
         return current.rate
 
     def follow(self, result: Result | None, dataset_size: int | None) -> None:
-        """Take note of the last exchange; `esync.Trainer` calls it before each step.
+        """Set the progress of the last exchange; `esync.Trainer` calls it before each step.
 
         Args:
             result: of the last exchange; None: there has been none.

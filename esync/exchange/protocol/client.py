@@ -164,7 +164,7 @@ class ParameterServerExchange(Exchange):
             self._host.abstain()
         if self._host is not None and self._joins_host_payload(payload):
             self._inform()
-            self._host.start(vectors, self._message(wire.COMMIT, **fields))
+            self._host.upload.start(vectors, self._message(wire.COMMIT, **fields))
         else:
             sent = self.transfer.send(vectors, self.sequence)
             self._inform()
@@ -259,14 +259,14 @@ class ParameterServerExchange(Exchange):
         """See `Exchange.unsent`; returns name of a vector → state of its encoder."""
         states = {name: codec.encoder.state() for name, codec in self.transfer.codecs.items()}
         if self._host is not None:
-            states[WEIGHTS] = self._host.unsent()
+            states[WEIGHTS] = self._host.upload.unsent()
         return {name: state for name, state in states.items() if state}
 
     @override
     def restore_unsent(self, state: dict[str, Any]) -> None:
         for name, unsent in state.items():
             if self._host is not None and name == WEIGHTS:
-                self._host.restore_unsent(unsent)
+                self._host.upload.restore_unsent(unsent)
             elif "host" in unsent:
                 raise ValueError(
                     "it has values that the workers of a host had not sent yet, and this worker exchanges by itself: "
@@ -344,7 +344,7 @@ class ParameterServerExchange(Exchange):
     def _observe(self, status: Status) -> None:
         """Pass a status on to the host's exchange, and send a heartbeat if one is due."""
         if self._host is not None:
-            self._host.note(status)
+            self._host.upload.note(status)
         self._beat()
 
     def _result(
@@ -378,7 +378,7 @@ class ParameterServerExchange(Exchange):
             return
         host = HostExchange(self._host_group, self.store, self.specification, self.layout, self.transfer, self._beat)
         for status in statuses:
-            host.note(status)
+            host.upload.note(status)
         if host.join(self.replacement):
             self._host = host
 
@@ -397,7 +397,7 @@ class ParameterServerExchange(Exchange):
         """Check a status, and act on it in the exchange of this host."""
         self._statuses.check(status)
         if self._host is not None:
-            self._host.follow(status)
+            self._host.upload.follow(status)
 
     def _inform(self) -> None:
         """Send the excluded workers to servers that do not know them."""

@@ -16,10 +16,9 @@ exchange for itself. Failures are handled as follows:
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from ..base import ModelSink, Source
+from ..base import ModelSink
 from ..host_group import HostGroup, HostMemoryPlan, table_type
 from . import wire
 from .host_download import HostDownload
@@ -27,7 +26,6 @@ from .host_member import HostMember
 from .host_upload import HostUpload
 from .layout import WEIGHTS, Layout
 from .specification import Specification
-from .status import Status
 from .store import Store
 from .transfer import Transfer
 
@@ -46,6 +44,7 @@ class HostExchange:
         beat: sends the servers a heartbeat if one is due.
 
     Attributes:
+        upload: of this worker's payloads.
         waited: seconds that this worker's newest payload has waited for the others of its host.
     """
 
@@ -60,7 +59,7 @@ class HostExchange:
     ) -> None:
         self._group, self._specification, self._layout, self._transfer = group, specification, layout, transfer
         self._member = HostMember(group, store.nonce, tuple(layout.sizes))
-        self._upload = HostUpload(self._member, store, specification, layout, transfer)
+        self.upload = HostUpload(self._member, store, specification, layout, transfer)
         self._download = HostDownload(self._member, store, transfer, beat)
         self.waited = 0.0
 
@@ -80,7 +79,7 @@ class HostExchange:
             answers[bucket.shard] += wire.HEADER_ELEMENTS + bucket.stop - bucket.start
         plan = HostMemoryPlan(
             contributions={name: shared(size) for name, size in layout.sizes.items()},
-            residual=layout.sizes[WEIGHTS] if self._upload.encoder is not None else 0,
+            residual=layout.sizes[WEIGHTS] if self.upload.encoder is not None else 0,
             answers=[shared(elements) for elements in answers],
             table=table_type(len(group.ranks), layout.servers, wire.message_type(self._specification.scalars)),
         )
@@ -96,36 +95,16 @@ class HostExchange:
 
     def abstain(self) -> None:
         """Announce that the host need not wait for this worker in the next rounds."""
-        self._upload.contribution = None
+        self.upload.contribution = None
         self._member.set_next_round(0)
 
     def leave(self) -> None:
         """See `HostGroup.leave`."""
         self._group.leave()
 
-    def start(self, vectors: Mapping[str, Source], fields: dict[str, Any]) -> None:
-        """See `HostUpload.start`."""
-        self._upload.start(vectors, fields)
-
-    def follow(self, status: Status) -> None:
-        """See `HostUpload.follow`."""
-        self._upload.follow(status)
-
-    def note(self, status: Status) -> None:
-        """See `HostUpload.note`."""
-        self._upload.note(status)
-
     def fetch(self, names: Sequence[str], model: ModelSink, lengths: Sequence[int]) -> set[int]:
         """Write the answer to the model; see `HostDownload.fetch`."""
-        contribution, self.waited = self._upload.finish()
+        contribution, self.waited = self.upload.finish()
         if contribution is None:
             return set(range(self._layout.servers))
         return self._download.fetch(contribution.round, names, model, lengths)
-
-    def unsent(self) -> dict[str, Any]:
-        """See `HostUpload.unsent`."""
-        return self._upload.unsent()
-
-    def restore_unsent(self, state: Mapping[str, Any]) -> None:
-        """See `HostUpload.restore_unsent`."""
-        self._upload.restore_unsent(state)
