@@ -1,6 +1,6 @@
 """The global random generators of NumPy, Python and MXNet, seeded by rank.
 
-Programs seed them alike on all workers, and MXNet's begins alike in every process without a seed.
+Programs seed them equally on all workers, and MXNet's has the same default seed in every process.
 Crops, noise and dropout masks would then be the same on all workers.
 """
 
@@ -60,7 +60,7 @@ def seed_mxnet(rank: int) -> None:
 
 
 def generator_digests() -> dict[str, str]:
-    """Return texts that tell the states of NumPy's and Python's generators apart."""
+    """Return digests of the states of NumPy's and Python's generators."""
     states = {"NumPy's": np.random.get_state(), "Python's": random.getstate()}
     with np.printoptions(threshold=10**6):
         return {name: hashlib.sha256(repr(state).encode()).hexdigest()[:16] for name, state in states.items()}

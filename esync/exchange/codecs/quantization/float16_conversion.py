@@ -1,7 +1,7 @@
-"""float16 in compiled loops: conversion to its bits, to nearest, ties to even, and back.
+"""Conversion between float32 and the bits of float16 in compiled loops, to nearest, ties to even.
 
-The processor converts, or integer operations do; both give the same bits. Numba has no float16 on a
-processor, and NumPy's conversion takes ten times as long.
+It uses instructions of the processor, or integer operations with the same results. Numba has no
+float16 on processors, and NumPy's conversion takes ten times as long.
 """
 
 from typing import Any

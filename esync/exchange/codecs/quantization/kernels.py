@@ -1,7 +1,7 @@
-"""The inner loops of the codecs, compiled by numba on first use; each goes through its arrays once.
+"""The inner loops of the quantizers, compiled by numba on first use; each makes one pass over arrays.
 
-Floats keep IEEE's rules where both ends of a wire must compute the same; only `magnitude` and
-`mean_above`, whose results are sent along, may add up in any order.
+They use IEEE floats, so workers and servers compute the same; only `magnitude` and `mean_above`,
+whose results are sent, may add in any order.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from .float16_conversion import MAGNITUDE, half, value
 
 #: Compiles a function.
 compiled = machine_code()
-#: Compiles a function that may add up sums in the fastest order.
+#: Compiles a function that may reorder sums.
 any_order = machine_code(fastmath={"reassoc"})
 
 #: Bits of the smallest float32 that is not finite, without its sign.
@@ -24,7 +24,7 @@ INFINITE_HALF = 0x7C00
 
 @compiled
 def largest_bits(values: np.ndarray) -> Any:
-    """Return the bits of the largest magnitude; `INFINITE` or more where a value is not finite."""
+    """Return the bits of the largest magnitude; `INFINITE` or more if a value is not finite."""
     most = np.uint32(0)
     for index in range(values.size):
         most = max(most, np.float32(values[index]).view(np.uint32) & MAGNITUDE)
@@ -33,10 +33,7 @@ def largest_bits(values: np.ndarray) -> Any:
 
 @compiled
 def largest_half(halves: np.ndarray) -> Any:
-    """Return the largest magnitude of float16 bits (uint16).
-
-    It is `INFINITE_HALF` or more where a value is not finite.
-    """
+    """Return the largest magnitude of float16 bits (uint16); `INFINITE_HALF` or more if not finite."""
     most = np.uint16(0)
     for index in range(halves.size):
         most = max(most, halves[index] & np.uint16(0x7FFF))
@@ -65,10 +62,10 @@ def largest_difference(values: np.ndarray, others: np.ndarray) -> Any:
 
 @compiled
 def to_halves(values: np.ndarray, scale: np.float32, unit: np.float32, halves: np.ndarray) -> None:
-    """Write the bits of values · scale to halves (uint16), to nearest, ties to even.
+    """Write the float16 bits of values · scale to halves (uint16), then values −= halves · unit.
 
-    Besides, values −= halves · unit. `unit` is 1 ÷ scale, both powers of two; values · scale must
-    be within float16's range.
+    Values are rounded to nearest, ties to even. `unit` is 1 ÷ scale, both are powers of two; values ·
+    scale must be within float16's range.
     """
     for index in range(values.size):
         bits = half(values[index] * scale)
@@ -80,9 +77,9 @@ def to_halves(values: np.ndarray, scale: np.float32, unit: np.float32, halves: n
 def step_by_halves(
     values: np.ndarray, others: np.ndarray, scale: np.float32, unit: np.float32, halves: np.ndarray
 ) -> None:
-    """Write the bits of (values − others) · scale to halves (uint16).
+    """Write the float16 bits of (values − others) · scale to halves, then others += halves · unit.
 
-    Besides, others += halves · unit, and the values stay; see `to_halves`.
+    See `to_halves`; the values do not change.
     """
     for index in range(values.size):
         bits = half((values[index] - others[index]) * scale)
@@ -99,14 +96,14 @@ def add_halves(halves: np.ndarray, unit: np.float32, target: np.ndarray) -> None
 
 @compiled
 def put_halves(halves: np.ndarray, unit: np.float32, target: np.ndarray) -> None:
-    """Write halves · unit to `target`, whatever it held before; see `add_halves`."""
+    """Write halves · unit to `target`; see `add_halves`."""
     for index in range(halves.size):
         target[index] = np.float32(0) + value(np.uint32(halves[index])) * unit
 
 
 @any_order
 def magnitude(values: np.ndarray) -> Any:
-    """Return the sum of |value|; infinite or not a number where a value is."""
+    """Return the sum of |value|; infinite or NaN if a value is."""
     total = np.float64(0)
     for index in range(values.size):
         total += np.float64(abs(values[index]))
@@ -115,7 +112,7 @@ def magnitude(values: np.ndarray) -> Any:
 
 @any_order
 def mean_above(values: np.ndarray, least: np.float32) -> Any:
-    """Return the mean of |value| where it is `least` or more; 0 where none is."""
+    """Return the mean of all |value| of at least `least`; 0 if there are none."""
     total, count = np.float64(0), 0
     for index in range(values.size):
         size = abs(values[index])
@@ -127,10 +124,9 @@ def mean_above(values: np.ndarray, least: np.float32) -> Any:
 
 @compiled
 def to_two_bits(values: np.ndarray, scale: np.float32, codes: np.ndarray) -> None:
-    """Write codes (uint8, four values in each): 1 for +scale, 2 for −scale, 0 for 0.
+    """Round values to +scale, −scale or 0, write their codes, and subtract the rounded values.
 
-    Besides, the values coded are subtracted from `values`. Each is the nearest of the three; at
-    exactly half of the scale it is 0.
+    Codes are 1, 2 and 0, four in each uint8. A value of exactly half the scale is rounded to 0.
     """
     edge = np.float32(0.5) * scale
     for byte in range(codes.size):
@@ -148,7 +144,7 @@ def to_two_bits(values: np.ndarray, scale: np.float32, codes: np.ndarray) -> Non
 
 @compiled
 def add_two_bits(codes: np.ndarray, scale: np.float32, target: np.ndarray) -> None:
-    """Add the values that the codes stand for to `target`."""
+    """Add the values of the codes to `target`."""
     decoded = np.array([0, scale, -scale, 0], np.float32)
     for byte in range(codes.size):
         code = codes[byte]
