@@ -77,7 +77,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         self.gradient_scale = gradient_scale
         self.dataset_size = dataset_size
         self._scale *= gradient_scale
-        self._places = {id(parameter): place for place, parameter in enumerate(self._params)}
+        self._places = {id(parameter): position for position, parameter in enumerate(self._params)}
         self._masters = MasterWeights(lambda: self._updaters[0])
         self._rule = PLAIN_SGD
         self._fit(optimizer_params or {})
