@@ -222,7 +222,7 @@ def simulated(ranks: list[int], sizes: list[int]) -> list[dict[str, Any]]:
             choice = Autotuner({name: predicted[name] for name in taken})
             first = choice.current
             while not choice.settled:
-                choice.took(taken[choice.current])
+                choice.record(taken[choice.current])
             taken["ps"] = simulated_server(count, size)
             best = min(taken.values())
             row = {

@@ -34,7 +34,11 @@ PARTS = {
         "esync/exchange/protocol/status_reader.py",
         "esync/exchange/protocol/transfer.py",
     ],
-    "server": ["esync/exchange/protocol/parameter_server.py", "esync/exchange/protocol/pending.py"],
+    "server": [
+        "esync/exchange/protocol/parameter_server.py",
+        "esync/exchange/protocol/server_model.py",
+        "esync/exchange/protocol/pending.py",
+    ],
     "checkpoints": ["esync/checkpoints"],
     "launcher": ["esync/launch"],
     "state server": ["esync/state_server"],

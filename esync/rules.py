@@ -1,10 +1,10 @@
-"""The update rules: what servers do with what workers send, as pure functions.
+"""The update rules, which servers apply to the workers' payloads, as pure functions.
 
-A rule is `rule(weights, value, state, step) → (weights, state)`. Nothing is changed in place, all memory is
-in `state` (initially `None`), and only arithmetic operators are used, so that the same function runs on
-NumPy arrays in a parameter server, on MXNet arrays on a GPU, on every rank of a collective and in the
-simulator. All arrays of one call have the same shape. The rules are elementwise, so they do not depend on
-the division of a model into buckets.
+A rule is `rule(weights, value, state, step) → (weights, state)`. It changes no array in place, has
+no state other than `state` (initially None), and uses only arithmetic operators. So the same
+function runs on NumPy arrays in a parameter server, on MXNet arrays on a GPU, on every rank of a
+collective and in the simulator. All arrays of a call have the same shape. Rules are elementwise, so
+they may be applied to parts of a model.
 """
 
 import math
@@ -17,14 +17,14 @@ from . import config
 #: A NumPy or MXNet array of float32.
 Array = Any
 
-#: Name in the workers' handshake → a callable that creates the rule from its options, which are valid in
-#: JSON. See `declare`.
+#: Name in the workers' handshake → a callable that makes the rule from its options (JSON values).
+#: See `declare`.
 RULES: dict[str, Callable[..., "Rule"]] = {}
 
 #: Name of the rule for statistics.
 MEAN = "mean"
 
-#: Name of a rule → largest number of vectors in its state, each as long as the weights. See `declare`.
+#: Name of a rule → number of vectors of its state, each of the weights' size. See `declare`.
 STATE_VECTORS: dict[str, int] = {}
 
 Declared = TypeVar("Declared", bound=Callable[..., Any])
@@ -34,8 +34,8 @@ def declare(name: str, state_vectors: int = 0) -> Callable[[Declared], Declared]
     """Declare a function, or a class whose fields are options, as the rule of that name.
 
     Args:
-        name: the name by which workers request it from the servers.
-        state_vectors: largest number of vectors in its state.
+        name: of the rule in the workers' handshake.
+        state_vectors: number of vectors of its state.
     """
 
     def declared(rule: Declared) -> Declared:
@@ -51,35 +51,35 @@ class RuleChoice:
     """The rule that a worker requests from the servers.
 
     Attributes:
-        name: its declared name.
-        options: its options, valid in JSON.
+        name: as declared.
+        options: of the rule, JSON values.
     """
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
 
 
-#: The default rule of servers.
+#: The default rule.
 PLAIN_SGD = RuleChoice("sgd")
 
 
 @dataclass(frozen=True)
 class Step:
-    """The inputs of a rule that are sent with every commit, so that schedules take effect on the server.
+    """The inputs of a rule from every commit, so that schedules apply on the server.
 
     Attributes:
         learning_rate: multiplies the mean gradient, or the mean model update (ESync's global
             learning rate ε).
-        momentum: momentum of the velocity that the server keeps; 0 keeps none.
+        momentum: of the velocity on the server; 0: there is no velocity.
         weight_decay: adds `weight_decay · weights` to the mean gradient of a batch.
-        sent: the weights last sent to this worker, used by rules that compensate for delay.
-        turn: number of steps of the weights before this one since the start of the run: one for every
-            synchronous round, and one for every asynchronous commit. Checkpoints contain it.
+        sent: the weights that this worker was sent last, for rules that compensate for delay.
+        turn: number of changes of the weights before this one, since the start of the run: one per
+            synchronous round, and one per commit used at once.
         workers: number of worker slots.
         count: number of commits in this application of the rule: those of a round, or 1.
-        scalars: further scalars by name, combined over those commits; NaN if no worker has sent one.
-        gradient_scale: factor of the gradient relative to the mean gradient: 1, or the batch size if it
-            is the sum over the batch. It only affects the learning rate.
+        scalars: further ones by name, combined over these commits; NaN: no worker has sent it.
+        gradient_scale: the gradient is this multiple of the mean gradient: 1, or the batch size if
+            it is the sum over the batch. It affects only the learning rate.
     """
 
     learning_rate: float
@@ -102,7 +102,7 @@ class Step:
         count: int = 1,
         added: Iterable[str] = (),
     ) -> "Step":
-        """Return the inputs in a commit (wire.MESSAGE); `added` contains the names of further scalars."""
+        """Read the inputs from a commit (wire.MESSAGE); `added` names the further scalars."""
         rate, momentum = float(message["learning_rate"]), float(message["momentum"])
         decay, scale = float(message["weight_decay"]), float(message["gradient_scale"])
         scalars = {name: float(message[name]) for name in added}
@@ -129,8 +129,8 @@ def sgd(weights: Array, gradient: Array, velocity: Array | None, step: Step) -> 
 
     v ← momentum·v − learning_rate·(gradient + weight_decay·weights);  weights ← weights + v.
 
-    If the gradient is a multiple of the mean gradient (`Step.gradient_scale`), the weight decay is
-    multiplied by the same factor.
+    Where the gradient is a multiple of the mean gradient (`Step.gradient_scale`), the weight decay
+    is multiplied in the same way.
     """
     change = -step.learning_rate * step.decayed(gradient, weights)
     if not step.momentum:
@@ -140,18 +140,19 @@ def sgd(weights: Array, gradient: Array, velocity: Array | None, step: Step) -> 
     return weights + change, change
 
 
-#: Scalar of a step: if it is 1, `momentum_sgd` discards the momentum after this step.
+#: Scalar of a step: where it is 1, `momentum_sgd` remembers no momentum of this step or of those
+#: before it.
 RESET_MOMENTUM = "reset_momentum"
 
 
 @declare("momentum_sgd", state_vectors=1)
 def momentum_sgd(weights: Array, gradient: Array, gathered: Array | None, step: Step) -> tuple[Array, Array | None]:
-    """Take a step of SGD whose momentum accumulates gradients, not steps (Sync-Switch).
+    """Take a step of SGD whose momentum gathers gradients, not steps (Sync-Switch).
 
     v ← momentum·v + gradient + weight_decay·weights;  weights ← weights − learning_rate·v.
 
-    A new learning rate therefore takes effect at once. With a constant learning rate this is `sgd`. After
-    a step whose scalar `RESET_MOMENTUM` is 1, v is reset to 0.
+    So a new learning rate acts at once. With a constant learning rate this is `sgd`. After a step
+    whose scalar `RESET_MOMENTUM` is 1, v begins anew.
     """
     gradient = step.decayed(gradient, weights)
     if step.momentum:
@@ -194,9 +195,9 @@ class NAGRule:
         change = -rate * step.decayed(gradient, weights)
         if not momentum:
             return weights + change, None
-        momentum_term = 0.0 if velocity is None else momentum * velocity
-        weights = weights + change + momentum * (momentum_term + change)
-        return weights, momentum_term - rate * step.decayed(gradient, weights)
+        kept = 0.0 if velocity is None else momentum * velocity
+        weights = weights + change + momentum * (kept + change)
+        return weights, kept - rate * step.decayed(gradient, weights)
 
 
 @declare("adam", state_vectors=2)
@@ -222,7 +223,7 @@ class AdamRule:
         return weights - step.learning_rate * change, state
 
     def change(self, gradient: Array, state: Any, step: Step) -> tuple[Array, Any]:
-        """Return the decrement of the weights for a learning rate of 1, and the new state."""
+        """Return what a learning rate of 1 would subtract from the weights, and the new state."""
         m, v = (1 - self.beta1) * gradient, (1 - self.beta2) * (gradient * gradient)
         if state is not None:
             m, v = self.beta1 * state[0] + m, self.beta2 * state[1] + v
@@ -376,9 +377,9 @@ def delayed_nesterov(weights: Array, update: Array, state: Any, step: Step) -> t
 
 @declare(MEAN)
 def replace_by_mean(weights: Array, mean: Array, state: None, step: Step) -> tuple[Array, None]:
-    """Replace the values by their mean over the workers, independently of the learning rate.
+    """Replace the values by their mean over the workers, whatever the learning rate.
 
-    This is the rule for batch-norm statistics.
+    It is the rule for batch-norm statistics.
     """
     return 1 * mean, state  # a copy, made by arithmetic
 
@@ -388,15 +389,15 @@ def replace_by_mean(weights: Array, mean: Array, state: None, step: Step) -> tup
 class DelayCompensatedSGDRule:
     """SGD on gradients corrected for their delay: DC-ASGD (Zheng et al., ICML 2017, Eq. 10 and 14).
 
-    g̃ = g + λ·g⊙g⊙(w − w_bak(m)), where w_bak(m) are the weights last sent to worker m (`step.sent`), at
-    which its gradient was computed. With `adaptive`, λ becomes strength ÷
+    g̃ = g + λ·g⊙g⊙(w − w_bak(m)), where w_bak(m) are the weights that worker m was sent last
+    (`step.sent`), the ones that its gradient belongs to. With `adaptive`, λ becomes strength ÷
     √(MeanSquare + 10⁻⁷) with the running mean MeanSquare ← decay·MeanSquare + (1 − decay)·g⊙g. With
     strength 0 this is plain ASGD.
 
     As in the paper, g is the mean gradient of a batch. A gradient G that is s times as large
     (`Step.gradient_scale`) is corrected by s times as much: G̃ = s·g̃ = G + λ/s·G⊙G⊙(w − w_bak(m)).
-    With on="sum", G itself replaces g, as in the public implementation of ESync, and λ has s times the
-    effect.
+    With on="sum", G itself takes the place of g, as in the public implementation of ESync, and λ
+    acts s times as strongly.
     """
 
     strength: float = config.DCASGD_LAMBDA
@@ -419,23 +420,23 @@ class DelayCompensatedSGDRule:
         return weights, (velocity, mean_square)
 
 
-def take_apart(state: Any) -> list[Array | None]:
+def split_state(state: Any) -> list[Array | None]:
     """Return the vectors of a rule's state."""
     return list(state) if isinstance(state, tuple) else [state]
 
 
-def put_together(vectors: list[Array | None]) -> Any:
-    """Return a rule's state from its vectors; the inverse of `take_apart`."""
+def join_state(vectors: list[Array | None]) -> Any:
+    """Return a rule's state from its vectors; the inverse of `split_state`."""
     if all(vector is None for vector in vectors):
         return None
     return tuple(vectors) if len(vectors) > 1 else vectors[0]
 
 
 def make_rule(name: str, options: dict[str, Any]) -> Rule:
-    """Create a rule by its name.
+    """Make the rule of that name.
 
     Raises:
-        ValueError: the rule or an option is unknown; the message names it.
+        ValueError: the rule is unknown, or has no such option; the message names it.
     """
     if name not in RULES:
         raise ValueError(f"unknown update rule {name!r}; known: {', '.join(RULES)}")

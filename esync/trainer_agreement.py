@@ -1,4 +1,4 @@
-"""What the workers of a run compare at its start."""
+"""The settings that the workers of a run compare at its start."""
 
 import hashlib
 import json
@@ -18,10 +18,9 @@ class Agreement:
     """Names of settings → their values on this worker.
 
     Attributes:
-        model: what all workers must have in common, and a run that goes on from a checkpoint with
-            the one that wrote it.
-        common: all that all workers must have in common.
-        own: what may be each worker's own; they log where it differs.
+        model: must agree on all workers, and between a checkpoint and the run that resumes from it.
+        common: must agree on all workers; includes `model`.
+        own: may differ between workers, which log the differences.
     """
 
     model: dict[str, Any]
@@ -40,17 +39,17 @@ class Agreement:
         sources: Mapping[str, str],
         processes: bool,
     ) -> "Agreement":
-        """Return what this worker has.
+        """Return the settings of this worker.
 
         Args:
             algorithm: the algorithm.
-            parameters: those that are exchanged.
-            rule: the name of the rule of the servers.
+            parameters: that are exchanged.
+            rule: name of the servers' rule.
             rates: the optimizer's settings.
-            dataset_size: samples of the training set; None where it is not known.
-            given: the program's own terms.
+            dataset_size: number of samples of the training set; None: not known.
+            given: the program's own settings.
             sources: digests of the program's source code, which may change before a run is resumed.
-            processes: whether each worker is a process of its own.
+            processes: whether each worker is a separate process.
         """
         shapes = json.dumps([list(parameter.shape) for parameter in parameters])
         model = {
@@ -61,7 +60,7 @@ class Agreement:
             "rule of the servers": rule,
             **given,
         }
-        # Rates and sources may differ after a resume: checkpoints do not keep them.
+        # Rates and sources may differ after a resume, so they are not part of `model`.
         size = {} if dataset_size is None else {"dataset size": dataset_size}
         common_rates, own = ({}, rates) if algorithm.own_rates else (rates, {})
         source = {**sources, **agreed_source(type(algorithm))}

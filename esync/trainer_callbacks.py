@@ -82,11 +82,11 @@ class IterationReport(TrainerCallback):
 
     def batch_end(self, trainer: Any) -> None:
         """Count an iteration, and report all so far now and then."""
-        taken = trainer.world.recorder.take()
+        phases = trainer.world.recorder.take()
         if self._left_out:
             self._left_out -= 1
             return
-        self._statistics += IterationStatistics.of(taken.get(ITERATION_TIMES, []), taken["num_samples"])
+        self._statistics += IterationStatistics.of(phases.get(ITERATION_TIMES, []), phases["num_samples"])
         if trainer.world.device.now() - self._reported >= REPORT_EVERY:
             self._reported = trainer.world.device.now()
             vectors = {WEIGHTS: trainer.replica.weights.size, STATISTICS: trainer.replica.statistics.size}

@@ -1,7 +1,4 @@
-"""The status of a trainer: how far it is, and who takes part.
-
-Real and simulated trainers have the same.
-"""
+"""The status of a trainer, real or simulated: its progress, and the members of the run."""
 
 from .algorithms import Algorithm
 
@@ -36,7 +33,7 @@ class TrainerStatus:
     def members(self) -> tuple[int, ...]:
         """The ranks that take part in the rounds (known after `start`).
 
-        These are all of them, unless dead ones are left out.
+        These are all ranks, unless dead workers are left out.
         """
         result = self.algorithm.result
         return result.members if result is not None and result.members else tuple(range(self.workers))

@@ -1,4 +1,4 @@
-"""The real world: real servers, a state server over HTTP, and this machine's clock."""
+"""The real world: MXNet's servers, a state server over HTTP, and this machine's clock."""
 
 import functools
 import logging
@@ -32,19 +32,19 @@ class RealWorld:
     """Connects an algorithm to real servers and clocks; see `algorithms.context.World`.
 
     Args:
-        step_time: seconds per iteration of the emulated slower device; None for no emulation.
-        watchdog: announces long waits.
-        start_timeout: seconds to wait for the other processes of the cluster to appear.
+        step_time: seconds of one iteration on the slower device that this one emulates; None: no
+            emulation.
+        watchdog: warns of long waits.
+        start_timeout: seconds to wait for the other processes of the cluster to start.
         round_timeout: seconds to wait for the others in one exchange.
-        lease: seconds of silence after which the others continue without a worker; infinite: they wait
-            for it, or for its replacement.
-        straggler_events: periods in which this worker is slowed down on purpose.
-        collective: how vectors are summed over the workers: by a parameter server ("ps"), or by one of
-            `collectives`.
-        replacement: seconds for which the others wait for a replacement of this worker after its death;
-            forever if the launcher has promised one.
-        job: name of the training on the state server, unless the algorithm has one.
-        per_host: largest number of workers on a host that exchange as one; 1: each by itself.
+        lease: seconds of silence after which the others go on without a worker; infinite: they wait
+            for it or its replacement.
+        straggler_events: times at which this worker is an artificial straggler.
+        collective: the parameter server ("ps"), or a name in `collectives.COLLECTIVES`.
+        replacement: seconds that the others wait for a replacement once this worker is gone;
+            ignored if the launcher has promised one.
+        job: name of the training on the state server, if the algorithm has none.
+        per_host: the most workers of one host that exchange as one; 1: each exchanges by itself.
         host_group: the workers of this host; None: this worker exchanges by itself.
     """
 
@@ -76,19 +76,19 @@ class RealWorld:
 
     @classmethod
     def from_environment(cls) -> "RealWorld":
-        """Create the interfaces from the ESYNC_* variables.
+        """Make the world that the ESYNC_* variables describe.
 
-        The priority of an emulated slower device is lowered.
+        A process that emulates a slower device lowers its priority.
 
         Raises:
-            EnvironmentProblemError: a variable is invalid.
+            EnvironmentProblemError: a variable is wrong.
         """
         environment = WorkerEnvironment.read()
         if environment.collective not in COLLECTIVES:
             raise EnvironmentProblemError(
                 f"ESYNC_COLLECTIVE is {environment.collective!r}, but should be one of {', '.join(COLLECTIVES)}"
             )
-        _give_way(niceness_of_emulated(environment.step_time))
+        _lower_priority(niceness_of_emulated(environment.step_time))
         return cls(
             environment.step_time,
             start_timeout=environment.start_timeout,
@@ -106,8 +106,8 @@ class RealWorld:
         """Connect to MXNet's parameter servers (see DMLC_*), or to the other ranks of MPI.
 
         Raises:
-            EnvironmentProblemError: the workers of a host cannot exchange as one by this collective.
-            PerHostError: they cannot exchange as one in this mode.
+            EnvironmentProblemError: this collective does not support `per_host`.
+            PerHostError: this mode does not support `per_host`.
         """
         if self._collective != "ps":
             if self.per_host > 1:
@@ -119,7 +119,7 @@ class RealWorld:
         from .exchange.keystores.mxnet_store import MXNetStore
         from .exchange.protocol.client import ParameterServerExchange
 
-        specification = replace(specification, per_host=self.per_host)  # an invalid combination is refused at once
+        specification = replace(specification, per_host=self.per_host)  # raises PerHostError before connecting
         take_role("worker")
         cluster = Cluster.from_environment()
         timeouts = self._start_timeout, self._round_timeout
@@ -128,7 +128,7 @@ class RealWorld:
         return ParameterServerExchange(specification, store, host_group=self._group_of(store.rank))
 
     def _group_of(self, rank: int) -> HostGroup | None:
-        """Return the group of workers with which this worker exchanges as one, or None."""
+        """Return the shared memory of the workers with which this one exchanges as one, if any."""
         from .exchange.keystores.shared_host_group import SharedHostGroup
 
         if self.per_host == 1:
@@ -141,7 +141,7 @@ class RealWorld:
         return SharedHostGroup(token, rank, ranks, self.per_host, self._round_timeout)
 
     def _inject_delay(self) -> None:
-        """Delay the next message to the others while this worker is a straggler."""
+        """Delay a transmission while this worker is an artificial straggler."""
         if longer := self._straggler.delay(NETWORK):
             self.device.sleep(longer)
 
@@ -160,6 +160,6 @@ class RealWorld:
         return DelayedClient(client) if delayed else client
 
 
-@functools.cache  # once per process, for any number of Trainers
-def _give_way(niceness: int) -> None:
+@functools.cache  # once for each process, however many Trainers it makes
+def _lower_priority(niceness: int) -> None:
     set_niceness(niceness)

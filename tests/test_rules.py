@@ -22,13 +22,13 @@ from esync.rules import (
     Step,
     add_mean_update,
     delayed_nesterov,
+    join_state,
     make_rule,
     momentum_sgd,
     outer_nesterov,
-    put_together,
     replace_by_mean,
     sgd,
-    take_apart,
+    split_state,
 )
 from esync.runtime.mxnet_import import mx
 
@@ -130,7 +130,7 @@ def test_adam_restored_corrects_its_means_as_if_uninterrupted():
     weights, state = np.ones(5, np.float32), None
     for turn, gradient in enumerate(gradients):
         if turn == 3:
-            kept = weights.copy(), put_together([vector.copy() for vector in take_apart(state)])
+            kept = weights.copy(), join_state([vector.copy() for vector in split_state(state)])
         weights, state = AdamRule()(weights, gradient, state, Step(0.1, turn=turn))
     resumed, state = kept
     for turn in range(3, 6):
@@ -346,7 +346,7 @@ def test_state_vectors_is_the_number_that_a_rule_keeps(name):
     rule = make_rule(name, {"adaptive": True} if name == "delay_compensated_sgd" else {})
     weights, value, sent = (np.float32(values) for values in ([2.0, 1.0], [3.0, -2.0], [1.0, 3.0]))
     _, state = rule(weights, value, None, Step(0.1, 0.9, 0.01, sent))
-    assert STATE_VECTORS[name] == (0 if state is None else len(take_apart(state)))
+    assert STATE_VECTORS[name] == (0 if state is None else len(split_state(state)))
 
 
 def test_make_rule_with_unknown_name_lists_the_known_ones():

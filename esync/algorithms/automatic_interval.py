@@ -57,25 +57,26 @@ class AutomaticInterval:
         if self._count:
             self._iterations.append(self._seconds / self._count)
             self._count, self._seconds = 0, 0.0
-        known = {_EXCHANGE: self._exchanges, _ITERATION: self._iterations}
-        return {_INTERVAL: float(self.iterations), **{name: median(each) for name, each in known.items() if each}}
+        measured = {_EXCHANGE: self._exchanges, _ITERATION: self._iterations}
+        medians = {name: median(values) for name, values in measured.items() if values}
+        return {_INTERVAL: float(self.iterations), **medians}
 
-    def follow(self, result: Result, took_part: bool = True, iteration_seconds: float | None = None) -> None:
+    def follow(self, result: Result, participated: bool = True, iteration_seconds: float | None = None) -> None:
         """Choose the number anew after an exchange.
 
         Args:
             result: of the exchange.
-            took_part: whether it was this worker's; else it is the one that has brought the common
+            participated: whether it was this worker's; else it is the one that has brought the common
                 model to a worker that begins.
             iteration_seconds: of the worker whose local iterations are counted; None: the longest
                 of all workers.
         """
-        if took_part:
+        if participated:
             self._exchanges.append(max(0.0, result.transfer))
-        told = result.scalars
-        before = max(1, round(told.get(_INTERVAL, 1)))
+        scalars = result.scalars
+        before = max(1, round(scalars.get(_INTERVAL, 1)))
         self.iterations = before
-        seconds = told.get(_ITERATION, 0.0) if iteration_seconds is None else iteration_seconds
-        if seconds > 0 and _EXCHANGE in told:
-            wanted = iterations_per_exchange(told[_EXCHANGE], seconds, self._overlap)
-            self.iterations = min(max(wanted, math.ceil(before / 2)), 2 * before)
+        seconds = scalars.get(_ITERATION, 0.0) if iteration_seconds is None else iteration_seconds
+        if seconds > 0 and _EXCHANGE in scalars:
+            interval = iterations_per_exchange(scalars[_EXCHANGE], seconds, self._overlap)
+            self.iterations = min(max(interval, math.ceil(before / 2)), 2 * before)

@@ -208,7 +208,7 @@ class Algorithm(ABC):
         """
         for name, (others, why) in cls.excludes.items():
             if name in typed and (needless := sorted(typed & others)):
-                flag, other = (each.replace("_", "-") for each in (name, needless[0]))
+                flag, other = (option.replace("_", "-") for option in (name, needless[0]))
                 raise ValueError(f"--{other} makes no sense beside --{flag}: {why}")
         if "lr_decay" in typed and not (getattr(options, "epochs", None) or getattr(options, "train_steps", None)):
             raise ValueError(_NO_SAMPLES)
@@ -247,7 +247,7 @@ class Algorithm(ABC):
         own name.
         """
         values = self.options.model_dump(mode="json")
-        return {each.dest or each.shared or each.name: values[each.name] for each in self.options.info()}
+        return {option.dest or option.shared or option.name: values[option.name] for option in self.options.info()}
 
     @property
     def updates(self) -> int:
@@ -406,8 +406,8 @@ class Algorithm(ABC):
         An algorithm that keeps such values of its own adds them, as `state` could return them,
         under names of its own. No exchange is under way.
         """
-        held = self.exchange.unsent() if self.exchange is not None else {}
-        return {_CODECS: held} if held else {}
+        residuals = self.exchange.unsent() if self.exchange is not None else {}
+        return {_CODECS: residuals} if residuals else {}
 
     def restore_unsent(self, state: dict[str, Any]) -> None:
         """Go on with what `unsent` has returned.
@@ -422,9 +422,7 @@ class Algorithm(ABC):
             self.exchange.restore_unsent(state[_CODECS])
 
     def moving_without_gradient(self, momentum: float, weight_decay: float) -> list[str]:
-        """Name what moves a weight whose gradient is zero, where another takes the step.
-
-        Where the local optimizer takes it, this is not asked.
+        """Return what changes a weight whose gradient is zero, if the step is not the local optimizer's.
 
         Args:
             momentum: of the optimizer.
@@ -433,29 +431,25 @@ class Algorithm(ABC):
         return [name for name, value in (("momentum", momentum), ("weight decay", weight_decay)) if value]
 
     def _prepare_gradient(self, batch_size: int) -> None:
-        """Let `before_local_step`, if defined, see the gradients; the replica is closed."""
+        """Call `before_local_step`, if defined; the replica must be closed."""
         if type(self).before_local_step is not Algorithm.before_local_step:
             with self.recorder.phase(LOCAL_UPDATE):
                 self.replica.call_hook(self.before_local_step, batch_size, self.float32_only)
 
     def _local_step(self, batch_size: int) -> float:
-        """Let the local optimizer use the gradients.
-
-        Returns:
-            The seconds that the device needed for the iteration.
-        """
+        """Take a step of the local optimizer; return the seconds of the iteration on the device."""
         self._prepare_gradient(batch_size)
         with self.recorder.phase(LOCAL_UPDATE):
             self.learning_rates += self.replica.local_step(batch_size)
         return self._end_iteration()
 
     def _contribute(self) -> None:
-        """Let `before_exchange`, if defined, see the model; the replica is closed."""
+        """Call `before_exchange`, if defined; the replica must be closed."""
         if type(self).before_exchange is not Algorithm.before_exchange:
             self.replica.call_hook(self.before_exchange, fixed_weights=self.float32_only)
 
     def _end_iteration(self) -> float:
-        """Wait for the device; return the seconds that it needed for the iteration."""
+        """Wait for the device; return the seconds of the iteration."""
         with self.recorder.phase(COMPUTE):
             seconds = self.device.end_iteration()
         self.recorder.add_iteration(seconds)
@@ -495,11 +489,11 @@ class Algorithm(ABC):
         return exchange
 
     def _limits(self, exchange: Exchange) -> Limits:
-        """Return what ends the run, now that the number of workers is known."""
+        """Return the limits of the run, after the number of workers is known."""
         return self.context.limits
 
     def _begin(self, exchange: Exchange) -> None:
-        """Take over the common model."""
+        """Receive the common model."""
         replica = self.replica
         replica.open()
         self.result = exchange.begin(self._vectors(), replica)
@@ -507,24 +501,24 @@ class Algorithm(ABC):
         self.round = self.result.round if self.synchronous else exchange.exchanges
 
     def _vectors(self) -> dict[str, Any]:
-        """Return the vectors that are exchanged, as this worker's replica holds them."""
+        """Return the vectors of this worker's replica that are exchanged."""
         return {WEIGHTS: self.replica.weights, STATISTICS: self.replica.statistics, **self.replica.further}
 
     def _with_statistics(self, vectors: Mapping[str, Source]) -> dict[str, Any]:
-        """Return the vectors to send and the wanted ones, with batch-norm statistics.
+        """Return the vectors to send and those to receive, with batch-norm statistics.
 
-        The replica is open. Synchronous workers replace their statistics by the mean. Asynchronous
-        ones send theirs and keep them, and rank 0, which evaluates and exports, is sent the mean
-        beside its own.
+        The replica must be open. Synchronous workers replace their statistics by the mean.
+        Asynchronous workers send theirs and keep them; rank 0, which evaluates and exports, also
+        receives the mean.
         """
         replica = self.replica
         vectors = {**vectors, **self._contributions()}
         if not self.synchronous and self.statistics != "mean":
             return {"vectors": vectors}
         if self._leads:
-            replica.keep_statistics(own=not self.synchronous)
-        wanted = None if self.synchronous or self._leads else {WEIGHTS, *vectors}
-        return {"vectors": {**vectors, STATISTICS: replica.statistics}, "wanted": wanted}
+            replica.keep_statistics(separate=not self.synchronous)
+        returned = None if self.synchronous or self._leads else {WEIGHTS, *vectors}
+        return {"vectors": {**vectors, STATISTICS: replica.statistics}, "wanted": returned}
 
     @property
     def _leads(self) -> bool:
@@ -532,11 +526,11 @@ class Algorithm(ABC):
         return self.exchange is not None and self.exchange.rank == 0
 
     def _contributions(self) -> dict[str, Source]:
-        """Return what this worker sends for each further vector."""
+        """Return the contribution of this worker to each further vector."""
         return {name: self.replica.contributions[name] for name in self.vectors}
 
     def _count(self, result: Result) -> None:
-        """Count an exchange that is over; the replica is closed."""
+        """Count a finished exchange, and call `after_exchange`; the replica must be closed."""
         self.learning_rates = 0.0
         self.result = result
         self.round = result.round if self.synchronous else self.round + result.used

@@ -74,7 +74,7 @@ class ModelReplica(ModelSink, Protocol):
     def settle(self) -> None:
         """Wait until nothing reads or writes this model's own arrays any more."""
 
-    def keep_statistics(self, own: bool) -> None:
+    def keep_statistics(self, separate: bool) -> None:
         """Choose where the mean of all workers' statistics is put.
 
         That is beside this worker's own, or in their place.

@@ -85,7 +85,7 @@ class ESync(ModelAveraging):
         self._unasked, self._unasked_seconds = 0, 0.0  # iterations since the newest question, and what they took
         self._last = 0.0  # seconds of the newest iteration
         self._complete = True
-        self._aside = False  # whether rounds do not wait for this worker
+        self._unawaited = False  # whether rounds do not wait for this worker
 
     @classmethod
     @override
@@ -121,7 +121,7 @@ class ESync(ModelAveraging):
             self._coordination.round = self._round_of_job()
             if exchange.replacement:
                 self._coordination.reset(self._round_of_job(), rejoin=True, members=self._members(self.result))
-            self._told(self._coordination.ask(0, self.context.capability()).wait())
+            self._apply_answer(self._coordination.ask(0, self.context.capability()).wait())
 
     @property
     def asking(self) -> bool:
@@ -135,7 +135,7 @@ class ESync(ModelAveraging):
         self._unasked_seconds += seconds
         self._last = last
 
-    def _gives_up(self) -> bool:
+    def _abandons_step(self) -> bool:
         """Return whether READY has come while the gradients were computed.
 
         A worker that runs ahead is not waited for, and never gives up.
@@ -166,7 +166,7 @@ class ESync(ModelAveraging):
             return False
         question, self._question = self._question, None
         answer = question.result()
-        self._told(answer)
+        self._apply_answer(answer)
         if answer.ready:
             self._ready_after = self._asked_after
         else:
@@ -185,7 +185,7 @@ class ESync(ModelAveraging):
             return None
         return config.EXCHANGE_SHARE_OVERLAPPED if self._run_ahead else config.EXCHANGE_SHARE
 
-    def _told(self, answer: ExchangeDecision) -> None:
+    def _apply_answer(self, answer: ExchangeDecision) -> None:
         """Do what an answer says beside READY and NOT-READY; no exchange is under way."""
 
     @override
@@ -197,7 +197,7 @@ class ESync(ModelAveraging):
     def _begin_round(self, result: Result) -> None:
         super()._begin_round(result)
         if self._coordination is not None and not result.finished:
-            more: dict[str, Any] = {"aside": True} if self._aside else {}
+            more: dict[str, Any] = {"aside": True} if self._unawaited else {}
             if self._exchange_share is not None:
                 more["exchange"] = result.transfer
             self._coordination.reset(self._round_of_job(), members=self._members(result), **more)

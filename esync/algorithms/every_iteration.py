@@ -31,17 +31,17 @@ class EveryIteration(Algorithm):
         """Connect to the other workers, and begin with the common model."""
         super().start(context)
         rule = context.rule
-        asked = self.specification()
-        if self.optimizer_chooses_rule and (asked.rule, asked.options) != (rule.name, rule.options):
+        specification = self.specification()
+        if self.optimizer_chooses_rule and (specification.rule, specification.options) != (rule.name, rule.options):
             raise ValueError(
-                f"the specification of algorithm {self.name!r} has the rule {asked.rule!r} {asked.options}, but the "
-                f"optimizer's is {rule.name!r} {rule.options}: ask for it by _optimizer_specification, or set "
-                "optimizer_chooses_rule to False"
+                f"the specification of algorithm {self.name!r} has the rule {specification.rule!r} "
+                f"{specification.options}, but the optimizer's is {rule.name!r} {rule.options}: ask for it by "
+                "_optimizer_specification, or set optimizer_chooses_rule to False"
             )
         self.replica.keep_anchor()
         if self.synchronous or self.switches_synchrony:
-            asked = replace(asked, scalars={**asked.scalars, **SCALARS})
-        self._begin(self._join(asked))
+            specification = replace(specification, scalars={**specification.scalars, **SCALARS})
+        self._begin(self._join(specification))
 
     def step(self, batch_size: int) -> None:
         """Send the gradient, and take over the new model."""
@@ -74,12 +74,12 @@ class EveryIteration(Algorithm):
         self._count(result)
 
     def _optimizer_specification(self, **terms: Any) -> Specification:
-        """Ask for the steps of the user's optimizer."""
+        """Return a specification with the rule of the user's optimizer."""
         rule = self.context.rule
         return Specification(rule=rule.name, options=rule.options, **terms)
 
     def _check_assignment(self, assignment: Assignment) -> None:
-        """Refuse assigned weights that the servers cannot take over."""
+        """Raise an error if the servers cannot adopt assigned weights."""
         if not self.synchronous:
             why = "in which each worker is at another version of the model: use 'sync', or a mode with local iterations"
         elif self.compression != NONE:
@@ -92,17 +92,17 @@ class EveryIteration(Algorithm):
         )
 
     def _check_agreement(self, assignment: Assignment | None, result: Result) -> None:
-        """End the run where some workers of a round have assigned weights, but not all the same."""
+        """Raise an error if some workers of a round have assigned weights, but not all the same."""
         if not some_assigned(result.scalars) or all_assigned(assignment, result.scalars):
             return
-        what = f"the program has assigned {assignment}" if assignment else "another worker has assigned weights"
+        subject = f"the program has assigned {assignment}" if assignment else "another worker has assigned weights"
         raise AssignedWeightsError(
-            f"{what} between two steps, but not all workers have assigned the same: in mode {self.name!r}, assign "
+            f"{subject} between two steps, but not all workers have assigned the same: in mode {self.name!r}, assign "
             "weights on all workers, after the same round and to the same values"
         )
 
     def _payload(self, batch_size: int) -> Payload:
-        """Return what is sent; the replica is open."""
+        """Return the payload; the replica must be open."""
         hyper, replica = self.context.hyper(), self.replica
         return Payload(
             samples=batch_size,

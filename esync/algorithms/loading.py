@@ -41,7 +41,7 @@ _NOT_DIGESTED = {_PACKAGE, "pydantic"}
 #: Top-level modules that need not be there where an algorithm is only named, planned or summarized.
 _ENGINE = ("mxnet", "gluoncv")
 
-#: Class → the text by which it was found.
+#: Class → the text by which it was value.
 _sources: dict[type[Algorithm], str] = {}
 
 
@@ -68,12 +68,12 @@ def find(text: str) -> type[Algorithm]:
     points = _entry_points(tuple(sys.path)).get(text, [])
     if text in ALGORITHMS:
         if points and not _is_outside(ALGORITHMS[text]):
-            log.warning("%s is this package's own algorithm; not used: %s", text, _told(points))
+            log.warning("%s is this package's own algorithm; not used: %s", text, _describe(points))
         return ALGORITHMS[text]
     if len({point.value for point in points}) > 1:
         raise AlgorithmError(
-            f"several packages offer an algorithm {text!r}: {_told(points)}; uninstall all but one, or name the class: "
-            f"{points[0].value}"
+            f"several packages offer an algorithm {text!r}: {_describe(points)}; uninstall all but one, or name the "
+            f"class: {points[0].value}"
         )
     if not points:
         raise MissingAlgorithmError(_unknown(text))
@@ -82,7 +82,7 @@ def find(text: str) -> type[Algorithm]:
         if algorithm.name != text:
             raise AlgorithmError(f"that class calls itself {algorithm.name!r}: an entry point must have the same name")
     except AlgorithmError as error:
-        raise type(error)(f"{_told(points)}: {error}") from None
+        raise type(error)(f"{_describe(points)}: {error}") from None
     _sources[algorithm] = text
     return algorithm
 
@@ -109,10 +109,10 @@ def load(text: str, name: str | None = None) -> type[Algorithm]:
             complete algorithm, or its name is taken.
     """
     with _algorithm_errors():
-        place, path = user_code.split(text, FORMS, "class")
-        module = user_code.import_named(text, place, _engine_remark)
+        location, path = user_code.split(text, FORMS, "class")
+        module = user_code.import_named(text, location, _engine_remark)
     algorithm = _pick(text, module, path)
-    if not any(algorithm is each for each in ALGORITHMS.values()):
+    if not any(algorithm is registered for registered in ALGORITHMS.values()):
         _register(text, algorithm, name)
     if _is_outside(algorithm):
         _sources[algorithm] = text
@@ -130,7 +130,7 @@ def digest(algorithm: type[Algorithm]) -> str:
     for instance. For this package's own algorithms it is "", too.
     """
     classes = [*algorithm.__mro__, *getattr(algorithm, "Options", object).__mro__]
-    modules = dict.fromkeys(each.__module__ for each in classes if _is_digested(each.__module__))
+    modules = dict.fromkeys(cls.__module__ for cls in classes if _is_digested(cls.__module__))
     files = dict.fromkeys(filter(None, map(file_of, modules)))
     return digest_of_files(files) if files else ""
 
@@ -162,10 +162,10 @@ def is_at_fault(algorithm: type[Algorithm], error: BaseException) -> bool:
     """
     if not isinstance(error, Exception) or isinstance(error, (MemoryError, OSError)):
         return False
-    classes = [each for each in algorithm.__mro__ if _is_digested(each.__module__)]
-    own = {file_of(each.__module__) for each in classes}
+    classes = [cls for cls in algorithm.__mro__ if _is_digested(cls.__module__)]
+    class_files = {file_of(cls.__module__) for cls in classes}
     files = [Path(frame.f_code.co_filename).resolve() for frame, _ in traceback.walk_tb(error.__traceback__)]
-    last = max((place for place, file in enumerate(files) if file in own), default=None)
+    last = max((index for index, file in enumerate(files) if file in class_files), default=None)
     if last is None:
         return False
     called = files[last + 1 : last + 2]
@@ -189,7 +189,7 @@ def _entry_points(folders: tuple[str, ...]) -> dict[str, list[metadata.EntryPoin
     Args:
         folders: where packages are installed, `sys.path`.
     """
-    found: dict[str, dict[str, metadata.EntryPoint]] = {}
+    by_name: dict[str, dict[str, metadata.EntryPoint]] = {}
     for distribution in metadata.distributions(path=list(folders)):
         try:
             points = [point for point in distribution.entry_points if point.group == GROUP]
@@ -198,11 +198,11 @@ def _entry_points(folders: tuple[str, ...]) -> dict[str, list[metadata.EntryPoin
             continue
         for point in points:
             # The first one on the path counts, as for `import`.
-            found.setdefault(point.name, {}).setdefault(_package_of(point), point)
-    return {name: list(points.values()) for name, points in found.items()}
+            by_name.setdefault(point.name, {}).setdefault(_package_of(point), point)
+    return {name: list(points.values()) for name, points in by_name.items()}
 
 
-def _told(points: Iterable[metadata.EntryPoint]) -> str:
+def _describe(points: Iterable[metadata.EntryPoint]) -> str:
     texts = (f"entry point {point.name} = {point.value} of {_package_of(point)}" for point in points)
     return " and ".join(dict.fromkeys(texts))
 
@@ -221,38 +221,38 @@ def _unknown(text: str) -> str:
 
 def _pick(text: str, module: ModuleType, path: str) -> type[Algorithm]:
     """Return the class of a module; refuse anything but an algorithm."""
-    found: Any = module
+    value: Any = module
     for part in path.split("."):
         try:
-            found = getattr(found, part)
+            value = getattr(value, part)
         except AttributeError:
             raise AlgorithmError(f"{text}: there is no class {path}; {_algorithms_of(module)}") from None
-    if isinstance(found, Algorithm):
-        raise AlgorithmError(f"{text}: it is an object; name its class {type(found).__name__}")
-    if not isinstance(found, type) or not issubclass(found, Algorithm):
+    if isinstance(value, Algorithm):
+        raise AlgorithmError(f"{text}: it is an object; name its class {type(value).__name__}")
+    if not isinstance(value, type) or not issubclass(value, Algorithm):
         raise AlgorithmError(f"{text}: it should be a subclass of esync.algorithms.Algorithm; {_algorithms_of(module)}")
-    if inspect.isabstract(found):
-        missing = ", ".join(sorted(found.__abstractmethods__))
+    if inspect.isabstract(value):
+        missing = ", ".join(sorted(value.__abstractmethods__))
         raise AlgorithmError(f"{text}: it is no complete algorithm: it does not define {missing}")
-    return found
+    return value
 
 
 def _algorithms_of(module: ModuleType) -> str:
     """Return a text that names the algorithms that are defined in a module."""
     names = [
         name
-        for name, each in vars(module).items()
-        if isinstance(each, type) and issubclass(each, Algorithm) and each.__module__ == module.__name__
+        for name, value in vars(module).items()
+        if isinstance(value, type) and issubclass(value, Algorithm) and value.__module__ == module.__name__
     ]
     return f"the algorithms there are: {', '.join(names)}" if names else "there is no algorithm there"
 
 
 def _register(text: str, algorithm: type[Algorithm], name: str | None) -> None:
     """Register a class that has not registered itself."""
-    own = vars(algorithm).get("name")
-    if own is not None and not isinstance(own, str):
+    declared = vars(algorithm).get("name")
+    if declared is not None and not isinstance(declared, str):
         raise AlgorithmError(f"{text}: its attribute name should be a text, such as {_hyphenated(algorithm)!r}")
-    chosen = own or name or _hyphenated(algorithm)
+    chosen = declared or name or _hyphenated(algorithm)
     try:
         register(chosen, label=algorithm.__name__)(algorithm)
     except (ValueError, TypeError) as error:

@@ -117,7 +117,7 @@ class ModelAveraging(Algorithm):
         self._overlapped: tuple[Handle[Result], ModelMerge] | None = None
         self._samples, self._iterations = 0, 0  # since the last payload
         self._assignment = PendingAssignment()
-        self._put_off = False  # whether the next exchange waits until a checkpoint is written
+        self._put_off = False  # whether the next exchange is deferred until a checkpoint is written
 
     @property
     def planned_iterations(self) -> int:
@@ -158,15 +158,15 @@ class ModelAveraging(Algorithm):
         )
         self._begin(self._join(specification))
         if self.result is not None:
-            self._follow(self.result, took_part=False)
+            self._follow(self.result, participated=False)
         self.replica.sample_weights()
 
     def step(self, batch_size: int) -> None:
-        """Take one local step, and exchange where an exchange is due.
+        """Take one local step, and exchange if an exchange is due.
 
-        The exchange of a worker that runs ahead ends in a later step. A checkpoint must not miss
-        what an exchange under way carries. So where one is to be written after the round that has
-        just ended, the next exchange begins with the next step.
+        The exchange of a worker that runs ahead ends in a later step. If a checkpoint is due after
+        the round that has just ended, the next exchange starts with the next step, because values
+        in an exchange would be missing from the checkpoint.
         """
         if self.exchange is not None:
             self.exchange.heartbeat()
@@ -181,7 +181,7 @@ class ModelAveraging(Algorithm):
             self._put_off = False
             if self._due():
                 self.aggregate()
-        self.abandoned = self._gives_up()
+        self.abandoned = self._abandons_step()
         if not self.abandoned:
             seconds = self._local_step(batch_size)
             self.count_iterations(1, batch_size, seconds, seconds)
@@ -219,8 +219,8 @@ class ModelAveraging(Algorithm):
         self.local_iterations = count if self.exchanged else self.local_iterations + count
         self.exchanged = False
 
-    def _gives_up(self) -> bool:
-        """Return whether the last iteration's gradients stay unused, because the others wait."""
+    def _abandons_step(self) -> bool:
+        """Return whether to discard the last iteration's gradients, because the others wait."""
         return False
 
     def _due(self) -> bool:
@@ -238,10 +238,7 @@ class ModelAveraging(Algorithm):
         return int(planned)
 
     def aggregate(self) -> None:
-        """Exchange the model updates of all workers.
-
-        The worker goes on from their mean, or begins to run ahead of it.
-        """
+        """Exchange the model updates of all workers; with overlap, only start the exchange."""
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         replica = self.replica
@@ -266,7 +263,7 @@ class ModelAveraging(Algorithm):
         return Payload(vectors, self._samples, options.global_lr, options.outer_momentum, scalars=self._scalars())
 
     def _merge(self, exchange: Handle[Result], merge: ModelMerge) -> None:
-        """Take over the common model if it has come; wait for it if the worker is too far ahead."""
+        """Merge the common model if it has arrived; wait for it if this worker is too far ahead."""
         most = self._run_ahead if self._interval is None else min(self._run_ahead, self._planned())
         if not exchange.done() and self._iterations < most:
             return
@@ -282,10 +279,7 @@ class ModelAveraging(Algorithm):
         self._begin_round(result)
 
     def _begin_round(self, result: Result) -> None:
-        """Count an exchange that is over.
-
-        Where this worker has run ahead, some of its next iterations are done already.
-        """
+        """Count a finished exchange, and apply weights that all workers have assigned."""
         self._follow(result)
         self._count(result)
         if (assignment := self._assignment.agreed(result.scalars)) is not None:
@@ -312,17 +306,16 @@ class ModelAveraging(Algorithm):
             scalars |= dict.fromkeys(rate_scaling.SCALARS, float(self._samples))
         return scalars
 
-    def _follow(self, result: Result, took_part: bool = True) -> None:
-        """Take note of the scalars of an exchange; see `AutomaticInterval.follow`."""
+    def _follow(self, result: Result, participated: bool = True) -> None:
+        """Process the scalars of an exchange; see `AutomaticInterval.follow`."""
         self._effective_workers = rate_scaling.effective_workers(result.scalars) or self._effective_workers
         if self._interval is not None:
-            self._interval.follow(result, took_part)
+            self._interval.follow(result, participated)
 
     def unsent(self) -> dict[str, Any]:
-        """See `Algorithm.unsent`; it has what a worker has learnt ahead of the common model.
+        """See `Algorithm.unsent`; it includes local steps ahead of the common model.
 
-        Where learning rates are scaled, it also has the number of workers by which they are, which
-        a replacement is told by the servers.
+        If learning rates are scaled, it also includes the effective number of workers.
         """
         kept = {**super().unsent(), **({_WORKERS: self._effective_workers} if self._scales_rates else {})}
         if not (self._run_ahead and self._iterations):

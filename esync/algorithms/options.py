@@ -265,13 +265,13 @@ class Options(BaseModel):
     def agreed(self) -> dict[str, Any]:
         """Options that all workers must have in common: name in messages → value, for JSON."""
         values = self.model_dump(mode="json")
-        return {each.agreed_as: values[each.name] for each in self.info() if not each.per_device}
+        return {info.agreed_as: values[info.name] for info in self.info() if not info.per_device}
 
     @property
     def fixed(self) -> dict[str, Any]:
         """Options that a resumed run must take from its checkpoint: name in messages → value."""
         values = self.model_dump(mode="json")
-        return {each.agreed_as: values[each.name] for each in self.info() if each.fixed}
+        return {info.agreed_as: values[info.name] for info in self.info() if info.fixed}
 
 
 def _facts(field: FieldInfo) -> dict[str, Any]:
@@ -352,19 +352,19 @@ def expected_values(kind: Any) -> str:
 
 def limits(bounds: Iterable[Any]) -> dict[str, float]:
     """Return the bounds of an annotated number: ge, gt, le, lt → the value."""
-    found: dict[str, float] = {}
-    for bound in [inner for each in bounds for inner in (each.metadata if isinstance(each, FieldInfo) else [each])]:
+    limit: dict[str, float] = {}
+    for bound in [inner for outer in bounds for inner in (outer.metadata if isinstance(outer, FieldInfo) else [outer])]:
         for name in ("ge", "gt", "le", "lt"):
             if getattr(bound, name, None) is not None:
-                found[name] = getattr(bound, name)
-    return found
+                limit[name] = getattr(bound, name)
+    return limit
 
 
 def _problem(error: ValidationError, kind: Any, value: Any) -> str:
     """Return what is wrong with a value, with a check's own message where it has one."""
-    for each in error.errors(include_url=False):
-        if each["type"] == "value_error":
-            return str(each["ctx"]["error"])
+    for problem in error.errors(include_url=False):
+        if problem["type"] == "value_error":
+            return str(problem["ctx"]["error"])
     if isinstance(value, float) and not math.isfinite(value):
         return f"{value!r} should be a finite number"
     return f"{value!r} should be {expected_values(kind)}"
@@ -372,13 +372,13 @@ def _problem(error: ValidationError, kind: Any, value: Any) -> str:
 
 def _all_problems(cls: type[Options], error: ValidationError) -> str:
     """Return what is wrong with several options, by their names."""
-    fields = {each.name: each for each in cls.info()}
+    fields = {info.name: info for info in cls.info()}
     texts: dict[str, str] = {}
-    for each in error.errors(include_url=False):
-        name = str(each["loc"][0]) if each["loc"] else ""
-        if each["type"] == "value_error" or name not in fields:
-            texts[name] = str(each["ctx"]["error"]) if "error" in each.get("ctx", {}) else each["msg"]
+    for problem in error.errors(include_url=False):
+        name = str(problem["loc"][0]) if problem["loc"] else ""
+        if problem["type"] == "value_error" or name not in fields:
+            texts[name] = str(problem["ctx"]["error"]) if "error" in problem.get("ctx", {}) else problem["msg"]
         elif name not in texts:
-            kind = fields[name].item if fields[name].several and len(each["loc"]) > 1 else fields[name].kind
-            texts[name] = f"{name} is {each['input']!r}, but should be {expected_values(kind)}"
+            kind = fields[name].item if fields[name].several and len(problem["loc"]) > 1 else fields[name].kind
+            texts[name] = f"{name} is {problem['input']!r}, but should be {expected_values(kind)}"
     return "; ".join(texts.values())

@@ -53,7 +53,7 @@ def parse_decay(text: str) -> tuple[tuple[float, float], ...]:
         except ValueError:
             raise ValueError(f"{text!r}: {part!r} should be SHARE:FACTOR, 0.5:0.1 for instance") from None
     shares = [share for share, _ in steps]
-    ascending = all(one < other for one, other in pairwise(shares))
+    ascending = all(share < following for share, following in pairwise(shares))
     if not ascending or not all(0 < share < 1 and 0 < factor <= MOST_FACTOR for share, factor in steps):
         raise ValueError(
             f"{text!r}: shares should ascend between 0 and 1, and factors be above 0, and {MOST_FACTOR:g} at most"

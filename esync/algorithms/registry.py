@@ -143,11 +143,11 @@ def _check_options(algorithm: type[Algorithm]) -> None:
             raise TypeError(f"{owner}: {name} has no default; give it one, as {name}: … = option(1.0, help=…)")
         if name in vars(Options):
             raise ValueError(f"{owner}: an option cannot be called {name!r}, as an attribute of all Options is")
-    found: dict[str, str] = {}
-    for each in options_of(algorithm):
-        _check_form(owner, each)
-        if each.flags and found.setdefault(each.dest, each.name) != each.name:
-            raise ValueError(f"{owner}: {found[each.dest]} and {each.name} have the same flag {each.flag}")
+    by_flag: dict[str, str] = {}
+    for option in options_of(algorithm):
+        _check_form(owner, option)
+        if option.flags and by_flag.setdefault(option.dest, option.name) != option.name:
+            raise ValueError(f"{owner}: {by_flag[option.dest]} and {option.name} have the same flag {option.flag}")
     try:
         algorithm.Options.of()
     except ValueError as error:
@@ -177,14 +177,16 @@ def _check_form(owner: str, option: OptionInfo) -> None:
 
 def _check_flags(algorithm: type[Algorithm]) -> None:
     """Refuse a flag that another algorithm has with another type or meaning."""
-    known = {flag: (other, each) for other in ALGORITHMS.values() for each in options_of(other) for flag in each.flags}
-    for each in options_of(algorithm):
-        for flag in each.flags:
-            other, theirs = known.get(flag, (algorithm, each))
-            if theirs.meaning != each.meaning:
+    registered = {
+        flag: (other, option) for other in ALGORITHMS.values() for option in options_of(other) for flag in option.flags
+    }
+    for option in options_of(algorithm):
+        for flag in option.flags:
+            other, theirs = registered.get(flag, (algorithm, option))
+            if theirs.meaning != option.meaning:
                 raise ValueError(
                     f"{algorithm.__qualname__} has a flag {flag} of another type or meaning than {other.__qualname__}: "
-                    f"{_shown(each)} against {_shown(theirs)}; give it another flag, or make the two alike"
+                    f"{_shown(option)} against {_shown(theirs)}; give it another flag, or make the two alike"
                 )
 
 
@@ -200,16 +202,16 @@ def options_of(algorithm: type[Algorithm]) -> tuple[OptionInfo, ...]:
 
 def flags_of(algorithm: type[Algorithm]) -> dict[str, OptionInfo]:
     """Return the options of an algorithm that have flags, by the names of the flags' values."""
-    return {each.dest: each for each in options_of(algorithm) if each.flags}
+    return {option.dest: option for option in options_of(algorithm) if option.flags}
 
 
 def all_flags() -> dict[str, OptionInfo]:
     """Return the options with flags of all algorithms; shared ones appear once."""
-    found: dict[str, OptionInfo] = {}
+    flags: dict[str, OptionInfo] = {}
     for algorithm in ALGORITHMS.values():
-        for dest, each in flags_of(algorithm).items():
-            found.setdefault(dest, each)
-    return found
+        for dest, option in flags_of(algorithm).items():
+            flags.setdefault(dest, option)
+    return flags
 
 
 def names(condition: "Callable[[type[Algorithm]], Any]" = lambda algorithm: True) -> tuple[str, ...]:

@@ -117,7 +117,7 @@ class SparseAsync(Algorithm):
         self._count(result)
 
     def unsent(self) -> dict[str, Any]:
-        """See `Algorithm.unsent`; this worker's statistics, seldom sent, are part of it."""
+        """See `Algorithm.unsent`; it includes this worker's statistics, which are rarely sent."""
         replica = self.replica
         replica.open()
         statistics = values_of(replica.statistics)
@@ -133,19 +133,19 @@ class SparseAsync(Algorithm):
         replica = self.replica
         replica.open()
         if self._leads and self.statistics == "mean":
-            replica.keep_statistics(own=True)  # the mean, which the checkpoint's model has
+            replica.keep_statistics(separate=True)  # the mean, which the checkpoint's model has
         replica.statistics.write(0, state["statistics"])
         replica.close()
 
     def _with_statistics(self, vectors: Mapping[str, Source]) -> dict[str, Any]:
-        """Do as in the dense modes, but seldom: beside sparse messages statistics are not small."""
+        """Send statistics only every few exchanges, because they are large compared to sparse messages."""
         due = self._sent % config.SPARSE_STATISTICS_EVERY == 0
         return super()._with_statistics(vectors) if due else {"vectors": vectors}
 
     def _compress(self, hyper: Hyper, batch_size: int) -> Any:
         gradient, weights = self._gradient, self.replica.weights
-        # Weight decay and clipping are relative to the mean gradient: only the learning rate sees a
-        # multiple of it.
+        # Weight decay and clipping are relative to the mean gradient; `gradient_scale` affects only
+        # the learning rate.
         self.replica.gradient(hyper.rescale / hyper.gradient_scale / batch_size).read(0, gradient.size, gradient)
         if hyper.weight_decay:
             decay = np.empty_like(gradient)

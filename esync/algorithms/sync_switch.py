@@ -162,8 +162,8 @@ class SyncSwitch(EveryIteration):
             """Settings for the state server's policy; None: no policy, or no known server."""
             policy = self.online_policy
             if policy is None:
-                known = self.state_server or os.environ.get("ESYNC_STATE_SERVER")
-                policy = config.ONLINE_POLICY if known else "none"  # type: ignore[assignment]
+                address = self.state_server or os.environ.get("ESYNC_STATE_SERVER")
+                policy = config.ONLINE_POLICY if address else "none"  # type: ignore[assignment]
             if policy is None or policy == "none":
                 return None
             return OnlinePolicySettings(
@@ -297,10 +297,7 @@ class SyncSwitch(EveryIteration):
         self.round = exchange.exchanges
 
     def _payload(self, batch_size: int) -> Payload:
-        """Return the gradient with this segment's hyper-parameters.
-
-        The leader's payload says what holds from now on.
-        """
+        """Return the gradient with this segment's hyper-parameters, and the leader's requests."""
         payload = super()._payload(batch_size)
         if self.plan is None or self.result is None or self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
@@ -308,23 +305,23 @@ class SyncSwitch(EveryIteration):
         workers = self.exchange.workers - len(excluded)
         hyper = self.plan.settings(self.synchronous, samples, together).hyper
         rate = hyper.get("learning_rate", payload.learning_rate) * decayed(self._decay, samples / self.plan.samples)
-        if self.synchronous:  # where the run will stand after this step
+        if self.synchronous:  # progress of the run after this step
             then = samples + batch_size * workers, together + batch_size * workers
         else:
             then = samples + batch_size, together
         after = self.plan.at(*then).synchronous
-        wanted = excluded
+        requested = excluded
         leads = self.exchange.rank == min(set(range(self.exchange.workers)) - set(excluded), default=0)
-        # The way back is asked for by whoever notices first that the asynchronous samples are used
-        # up: until the commit of a leader that is slow, the others would use up synchronous ones.
+        # Any worker may request the return to rounds: until the commit of a slow leader, the others
+        # would use samples of the synchronous share.
         asks = leads or not self.synchronous
         if self._straggler_client is not None and after:
             directive = self._straggler_client.directive
-            # On the way back every other worker has a commit under way, and learns of it with the
-            # answer to the next.
+            # At the return to rounds, every other worker has sent a commit already, and may send
+            # one more before it knows.
             late = 2 * (self.exchange.workers - 1) * batch_size
             after = not ((directive.asynchronous or not leads) and self.plan.asynchronous_left(*then) > late)
-            wanted = directive.excluded
+            requested = directive.excluded
         use = Use.TOGETHER if self.synchronous else Use.AT_ONCE
         if self.synchronous and self.exchange.rank in excluded:
             use = Use.DISCARD
@@ -339,7 +336,7 @@ class SyncSwitch(EveryIteration):
             control=Control(
                 use,
                 switch=switch,
-                excluded=wanted if leads and self.synchronous and set(wanted) != set(excluded) else None,
+                excluded=requested if leads and self.synchronous and set(requested) != set(excluded) else None,
             ),
         )
 
@@ -348,12 +345,12 @@ class SyncSwitch(EveryIteration):
         hyper = self.plan.settings(self.synchronous, *self._done).hyper if self.plan is not None else {}
         return super().moving_without_gradient(self._momentum(momentum), hyper.get("weight_decay", weight_decay))
 
-    def _momentum(self, given: float) -> float:
-        """Return the momentum of the next step, where `given` is the optimizer's."""
+    def _momentum(self, default: float) -> float:
+        """Return the momentum of the next step; `default` is the optimizer's."""
         if self.plan is None:
-            return given
+            return default
         samples, together = self._done
-        momentum = self.plan.settings(self.synchronous, samples, together).hyper.get("momentum", given)
+        momentum = self.plan.settings(self.synchronous, samples, together).hyper.get("momentum", default)
         since = None if self.synchronous else self.plan.since_switch(samples, together)
         if since is None or self.exchange is None:
             return momentum
@@ -361,7 +358,7 @@ class SyncSwitch(EveryIteration):
         return momentum * MOMENTUM_AT_SWITCH[self.options.switch_momentum](self.exchange.workers, ramped)
 
     def step(self, batch_size: int) -> None:
-        """Send the gradient, take over the new model, and go on as the servers say."""
+        """Send the gradient, receive the new model, and switch if the servers do."""
         if self.plan is None or self.result is None or self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         before, result = self.round, self.result
@@ -385,7 +382,7 @@ class SyncSwitch(EveryIteration):
 
     @property
     def _done(self) -> tuple[int, float]:
-        """Samples used so far, and those of them that were used synchronously."""
+        """Number of samples used so far, and of those that were used synchronously."""
         if self.plan is None or self.result is None:
             return 0, 0.0
         together = self.result.samples_together
@@ -397,34 +394,33 @@ class SyncSwitch(EveryIteration):
 
 
 class StragglerClient:
-    """A worker's side of an online policy: tells its own seconds, and keeps the directive.
+    """The client of an online policy, which reports the duration of steps and keeps the directive.
 
-    Steps are told one after the other, without waiting for answers; steps that end meanwhile are
-    told together.
+    It does not wait for answers; steps until the next answer are reported together.
 
     Args:
         coordination: of this worker.
 
     Attributes:
-        directive: the newest one that has arrived.
+        directive: the newest one received.
     """
 
     def __init__(self, coordination: Coordination) -> None:
         self._coordination = coordination
         self._question: Handle[PolicyDirective] | None = None
-        self._told, self._steps, self._seconds = 0, 0, 0.0
+        self._reported, self._steps, self._seconds = 0, 0, 0.0
         self.directive = PolicyDirective()
 
     def step(self, seconds: float) -> None:
-        """Note that a step has taken this worker that many seconds of its own."""
+        """Report a step that took that many seconds, without waiting for others."""
         self._steps += 1
         self._seconds += seconds
         if self._question is not None:
             if not self._question.done():
                 return
             self.directive = self._question.result()
-        self._question = self._coordination.tell(self._told, self._steps, self._seconds)
-        self._told, self._steps, self._seconds = self._told + self._steps, 0, 0.0
+        self._question = self._coordination.report_steps(self._reported, self._steps, self._seconds)
+        self._reported, self._steps, self._seconds = self._reported + self._steps, 0, 0.0
 
     def close(self) -> None:
         """Close the connection to the state server."""

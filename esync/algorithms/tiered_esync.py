@@ -110,14 +110,14 @@ class TieredESync(ESync):
     def _tiering(self) -> TierSettings:
         return replace(self.options.tiering, exchange_share=self._exchange_share)
 
-    def _told(self, answer: ExchangeDecision) -> None:
-        """Step aside where this worker is not of the first tier, or left out."""
+    def _apply_answer(self, answer: ExchangeDecision) -> None:
+        """Step aside if this worker is not in the first tier, or is left out."""
         if self.exchange is None:
             raise RuntimeError("the algorithm has not been started")
         aside = answer.tier > 0 or answer.left_out
-        if (aside and not self._aside) or (answer.left_out and not self._resting):
+        if (aside and not self._unawaited) or (answer.left_out and not self._resting):
             self.exchange.step_aside(resting=answer.left_out)
-            self._aside = True
+            self._unawaited = True
             report_event(ASIDE, aside=True, text=self._left_out_line(answer) if answer.left_out else "")
         self._tier, self._resting = answer.tier, answer.left_out
 
@@ -125,13 +125,13 @@ class TieredESync(ESync):
         return super()._due() and not self._resting
 
     def _payload(self, vectors: Mapping[str, Source]) -> Payload:
-        self._returns = self._aside and self._tier == 0
-        use = Use.BACK if self._returns else Use.UNAWAITED if self._aside else Use.AS_AGREED
+        self._returns = self._unawaited and self._tier == 0
+        use = Use.BACK if self._returns else Use.UNAWAITED if self._unawaited else Use.AS_AGREED
         return replace(super()._payload(vectors), control=Control(use))
 
     def _begin_round(self, result: Result) -> None:
         if self._returns and result.used:
-            self._aside = False
+            self._unawaited = False
             report_event(ASIDE, aside=False)
         self._returns = False
         self.left_out = result.aside
@@ -150,9 +150,9 @@ class TieredESync(ESync):
     # --- left out ---------------------------------------------------------------------------------
 
     def _probe(self) -> None:
-        """Tell the state server how long an iteration takes now, and wait for the next time.
+        """Report the duration of an iteration to the state server, and wait for the next probe.
 
-        Where this worker is needed again, it takes the common model over and takes part.
+        When this worker is needed again, it adopts the common model and takes part.
         """
         if self.exchange is None or self._coordination is None:
             raise RuntimeError("the algorithm has not been started")
@@ -163,13 +163,13 @@ class TieredESync(ESync):
         self._samples, self._iterations = 0, 0
         self._unasked, self._unasked_seconds = 0, 0.0
         self._probes += 1
-        self._told(self._coordination.ask(self._probes, seconds).wait())
+        self._apply_answer(self._coordination.ask(self._probes, seconds).wait())
         over = self._resting and self.exchange.rest(self.options.leave_out_probe)
         if over or not self._resting:
-            self._take_over()
+            self._adopt_model()
 
-    def _take_over(self) -> None:
-        """Take over the common model, the last one where the run is over, and take part again."""
+    def _adopt_model(self) -> None:
+        """Adopt the common model, and take part again; after the end of the run, adopt the last one."""
         assert self.exchange is not None
         replica = self.replica
         with self.recorder.phase(self.exchange_phase):

@@ -1,9 +1,10 @@
-"""Coordination: when a worker of ESync exchanges, and what is done about stragglers.
+"""Coordination: when a worker of ESync exchanges, and how stragglers are handled.
 
-`coordinator` answers the workers' queries with `decision`, using their `records`; `client` sends queries to
-a state server over HTTP (`http_client`), and `delayed` does so in the background. `stragglers` detects slow
-workers for `straggler_policies`, and `round_reporter` reports rounds to the dashboard. Needs neither MXNet
-nor Django; may import `config` and `runtime`.
+`coordinator` answers the workers' questions, by `decision` and their `records`; `client` sends the
+questions to a state server over HTTP (`http_client`), and `delayed` does so in the background.
+`tiers` divides workers by speed, `exchange_interval` computes local iterations per round,
+`stragglers` detects slow workers for `straggler_policies`, and `round_reporter` sends reports of
+rounds to the dashboard. Needs neither MXNet nor Django; may import `config` and `runtime`.
 """
 
 from collections.abc import Sequence
@@ -18,15 +19,15 @@ __all__ = ["Coordination", "ExchangeDecision", "OnlinePolicySettings", "PolicyDi
 
 
 class Coordination(Protocol):
-    """One worker's interface to the state server (paper, Algorithm 1).
+    """The interface of one worker to the state server (paper, Algorithm 1).
 
-    An implementation has the worker's rank and the round, which starts at 1 and is set by `reset`. It may
-    wait for the answer to a query (blocking mode), or receive it in the background (delayed ACK), in which
-    case the algorithm continues while the handle is not done.
+    The round starts at 1, and is set by `reset`. An implementation may wait for the answer to a
+    question (blocking mode), or receive it in the background (delayed ACK), while the algorithm
+    continues until the handle is done.
 
     Attributes:
-        round: the current round of this worker.
-        round_trip: seconds of the newest answered query; 0 before the first.
+        round: the round that this worker is in.
+        round_trip: seconds that the newest answered question took; 0 before the first.
     """
 
     round: int
@@ -42,24 +43,24 @@ class Coordination(Protocol):
         watching: OnlinePolicySettings | None = None,
         tiering: TierSettings | None = None,
     ) -> None:
-        """Begin a training (rank 0 only, before any worker asks).
+        """Start a training (rank 0 only, before any worker asks).
 
         Args:
             num_workers: number of workers.
-            epsilon: seconds; None leaves it to the coordinator.
+            epsilon: seconds; None: chosen by the coordinator.
             slowest_iterations: local iterations of the slowest worker in each round.
-            watching: settings for the detection of stragglers; None for no detection.
-            tiering: settings for the division of the workers into tiers; None for none.
+            watching: settings for the detection of stragglers; None: there is none.
+            tiering: settings for the division into tiers; None: there is none.
         """
         ...
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
-        """Query after a local iteration whether to exchange. Only one query may be in progress.
+        """Ask after a local iteration whether to exchange; one question at a time.
 
         Args:
-            iteration: local iterations done in this round; 0 never gets READY.
-            capability: mean seconds of the iterations since the last query, without waits and *not*
-                smoothed (the coordinator smooths); 0 while unknown.
+            iteration: local iterations done in this round; the answer to 0 is never READY.
+            capability: mean seconds of the iterations since the last question, without waiting and
+                *not* smoothed (the coordinator does that); 0: not known.
         """
         ...
 
@@ -71,22 +72,22 @@ class Coordination(Protocol):
         aside: bool = False,
         exchange: float | None = None,
     ) -> None:
-        """Report that this worker has the model of the next round, `round`, and begins it.
+        """Report that this worker has the model of round `round`, and starts that round.
 
         Args:
-            round: the round.
-            rejoin: this worker has taken over the slot of a dead one, whose messages about this round
-                are void.
-            members: the ranks that take part in the rounds from now on; None if they have not changed.
-            aside: rounds do not wait for this worker, as requested.
+            round: number of the round.
+            rejoin: whether this worker has taken over the slot of a dead one, whose reports about
+                this round are discarded.
+            members: ranks that take part in the rounds from now on; None: no change.
+            aside: whether rounds do not wait for this worker, according to an earlier answer.
             exchange: seconds of its exchange, without the wait for others.
         """
         ...
 
-    def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
-        """Report the duration of this worker's steps; see `straggler_policies.OnlinePolicy.tell`."""
+    def report_steps(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
+        """Report the duration of this worker's steps; see `straggler_policies.OnlinePolicy.record_steps`."""
         ...
 
     def close(self) -> None:
-        """Close the connection to the state server; no queries follow."""
+        """Close the connection to the state server; no question follows."""
         ...

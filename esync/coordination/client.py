@@ -1,4 +1,4 @@
-"""The blocking client of a state server (its JSON API, version 1): waits for every answer."""
+"""The blocking client of a state server's JSON API, version 1."""
 
 import logging
 import math
@@ -20,9 +20,9 @@ log = logging.getLogger(__name__)
 
 
 class StateServerError(ExpectedError):
-    """Raised when the state server did not answer in time, or refused a call.
+    """The state server did not answer in time, or refused the call.
 
-    The message contains its address and the reason.
+    The message names its address and the reason.
     """
 
 
@@ -32,9 +32,9 @@ class StateServerClient:
     Args:
         host: name or address of the state server.
         port: its port.
-        rank: rank of this worker.
-        timeout: seconds after which one attempt is given up.
-        patience: seconds of failed attempts after which a call is given up.
+        rank: of this worker.
+        timeout: seconds of one attempt.
+        patience: seconds of failed attempts after which a call fails.
         job: name of the training; several of them share one state server.
     """
 
@@ -52,7 +52,7 @@ class StateServerClient:
         self._http = HTTPClient(host, int(port), timeout)
         self._patience = patience
         self._path = f"/api/v1/jobs/{job}"
-        self._run = uuid.uuid4().hex  # distinguishes a repeated call from that of another training
+        self._run = uuid.uuid4().hex  # distinguishes a repeated call of `init` from another training
         self._round_trip: float | None = None
 
     @property
@@ -75,22 +75,22 @@ class StateServerClient:
     ) -> None:
         """Begin a training (see `Coordination.init`).
 
-        While another training is running under that name, this waits for its end.
+        While another training is going on under that name, this waits for its end.
 
         Raises:
             StateServerError: no answer, or a refusal, for longer than the patience lasts.
         """
-        request: dict[str, Any] = {
+        settings: dict[str, Any] = {
             "num_workers": num_workers,
             "epsilon": epsilon,
             "slowest_iterations": slowest_iterations,
             "run": self._run,
         }
         if watching is not None:
-            request["watching"] = watching.flat
+            settings["watching"] = watching.flat
         if tiering is not None:
-            request["tiering"] = tiering.flat
-        self._call(self._path, request)
+            settings["tiering"] = tiering.flat
+        self._call(self._path, settings)
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
         """Ask whether to exchange (see `Coordination.ask`), and wait for the answer.
@@ -101,16 +101,16 @@ class StateServerClient:
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
         """
-        request: dict[str, Any] = {
+        query: dict[str, Any] = {
             "rank": self.rank,
             "round": self.round,
             "iteration": iteration,
             "capability": capability,
         }
         if self._round_trip is not None:
-            request["round_trip"] = self._round_trip
-        answer = self._call(f"{self._path}/query", request)
-        self._round_trip = self._http.took
+            query["round_trip"] = self._round_trip
+        answer = self._call(f"{self._path}/query", query)
+        self._round_trip = self._http.duration
         try:
             tier, left_out = int(answer.get("tier", 0)), bool(answer.get("left_out", False))
             share = float(answer.get("share", 0.0))
@@ -131,34 +131,34 @@ class StateServerClient:
     ) -> None:
         """Report that this worker begins `round` (see `Coordination.reset`).
 
-        Later queries belong to that round.
+        Later questions belong to that round.
 
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
         """
-        request: dict[str, Any] = {"rank": self.rank, "round": round}
+        message: dict[str, Any] = {"rank": self.rank, "round": round}
         if rejoin:
-            request["rejoin"] = True
+            message["rejoin"] = True
         if members is not None:
             if len(members) <= LISTED_MOST:
-                request["members"] = list(members)
+                message["members"] = list(members)
             else:
-                request["present"] = as_text(members)
+                message["present"] = as_text(members)
         if aside:
-            request["aside"] = True
+            message["aside"] = True
         if exchange is not None:
-            request["exchange"] = exchange
-        self._call(f"{self._path}/reset", request)
+            message["exchange"] = exchange
+        self._call(f"{self._path}/reset", message)
         self.round = round
 
-    def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
-        """Report the duration of steps (see `Coordination.tell`), and wait for the answer.
+    def report_steps(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
+        """Tell how long steps took (see `Coordination.tell`), and wait for the answer.
 
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.
         """
-        request = {"rank": self.rank, "since": since, "steps": steps, "seconds": seconds}
-        answer = self._call(f"{self._path}/steps", request)
+        message = {"rank": self.rank, "since": since, "steps": steps, "seconds": seconds}
+        answer = self._call(f"{self._path}/steps", message)
         try:
             apart = tuple(int(rank) for rank in answer["apart"])
             return Completed(PolicyDirective(apart, bool(answer["asynchronous"])))
@@ -178,7 +178,7 @@ class StateServerClient:
         self.close()
 
     def _call(self, path: str, fields: Mapping[str, Any]) -> Any:
-        """Return the answer to a call, which is repeated until the patience is exhausted."""
+        """Return the answer to a call, which is repeated for as long as the patience lasts."""
         waiting = WatchedWait(f"the state server at {self.address}", self._patience)
 
         def wait(reason: str, pause: float) -> None:
@@ -201,12 +201,12 @@ class StateServerClient:
             raise self._unexpected(answer.body) from None
 
     def _unexpected(self, answer: object) -> StateServerError:
-        """Return the error for an invalid answer."""
+        """Return the error for an answer that no state server gives."""
         return StateServerError(f"{self.address} is not a state server: it answered {str(answer)[:80]}")
 
 
-#: Largest number of ranks that are listed one by one, as earlier state servers expect; 1,000 take 6 kB of
-#: a request.
+#: Up to this many ranks are listed one by one, as earlier state servers expect them: 1,000 take
+#: 6 kB of a request.
 LISTED_MOST = 1000
 
 

@@ -1,16 +1,17 @@
 """The coordinator of ESync: which worker is READY to exchange, and when (paper, Algorithm 2).
 
-It consists of plain Python over records, without network, globals or clock. Every call gets `now`, the
-time of one monotonic clock in seconds: the state server passes its own, the simulator and the tests pass
-virtual time. Clocks of workers are never used: an iteration ends when the message about it arrives.
+It uses neither the network nor a clock. Callers pass `now`, the seconds of one monotonic clock: the
+state server its own, the simulator and the tests virtual time. Clocks of workers are not used; an
+iteration ends when its message arrives.
 
-It differs from the published rule in order to be robust on real clusters:
+It extends the published rule for real clusters:
 
-* seconds per iteration are smoothed, so that one slow iteration does not determine the whole round;
-* a worker of unknown speed counts as the slowest, so that the others continue training;
+* seconds per iteration are smoothed, so a single slow iteration does not determine the whole round;
+* a worker that has not reported its speed counts as the slowest, so the others continue to train;
 * the slowest worker may do several iterations per round (`slowest_iterations`, 1 in the paper);
-* every message may be repeated; only the first one about a (rank, round, iteration) is used;
-* NOT-READY is sent with a lease, a time for which the answer will not change
+* every message may arrive twice; of several messages for the same (rank, round, iteration), only
+  the first counts;
+* NOT-READY includes a lease, the time for which the answer would not change
   (docs/internals/coordination.md).
 """
 
@@ -33,12 +34,12 @@ class Coordinator:
     """The records of one job, and the answers to its workers; thread-safe.
 
     Args:
-        num_workers: the ranks are 0 … num_workers − 1.
-        epsilon: seconds. A worker is READY if the slowest one ends sooner than one iteration of the
-            worker (plus the round trip of a query, if reported) + epsilon. None chooses it for each
-            worker by the fluctuations of its iterations and round trips.
+        num_workers: number of workers.
+        epsilon: seconds. A worker is READY if the slowest one finishes earlier than one iteration
+            of the worker, plus the round trip of a question if known, plus epsilon. None: chosen
+            for each worker from the fluctuations of its iterations and round trips.
         slowest_iterations: local iterations of the slowest worker per round; 1 in the paper.
-        tiering: how the workers are divided into tiers; None puts all into the first one.
+        tiering: settings for the division into tiers; None: all workers are in the first one.
 
     Raises:
         InvalidError: an argument is out of range.
@@ -61,24 +62,24 @@ class Coordinator:
         self._round = 1
         self._division = None if tiering is None else _division(tiering, num_workers)
         self._records = [Record(rank) for rank in range(num_workers)]
-        self._absent: list[int] = []  # ranks that are ignored
+        self._absent: list[int] = []  # ranks whose workers are dead
         self._ranking = Ranking(self._records)
         self._last_progress: float | None = None
         self._lock = Lock()
 
     @property
     def absent(self) -> frozenset[int]:
-        """Ranks that are ignored, because their workers are dead."""
+        """Ranks that do not take part, because their workers are dead."""
         return frozenset(self._absent)
 
     @property
     def division(self) -> Division | None:
-        """The division of the workers into tiers; None if all are in the first one."""
+        """The division of the workers into tiers; None: all are in the first one."""
         return self._division
 
     @property
     def last_progress(self) -> float | None:
-        """Time of the newest message, except for repeated and refused ones; None before the first."""
+        """The time of the newest message, except duplicates and refused ones; None: there is none."""
         return self._last_progress
 
     @property
@@ -91,26 +92,26 @@ class Coordinator:
     def apply(
         self, rank: int, iteration: int, capability: float, now: float, te: float = 0.0, round: int | None = None
     ) -> bool:
-        """Answer QUERY-STATE of a published worker, which sends it after every iteration.
+        """Answer QUERY-STATE of a published worker, which asks after every iteration.
 
-        A repeated query is only answered again: its answer can change from NOT-READY to READY (the
-        worker has not received the first answer), but not from READY to NOT-READY in the same round.
+        A repeated question is answered anew. The answer may change from NOT-READY to READY, but not
+        back before the next round.
 
         Args:
-            rank: rank of the worker.
+            rank: of the worker.
             iteration: local iterations that it has done in this round (k).
-            capability: seconds of its newest iteration (c), not smoothed; 0 for unknown.
+            capability: seconds of its newest iteration (c), not smoothed; 0: not known.
             now: the coordinator's time, seconds.
             te: time of the worker's clock at the end of that iteration, for display only.
-            round: its round, if reported (published workers do not).
+            round: of the worker; None: not sent (published workers).
 
         Returns:
             Whether the worker is READY.
 
         Raises:
             InvalidError: unknown rank, negative or non-finite value.
-            ConflictError: the worker is in another round than the job, or the job has tiers, which
-                this query does not support.
+            ConflictError: the worker is in another round than the job, or the job has tiers, of
+                which the answer to this question cannot tell.
         """
         with self._lock:
             record = self._record(rank)
@@ -123,7 +124,7 @@ class Coordinator:
             self._check_question(record, iteration, capability, round)
             if iteration > record.asked:
                 before = record.capability
-                record.heard(iteration, capability, now)
+                record.add_report(iteration, capability, now)
                 record.te = te
                 self._news(record, now, before)
             return self._answer(record, iteration, now).ready
@@ -131,16 +132,18 @@ class Coordinator:
     def query(
         self, rank: int, round: int, iteration: int, capability: float, now: float, round_trip: float | None = None
     ) -> ExchangeDecision:
-        """Answer a worker that uses leases, and may have done several iterations since its last query.
+        """Answer a worker that keeps leases.
+
+        It may have done several iterations since its last question.
 
         Args:
-            rank: rank of the worker.
-            round: its round.
+            rank: of the worker that asks.
+            round: the round that it is in.
             iteration: local iterations that it has done in this round (k); 0 never gets READY.
-            capability: mean seconds of its iterations since its last query, without the time of queries
-                and exchanges, not smoothed; 0 for unknown.
+            capability: mean seconds of its iterations since its last question, without the time of
+                questions and exchanges, not smoothed; 0 for unknown.
             now: the coordinator's time, seconds.
-            round_trip: seconds of its newest answered query; None if not reported.
+            round_trip: seconds that its newest answered question took; None where it does not say.
 
         Raises:
             InvalidError: unknown rank, negative or non-finite value.
@@ -158,7 +161,7 @@ class Coordinator:
                 if round_trip is not None:
                     record.delayed(iteration, capability, now, iterations, round_trip)
                 before, measured = record.capability, record.measured
-                record.heard(iteration, capability, now, iterations)
+                record.add_report(iteration, capability, now, iterations)
                 self._news(record, now, before)
                 if self._division is not None and (rank in self._division.aside or not measured):
                     self._division.update(self._records, self._absent)
@@ -175,21 +178,22 @@ class Coordinator:
         aside: bool = False,
         exchange: float | None = None,
     ) -> None:
-        """Handle RESET: the worker has the model of `round`, and begins it.
+        """Process RESET: the worker has the model of `round` and starts that round.
 
         The first RESET for a round opens it for all workers.
 
         Args:
-            rank: rank of the worker.
-            round: the round.
+            rank: of the worker.
+            round: number of the round.
             now: the coordinator's time, seconds.
             te: time of the worker's clock, for display only.
-            rejoin: it has taken over the slot of a dead worker, whose messages about this round are
-                void; its speed is kept.
-            members: the ranks that take part in the rounds; the others are dead, and ignored until they
-                rejoin. None if they have not changed.
-            aside: rounds do not wait for this worker, as requested; it may be several rounds behind.
-            exchange: seconds of its exchange, without the wait for others; None if not reported.
+            rejoin: whether it has taken over the slot of a dead worker, whose questions in this
+                round are discarded; its speed is kept.
+            members: ranks that take part in the rounds; the others are dead and ignored until they
+                rejoin. None: no change.
+            aside: whether rounds do not wait for this worker, according to an earlier answer. It
+                may be rounds behind.
+            exchange: seconds of its exchange, without the wait for others; None: not sent.
 
         Raises:
             InvalidError: unknown rank, negative or non-finite value.
@@ -233,7 +237,7 @@ class Coordinator:
             self._last_progress = now
 
     def snapshot(self) -> dict[str, Any]:
-        """Return the answer to GET /; `records` are lists [rank, k, c, te, ready, round].
+        """Return the job as GET / shows it; `records` are lists [rank, k, c, te, ready, round].
 
         `epsilon` is the given value, or the largest of `epsilons`, which has one for each rank.
         """
@@ -249,16 +253,16 @@ class Coordinator:
             }
 
     def state(self) -> dict[str, Any]:
-        """Return the complete state that affects answers, for JSON."""
+        """Return everything that affects answers, for JSON."""
         with self._lock:
-            saved = {name: value for name, value in vars(self).items() if name not in UNSAVED}
+            kept = {name: value for name, value in vars(self).items() if name not in UNSAVED}
             if self._division is not None:
-                saved["_division"] = self._division.state()
-            return {**saved, "_records": [asdict(record) for record in self._records]}
+                kept["_division"] = self._division.state()
+            return {**kept, "_records": [asdict(record) for record in self._records]}
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Coordinator":
-        """Return the coordinator with a saved state."""
+        """Return a coordinator with the state that `state` has returned."""
         self = cls(state["num_workers"], state["epsilon"])
         records = [Record(**fields) for fields in state["_records"]]
         saved = {name: state[name] for name in vars(self) if name in state and name not in UNSAVED}
@@ -274,29 +278,28 @@ class Coordinator:
             raise InvalidError(f"unknown rank {rank}: this job has the ranks 0 to {self.num_workers - 1}")
         return self._records[rank]
 
-    def _check_round(self, record: Record, reported: int | None) -> None:
-        """Refuse a query from another round; `reported` is the round in the query."""
-        if reported is not None:
-            count("t", reported)
+    def _check_round(self, record: Record, round: int | None) -> None:
+        """Raise ConflictError for a question from another round; `round` is the one that was sent."""
+        if round is not None:
+            count("t", round)
         if self._division is not None and record.rank in self._division.aside:
             return
-        if record.round != self._round or reported not in (None, self._round):
+        if record.round != self._round or round not in (None, self._round):
             raise ConflictError(
-                f"rank {record.rank} asks in round {record.round if reported is None else reported}, "
-                f"but the job is in round "
+                f"rank {record.rank} asks in round {record.round if round is None else round}, but the job is in round "
                 f"{self._round} and this rank's last RESET was for round {record.round}"
             )
 
     def _check_question(self, record: Record, iteration: int, capability: float, round: int | None) -> None:
         if record.round == self._round == round and iteration >= 0 and 0 <= capability < math.inf:
-            return  # the usual case, for speed: queries are most of a state server's work
+            return  # the usual case: answering questions is most of a state server's work
         count("k", iteration)
         seconds("c", capability)
         self._check_round(record, round)
 
     def _answer(self, record: Record, iteration: int, now: float) -> ExchangeDecision:
         if iteration < record.asked:
-            return NOT_READY  # a newer query has arrived earlier, so this answer must have been NOT-READY
+            return NOT_READY  # overtaken by a newer question, so the answer must have been NOT-READY
         if self._division is not None:
             return self._answer_in_tiers(self._division, record, now)
         if record.ready:
@@ -309,7 +312,7 @@ class Coordinator:
         return decision
 
     def _answer_in_tiers(self, division: Division, record: Record, now: float) -> ExchangeDecision:
-        """Answer a query, with the worker's tier, and whether it is left out."""
+        """Answer a question, with the worker's tier, and whether it is left out."""
         rank = record.rank
         tier, out = division.tier(rank, self._absent), rank in division.left_out
         if (tier or out) and rank not in division.aside:
@@ -321,23 +324,24 @@ class Coordinator:
         if not record.ready:
             unknown = self._absent if not division.aside else {*self._absent, *division.aside}
             slowest, epsilon = self._ranking.slowest(unknown), self._epsilon(record)
-            decision_rule = decide_unawaited if rank in division.aside else decide
-            decision = decision_rule(slowest, record, self._round, self.slowest_iterations, epsilon, now)
+            how = decide_unawaited if rank in division.aside else decide
+            decision = how(slowest, record, self._round, self.slowest_iterations, epsilon, now)
             record.ready = decision.ready
         return replace(decision, tier=tier)
 
     def _choose_iterations(self, division: Division) -> None:
-        """Choose the iterations of the slowest worker in the new round, if they are chosen automatically."""
+        """Choose the iterations of the slowest worker in the next round, if the settings require it."""
         share = division.settings.exchange_share
-        uncounted = {*division.aside, *self._absent}
-        counted = [record for record in self._records if record.rank not in uncounted]
+        counted = [
+            other for other in self._records if other.rank not in division.aside and other.rank not in self._absent
+        ]
         exchange = max((record.exchange for record in counted), default=0.0)
         pace = max((record.capability for record in counted), default=0.0)
         if share is not None and exchange and pace:
             self.slowest_iterations = iterations_for(exchange, pace, share, self.slowest_iterations)
 
     def _news(self, record: Record, now: float, before: float) -> None:
-        """Record new information of a worker; `before` was its capability until then."""
+        """Update the ranking after a new message; `before` is the worker's former capability."""
         self._last_progress = now
         aside = self._division is not None and record.rank in self._division.aside
         if record.capability != before and record.rank not in self._absent and not aside:
@@ -348,7 +352,7 @@ class Coordinator:
 
 
 def _division(tiering: TierSettings, workers: int) -> Division:
-    """Return the initial division of the workers; raise InvalidError if the settings do not fit."""
+    """Make the division of this many workers; raise InvalidError if the settings do not fit."""
     if tiering.tiers and len(tiering.tiers) != workers:
         raise InvalidError(f"tiers of {len(tiering.tiers)} ranks were given, but there are {workers} workers")
     if strange := [rank for rank in tiering.leave_out or () if not 0 < rank < workers]:
@@ -360,17 +364,17 @@ def _division(tiering: TierSettings, workers: int) -> Division:
 
 
 class RefusedError(ValueError):
-    """Raised when a message is refused, without any effect; the text says what was expected."""
+    """A message was refused without effect; the text says what was expected."""
 
 
 class InvalidError(RefusedError):
-    """Raised for a message that is never valid: an unknown rank, a value out of range."""
+    """The message is never valid: an unknown rank, a value out of range."""
 
 
 class ConflictError(RefusedError):
-    """Raised for a message that does not fit the job's current state: another round, no job, another job.
+    """The message does not fit the present state: another round, no job, another job.
 
-    `retry_after` is the time in seconds after which the same message may be accepted, or None.
+    `retry_after` is the number of seconds after which the message may be accepted; None: never.
     """
 
     def __init__(self, message: str, retry_after: float | None = None) -> None:
@@ -379,14 +383,14 @@ class ConflictError(RefusedError):
 
 
 def count(name: str, value: int) -> int:
-    """Return a count; raise InvalidError if it is negative."""
+    """Return the value, which counts something; InvalidError if it is negative."""
     if value < 0:
         raise InvalidError(f"{name} must not be negative, but is {value}")
     return value
 
 
 def seconds(name: str, value: float) -> float:
-    """Return a duration; raise InvalidError if it is negative or not finite."""
+    """Return the value, a length of time; InvalidError if it is negative or not finite."""
     if not 0 <= value < math.inf:
         raise InvalidError(f"{name} must be a finite number of seconds, 0 or more, but is {value}")
     return value

@@ -12,15 +12,15 @@ from .records import Record
 
 @dataclass(frozen=True, slots=True)
 class ExchangeDecision:
-    """The answer to a query.
+    """The answer to a question.
 
     Attributes:
-        ready: whether to exchange now; otherwise the worker continues training.
-        lease: seconds after the answer in which the worker need not send a query; 0 if it is to send one
+        ready: True: go and exchange; False: train on.
+        lease: seconds after the answer in which the worker need not ask again; 0: it asks again
             after its next iteration.
-        tier: tier of the worker (mode tiered): rounds wait for workers of tier 0 only.
-        left_out: whether the worker is to send nothing for now (mode tiered).
-        share: share of a worker that is left out in the speed of all; 0 while unknown.
+        tier: of the worker (mode tiered); rounds wait for tier 0 only.
+        left_out: whether the worker sends nothing for now (mode tiered).
+        share: of a worker that is left out, in the summed speed of all; 0: not known.
     """
 
     ready: bool
@@ -37,20 +37,20 @@ NOT_READY, READY = ExchangeDecision(False), ExchangeDecision(True)
 def decide(
     slowest: Record, record: Record, round: int, slowest_iterations: int, epsilon: float, now: float
 ) -> ExchangeDecision:
-    """Answer a worker that is in the job's round and has not got READY in it.
+    """Answer a worker that is in the job's round, and has not got READY in it.
 
     Args:
         slowest: record of the slowest worker that takes part in the round.
-        record: record of the querying worker.
-        round: round of the job.
+        record: record of the worker that asks.
+        round: of the job.
         slowest_iterations: local iterations of the slowest worker per round.
         epsilon: seconds.
         now: the coordinator's time, seconds.
     """
-    begun = record.asked > 0  # nobody exchanges without an iteration
+    begun = record.asked > 0  # no worker exchanges without an iteration
     if slowest.round != round:
-        # The slowest worker is still taking over the model. If it is dead, another one has to
-        # exchange for the servers to notice.
+        # The slowest worker is still receiving the model. If it is dead, the servers notice only
+        # when another worker exchanges.
         silent = now - slowest.finished - (slowest_iterations + 1) * slowest.speed_rank
         return READY if begun and silent > config.RESET_PATIENCE else NOT_READY
     if slowest is record:
@@ -63,8 +63,8 @@ def decide(
     slack = rest_time - (record.capability + record.round_trip + epsilon)
     if slack < 0 and begun:
         return READY
-    # No worker exchanges before the end of the slowest worker's current iteration, even if another one
-    # becomes the slowest. A lease that ends before it need never be revoked.
+    # No worker can exchange before the slowest one's current iteration has ended, even if another
+    # worker is the slowest by then. So a lease that ends before that never has to be revoked.
     unavoidable = slowest.finished + slowest.shortest - now
     lease = lease_share(record.rank) * slack
     if unavoidable < lease:
@@ -75,18 +75,17 @@ def decide(
 def lease_share(rank: int) -> float:
     """Return the share of the slack that a lease covers: between a quarter and a half.
 
-    It differs from rank to rank. Workers of one kind, which begin a round together, would otherwise
-    all ask in the same instant, again and again. Multiples of the golden ratio, modulo 1, are
-    evenly spread however many there are.
+    It depends on the rank; otherwise equal workers, which start a round together, would always ask
+    at the same time. Multiples of the golden ratio, modulo 1, are evenly spread for any number.
     """
     return 0.5 - 0.25 * (rank * GOLDEN % 1.0)
 
 
 def automatic_epsilon(record: Record) -> float:
-    """Return the seconds that guard the decision about one worker where no number was given.
+    """Return the epsilon of one worker, in seconds, for jobs without a given one.
 
-    They cover the usual fluctuations of its iteration and its round trip. They cost it that much
-    computing time a round, so they are never more than a small share of its own iteration.
+    It covers the usual fluctuations of the worker's iteration and round trip. As it costs that much
+    computing time per round, it is limited to a small share of an iteration.
     """
     most = config.EPSILON_SHARE * record.capability
     fluctuates = record.jitter + record.round_trip_jitter

@@ -1,7 +1,4 @@
-"""The non-blocking client of a state server, with delayed ACK (paper, section 4.2).
-
-It asks in the background.
-"""
+"""The non-blocking client of a state server, with delayed ACK (paper, section 4.2)."""
 
 import queue
 import threading
@@ -18,10 +15,9 @@ T = TypeVar("T")
 
 
 class DelayedClient:
-    """A worker's `Coordination` that never keeps it waiting, except at the very beginning.
+    """A `Coordination` in which only `init` waits.
 
-    A thread makes the calls one after the other, in order. If RESET fails, the next question raises
-    its error.
+    A thread makes the calls in order. If RESET fails, the next question raises its error.
 
     Args:
         client: makes the calls.
@@ -47,7 +43,7 @@ class DelayedClient:
         watching: OnlinePolicySettings | None = None,
         tiering: TierSettings | None = None,
     ) -> None:
-        """See `Coordination`. It waits for the answer, because other workers rely on it."""
+        """See `Coordination`; it waits for the answer, because other workers depend on it."""
         self._start(lambda: self._client.init(num_workers, epsilon, slowest_iterations, watching, tiering)).wait()
 
     def ask(self, iteration: int, capability: float) -> Handle[ExchangeDecision]:
@@ -72,12 +68,12 @@ class DelayedClient:
         self.round = round
         self._start(lambda: self._client.reset(round, rejoin, members, aside, exchange))
 
-    def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
+    def report_steps(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
         """See `Coordination`; the handle is done when the answer has arrived."""
-        return self._start(lambda: self._client.tell(since, steps, seconds).wait())
+        return self._start(lambda: self._client.report_steps(since, steps, seconds).wait())
 
     def close(self) -> None:
-        """Give up calls that are under way, and close the connection."""
+        """Cancel pending calls, and close the connection."""
         self._calls.put(None)
         self._client.close()
         self._thread.join(1.0)

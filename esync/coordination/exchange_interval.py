@@ -1,15 +1,13 @@
-"""How often to exchange: local iterations per round, from the times of an exchange and an iteration.
+"""The number of local iterations per exchange, from the times of an exchange and an iteration.
 
-Pure functions, for everybody who decides it: the algorithms with `--local-iterations auto`, and the
-state server.
+It is used by the algorithms with `--local-iterations auto`, and by the state server.
 """
 
 import math
 
 from .. import config
 
-#: Subtracted before rounding up: an exchange exactly as long as three iterations is hidden by
-#: three, whatever the last bits of the measured times are.
+#: Subtracted before rounding up, so that rounding errors do not add an iteration.
 _ROUNDING = 1e-6
 
 
@@ -22,20 +20,20 @@ def iterations_per_exchange(
 ) -> int:
     """Return the fewest local iterations per exchange that keep the time for exchanges small.
 
-    A round of H iterations of c seconds and an exchange of x seconds takes H·c + x where the worker
-    waits, so the exchange takes at most the share s of it if H ≥ (1 − s)/s · x/c. Where the worker
-    trains on meanwhile, H ≥ x/c hides the exchange. Fewer iterations exchange more often than the
-    network pays for; more let the replicas drift apart for nothing. The trade-off is that of Wang
-    and Joshi, "Adaptive Communication Strategies to Achieve the Best Error-Runtime Trade-off in
-    Local-Update SGD" (SysML 2019, arXiv 1810.08313), whose ratio of communication and computation
-    times, α, is x/c. They choose H from a bound on the error, which needs constants of the loss;
-    this rule needs the times only.
+    If the worker waits, a round of H iterations of c seconds and an exchange of x seconds takes
+    H·c + x, so the exchange takes at most the share s of it if H ≥ (1 − s)/s · x/c. If the worker
+    trains during the exchange, H ≥ x/c hides it. With fewer iterations, the network slows training
+    down; with more, replicas diverge without benefit. The trade-off is that of Wang and Joshi,
+    "Adaptive Communication Strategies to Achieve the Best Error-Runtime Trade-off in Local-Update
+    SGD" (SysML 2019, arXiv 1810.08313), whose ratio of communication and computation times, α, is
+    x/c. They choose H from a bound on the error, which needs constants of the loss; this rule needs
+    only times.
 
     Args:
         exchange_seconds: of one exchange, without waiting for other workers; at least 0.
         iteration_seconds: of one local iteration; above 0.
-        overlap: whether the worker trains on during an exchange.
-        share: of a round, which an exchange may take at most without overlap; above 0, at most 1.
+        overlap: whether the worker trains during an exchange.
+        share: largest share of a round for an exchange without overlap; above 0, at most 1.
         most: largest result.
 
     Returns:
@@ -50,5 +48,5 @@ def iterations_per_exchange(
             "should be at least 0, above 0, and above 0 and at most 1"
         )
     ratio = exchange_seconds / iteration_seconds
-    needed = ratio if overlap else (1 - share) / share * ratio
-    return int(min(max(1, math.ceil(min(needed, most) - _ROUNDING)), most))
+    interval = ratio if overlap else (1 - share) / share * ratio
+    return int(min(max(1, math.ceil(min(interval, most) - _ROUNDING)), most))

@@ -1,8 +1,7 @@
 """The HTTP client of a state server's JSON API.
 
-Where ESYNC_TOKEN is set, calls carry that token; where ESYNC_STATE_SERVER_CA is set, they go over
-TLS to a server whose certificate that file confirms ("system": one of the authorities that this
-machine trusts).
+If ESYNC_TOKEN is set, calls carry that token. If ESYNC_STATE_SERVER_CA is set, calls use TLS, and the
+server's certificate is verified with that file ("system": with this machine's authorities).
 """
 
 import contextlib
@@ -35,8 +34,8 @@ class APIResponse:
 
     Attributes:
         status: of HTTP.
-        body: bytes, JSON if it is a state server's.
-        worth_repeating: whether the same call may succeed later: the server failed, or said so with
+        body: bytes; JSON from a state server.
+        worth_repeating: whether the same call may succeed later: the server has failed, or has sent
             Retry-After.
     """
 
@@ -66,20 +65,20 @@ class APIResponse:
 
 
 class HTTPClient:
-    """One connection to a state server, kept open from one call to the next.
+    """One persistent connection to a state server.
 
-    For one thread at a time; `close` may come from another one.
+    Use it in one thread at a time; `close` may be called in another one.
 
     Args:
         host: name or address of the state server.
         port: its port.
-        timeout: seconds after which one attempt is given up.
+        timeout: seconds of one attempt.
 
     Attributes:
         url: of the server.
         has_token: whether calls carry a token.
         closed: whether `close` has been called.
-        took: seconds that the newest answered attempt took; 0 before the first.
+        duration: seconds that the newest answered attempt duration; 0 before the first.
 
     Raises:
         ExpectedError: ESYNC_STATE_SERVER_CA or ESYNC_TOKEN cannot be used.
@@ -93,7 +92,7 @@ class HTTPClient:
         self.url = f"{'https' if authority else 'http'}://{f'[{host}]' if ':' in host else host}:{port}"
         self.has_token = bool(token)
         self.closed = Event()
-        self.took = 0.0
+        self.duration = 0.0
         self._headers = {"Authorization": f"Bearer {token}"} if token else {}
         self._connection = _connection(host, port, timeout, authority)
 
@@ -171,7 +170,7 @@ class HTTPClient:
         except BaseException:
             self._connection.close()  # the rest of this answer must not be taken for the next one
             raise
-        self.took = time.monotonic() - begun
+        self.duration = time.monotonic() - begun
         return answer
 
 

@@ -1,7 +1,4 @@
-"""Records of the workers, and the ranking by which the slowest of them is found.
-
-A record holds what is known about one worker: smoothed speeds, delays and their fluctuations.
-"""
+"""Records of the workers (smoothed speeds, delays, fluctuations), and their ranking by speed."""
 
 import math
 from collections.abc import Collection, Sequence
@@ -35,8 +32,8 @@ class Record:
         """The capability, with "unknown" counted as slower than everything."""
         return self.capability or math.inf
 
-    def heard(self, iteration: int, capability: float, now: float, iterations: int = 1) -> None:
-        """Take a question that is news.
+    def add_report(self, iteration: int, capability: float, now: float, iterations: int = 1) -> None:
+        """Update the record with a new question.
 
         Args:
             iteration: local iterations done in this round.
@@ -51,13 +48,13 @@ class Record:
         if capability == 0:
             return
         if iteration == 0:
-            # No iteration has ended since the last question. Only the trial before the very first
-            # one is news, and it gives way to the first real iteration.
+            # No iteration has ended since the last question. The time is that of the trial before
+            # the first iteration, and is replaced by that of the first iteration.
             if not self.measured:
                 self.capability = capability
         elif self.measured:
-            # A mean of n fluctuates by 1/√n of what one does; it weighs as much as n equal ones,
-            # one after the other.
+            # A mean of n iterations fluctuates by 1/√n of a single one; it has the weight of n equal
+            # iterations.
             difference = abs(capability - self.capability) * math.sqrt(iterations)
             self.jitter += smoothing * (difference - self.jitter)
             self.capability += (1 - (1 - smoothing) ** iterations) * (capability - self.capability)
@@ -69,9 +66,9 @@ class Record:
             self.measured = True
 
     def delayed(self, iteration: int, capability: float, now: float, iterations: int, round_trip: float) -> None:
-        """Take what the network costs this worker; called before `heard`, with the same arguments.
+        """Update the network delays; called before `add_report`, with the same arguments.
 
-        `round_trip` is the seconds that its newest answered question took.
+        `round_trip` is the seconds of the worker's newest answered question.
         """
         smoothing = config.CAPABILITY_SMOOTHING
         if self.round_trip:
@@ -80,7 +77,7 @@ class Record:
         else:
             self.round_trip = round_trip
         if iteration > 0:
-            # The time between its messages tells whether it waits for answers. Anything beyond a
+            # The time between messages shows whether the worker waits for answers. More than a
             # round trip has another cause.
             lost = min(max((now - self.finished) / iterations - capability, 0.0), self.round_trip)
             self.held_up += smoothing * (lost - self.held_up)
@@ -89,9 +86,9 @@ class Record:
 class Ranking:
     """The participating workers, by speed.
 
-    A heap of (−speed, rank) has an entry for every speed that was told, so that telling one costs
-    O(log n), where looking at a thousand workers would cost more than all the rest of an answer.
-    Outdated entries are discarded when they come to its front.
+    A heap of (−speed, rank) has an entry for every reported speed, so a report costs O(log n); a scan
+    of a thousand workers would cost more than the rest of an answer. Outdated entries are discarded
+    when they reach the top.
 
     Args:
         records: of all workers, by rank; changed by others.
@@ -102,11 +99,11 @@ class Ranking:
         self._heap: list[tuple[float, int]] = []
 
     def forget(self) -> None:
-        """Rebuild the ranking at the next look, because other workers take part now."""
+        """Rebuild the ranking at the next call of `slowest`, because other workers take part."""
         self._heap = []
 
     def add(self, record: Record) -> None:
-        """Enter the new speed of a worker that takes part."""
+        """Add the new speed of a worker that takes part."""
         if self._heap:
             heappush(self._heap, (-record.speed_rank, record.rank))
 
@@ -114,7 +111,7 @@ class Ranking:
         """Return the record of the slowest worker that takes part, of the lowest rank among equals.
 
         Args:
-            absent: ranks that do not take part; if that is all of them, all count.
+            absent: ranks that do not take part; if these are all ranks, all count.
         """
         heap, records = self._heap, self._records
         while True:

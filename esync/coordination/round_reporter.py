@@ -1,8 +1,7 @@
 """Reports of rounds to the state server, for its dashboard; training never waits for them.
 
-A thread of its own sends the reports, at most one in REPORT_INTERVAL seconds: rounds that end
-faster are added up, and so are those that end while the state server is away. A report may be sent
-again, because one that arrives twice counts once.
+A thread sends the reports, at most one in REPORT_INTERVAL seconds. Rounds that end faster, or while
+the state server is not reachable, are added up. A report may be sent again; duplicates are ignored.
 """
 
 import logging
@@ -88,11 +87,11 @@ class RoundReporter:
         job: the name of the job there.
         rank: of this worker.
         device: its name.
-        begin: number of workers, if this worker is to begin the job, which nobody else does in the
-            modes that ask no state server; else None.
-        ends: whether this worker tells the end of the training.
-        metric: what the training's evaluations compute.
-        interval: least number of seconds between two reports.
+        begin: number of workers, if this worker has to start the job on the state server (in modes
+            without coordination); else None.
+        ends: whether this worker reports the end of the training.
+        metric: of the training's evaluations.
+        interval: minimum seconds between two reports.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class RoundReporter:
         self._last: RoundReport | None = None
         self._accuracy: tuple[float | None, int | None] = (None, None)
         self._reason: str | None = None  # of the end, as soon as it has come
-        self._told_trouble = False
+        self._warned = False
         self._deadline = float("inf")
         self._thread = threading.Thread(target=self._run, name="reports", daemon=True)
         self._thread.start()
@@ -211,12 +210,12 @@ class RoundReporter:
         except _TooLateError:
             return
         if answer.ok:
-            self._told_trouble = False
+            self._warned = False
         else:
-            self._tell(logging.WARNING, f"status {answer.status}: {answer.reason()}")
+            self._log_trouble(logging.WARNING, f"status {answer.status}: {answer.reason()}")
 
     def _wait(self, reason: str, pause: float) -> None:
-        self._tell(logging.INFO, reason)
+        self._log_trouble(logging.INFO, reason)
         if time.monotonic() + pause > self._deadline:
             raise _TooLateError
         if self._reason is None:
@@ -224,8 +223,8 @@ class RoundReporter:
         else:
             time.sleep(pause)
 
-    def _tell(self, level: int, trouble: str) -> None:
+    def _log_trouble(self, level: int, trouble: str) -> None:
         """Log that reports do not arrive, once until one has."""
-        if not self._told_trouble:
-            self._told_trouble = True
+        if not self._warned:
+            self._warned = True
             log.log(level, "the dashboard lags behind: %s answers a report: %s", self._address, trouble)

@@ -6,9 +6,8 @@ segments were started by hand. Those logs show what greedy does with the planned
 than half of the workers stay, and when an elastic straggler comes back, are choices made here
 (docs/how-to/sync_switch.md).
 
-Plain Python without clocks: the workers tell their own seconds, and the answer to each of them is
-the directive that holds now. Rank 0 (or whoever leads the rounds) passes it on to the parameter
-servers with its commits.
+Workers report the seconds of their steps, and the answer is the current directive. The leader of
+the rounds (usually rank 0) passes it on to the parameter servers with its commits.
 """
 
 from collections.abc import Callable, Collection, Mapping
@@ -21,11 +20,11 @@ from .stragglers import Detection, Detector
 
 @dataclass(frozen=True)
 class PolicyDirective:
-    """What a policy asks for, while the schedule says synchronous.
+    """The request of a policy during the synchronous part of the schedule.
 
     Attributes:
-        excluded: ranks whose commits the rounds are not to wait for.
-        asynchronous: whether to train asynchronously meanwhile.
+        excluded: ranks whose commits rounds should not wait for.
+        asynchronous: whether to train asynchronously for now.
     """
 
     excluded: tuple[int, ...] = ()
@@ -33,30 +32,27 @@ class PolicyDirective:
 
 
 def elastic(stragglers: Collection[int], workers: int) -> PolicyDirective:
-    """Return the directive of the paper's elastic policy: go on without the stragglers.
-
-    More than half of the workers always stay.
-    """
+    """Return the directive of the paper's elastic policy: exclude stragglers, up to half of the workers."""
     return PolicyDirective(excluded=tuple(sorted(stragglers)[: (workers - 1) // 2]))
 
 
 def greedy(stragglers: Collection[int], workers: int) -> PolicyDirective:
-    """Return the directive of the paper's greedy policy: go asynchronous during a straggler.
+    """Return the directive of the paper's greedy policy: train asynchronously while there is a straggler.
 
-    `SyncSwitch` takes the samples of such a detour from the schedule's asynchronous share, as the
-    published runs do: the planned synchronous share is still trained synchronously afterwards.
+    As in the published runs, `SyncSwitch` subtracts the samples of such a phase from the schedule's
+    asynchronous share, so the planned synchronous share is still trained synchronously.
     """
     return PolicyDirective(asynchronous=bool(stragglers))
 
 
 ELASTIC, GREEDY = "elastic", "greedy"
-#: Name on the command line → the policy, which is given the stragglers and the number of workers.
+#: Name on the command line → policy, a function of the stragglers and the number of workers.
 POLICIES: dict[str, Callable[[Collection[int], int], PolicyDirective]] = {ELASTIC: elastic, GREEDY: greedy}
 
 
 @dataclass(frozen=True)
 class OnlinePolicySettings:
-    """The settings of an online policy: what a job asks for.
+    """The settings of the online policy of a job.
 
     Attributes:
         policy: a key of POLICIES.
@@ -78,21 +74,22 @@ class OnlinePolicySettings:
 
 
 class OnlinePolicy:
-    """The online policy of one job: its detector, and the directive that follows from it.
+    """The online policy of one job: its detector, and the current directive.
 
     Args:
         workers: number of workers.
-        watching: the settings that the job asks for.
+        watching: the settings of the job.
 
     Attributes:
-        directive: the one that holds now.
+        watching: as given.
+        directive: the current directive.
     """
 
     def __init__(self, workers: int, watching: OnlinePolicySettings) -> None:
         self.watching = watching
         self.directive = PolicyDirective()
         self._workers = workers
-        self._told = [0] * workers  # steps that each worker's process has told
+        self._reported = [0] * workers  # steps that each worker's process has reported
         self._detector = Detector(workers, watching.detection)
 
     @property
@@ -100,42 +97,43 @@ class OnlinePolicy:
         """Ranks of the stragglers."""
         return self._detector.stragglers
 
-    def tell(self, rank: int, since: int, steps: int, seconds: float) -> PolicyDirective:
-        """Take what a worker tells about its steps, and return the directive that holds now.
+    def record_steps(self, rank: int, since: int, steps: int, seconds: float) -> PolicyDirective:
+        """Record steps of a worker, and return the current directive.
+
+        Duplicate messages are ignored. A message with `since` 0 after others is from a replacement.
 
         Args:
             rank: of the worker.
-            since: steps that its process had told before: a message that comes twice counts once,
-                and one from the beginning is another process's.
-            steps: number of steps done since then.
-            seconds: time of its own that they took together, without waiting for others.
+            since: number of steps that its process had reported before.
+            steps: number of new steps.
+            seconds: duration of the new steps, without waiting for others.
         """
-        if since == 0 and self._told[rank]:
+        if since == 0 and self._reported[rank]:
             self._detector.forget(rank)
-            self._told[rank] = 0
-        if since == self._told[rank]:
-            self._told[rank] += steps
-            self._detector.tell(rank, steps, seconds)
+            self._reported[rank] = 0
+        if since == self._reported[rank]:
+            self._reported[rank] += steps
+            self._detector.add_steps(rank, steps, seconds)
             waited_for = [other for other in range(self._workers) if other not in self.directive.excluded]
-            if self._detector.look(waited_for):
+            if self._detector.update(waited_for):
                 self.directive = POLICIES[self.watching.policy](self._detector.stragglers, self._workers)
         return self.directive
 
     def state(self) -> dict[str, Any]:
-        """Return everything that affects later answers, as JSON can hold it."""
+        """Return everything that affects later answers, for JSON."""
         return {
             "workers": self._workers,
             "watching": self.watching.flat,
-            "told": self._told,
+            "told": self._reported,
             "directive": {"apart": self.directive.excluded, "asynchronous": self.directive.asynchronous},
             "detector": self._detector.state(),
         }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "OnlinePolicy":
-        """Return a policy that answers as the one from which `state` was taken would."""
+        """Return a policy with the state that `state` has returned."""
         self = cls(state["workers"], OnlinePolicySettings.of(state["watching"]))
-        self._told = list(state["told"])
+        self._reported = list(state["told"])
         self.directive = PolicyDirective(tuple(state["directive"]["apart"]), state["directive"]["asynchronous"])
         self._detector.restore(state["detector"])
         return self

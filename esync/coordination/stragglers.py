@@ -5,11 +5,11 @@ windows in a row are what the paper (Li, Mangoubi, Xu, Guo, ICDCS 2021) is under
 The lengths of the window and of the row, the stride and the floor were chosen here; the authors'
 repository has no detector.
 
-A worker is suspect in one look when the throughput of its last steps is below the mean of all
-workers minus their standard deviation, and below a share of the mean. After several such looks in a
-row it is a straggler, and after several in a row in which it was not suspect it is none any more.
-What counts is a worker's own time, without waiting for the others: in synchronous training all take
-the same time including it. The detector is plain code over what the workers tell.
+A worker is suspect in a check if the throughput of its last steps is below the mean of all workers
+minus their standard deviation, and below a share of the mean. After several such checks in a row it
+is a straggler; after several checks in a row without suspicion it is not a straggler any more.
+Times exclude waiting for other workers, because in synchronous training all take the same time
+including it.
 """
 
 from collections import deque
@@ -26,14 +26,13 @@ class Detection:
     """The conditions under which a worker counts as a straggler.
 
     Attributes:
-        window: steps whose throughput is looked at; config.STRAGGLER_WINDOW_MOST at most.
-        stride: steps from one look to the next. With half a window, two looks see a single slow
-            step.
-        raise_after: suspect looks in a row after which a worker is a straggler.
-        clear_after: unsuspicious looks in a row after which it is none any more.
+        window: steps of which the throughput is computed; config.STRAGGLER_WINDOW_MOST at most.
+        stride: steps from one check to the next. With half a window, a single slow step affects two
+            checks.
+        raise_after: suspect checks in a row after which a worker is a straggler.
+        clear_after: unsuspicious checks in a row after which it is not a straggler any more.
         sigmas: standard deviations below the mean of all workers.
-        floor: share of the mean; without it the smallest differences between equal workers would
-            count.
+        floor: share of the mean; without it, small differences between equal workers would count.
     """
 
     window: int = config.STRAGGLER_WINDOW
@@ -54,7 +53,7 @@ class Detection:
 
 
 class Detector:
-    """Looks at the throughputs of equal workers whenever enough of them have been told.
+    """Detects stragglers among equal workers by their throughputs.
 
     Args:
         workers: number of workers.
@@ -62,19 +61,19 @@ class Detector:
 
     Attributes:
         stragglers: their ranks.
-        speeds: rank → steps per second in its last window, of those that have told a whole one.
+        speeds: rank → steps per second in its last window, if it has reported a whole one.
     """
 
     def __init__(self, workers: int, detection: Detection) -> None:
         self._detection = detection
         self._seconds: list[deque[float]] = [deque(maxlen=detection.window) for _ in range(workers)]
-        self._fresh = [0] * workers  # steps since the last look
-        self._suspect, self._clear = [0] * workers, [0] * workers  # looks in a row
+        self._fresh = [0] * workers  # steps since the last check
+        self._suspect, self._clear = [0] * workers, [0] * workers  # checks in a row
         self.stragglers: frozenset[int] = frozenset()
         self.speeds: dict[int, float] = {}
 
-    def tell(self, rank: int, steps: int, seconds: float) -> None:
-        """Note that a worker has done that many more steps, in that time of its own."""
+    def add_steps(self, rank: int, steps: int, seconds: float) -> None:
+        """Add steps of a worker, with their seconds without waiting."""
         self._seconds[rank].extend([seconds / steps] * min(steps, self._detection.window))
         self._fresh[rank] += steps
 
@@ -83,12 +82,12 @@ class Detector:
         self._seconds[rank].clear()
         self._fresh[rank] = 0
 
-    def look(self, waited_for: Collection[int]) -> bool:
-        """Take a look, if it is time to, and return whether the set of stragglers has changed.
+    def update(self, waited_for: Collection[int]) -> bool:
+        """Check the throughputs if a check is due; return whether the set of stragglers has changed.
 
-        It is time when all workers that the rounds wait for have told a stride of new steps, and a
-        whole window. Of the others, which train at their own pace, one that has told nothing new is
-        suspect.
+        A check is due when all workers that rounds wait for have reported a whole window, and a
+        stride of new steps. Other workers, which train at their own pace, are suspect if they have
+        reported no new steps.
         """
         window, stride = self._detection.window, self._detection.stride
         if any(self._fresh[rank] < stride or len(self._seconds[rank]) < window for rank in waited_for):
@@ -97,7 +96,7 @@ class Detector:
         self.speeds = {rank: window / max(sum(self._seconds[rank]), 1e-9) for rank in measured}
         mean, deviation = fmean(self.speeds.values()), pstdev(self.speeds.values())
         limit = min(mean - self._detection.sigmas * deviation, self._detection.floor * mean)
-        limit -= 1e-9 * mean  # rounding should not decide where half of the workers are equally slow
+        limit -= 1e-9 * mean  # rounding must not decide if half of the workers are equally slow
         for rank, speed in self.speeds.items():
             suspect = speed < limit or not self._fresh[rank]
             self._suspect[rank] = self._suspect[rank] + 1 if suspect else 0
@@ -114,9 +113,9 @@ class Detector:
         return self._suspect[rank] >= self._detection.raise_after
 
     def state(self) -> dict[str, Any]:
-        """Return everything that affects later looks, as JSON can hold it."""
+        """Return everything that affects later checks, for JSON."""
         return {
-            "seconds": [list(window) for window in self._seconds],
+            "seconds": [list(seconds) for seconds in self._seconds],
             "fresh": self._fresh,
             "suspect": self._suspect,
             "clear": self._clear,
@@ -124,7 +123,7 @@ class Detector:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on from what `state` has returned."""
+        """Restore what `state` has returned."""
         for seconds, saved in zip(self._seconds, state["seconds"], strict=True):
             seconds.extend(saved)
         self._fresh, self._suspect = list(state["fresh"]), list(state["suspect"])

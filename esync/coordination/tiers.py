@@ -1,8 +1,8 @@
-"""Tiers: which workers set the rhythm of the rounds, and which are left out; pure functions.
+"""Tiers: which workers rounds wait for, and which workers are left out.
 
-The workers of a tier are of like speed. Rounds are those of the first tier; the others join a round
-when they are done with what they have, and nobody waits for them.
-docs/internals/coordination.md explains the rules.
+The workers of a tier have similar speeds. Rounds wait for the first tier only; the other workers
+contribute to a round when they have finished their iterations. docs/internals/coordination.md
+explains the rules.
 """
 
 import math
@@ -22,11 +22,10 @@ class TierSettings:
     """How the workers of a job are divided.
 
     Attributes:
-        tiers: tier of each rank, from 0; empty: all are of the first; None: by their speeds
-            (`divide`).
-        leave_out: ranks that are left out; None: by their shares of the speed (`left_out`).
-        exchange_share: share of a round that an exchange may take, by which the number of
-            iterations is chosen (`iterations_for`); None: the number is given.
+        tiers: tier of each rank, from 0; empty: all are in the first; None: by speed (`divide`).
+        leave_out: ranks that are left out; None: by share of the speed (`left_out`).
+        exchange_share: share of a round that an exchange may take, from which the number of
+            iterations follows (`iterations_for`); None: the number is fixed.
     """
 
     tiers: tuple[int, ...] | None = None
@@ -36,14 +35,14 @@ class TierSettings:
     @classmethod
     def of(cls, fields: Mapping[str, Any]) -> "TierSettings":
         """Return the settings from the fields that `flat` has returned."""
-        settings: dict[str, Any] = {
+        values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
         }
-        return cls(**settings)
+        return cls(**values)
 
     @property
     def divides(self) -> bool:
-        """Whether there can be workers that rounds do not wait for."""
+        """Whether there may be workers that rounds do not wait for."""
         return self.tiers != () or self.leave_out != ()
 
     @property
@@ -55,13 +54,13 @@ class TierSettings:
 def divide(paces: Mapping[int, float], before: Mapping[int, int]) -> dict[int, int]:
     """Divide workers into tiers by their speeds.
 
-    A tier begins with the fastest worker that is in none yet. Those belong to it whose iterations
-    last up to config.TIER_RATIO times as long as its own. A worker changes its tier only where it is
-    beyond that limit by the share config.TIER_HYSTERESIS, so that it does not go to and fro.
+    Each tier starts with the fastest remaining worker, and includes workers whose iterations are at
+    most config.TIER_RATIO times as long. A worker changes its tier only if it is beyond that limit
+    by the share config.TIER_HYSTERESIS, which prevents frequent changes.
 
     Args:
         paces: rank → seconds of an iteration, above 0.
-        before: rank → its tier until now, of those that have had one.
+        before: rank → its present tier, if it has one.
 
     Returns:
         Rank → tier, from 0.
@@ -71,7 +70,7 @@ def divide(paces: Mapping[int, float], before: Mapping[int, int]) -> dict[int, i
     tier = 0
     while rest:
         limit = config.TIER_RATIO * paces[rest[0]]
-        remaining: list[int] = []
+        slower: list[int] = []
         for rank in rest:
             if rank not in before:
                 reached = limit
@@ -82,8 +81,8 @@ def divide(paces: Mapping[int, float], before: Mapping[int, int]) -> dict[int, i
             if paces[rank] <= reached:
                 tiers[rank] = tier
             else:
-                remaining.append(rank)
-        rest, tier = remaining, tier + 1
+                slower.append(rank)
+        rest, tier = slower, tier + 1
     return tiers
 
 
@@ -96,11 +95,11 @@ def shares(paces: Mapping[int, float]) -> dict[int, float]:
 def left_out(paces: Mapping[int, float], before: Collection[int]) -> set[int]:
     """Return the workers whose share of the summed speed is below config.LEAVE_OUT_SHARE.
 
-    One that is left out comes back when its share is above that by config.LEAVE_OUT_HYSTERESIS.
+    A worker that is left out returns when its share exceeds that by config.LEAVE_OUT_HYSTERESIS.
 
     Args:
         paces: rank → seconds of an iteration, above 0.
-        before: those that are left out until now.
+        before: ranks that are left out at present.
     """
     returns = config.LEAVE_OUT_SHARE * (1 + config.LEAVE_OUT_HYSTERESIS)
     return {
@@ -109,18 +108,17 @@ def left_out(paces: Mapping[int, float], before: Collection[int]) -> set[int]:
 
 
 def iterations_for(exchange: float, pace: float, share: float, before: int) -> int:
-    """Return how many iterations the slowest worker does in a round.
+    """Return the number of iterations of the slowest worker in a round.
 
-    They are as many as it takes for an exchange to last no longer than a share of the round:
-    E ≤ s · (E + H · c), the least whole number H. With s = ½ the iterations last as long as the
-    exchange. A number that is larger than needed is kept as long as it is so by the share
-    config.SLOWEST_ITERATIONS_SPARE at most.
+    It is the smallest H for which an exchange takes at most the share s of a round:
+    E ≤ s · (E + H · c). With s = ½ the iterations last as long as the exchange. A present number
+    that is too large by at most the share config.SLOWEST_ITERATIONS_SPARE is kept.
 
     Args:
         exchange: seconds of an exchange, without the wait for others (E).
         pace: seconds of an iteration of the slowest worker, above 0 (c).
         share: s, between 0 and 1.
-        before: the number until now.
+        before: the present number.
     """
     needed = min(exchange * (1 - share) / (share * pace), config.SLOWEST_ITERATIONS_MOST)
     least = before * (1 - config.SLOWEST_ITERATIONS_SPARE)
@@ -130,10 +128,10 @@ def iterations_for(exchange: float, pace: float, share: float, before: int) -> i
 def decide_unawaited(
     slowest: Record, record: Record, round: int, slowest_iterations: int, epsilon: float, now: float
 ) -> ExchangeDecision:
-    """Answer a worker of a slower tier: READY where another iteration would end after the round.
+    """Answer a worker of a slower tier: READY if another iteration would end after the round.
 
-    It does at least one iteration, and as many as fit into a round of the first tier. The arguments
-    are those of `decision.decide`, and `slowest` is the slowest worker of the first tier.
+    The worker does at least one iteration, and as many as fit into a round of the first tier. See
+    `decision.decide` for the arguments; `slowest` is the slowest worker of the first tier.
     """
     if record.ready:
         return READY
@@ -141,7 +139,7 @@ def decide_unawaited(
         return NOT_READY
     seconds = slowest.speed_rank + slowest.held_up
     if slowest.round != round or slowest.ready:
-        # About to begin the next round. Where it never does, since the run is over, time runs out.
+        # It is about to start the next round. If the run is over, the time runs out.
         rest_time = slowest.exchange + slowest_iterations * seconds
     else:
         done = min(max(slowest.asked, 0), slowest_iterations - 1)
@@ -154,19 +152,19 @@ def decide_unawaited(
 
 
 class Division:
-    """The division of one job's workers into tiers, and who is left out.
+    """The division of one job's workers into tiers and workers that are left out.
 
     Args:
-        settings: as the job asks for.
+        settings: of the job.
         workers: number of workers.
 
     Attributes:
         settings: as given.
         tiers: tier of each rank.
-        left_out: ranks that are left out. Rank 0, which evaluates and writes the model, never is.
-        aside: ranks that rounds do not wait for: they have been told so, and have not said since
-            that rounds wait for them again.
-        shares: rank → its share of the summed speed, of those whose speeds are known.
+        left_out: ranks that are left out, never rank 0, which evaluates and writes the model.
+        aside: ranks that rounds do not wait for, since an answer to them, until they report that
+            rounds wait for them again.
+        shares: rank → its share of the summed speed, if its speed is known.
     """
 
     def __init__(self, settings: TierSettings, workers: int) -> None:
@@ -178,16 +176,17 @@ class Division:
         self._measured: set[int] = set()  # ranks that have been divided by their speed
 
     def update(self, records: Sequence[Record], absent: Collection[int]) -> None:
-        """Divide the workers anew by what is known of their speeds; `absent` are those gone."""
-        present = [record for record in records if record.capability > 0 and record.rank not in absent]
-        capabilities = {record.rank: record.capability for record in present}
-        self.shares = shares(capabilities)
-        if self.settings.leave_out is None and len(capabilities) == len(records) - len(absent):
-            self.left_out = left_out(capabilities, self.left_out) - {0}
+        """Divide the workers by their present speeds; `absent` are ranks that do not take part."""
+        paces = {
+            record.rank: record.capability for record in records if record.capability > 0 and record.rank not in absent
+        }
+        self.shares = shares(paces)
+        if self.settings.leave_out is None and len(paces) == len(records) - len(absent):
+            self.left_out = left_out(paces, self.left_out) - {0}
         if self.settings.tiers is None:
-            taking_part = {rank: pace for rank, pace in capabilities.items() if rank not in self.left_out}
-            before = {rank: self.tiers[rank] for rank in taking_part if rank in self._measured}
-            for rank, tier in divide(taking_part, before).items():
+            participants = {rank: pace for rank, pace in paces.items() if rank not in self.left_out}
+            before = {rank: self.tiers[rank] for rank in participants if rank in self._measured}
+            for rank, tier in divide(participants, before).items():
                 self.tiers[rank] = tier
             self._measured.update(record.rank for record in records if record.measured)
 
@@ -197,7 +196,7 @@ class Division:
         return sum(1 for tier in present if tier < self.tiers[rank])
 
     def state(self) -> dict[str, Any]:
-        """Return everything that affects later answers, as JSON can hold it."""
+        """Return everything that affects later answers, for JSON."""
         return {
             "settings": self.settings.flat,
             "tiers": self.tiers,
@@ -208,7 +207,7 @@ class Division:
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "Division":
-        """Return a division that goes on as the one from which `state` was taken would."""
+        """Return a division with the state that `state` has returned."""
         self = cls(TierSettings.of(state["settings"]), len(state["tiers"]))
         self.tiers, self.left_out = list(state["tiers"]), set(state["left_out"])
         self.aside, self._measured = set(state["aside"]), set(state["measured"])

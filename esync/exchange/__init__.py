@@ -1,11 +1,12 @@
-"""The exchange of models and gradients between workers: one interface, several ways.
+"""The exchange of models and gradients between workers.
 
-An algorithm sees `base`: it starts an exchange with a `Payload`, gets a handle, and asks or waits
-for the `Result`. `protocol` has what workers and parameter servers say to each other, `keystores`
-what carries it, `codecs` how weights are packed on the way; `collectives` does without a server.
-`blockwise` runs a rule while its values are in the cache; `worker_monitor` finds out which workers
-are gone. May import `config`, `membership`, `rules`, `runtime` and `version`;
-docs/internals/exchange.md follows one batch through all.
+`base` is the interface for algorithms: they start an exchange with a `Payload`, get a handle, and
+wait for the `Result`. `protocol` is the protocol between workers and parameter servers, `keystores`
+its transport, and `codecs` the packing of weights. `collectives` exchanges without servers.
+`blockwise` runs rules in blocks that fit into the cache, `weighting` and `weighted_sum` compute
+means over workers, `host_group` is the shared memory of a host's workers, and `worker_monitor`
+detects dead workers. May import `config`, `membership`, `rules`, `runtime` and `version`. See
+docs/internals/exchange.md for the way of one batch.
 """
 
 from .base import (

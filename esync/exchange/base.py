@@ -1,10 +1,10 @@
-"""The interface of the exchange that algorithms see: payloads, results, sources and sinks.
+"""The interface of the exchange for algorithms: payloads, results, sources and sinks.
 
-An algorithm starts an exchange with a `Payload`, gets a handle, and asks or waits for the `Result`.
-Behind the interface are parameter servers (`protocol.client`) or a collective
+An algorithm starts an exchange with a `Payload`, gets a handle, and waits for the `Result`. The
+interface is implemented by parameter servers (`protocol.client`) and by collectives
 (`collectives.worker_exchange`). Models are exchanged as named flat float32 vectors: the weights (or
-gradients, or updates), the statistics and whatever else an algorithm has. Both sides see them piece
-by piece, so that no second copy of a model is needed.
+gradients, or updates), the statistics, and further ones of an algorithm. They are read and written
+piece by piece, so no second copy of the model is needed.
 """
 
 import math
@@ -30,7 +30,7 @@ class Source(Protocol):
     """A flat vector that can be read piece by piece."""
 
     def read(self, start: int, stop: int, out: np.ndarray) -> None:
-        """Write the values start to stop into `out` (float32, stop − start values)."""
+        """Write values `start` to `stop` to `out` (float32, stop − start values)."""
         ...
 
 
@@ -70,10 +70,10 @@ def values_of(source: SizedSource) -> np.ndarray:
 
 
 class ModelSink(Protocol):
-    """A sink for the model that comes back, piece by piece."""
+    """A sink for a received model."""
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        """Take values of the vector of that name, from `start` on; valid only during the call."""
+        """Write values of a vector from `start` on; `values` is valid only during the call."""
         ...
 
     def add(self, step: Sparse) -> None:
@@ -81,26 +81,25 @@ class ModelSink(Protocol):
         ...
 
     def put(self, step: Sparse) -> None:
-        """Replace the weights at some places."""
+        """Replace the weights at the indices of a sparse vector by its values."""
 
 
 @dataclass(frozen=True)
 class Control:
-    """How a payload takes part in rounds, and what its worker asks for the next ones.
+    """How a payload is used, and what its worker requests for the next rounds.
+
+    Requests of the leader, the first rank that rounds wait for, apply to all workers after the end
+    of the round.
 
     Attributes:
-        use: whether it is used with those of all workers (`Use.TOGETHER`) or at once (`AT_ONCE`),
-            or as the specification says (`AS_AGREED`). A worker that is excluded (see
-            `Result.excluded`) says `DISCARD`: it is only acknowledged. An `UNAWAITED` one is used
-            together with those of the next round that finds it on all servers, and from now on
-            rounds do not wait for its worker; with `BACK`, they do again from the end of that round
-            on.
-        switch: of the leader, the first of those that rounds wait for: whether the next payloads
-            are to be used together (True) or at once (False); None: as before. It holds from the
-            end of the round on, for all workers. Of a payload that is used at once, every worker
-            may ask for the next ones to be used together.
-        excluded: of the leader: the ranks that rounds are not to wait for from the end of this one
-            on; None: as before.
+        use: together with the payloads of all workers (`Use.TOGETHER`), at once (`AT_ONCE`), or
+            according to the specification (`AS_AGREED`). A worker that is excluded (see
+            `Result.excluded`) sends `DISCARD`; its payload is only acknowledged. An `UNAWAITED`
+            payload is used in the first round that finds it on all servers, and rounds do not wait
+            for its worker from now on; after one with `BACK` they do again.
+        switch: requests that the next payloads are used together (True) or at once (False); None:
+            no change. While payloads are used at once, any worker may request True.
+        excluded: requests that the next rounds do not wait for these ranks; None: no change.
     """
 
     use: Use = Use.AS_AGREED
@@ -109,17 +108,17 @@ class Control:
 
     @property
     def unawaited(self) -> bool:
-        """Whether a later round takes the payload in, for which it does not wait."""
+        """Whether the payload is included in a later round, which does not wait for it."""
         return self.use in (Use.UNAWAITED, Use.BACK)
 
     @property
     def awaited(self) -> bool:
-        """Whether the payload is part of the round under way, or used at once."""
+        """Whether the payload is part of the current round, or used at once."""
         return self.use not in (Use.DISCARD, Use.UNAWAITED, Use.BACK)
 
     @property
     def fields(self) -> dict[str, Any]:
-        """Its fields in a commit; see `wire.MESSAGE`."""
+        """The fields of a commit; see `wire.MESSAGE`."""
         switch = {None: Use.AS_AGREED, True: Use.TOGETHER, False: Use.AT_ONCE}[self.switch]
         return {"use": self.use, "switch": switch, "text": wire.encode_ranks(self.excluded)}
 
@@ -129,18 +128,20 @@ class Payload:
     """A worker's contribution to one exchange.
 
     Attributes:
-        vectors: name of each vector that is sent → its values; at `WEIGHTS` gradients or model
-            updates, unless there is a step. Where the payload is used at once, the mean of a vector
-            that is replaced by it, as the statistics are, is that of all workers' latest.
-        samples: training samples that went into it.
-        learning_rate: for the rule on the other side, as are momentum and weight_decay.
-        step: sparse vector to subtract from the weights, where the specification is sparse.
-        pace: seconds of an iteration on this worker, where the others want to know; 0: they do not.
+        vectors: name of each vector → its values; at `WEIGHTS` gradients or model updates, unless
+            there is a step. If the payload is used at once, vectors that are replaced by their
+            mean, such as the statistics, get the mean of the latest values of all workers.
+        samples: number of training samples.
+        learning_rate: for the rule.
+        momentum: for the rule.
+        weight_decay: for the rule.
+        step: sparse vector to subtract from the weights, if the specification is sparse.
+        pace: seconds of an iteration on this worker; 0: not sent.
         gradient_scale: the values are this multiple of the mean gradient of a batch; see
             `rules.Step`.
-        wanted: names of the vectors that come back; None: the weights and all that were sent.
-        scalars: further ones by name, as the specification has them.
-        control: how it takes part in rounds.
+        wanted: names of the vectors to receive; None: the weights and all that were sent.
+        scalars: name of each scalar of the specification → its value.
+        control: how the payload is used.
     """
 
     vectors: Mapping[str, Source]
@@ -157,12 +158,12 @@ class Payload:
 
     @property
     def returned(self) -> frozenset[str]:
-        """Names of the vectors that come back."""
+        """Names of the vectors to receive."""
         return frozenset({WEIGHTS, *self.vectors} if self.wanted is None else self.wanted)
 
     @property
     def fields(self) -> dict[str, Any]:
-        """The fields of its commit; see `wire.MESSAGE`."""
+        """The fields of the payload's commit; see `wire.MESSAGE`."""
         return {
             "learning_rate": self.learning_rate,
             "momentum": self.momentum,
@@ -177,37 +178,35 @@ class Payload:
 
 @dataclass(frozen=True)
 class Result:
-    """The outcome of an exchange; the model has been written by then.
+    """The result of an exchange, after the model has been written.
 
     Attributes:
         round: rounds completed with this exchange (`round_state.RoundState.round`).
-        version: commits that had gone into the weights by then.
-        samples: of all workers, so far.
+        version: number of commits applied to the weights.
+        samples: training samples of all workers so far.
         wait: seconds from this worker's commit to the last one of its round, by the server's clock.
-        transfer: seconds that the whole exchange took, less the wait.
+        transfer: seconds of the exchange without the wait.
         finished: whether the run is over.
-        used: whether the payload went into the weights; False where it was discarded, or came after
-            the end of an asynchronous run.
+        used: whether the payload was applied to the weights; False if it was discarded, or arrived
+            after the end of an asynchronous run.
         elapsed: seconds of the run.
-        exchanged_at: seconds of the run when the weights last changed: the same on all workers that
-            have taken part in the same round, and on a replacement.
-        members: ranks that take part in the rounds; all of them, unless dead ones are left out.
-        needed: ranks whose parts a checkpoint written now needs. Where rank 0, which has the model,
-            is not among them, no checkpoint can be written.
-        whole: round of the newest checkpoint that is known to be whole; 0: none.
-        step: times that the weights had changed by then: once per round, or once per payload used
-            at once.
-        synchronous: whether the next payloads should be used together; None where that never
-            changes.
-        samples_together: those of `samples` that were used in rounds of several workers; None where
-            nobody counts them.
-        excluded: ranks that are there, but that rounds do not wait for (on some server at least).
-        aside: ranks that are there, but have said that rounds need not wait for them.
-        resting: those of them that sent nothing either when this round ended (mode tiered: they are
-            left out): the same on all workers that have taken part in it.
-        fastest: seconds of an iteration on the fastest worker that has said so; 0: none has.
-        scalars: the specification's further scalars, combined over the round, or over all workers'
-            latest where payloads are used at once; only those that some worker has sent.
+        exchanged_at: seconds of the run when the weights last changed: the same on all workers of a
+            round, and on a replacement.
+        members: ranks that take part in the rounds: all, except dead ones that are left out.
+        needed: ranks whose parts a checkpoint written now needs. Without rank 0, which has the
+            model, no checkpoint can be written.
+        whole: round of the newest checkpoint known to be complete; 0: none.
+        step: number of changes of the weights: one per round, or per payload used at once.
+        synchronous: whether the next payloads should be used together; None if this never changes.
+        samples_together: those of `samples` that were used in rounds of several workers; None if
+            they are not counted.
+        excluded: members that rounds do not wait for at the leader's request, on any server.
+        aside: members that rounds do not wait for at their own request.
+        resting: those of `aside` that did not send payloads either when this round ended (mode
+            tiered: they are left out); the same on all workers of the round.
+        fastest: seconds of an iteration on the fastest worker; 0: not known.
+        scalars: the scalars of the specification, combined over the round, or over the latest
+            payloads of all workers if they are used at once; those that any worker has sent.
     """
 
     round: int
@@ -233,7 +232,7 @@ class Result:
 
     @property
     def progress(self) -> RunProgress:
-        """How far the run has come with this exchange."""
+        """The progress of the run with this exchange."""
         return RunProgress(
             self.round,
             self.version,
@@ -246,17 +245,17 @@ class Result:
 
 
 class ExchangeError(ExpectedError):
-    """The exchange failed; the message says why and what to look at."""
+    """The exchange has failed; the message gives the reason and advice."""
 
 
 class JobAbortedError(ExchangeError):
-    """Some worker has ended the run because it failed; the message is its reason."""
+    """A worker has aborted the run; the message is its reason."""
 
     consequence = True
 
 
 class SlotLostError(ExchangeError):
-    """The others have gone on without this worker: it was replaced, or silent for too long."""
+    """The others have gone on without this worker, because it was replaced or silent for too long."""
 
     transient = True
 
@@ -267,13 +266,13 @@ class Exchange(Protocol):
     Attributes:
         rank: this worker's slot, from 0.
         workers: number of slots.
-        replacement: whether this worker has taken over the slot of a dead one (known after `join`).
-        exchanges: number of exchanges of this slot that have been used so far (known after `join`).
-        job: number of this job (known after `join`).
-        resume_at: the round of the checkpoint that the workers go on from; −1: from the beginning
-            (known after `join`).
-        part: round of the newest part of a checkpoint of this run that is on this worker's disk;
-            payloads say it. 0: none.
+        replacement: whether this worker has taken over the slot of a dead one; set by `join`.
+        exchanges: number of exchanges of this slot that were used before; set by `join`.
+        job: number of this job; set by `join`.
+        resume_at: round of the checkpoint that the workers resume from, or −1: they start from
+            scratch; set by `join`.
+        part: round of the newest part of a checkpoint of this run on this worker's disk, which is
+            sent with payloads; 0: none.
     """
 
     rank: int
@@ -291,46 +290,46 @@ class Exchange(Protocol):
         agreement: dict[str, Any],
         offers: Offers = NO_OFFERS,
     ) -> None:
-        """Introduce this worker to the others.
+        """Join the job.
 
         Args:
-            sizes: name of each vector of its model → number of values.
-            limits: what ends the run.
+            sizes: name of each vector of the model → number of values.
+            limits: of the run.
             agreement: settings that must be the same on all workers; name → value.
-            offers: checkpoints that this worker could go on from.
+            offers: checkpoints that this worker could resume from.
 
         Raises:
-            JobAbortedError: this worker and another one do not match, in what the message names.
+            JobAbortedError: this worker does not match another one; the message says in what.
         """
         ...
 
     def resume(self, state: ResumeState) -> None:
-        """Go on from a checkpoint; before `begin`, which then takes rank 0's weights from there."""
+        """Resume from a checkpoint; call it before `begin`, which distributes rank 0's weights."""
         raise RuntimeError("there are no checkpoints here")
 
     def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> Result:
-        """Write the common model into `model`.
+        """Write the common model to `model`.
 
-        It is rank 0's initial one, or the current one of a running job. No worker gets past this
-        before all have come to it, except in a running job.
+        It is the initial model of rank 0, or the current one of a running job. At the start of a
+        job, this is a barrier of all workers.
         """
         ...
 
     def start(self, payload: Payload, model: ModelSink) -> Handle[Result]:
-        """Send a payload; the handle's `result` and `wait` write the new model into `model`.
+        """Start an exchange; `result` and `wait` of the handle write the new model to `model`.
 
-        Unless the specification says that exchanges are overlapped, the payload's vectors must stay
-        as they are until then.
+        The vectors of the payload must not change until then, unless the specification has
+        `overlap`.
         """
         ...
 
     def step_aside(self, resting: bool = False) -> None:
-        """Have rounds not wait for this worker from now on, until a payload of its own is `back`.
+        """Request that rounds not wait for this worker until a payload of it with `Use.BACK`.
 
-        Call it while no exchange is under way.
+        Call it between exchanges.
 
         Args:
-            resting: whether it sends no payloads that are used meanwhile, either.
+            resting: whether the worker sends no payloads to be used until then.
         """
         raise RuntimeError("here, every round waits for all workers")
 
@@ -338,33 +337,32 @@ class Exchange(Protocol):
         """Wait that long, or until the run is over or no other worker takes part in rounds.
 
         Returns:
-            Whether one of these has happened.
+            Whether the wait has ended early, for one of these reasons.
         """
         raise RuntimeError("here, every round waits for all workers")
 
     def heartbeat(self) -> None:
-        """Report that this worker's program makes progress; called now and then between exchanges.
+        """Report that this worker's program makes progress; called regularly between exchanges.
 
-        With --elastic the others go on without a worker that has not called this, or exchanged, for
-        half of the round timeout, and without one whose process stands still for the lease.
+        With --elastic the others go on without a worker that has neither called this nor exchanged
+        for half of the round timeout, and without one whose process is suspended for the lease.
         """
 
     def rule_state(self) -> list[np.ndarray | None]:
-        """Return the vectors that the rule of the weights remembers on the other side.
+        """Return the state of the weights' rule: flat vectors of the weights' size.
 
-        They are flat and as long as the weights; None stands for one that is not kept.
+        None stands for a vector that does not exist yet.
         """
         raise RuntimeError("there are no checkpoints here")
 
     def server_weights(self) -> np.ndarray | None:
-        """Return the flat weights that the rule on the other side works on; None: the workers'."""
+        """Return the exact weights of the servers, flat; None: the workers have the same."""
         return None
 
     def assign(self, weights: np.ndarray) -> None:
-        """Let the next payload of this worker be used on these weights, in place of the common ones.
+        """Replace the common weights before the next payload of this worker is used.
 
-        It holds for the round that uses that payload together with others. Every worker of the
-        round has to do the same.
+        Every worker of the round has to assign the same weights.
 
         Args:
             weights: flat, float32.
@@ -372,17 +370,14 @@ class Exchange(Protocol):
         raise RuntimeError("the weights cannot be assigned here")
 
     def unsent(self) -> dict[str, Any]:
-        """Return what this worker keeps for a later exchange, for a checkpoint; empty if nothing.
-
-        Call it while no exchange is under way.
-        """
+        """Return the residuals of compression, for a checkpoint; call it between exchanges."""
         return {}
 
     def restore_unsent(self, state: dict[str, Any]) -> None:
-        """Go on with what `unsent` has returned; after `begin`.
+        """Restore what `unsent` has returned; call it after `begin`.
 
         Raises:
-            KeyError, ValueError: that is not possible, because this exchange keeps something else.
+            KeyError, ValueError: the residuals do not fit this exchange.
         """
         raise ValueError(
             "it has values that were not sent yet, and this exchange keeps none; go on with the --compression and the "
@@ -390,17 +385,17 @@ class Exchange(Protocol):
         )
 
     def version(self) -> int:
-        """Return the number of commits that have gone into the weights."""
+        """Return the number of commits applied to the weights."""
         raise RuntimeError("there are no checkpoints here")
 
     def stop(self) -> None:
-        """Ask for the run to end after the round under way, on all workers."""
+        """Request the end of the run after the current round, on all workers."""
         ...
 
     def abort(self, reason: str) -> None:
-        """End the run on all workers because this one has failed."""
+        """Abort the run on all workers because this one has failed."""
         ...
 
     def close(self) -> None:
-        """Leave the job: the others no longer wait for this worker."""
+        """Leave the job; the others no longer wait for this worker."""
         ...

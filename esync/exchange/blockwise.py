@@ -1,9 +1,8 @@
 """Update rules on long arrays, block by block.
 
-A rule is a few operations one after the other, each of which reads and writes whole arrays. Rules
-are elementwise, so they may as well take one short block after the other: its values come from
-memory once, and stay in the processor's cache until all operations are done. The results are the
-same, bit for bit.
+A rule is a sequence of elementwise operations, each of which reads and writes whole arrays. Applied
+to one short block after the other, it reads every value from memory once, and the block stays in
+the processor's cache for all operations. The results are the same, bit for bit.
 """
 
 from collections.abc import Iterator
@@ -14,18 +13,18 @@ from typing import Any
 import numpy as np
 
 from .. import config
-from ..rules import Rule, Step, put_together, take_apart
+from ..rules import Rule, Step, join_state, split_state
 
 
 class BlockwiseRule:
-    """A rule that replaces weights in place.
+    """A rule that updates weights in place, block by block.
 
     Args:
         rule: elementwise, see `rules`.
-        state: what it remembers; its vectors are replaced in place.
+        state: of the rule; its vectors are updated in place.
 
     Attributes:
-        state: once all blocks are done, the new one.
+        state: of the rule; the new one when all blocks are done.
     """
 
     def __init__(self, rule: Rule, state: Any = None) -> None:
@@ -33,32 +32,31 @@ class BlockwiseRule:
         _keep_freed_memory()
 
     def blocks(self, weights: np.ndarray, value: np.ndarray, step: Step, divisor: float = 1) -> Iterator[slice]:
-        """Run the rule; yield the place of each block whose weights have been replaced.
+        """Run the rule, and yield the slice of each block when its weights have been updated.
 
         Args:
-            weights: of shape (n,), float32; replaced.
+            weights: of shape (n,), float32; updated in place.
             value: the rule's input times `divisor`, of the same shape and type; changed.
             step: of the rule.
             divisor: of `value`.
         """
-        vectors = None if self.state is None else take_apart(self.state)
+        vectors = None if self.state is None else split_state(self.state)
         new: list[Any] = []
-        for place in places(0, weights.size):
-            old, own = weights[place], value[place]
+        for block in block_slices(0, weights.size):
+            old, block_value = weights[block], value[block]
             if divisor != 1:
-                own /= np.float32(divisor)
-            before = None if vectors is None else put_together([_part(vector, place) for vector in vectors])
-            here = step if step.sent is None else replace(step, sent=step.sent[place])
-            replaced, after = self._rule(old, own, before, here)
-            # Before anything is replaced, because a rule may remember its own input.
-            parts = [_own(each) for each in take_apart(after)]
-            np.copyto(old, replaced)
+                block_value /= np.float32(divisor)
+            before = None if vectors is None else join_state([_part(vector, block) for vector in vectors])
+            block_step = step if step.sent is None else replace(step, sent=step.sent[block])
+            updated, after = self._rule(old, block_value, before, block_step)
+            # Copied before the weights are changed, because a rule's state may share memory with its input.
+            parts = [_copy_view(part) for part in split_state(after)]
+            np.copyto(old, updated)
             if not new:
-                known = vectors if vectors is not None and len(vectors) == len(parts) else [None] * len(parts)
-                new = list(known)
-            new = [_put(whole, part, place, weights.size) for whole, part in zip(new, parts, strict=True)]
-            yield place
-        self.state = put_together(new) if new else self.state
+                new = list(vectors) if vectors is not None and len(vectors) == len(parts) else [None] * len(parts)
+            new = [_put(whole, part, block, weights.size) for whole, part in zip(new, parts, strict=True)]
+            yield block
+        self.state = join_state(new) if new else self.state
 
     def run(self, weights: np.ndarray, value: np.ndarray, step: Step, divisor: float = 1) -> None:
         """Run the rule on all blocks; see `blocks`."""
@@ -66,37 +64,37 @@ class BlockwiseRule:
             pass
 
 
-def places(start: int, stop: int) -> Iterator[slice]:
-    """Yield the blocks of the values start to stop."""
+def block_slices(start: int, stop: int) -> Iterator[slice]:
+    """Yield the slices of the blocks of values `start` to `stop`."""
     for first in range(start, stop, config.RULE_BLOCK):
         yield slice(first, min(first + config.RULE_BLOCK, stop))
 
 
-def _part(vector: Any, place: slice) -> Any:
-    return vector[place] if isinstance(vector, np.ndarray) else vector
+def _part(vector: Any, block: slice) -> Any:
+    return vector[block] if isinstance(vector, np.ndarray) else vector
 
 
-def _own(part: Any) -> Any:
-    """Return a part of the state that shares no memory with anything else."""
+def _copy_view(part: Any) -> Any:
+    """Copy a part of the state that is a view of another array."""
     return part.copy() if isinstance(part, np.ndarray) and part.base is not None else part
 
 
-def _put(whole: Any, part: Any, place: slice, size: int) -> Any:
-    """Put a block of a vector of the state in its place; return the vector."""
+def _put(whole: Any, part: Any, block: slice, size: int) -> Any:
+    """Write a block of a vector of the state; return the vector, allocated with the first block."""
     if not isinstance(part, np.ndarray):
         return part
     if not isinstance(whole, np.ndarray):
         whole = np.empty(size, part.dtype)
-    whole[place] = part
+    whole[block] = part
     return whole
 
 
 @cache
 def _keep_freed_memory() -> None:
-    """Let C's allocator keep the memory of blocks when they are freed.
+    """Have glibc keep the memory of blocks when they are freed.
 
-    glibc gives freed memory back to the system from twice the size of the largest block that was
-    freed so far. So that a rule's intermediate results do not have to be fetched from there again
-    for each block, page by page, a larger one is freed. Its memory is never touched.
+    glibc returns freed memory to the system above a threshold, twice the size of the largest chunk
+    freed so far. Freeing a larger chunk here raises it, so that a rule's intermediate results do
+    not cause page faults in every block. The chunk itself is never touched.
     """
     np.empty(64 * config.RULE_BLOCK, np.float32)

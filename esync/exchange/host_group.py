@@ -1,22 +1,22 @@
-"""The interface to the memory that the workers of one host share, by which they exchange as one.
+"""The interface to the memory that the workers of one host share, through which they exchange as one.
 
-Workers of a host write their payloads into memory that all of them can read. One of them, the
-*carrier*, adds them up and sends the servers one payload with the commits of all; one of them
-fetches the answer for all. `protocol.host_exchange` does that; what is here is what it needs of a
-host, in short steps: a table that is changed under a lock, and arrays.
+The workers of a host write their payloads to shared memory. One of them, the *carrier*, adds them
+up and sends the servers one payload with the commits of all, and one fetches the answer for all; see
+`protocol.host_exchange`. This interface provides the memory: a table that is changed under a lock,
+and arrays.
 
-Three implementations: shared memory of processes (`keystores.shared_host_group`), the memory of one
-process (`keystores.memory_host_group`, which tests use), and based on it the simulator's
-(`simulate.host_group`), which lets time pass for copies and need not have the values.
+There are three implementations: shared memory of processes (`keystores.shared_host_group`), the
+memory of one process for tests (`keystores.memory_host_group`), and based on it that of the
+simulator (`simulate.host_group`), in which copies take virtual time and may have no values.
 
-What they promise, so that a worker may be killed at any moment:
+They guarantee, so that a worker may be killed at any time:
 
 * The lock is released when its holder dies.
-* A block under the lock changes the table as a whole when it ends, or not at all: who dies inside
-  has changed nothing. (Two copies of the table, and an index that one store of 8 bytes flips.)
-* `alive` is False from the moment at which a process has been killed.
+* Changes to the table are atomic: they apply when the lock is released, and not at all if the
+  holder dies before. (There are two copies of the table, and an index of 8 bytes is switched.)
+* `alive` is False as soon as a process has been killed.
 
-Arrays are written by one worker at a time, which the table says; nobody locks them.
+Arrays are not locked; according to the table, only one worker at a time writes to them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,23 +27,21 @@ from typing import Protocol
 
 import numpy as np
 
-#: In the field "carrier": there is none yet.
+#: Value of the field "carrier" if there is none.
 NOBODY = -1
 
 
 @dataclass(frozen=True)
 class HostMemoryPlan:
-    """The sizes of what the workers of a host share. All of them must have the same.
+    """The sizes of the shared memory, which must be the same for all workers of the host.
 
-    Memory in bytes, of k workers: 4 · (k · Σ contributions + 2 · residual + Σ answers).
+    Memory of k workers, in bytes: 4 · (k · Σ contributions + 2 · residual + Σ answers), and the
+    table.
 
     Attributes:
-        contributions: name of each vector → number of float32 values; every worker has an array for
-            each.
-        residual: number of float32 values in each of the two buffers of the host's error feedback;
-            0: the codec keeps none.
-        answers: server → number of float32 values in the array that its answers are copied to,
-            headers included.
+        contributions: name of each vector → float32 values of each worker's array.
+        residual: float32 values in each of the two buffers of the host's error feedback; 0: none.
+        answers: server → float32 values in the array for its answers, including headers.
         table: type of the table; see `table_type`.
     """
 
@@ -54,14 +52,14 @@ class HostMemoryPlan:
 
 
 class HostGroup(Protocol):
-    """What a worker needs of its host.
+    """The shared memory of one host, as one of its workers uses it.
 
     Attributes:
         rank: of this worker.
-        ranks: of all workers that the description places on this host, in order, this one included.
-            Where there is only this one, none of the methods is called.
-        most: the most workers on any host of the job, the same for all workers; it goes into the
-            handshake (`Specification.per_host`).
+        ranks: of all workers of this host in the description, in order. If this worker is the only
+            one, no method is called.
+        most: the most workers on any host of the job, equal for all workers
+            (`Specification.per_host`).
     """
 
     rank: int
@@ -69,45 +67,42 @@ class HostGroup(Protocol):
     most: int
 
     def join(self, plan: HostMemoryPlan) -> bool:
-        """Make the shared memory, or take part in the one that is there.
+        """Create the shared memory, or attach to it; `alive` is True for this rank from now on.
 
-        The table of new memory has zeros only. From now on `alive` is True for this worker's rank.
+        The table of new memory contains zeros.
 
         Returns:
-            Whether this worker takes part. Where it does not, for instance because a process that
-            hangs still has its place, it exchanges alone, and calls nothing but `leave`.
+            Whether this worker has joined. If not, for instance because a hanging process still
+            holds its rank, it exchanges alone, and calls no method but `leave`.
 
         Raises:
-            ExchangeError: there is not enough memory, or the other workers' plan is another one.
+            ExchangeError: there is not enough memory, or the other workers' plan differs.
         """
         ...
 
     def locked(self) -> AbstractContextManager[np.ndarray]:
-        """Give exclusive access to the table while the body of a with statement runs.
+        """Lock the table while the body of a with statement runs.
 
-        The body gets a zero-dimensional structured array of the type `HostMemoryPlan.table`, to
-        read and to change; it is no longer valid after the block. The changes count, all at once,
-        when the block ends without an error. The block is short (a copy of `residual` at most), and
-        neither waits nor calls any other methods than `alive` and `residual`.
+        The context is the table, a zero-dimensional structured array of type
+        `HostMemoryPlan.table`, valid only in the body. Changes to it apply, all at once, when the
+        body ends without an error. The body has to be short (a copy of `residual` at most); it must
+        not wait, nor call methods other than `alive` and `residual`.
         """
         ...
 
     def alive(self, rank: int) -> bool:
-        """Return whether a process is there that has joined with this rank (of `ranks`).
+        """Return whether a process that has joined with this rank is alive.
 
-        It may be another one than the one that has written into the table: nonces tell.
+        It may be a replacement of the process that has written to the table; compare nonces.
         """
         ...
 
     def contribution(self, rank: int, vector: str) -> np.ndarray:
-        """Return the float32 array for a vector of that worker; always the same memory."""
+        """Return the float32 array for a vector of a worker; always the same memory."""
         ...
 
     def residual(self, which: int) -> np.ndarray:
-        """Return one of the two float32 buffers (0 or 1) for what the host's sum could not express.
-
-        They are zeros at first.
-        """
+        """Return one of the two float32 buffers (0 or 1) of the residual, initially zeros."""
         ...
 
     def answer(self, server: int) -> np.ndarray:
@@ -115,19 +110,18 @@ class HostGroup(Protocol):
         ...
 
     def wait(self, seconds: float) -> None:
-        """Let time pass until the table may have changed, at most that many seconds."""
+        """Wait until the table may have changed, at most this many seconds."""
         ...
 
     def moved(self, elements: int) -> None:
-        """Note that this worker has gone over that many float32 values in memory.
+        """Report that this worker has read and written that many float32 values in memory.
 
-        It is called after each pass, with what was read and written together; the simulator lets
-        time pass for it.
+        It is called after each pass, and takes time in the simulator.
         """
         ...
 
     def leave(self) -> None:
-        """Give the memory up; `alive` is False for this rank from now on. May be called twice."""
+        """Detach from the memory; `alive` is False for this rank from now on. May be repeated."""
         ...
 
 
@@ -141,28 +135,28 @@ def table_type(ranks: int, servers: int, message: np.dtype) -> np.dtype:
         message: type of a commit; `wire.message_type`.
     """
     worker = [
-        ("nonce", "<i8"),  # of the process that has this rank; 0: there has been none
-        ("next_round", "<i8"),  # the earliest round that it may take part in next; 0: it takes part in none
-        ("contributed", "<i8"),  # the round that its contribution is for; 0: it has made none
-        ("vectors", "<i8"),  # which vectors are in it: bit i stands for the i-th of the layout's
-        ("commit", message),  # what the servers are to be told about it
+        ("nonce", "<i8"),  # of the process with this rank; 0: none yet
+        ("next_round", "<i8"),  # the earliest round that it may take part in next; 0: none
+        ("contributed", "<i8"),  # round of its contribution; 0: none
+        ("vectors", "<i8"),  # vectors of its contribution: bit i is the i-th of the layout
+        ("commit", message),  # of its contribution
         # The group that its contribution is part of:
-        ("carrier", "<i4"),  # rank of the carrier; NOBODY
+        ("carrier", "<i4"),  # rank of the carrier, or NOBODY
         ("begun", "<i4"),  # 1: the carrier may have sent a commit
         ("carrier_nonce", "<i8"),
-        ("members", "<i8", (ranks,)),  # nonce of each member, in the order of `HostGroup.ranks`; 0: is none
+        ("members", "<i8", (ranks,)),  # nonce of each member, in the order of `HostGroup.ranks`; 0: not a member
         ("sequences", "<i8", (ranks,)),  # sequence number of each member's commit
-        ("gathered", "<f8"),  # when the last of them had contributed; seconds of the host's monotonic clock
+        ("gathered", "<f8"),  # when the last member had contributed; seconds of the host's monotonic clock
     ]
     return np.dtype(
         [
             ("workers", worker, (ranks,)),  # in the order of `HostGroup.ranks`
-            ("residual", "<i8"),  # how often it has been replaced; modulo 2 the number of the buffer that counts
-            # The answer that is, or is being, copied into the shared memory:
-            ("round", "<i8"),  # that it ended; 0: none
-            ("fetcher", "<i4"),  # rank of the worker that copies it
-            ("returned", "<i8"),  # which vectors are in it, as in "vectors"
+            ("residual", "<i8"),  # number of replacements of the residual; modulo 2, the valid buffer
+            # The answer in the shared memory, which may be incomplete:
+            ("round", "<i8"),  # round of the answer; 0: none
+            ("fetcher", "<i4"),  # rank of the worker that fetches it
+            ("returned", "<i8"),  # its vectors, as in "vectors"
             ("fetcher_nonce", "<i8"),
-            ("complete", "<i4", (servers,)),  # 1: all of that server's arrays are there, 2: they have no room
+            ("complete", "<i4", (servers,)),  # 1: all arrays of that server have arrived, 2: they do not fit
         ]
     )

@@ -9,13 +9,11 @@ from . import blockwise
 
 
 class WeightedSum:
-    """The sum of several arrays, each times a factor; see `base.Source`.
-
-    It is Σ factor · values in float32, added in the order given, then divided.
+    """The weighted sum Σ factor · array ÷ divisor, a `base.Source`.
 
     Args:
-        arrays: float32, of one size.
-        factors: one for each.
+        arrays: float32, all of the same size; added in this order.
+        factors: of the arrays.
         divisor: of the sum.
     """
 
@@ -27,7 +25,7 @@ class WeightedSum:
     def read(self, start: int, stop: int, out: np.ndarray) -> None:
         """See `base.Source`; each array is read once."""
         scaled = np.empty(min(config.RULE_BLOCK, stop - start), np.float32)
-        for block in blockwise.places(start, stop):
+        for block in blockwise.block_slices(start, stop):
             total, spare = out[block.start - start : block.stop - start], scaled[: block.stop - block.start]
             for number, (array, weight) in enumerate(zip(self._arrays, self._factors, strict=True)):
                 values = array[block]

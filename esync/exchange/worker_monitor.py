@@ -1,14 +1,13 @@
-"""The monitor of a server's workers: which of them are alive, and what their death means.
+"""The monitor of a server's workers: which of them are dead, and whether the run goes on without them.
 
 A worker whose connection has ended without a goodbye is dead. With --elastic the others go on
-without it at once; they also go on without one that has been silent for the length of the lease
-while others wait for it, because its process or its machine hangs. Without --elastic they wait for
-a replacement where one is promised; where none is, the run ends, naming the worker, unless it is
-one that rounds do not wait for. At the end of a
-run only worker 0 is waited for, where its replacement is promised.
+without it at once, and also without a worker that has been silent for the lease while others wait
+for it. Without --elastic they wait for a replacement if one is promised. If none is, the run ends
+with an error that names the worker, unless rounds do not wait for it. At the end of a run, only a
+promised replacement of worker 0 is awaited.
 
-A server looks for dead workers when a message has come, on the thread that handles messages:
-workers send heartbeats.
+A server checks for dead workers whenever a message has arrived, on the thread that handles
+messages. Heartbeats of the workers make sure that this happens often.
 """
 
 import logging
@@ -26,8 +25,8 @@ log = logging.getLogger(__name__)
 
 #: The worker that writes the final model.
 WRITER = 0
-#: Seconds between two looks.
-LOOK_EVERY = 0.25
+#: Seconds between two checks.
+CHECK_EVERY = 0.25
 
 
 @dataclass
@@ -36,27 +35,27 @@ class SlotHolder:
 
     Attributes:
         address: at which it listens, host:port.
-        replacement: seconds that the others wait for a replacement once it is gone; infinite: for
-            as long as it takes.
-        gone: the time at which it was found to be gone; infinite while it is there.
+        replacement: seconds that the others wait for a replacement once it is gone; may be
+            infinite.
+        gone_at: the time at which it was found to be gone; infinite: it is not.
     """
 
     address: str
     replacement: float
-    gone: float = math.inf
+    gone_at: float = math.inf
 
 
 class WorkerMonitor:
-    """Finds out which workers are gone, and has the server drop them or end the run.
+    """Detects dead workers, and has the server drop them or end the run.
 
-    It is for one thread.
+    Use it in one thread, except where noted.
 
     Args:
         server: the parameter server.
         lease: seconds that a worker may be silent while others wait for it, with --elastic;
             infinite without.
         clock: seconds, monotonic; the one of the server.
-        peers: tells which ranks are connected; None: as the kernel says.
+        peers: returns the connected ranks; None: ask the kernel.
     """
 
     def __init__(
@@ -66,15 +65,14 @@ class WorkerMonitor:
         self._peers: Peers[int] = Peers() if peers is None else peers
         self._detector: FailureDetector[int] = FailureDetector(config.CONNECTION_GONE)
         self._holders: dict[int, SlotHolder] = {}
-        self._looked = clock()
+        self._checked_at = clock()
 
     def joined(self, rank: int, address: str, replacement: float = math.inf) -> None:
-        """Watch a worker, which has just sent its handshake.
+        """Monitor a worker, which has just sent its handshake.
 
         Args:
             rank: its slot.
-            address: at which it listens, host:port; "" where it does not know; then it is not
-                watched.
+            address: at which it listens, host:port; "": not known, it is not monitored.
             replacement: see `SlotHolder`.
         """
         self._detector.forget(rank)
@@ -83,8 +81,8 @@ class WorkerMonitor:
         if port:
             self._holders[rank] = SlotHolder(address, replacement)
             self._peers.add(rank, host, int(port))
-            if is_address(host):  # a name may take long to look up
-                self._detector.expect(rank, self._clock() + config.PEER_GONE)  # it may be dead by now
+            if is_address(host):  # the resolution of a name may take long
+                self._detector.expect(rank, self._clock() + config.PEER_GONE)  # it may have died already
 
     @property
     def patience(self) -> float:
@@ -97,23 +95,22 @@ class WorkerMonitor:
         return config.WORKERS_GONE if expected else max(config.PEER_GONE, longest)
 
     def failure_reasons(self) -> list[str]:
-        """Return why the run ends, a sentence for each worker that has not said goodbye.
-
-        It may be called in any thread.
-        """
+        """Return a sentence for each worker that is gone without a goodbye; for any thread."""
         left = self._server.round_state.left
         holders = sorted(self._holders.items())
-        return [failure_reason(rank, each.address, each.replacement) for rank, each in holders if rank not in left]
+        return [
+            failure_reason(rank, holder.address, holder.replacement) for rank, holder in holders if rank not in left
+        ]
 
-    def look(self) -> None:
-        """Find out who is gone, and act on it.
+    def check(self) -> None:
+        """Handle the deaths of workers.
 
-        Does nothing within `LOOK_EVERY` of the last time, unless the run is over.
+        Do nothing within `CHECK_EVERY` of the last check, unless the run is over.
         """
         now, round_state = self._clock(), self._server.round_state
-        if now - self._looked < LOOK_EVERY and not round_state.over:
+        if now - self._checked_at < CHECK_EVERY and not round_state.over:
             return
-        self._looked = now
+        self._checked_at = now
         for rank in self._detector.look(self._peers.connected(), now):
             if rank in round_state.left:
                 self._detector.forget(rank)
@@ -122,18 +119,16 @@ class WorkerMonitor:
                 self._handle_death(rank, now)
         if self._lease < math.inf:
             for rank in range(round_state.slots):
-                silent = now - self._server.heard.get(rank, now) > self._lease
+                silent = now - self._server.active_at.get(rank, now) > self._lease
                 if silent and round_state.member[rank] and round_state.waits_for(rank):
                     self._drop(rank, f"it has not been heard for {self._lease:g} s")
 
     def _handle_death(self, rank: int, now: float) -> None:
-        """Go on without a worker whose connection has ended, await another one, or end the run."""
+        """Go on without a worker whose connection has ended, await a replacement, or end the run."""
         holder, round_state = self._holders[rank], self._server.round_state
-        holder.gone = min(holder.gone, now)
-        # Once the run is over there is nothing left to do but for worker 0, which writes the final
-        # model.
-        needed = rank == WRITER if round_state.over else True
-        awaited = needed and now - holder.gone < holder.replacement and not round_state.failure
+        holder.gone_at = min(holder.gone_at, now)
+        needed = rank == WRITER or not round_state.over
+        awaited = needed and now - holder.gone_at < holder.replacement and not round_state.failure
         if awaited:
             round_state.awaited.add(rank)
         else:
@@ -157,17 +152,17 @@ class WorkerMonitor:
 
 
 def failure_reason(rank: int, address: str, waited: float) -> str:
-    """Return why a run ends without a worker.
+    """Return the reason why a run ends after the death of a worker.
 
     Args:
         rank: its slot.
-        address: where it listened, host:port.
-        waited: seconds that a replacement was waited for.
+        address: at which it listened, host:port.
+        waited: seconds that the others have waited for a replacement.
     """
     if waited == math.inf:
-        vain = "no replacement has come"
+        reason = "no replacement has come"
     elif waited:
-        vain = f"no replacement has come within {waited:g} s (--wait-for-replacement)"
+        reason = f"no replacement has come within {waited:g} s (--wait-for-replacement)"
     else:
-        vain = "nobody has promised to replace it (see --wait-for-replacement, and --elastic to go on without it)"
-    return f"worker {rank} at {address} is gone: its connection has ended, and {vain}"
+        reason = "nobody has promised to replace it (see --wait-for-replacement, and --elastic to go on without it)"
+    return f"worker {rank} at {address} is gone: its connection has ended, and {reason}"

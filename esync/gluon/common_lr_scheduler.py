@@ -17,18 +17,18 @@ ScheduleUnit = Literal["samples", "epochs", "rounds", "seconds"]
 #: The result of the last exchange before there has been one.
 _NONE_YET = Result(round=0, version=0, samples=0, wait=0.0, transfer=0.0, finished=False)
 
-#: Schedules of Gluon that give the last rate that they have computed, not the final one, to whoever
-#: asks for a number past their end.
+#: Schedules of Gluon that return the last computed rate, not the final one, for numbers past their
+#: end.
 _WITH_AN_END = (mx.lr_scheduler.PolyScheduler, mx.lr_scheduler.CosineScheduler)
 
 GluonLRScheduler: Any = mx.lr_scheduler.LRScheduler
 
 
 class _ScheduleCopy:
-    """The copy of a schedule that is asked, and its last answer.
+    """A copy of a schedule, with its last answer.
 
-    Checkpoints keep the numbers and texts among a scheduler's attributes. This is neither, so that
-    a resumed run has the schedule that its program gives, at the place that the run has reached.
+    Checkpoints save numbers and texts among a scheduler's attributes. This is neither, so a resumed
+    run uses the schedule of its program, at the progress of the run.
     """
 
     def __init__(self, scheduler: Any) -> None:
@@ -75,8 +75,8 @@ class CommonLRScheduler(GluonLRScheduler):
                 "returns the learning rate"
             )
         self._by = by
-        self._given = copy.deepcopy(scheduler)
-        self._asked = _ScheduleCopy(self._given)
+        self._scheduler = copy.deepcopy(scheduler)
+        self._copy = _ScheduleCopy(self._scheduler)
         self._position: float | None = None
 
     def __call__(self, num_update: int) -> float:
@@ -95,20 +95,20 @@ class CommonLRScheduler(GluonLRScheduler):
                 if self._by == "epochs"
                 else f'a schedule by="{self._by}" needs an esync.Trainer, which tells it the progress of all workers'
             )
-        if isinstance(self._given, _WITH_AN_END):
-            position = min(position, self._given.max_update)
-        if position < self._asked.position:  # schedules that remember what they were asked cannot go back
-            self._asked = _ScheduleCopy(self._given)
-        asked = self._asked
-        if position != asked.position:
-            rate = float(asked.scheduler(position))
+        if isinstance(self._scheduler, _WITH_AN_END):
+            position = min(position, self._scheduler.max_update)
+        if position < self._copy.position:  # schedules that remember what they were asked cannot go back
+            self._copy = _ScheduleCopy(self._scheduler)
+        current = self._copy
+        if position != current.position:
+            rate = float(current.scheduler(position))
             if not math.isfinite(rate):
                 raise ValueError(f"the learning rate schedule has answered {rate} at {self._by} {position:g}")
-            asked.position, asked.rate = position, rate
-        return asked.rate
+            current.position, current.rate = position, rate
+        return current.rate
 
     def follow(self, result: Result | None, dataset_size: int | None) -> None:
-        """Take note of the last exchange; `esync.Trainer` calls it before each step.
+        """Set the progress of the last exchange; `esync.Trainer` calls it before each step.
 
         Args:
             result: of the last exchange; None: there has been none.
@@ -127,16 +127,16 @@ class CommonLRScheduler(GluonLRScheduler):
     @property
     def base_lr(self) -> Any:
         """The schedule's base_lr, which the optimizer sets where it has a learning_rate, too."""
-        return getattr(self._given, "base_lr", None)
+        return getattr(self._scheduler, "base_lr", None)
 
     @base_lr.setter
     def base_lr(self, rate: float) -> None:
-        if hasattr(self._given, "base_lr"):  # a function has none
-            self._given.base_lr = rate
-            self._asked = _ScheduleCopy(self._given)
+        if hasattr(self._scheduler, "base_lr"):  # a function has none
+            self._scheduler.base_lr = rate
+            self._copy = _ScheduleCopy(self._scheduler)
 
 
-def own_counts_warning(scheduler: Any, algorithm: str) -> str:
+def unequal_rates_warning(scheduler: Any, algorithm: str) -> str:
     """Return the warning of a schedule under an algorithm whose workers' updates differ."""
     return (
         f"the workers of algorithm {algorithm!r} take different numbers of steps, and a learning rate schedule "

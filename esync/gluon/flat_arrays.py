@@ -14,8 +14,8 @@ from ..runtime.mxnet_import import mx
 def stored_values(parameter: Any) -> Any:
     """Return the NDArray that holds a parameter's values.
 
-    `data()` may return something computed from them instead, as that of a weight-drop parameter
-    does. gluon.Trainer updates the stored values, too.
+    `data()` may return computed values instead, for instance of a weight-drop parameter.
+    gluon.Trainer also updates the stored values.
     """
     return parameter.list_data()[0]
 
@@ -24,8 +24,7 @@ class FlatArrays:
     """Several NDArrays as one flat vector in host memory, read and written as float32.
 
     Args:
-        arrays: returns the NDArrays, always in the same order and shapes; called anew by every
-            `open`.
+        arrays: returns the NDArrays, always in the same order and shapes; called by every `open`.
 
     Attributes:
         sizes: number of values of each array.
@@ -42,7 +41,7 @@ class FlatArrays:
         self._written = False
 
     def open(self) -> None:
-        """Fetch the current values; nothing may be pending in MXNet's engine any more."""
+        """Fetch the current values; MXNet's engine must have no pending operations on them."""
         self._opened = list(self._arrays())
         self._views = [(host_view(array) if is_plain(array) else array.asnumpy()).reshape(-1) for array in self._opened]
 
@@ -69,7 +68,7 @@ class FlatArrays:
     def pieces(self, start: int, stop: int) -> Iterator[tuple[int, np.ndarray]]:
         """Yield the values start to stop as views into the arrays.
 
-        Each comes with the place of its first value in the vector: (place, values).
+        Each comes with the index of its first value in the vector: (index, values).
         """
         index = bisect_right(self._ends, start)
         while start < stop:
@@ -97,9 +96,9 @@ class FlatArrays:
         return copy
 
     def change(self, values: np.ndarray, factor: float, start: int) -> None:
-        """Take over what has been changed in the array that `times` has returned.
+        """Write back the changes to an array that `times` has returned.
 
-        What has not been changed keeps every bit, which a multiplication and a division would not
+        Unchanged values keep every bit, which a multiplication and a division would not
         preserve.
         """
         multiplier, stop = np.float32(factor), start + values.size
@@ -114,29 +113,31 @@ class FlatArrays:
                         np.divide(new, multiplier, out=view, where=different, casting="same_kind")
 
     def different(self, values: np.ndarray) -> list[int]:
-        """Return the places of the arrays that are not, bit by bit, these values (float32)."""
-        places = []
-        for place, (view, end) in enumerate(zip(self._views, self._ends, strict=True)):
+        """Return the indices of the arrays whose values differ from these in any bit (float32)."""
+        changed_arrays = []
+        for index, (view, end) in enumerate(zip(self._views, self._ends, strict=True)):
             before = values[end - view.size : end].view(np.int32)
             for first in range(0, view.size, BLOCK):
                 now = view[first : first + BLOCK].astype(np.float32, copy=False).view(np.int32)
                 if not np.array_equal(now, before[first : first + BLOCK]):
-                    places.append(place)
+                    changed_arrays.append(index)
                     break
-        return places
+        return changed_arrays
 
     def add(self, indices: np.ndarray, values: np.ndarray) -> None:
         """Add a sparse vector: ascending indices, and float32 values."""
-        for view, places, part in self._places(indices, values):
-            view[places] += part
+        for view, local, part in self._entries_by_array(indices, values):
+            view[local] += part
 
     def put(self, indices: np.ndarray, values: np.ndarray) -> None:
-        """Replace the values at some places: ascending indices, and float32 values."""
-        for view, places, part in self._places(indices, values):
-            view[places] = part
+        """Replace the values at some indices: ascending indices, and float32 values."""
+        for view, local, part in self._entries_by_array(indices, values):
+            view[local] = part
 
-    def _places(self, indices: np.ndarray, values: np.ndarray) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Yield for each array its view, the places in it that have entries, and their values."""
+    def _entries_by_array(
+        self, indices: np.ndarray, values: np.ndarray
+    ) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Yield for each array its view, the local indices of entries, and their values."""
         self._written = True
         edges = np.searchsorted(indices, [0, *self._ends])
         for view, end, first, last in zip(self._views, self._ends, edges, edges[1:], strict=False):

@@ -1,9 +1,9 @@
 """Master weights: the float32 copies of float16 weights that some optimizers keep.
 
-An optimizer with `multi_precision` adds every step to the copy and rounds the sum into the
-network's weight. So the copy is the weight that a worker exchanges: progress smaller than float16
-can represent is not lost, and a common model that was written to the network alone would be
-overwritten by the next step (Micikevicius et al., ICLR 2018, section 3.1).
+An optimizer with `multi_precision` adds every step to the copy, and rounds the sum to the network's
+weight. So workers exchange the copy: it keeps changes that are too small for float16, and a common
+model written only to the network would be overwritten by the next step (Micikevicius et al., ICLR
+2018, section 3.1).
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from ..runtime.mxnet_import import mx
 
 
 class NoMasterWeightsError(ExpectedError, ValueError):
-    """The float32 copies of an optimizer with `multi_precision` cannot be found in its state."""
+    """The state of an optimizer with `multi_precision` does not contain float32 copies as expected."""
 
 
 def has_master(optimizer: Any, weight: Any) -> bool:
@@ -25,7 +25,7 @@ def has_master(optimizer: Any, weight: Any) -> bool:
 
 
 class MasterWeights:
-    """Finds the copies in an updater's state.
+    """Accesses the copies in an updater's state.
 
     Args:
         updater: returns the `mx.optimizer.Updater` that holds the state of the local optimizer,
@@ -34,29 +34,29 @@ class MasterWeights:
 
     def __init__(self, updater: Callable[[], Any]) -> None:
         self._updater = updater
-        self._places: dict[type, int] = {}
+        self._positions: dict[type, int] = {}
 
     def of(self, index: int, weight: Any) -> Any:
         """Return the copy of weight number `index`, or None if the optimizer keeps none.
 
-        The copy is made now where the optimizer has not made it yet.
+        The copy is made if the optimizer has not made it yet.
 
         Raises:
-            NoMasterWeightsError: the optimizer keeps the copy in an unknown place.
+            NoMasterWeightsError: the optimizer keeps the copy at an unknown position.
         """
         updater, weight = self._updater(), weight.as_nd_ndarray()
         optimizer = updater.optimizer
         if not has_master(optimizer, weight):
             return None
-        if type(optimizer) not in self._places:
-            self._places[type(optimizer)] = _place(optimizer, weight)
+        if type(optimizer) not in self._positions:
+            self._positions[type(optimizer)] = _find_copy(optimizer, weight)
         if index not in updater.states:
             updater.states[index] = optimizer.create_state_multi_precision(index, weight)
             updater.states_synced[index] = True
-        elif not updater.states_synced[index]:  # loaded from a file, which does not say on what device
+        elif not updater.states_synced[index]:  # loaded from a file, without the device
             updater.states[index] = updater.sync_state_context(updater.states[index], weight.context)
             updater.states_synced[index] = True
-        return updater.states[index][self._places[type(optimizer)]]
+        return updater.states[index][self._positions[type(optimizer)]]
 
 
 def follow(master: Any, weight: Any) -> None:
@@ -66,21 +66,23 @@ def follow(master: Any, weight: Any) -> None:
     master[:] = mx.nd.where(same.astype(master.dtype), master, weight.astype(master.dtype))
 
 
-def _place(optimizer: Any, weight: Any) -> int:
-    """Return the place of the copy in an optimizer's state.
+def _find_copy(optimizer: Any, weight: Any) -> int:
+    """Return the position of the copy in an optimizer's state.
 
-    Most have it first; SGD, NAG and LARS have it behind the momentum.
+    It is the first part in most; in SGD, NAG and LARS it follows the momentum.
     """
     probe = mx.nd.full(weight.shape, 2.0, ctx=weight.context, dtype=weight.dtype)
     state = optimizer.create_state_multi_precision(-1, probe)
-    found = [place for place, each in enumerate(state) if _copies(each, probe)] if isinstance(state, tuple) else []
-    if len(found) != 1:
+    positions = (
+        [position for position, part in enumerate(state) if _copies(part, probe)] if isinstance(state, tuple) else []
+    )
+    if len(positions) != 1:
         raise NoMasterWeightsError(
             f"the optimizer {type(optimizer).__name__!r} has multi_precision, but its state does not show where its "
             "float32 copies of the weights are: its create_state_multi_precision should return a tuple with the copy "
             "and the rest of the state, as those of MXNet's optimizers do (or leave multi_precision out)"
         )
-    return found[0]
+    return positions[0]
 
 
 def _copies(state: Any, weight: Any) -> bool:

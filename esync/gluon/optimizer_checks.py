@@ -1,4 +1,4 @@
-"""Whether an optimizer and its parameters suit an algorithm: refused by name where they do not."""
+"""Checks that an optimizer and its parameters are supported by an algorithm."""
 
 import math
 from collections.abc import Collection, Iterable
@@ -11,15 +11,15 @@ from ..rules import RuleChoice
 from ..runtime.mxnet_import import mx
 from .optimizer_to_rule import moving_without_gradient, rule_of, sgd_alone
 
-#: Optimizers whose step replaces the weights by what follows from the state alone.
+#: Optimizers that compute the weights from their state alone.
 STATE_IS_THE_MODEL = (mx.optimizer.Ftrl, mx.optimizer.FTML)
 
 
 def check_optimizer(algorithm: Algorithm, optimizer: Any, parameters: Iterable[Any]) -> None:
-    """Refuse an optimizer that the algorithm cannot work with.
+    """Check that the algorithm supports an optimizer.
 
     Raises:
-        ValueError: it cannot; the message says why.
+        ValueError: it does not; the message says why.
     """
     name = algorithm.name
     if not algorithm.has_momentum and getattr(optimizer, "momentum", None):
@@ -57,10 +57,10 @@ def choose_rule(
 
 
 def check_formats(algorithm: Algorithm, parameters: Iterable[Any]) -> None:
-    """Refuse trained parameters of a number format that the algorithm does not know.
+    """Check that the algorithm supports the types of the trained parameters.
 
     Raises:
-        ValueError: one of them is not float32, and the algorithm needs that.
+        ValueError: a parameter is not float32, and the algorithm requires it.
     """
     for parameter in parameters:
         if algorithm.float32_only and np.dtype(parameter.dtype) != np.float32 and parameter.grad_req != "null":
@@ -71,10 +71,10 @@ def check_formats(algorithm: Algorithm, parameters: Iterable[Any]) -> None:
 
 
 def check_rates(learning_rate: float, momentum: float, weight_decay: float) -> None:
-    """Refuse rates that are NaN or infinite, which would spoil all workers' weights at once.
+    """Check that rates are finite.
 
     Raises:
-        ValueError: one of them is.
+        ValueError: one of them is not.
     """
     for name, rate in (("learning rate", learning_rate), ("momentum", momentum), ("weight decay", weight_decay)):
         if not math.isfinite(rate):
@@ -82,10 +82,10 @@ def check_rates(learning_rate: float, momentum: float, weight_decay: float) -> N
 
 
 def check_left_out(algorithm: Algorithm, optimizer: Any, rule: RuleChoice, parameter: Any) -> None:
-    """Refuse to leave out a parameter that something other than its gradient moves.
+    """Check that only its gradient changes a parameter that is to be left out of a step.
 
     Raises:
-        ValueError: something does; the message names it.
+        ValueError: something else does; the message names it.
     """
     moved_by = algorithm.moving_without_gradient(getattr(optimizer, "momentum", 0.0), optimizer.wd)
     if moved_by := [*moved_by, *moving_without_gradient(rule)]:
@@ -98,7 +98,7 @@ def check_left_out(algorithm: Algorithm, optimizer: Any, rule: RuleChoice, param
 
 
 def _check_plain_sgd(algorithm: str, optimizer: Any, parameters: Iterable[Any]) -> None:
-    """Refuse local steps that cannot be divided by the learning rate to give the gradients."""
+    """Check that local steps divided by the learning rate are the gradients."""
     instead = "or use 'local-sgd', 'fedprox' or 'esync', which take any optimizer"
     if not isinstance(optimizer, mx.optimizer.SGD):
         raise ValueError(
@@ -111,7 +111,7 @@ def _check_plain_sgd(algorithm: str, optimizer: Any, parameters: Iterable[Any]) 
 
 
 def _check_multipliers(algorithm: str, parameters: Iterable[Any], decays: bool) -> None:
-    """Refuse a parameter with a learning rate, or where weights decay a decay, of its own."""
+    """Check that no parameter has a multiplier of the learning rate, or of a weight decay in use."""
     for parameter in parameters:
         if parameter.lr_mult != 1 or (decays and parameter.wd_mult != 1):
             raise ValueError(

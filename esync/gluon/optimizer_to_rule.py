@@ -1,7 +1,4 @@
-"""The rules by which servers take the steps of Gluon's optimizers.
-
-They serve the algorithms that send gradients.
-"""
+"""The rules by which servers take the steps of Gluon's optimizers, if gradients are sent."""
 
 import math
 from collections.abc import Collection
@@ -20,14 +17,13 @@ KNOWN = {
     "AdaGrad": "adagrad",
 }
 
-#: Where those classes are; one of the same name from elsewhere may take other steps.
+#: Modules of these classes; a class of the same name from elsewhere may take other steps.
 MODULES = ("mxnet.optimizer.optimizer", "esync.gluon.optimizers")
 
 #: Optimizers that need the norms of whole layers, or of rows.
 LAYERWISE = ("LARS", "LAMB", "LBSGD", "GroupAdaGrad")
 
-#: Options that every optimizer may be given beside those of its rule: they travel with each
-#: gradient.
+#: Options of optimizers that are not options of rules, because they are sent with each gradient.
 WITH_EACH_GRADIENT = frozenset({"learning_rate", "momentum", "wd", "lr_scheduler", "rescale_grad"})
 
 #: RMSProp's rules: without and with `centered`.
@@ -36,7 +32,7 @@ RULES_OF_RMSPROP = ("rmsprop", "centered_rmsprop")
 #: Options of RMSProp by which its rule is chosen, or which only the other one has.
 OF_RMSPROP = frozenset({"centered", "gamma2"})
 
-#: Option of a rule → the optimizer's attribute, where that has another name.
+#: Option of a rule → the optimizer's attribute, if its name differs.
 ATTRIBUTES = {"eps": "float_stable_eps"}
 
 #: Rule → the part of its state that changes even without a gradient.
@@ -47,47 +43,47 @@ FORGETTING = {
     "centered_rmsprop": "RMSProp's running means",
 }
 
-#: What to use instead, for messages.
+#: Alternative, for error messages.
 WAY_OUT = "an algorithm whose optimizer runs on the workers ('esync', 'local-sgd', …)"
 
 
-def sgd_alone(optimizer: Any, given: Collection[str], algorithm: str) -> RuleChoice:
+def sgd_alone(optimizer: Any, options: Collection[str], algorithm: str) -> RuleChoice:
     """Return the rule of an algorithm whose own kind of SGD is run on the servers.
 
     Args:
         optimizer: the user's.
-        given: the names of the options that it was made with, where they are known.
+        options: the names of the options that it was made with, where they are known.
         algorithm: the name of the algorithm.
 
     Raises:
         ValueError: the optimizer is not SGD, or one of its options would be ignored.
     """
-    if _known(optimizer) != "sgd":
+    if _rule_name(optimizer) != "sgd":
         raise ValueError(
             f"algorithm {algorithm!r} does SGD on the servers: use the optimizer 'sgd', not "
             f"{type(optimizer).__name__!r} (algorithm 'esync' runs any optimizer on the workers"
-            f"{'; sync, async and ssp take this one, too' if _known(optimizer) else ''})"
+            f"{'; sync, async and ssp take this one, too' if _rule_name(optimizer) else ''})"
         )
     clipped = ["clip_gradient"] if optimizer.clip_gradient is not None else []
-    _refuse([*sorted(set(given) - WITH_EACH_GRADIENT - {"clip_gradient"}), *clipped], algorithm)
+    _refuse([*sorted(set(options) - WITH_EACH_GRADIENT - {"clip_gradient"}), *clipped], algorithm)
     return PLAIN_SGD
 
 
-def rule_of(optimizer: Any, given: Collection[str], algorithm: str) -> RuleChoice:
+def rule_of(optimizer: Any, options: Collection[str], algorithm: str) -> RuleChoice:
     """Return the rule by which servers take this optimizer's steps.
 
     Its options are the optimizer's constants.
 
     Args:
         optimizer: the user's.
-        given: the names of the options that it was made with, where they are known.
+        options: the names of the options that it was made with, where they are known.
         algorithm: the name of the algorithm.
 
     Raises:
         ValueError: there is no such rule, or one of the optimizer's options would be ignored or
             cannot be used.
     """
-    name = _known(optimizer)
+    name = _rule_name(optimizer)
     if name is None:
         kind = type(optimizer).__name__
         why = "needs the norms of whole layers, of which servers see pieces" if kind in LAYERWISE else ""
@@ -95,13 +91,15 @@ def rule_of(optimizer: Any, given: Collection[str], algorithm: str) -> RuleChoic
             f"algorithm {algorithm!r} takes the steps on the servers, and the optimizer {kind!r} "
             f"{why or 'has no rule there'}: use one of {', '.join(KNOWN)}, or {WAY_OUT}"
         )
-    options = {each: getattr(optimizer, ATTRIBUTES.get(each, each)) for each in options_of_rule(name)}
+    constants = {option: getattr(optimizer, ATTRIBUTES.get(option, option)) for option in options_of_rule(name)}
     beyond = OF_RMSPROP if name in RULES_OF_RMSPROP else frozenset()
-    unknown = sorted(set(given) - WITH_EACH_GRADIENT - set(options) - beyond)
-    if optimizer.begin_num_update and "beta1" in options:  # the rule's t counts the steps of the common weights
-        unknown = [*(each for each in unknown if each != "begin_num_update"), "begin_num_update"]
+    unknown = sorted(set(options) - WITH_EACH_GRADIENT - set(constants) - beyond)
+    if optimizer.begin_num_update and "beta1" in constants:  # the rule's t counts the steps of the common weights
+        unknown = [*(option for option in unknown if option != "begin_num_update"), "begin_num_update"]
     _refuse(unknown, algorithm)
-    return RuleChoice(name, {each: _checked(each, value) for each, value in options.items() if value is not None})
+    return RuleChoice(
+        name, {option: _checked(option, value) for option, value in constants.items() if value is not None}
+    )
 
 
 def options_of_rule(name: str) -> list[str]:
@@ -114,7 +112,7 @@ def moving_without_gradient(rule: RuleChoice) -> list[str]:
     return [FORGETTING[rule.name]] if rule.name in FORGETTING else []
 
 
-def _known(optimizer: Any) -> str | None:
+def _rule_name(optimizer: Any) -> str | None:
     """Return the name of the rule of this optimizer; None where there is none."""
     kind = type(optimizer)
     name = KNOWN.get(kind.__name__) if kind.__module__ in MODULES else None

@@ -1,7 +1,7 @@
-"""The optimizer's part of `esync.Trainer`: which steps are taken here, and at which rates.
+"""The optimizer's part of `esync.Trainer`: local steps and their learning rates.
 
-It follows the optimizer, or its state, that a program puts in the place of another
-(`trainer._init_optimizer(…)`, `trainer._optimizer = …`, `load_states`), or refuses it.
+If a program replaces the optimizer or its state (`trainer._init_optimizer(…)`,
+`trainer._optimizer = …`, `load_states`), the new one is used, or an error is raised.
 """
 
 import logging
@@ -18,7 +18,7 @@ from ..rules import PLAIN_SGD, RuleChoice
 from ..runtime.errors import ExpectedError
 from ..runtime.mxnet_import import mx
 from ..trainer_status import TrainerStatus
-from .common_lr_scheduler import CommonLRScheduler, own_counts_warning
+from .common_lr_scheduler import CommonLRScheduler, unequal_rates_warning
 from .flat_arrays import stored_values
 from .master_weights import MasterWeights
 from .optimizer_checks import check_formats, check_left_out, check_optimizer, check_rates, choose_rule
@@ -28,10 +28,10 @@ from .trainer_interface import GluonTrainer
 
 log = logging.getLogger(__name__)
 
-#: Optimizers whose weight decay has no part in the gradient, so that it does not grow with it.
+#: Optimizers whose weight decay is not part of the gradient, and so not scaled with it.
 DECOUPLED_DECAY = (mx.optimizer.AdaGrad, mx.optimizer.AdaDelta, AdamW)
 
-#: A loss scale below this is no remedy for overflows any more: float16's smallest number.
+#: A loss scale below float16's smallest number does not prevent overflows.
 SMALLEST_LOSS_SCALE = 2.0**-24
 
 
@@ -78,7 +78,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         self.gradient_scale = gradient_scale
         self.dataset_size = dataset_size
         self._scale *= gradient_scale
-        self._places = {id(parameter): place for place, parameter in enumerate(self._params)}
+        self._places = {id(parameter): position for position, parameter in enumerate(self._params)}
         self._masters = MasterWeights(lambda: self._updaters[0])
         self._rule = PLAIN_SGD
         self._fit(optimizer_params or {})
@@ -172,7 +172,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         """
         if new == rule and self._optimizer is self._fitted:
             return
-        momenta = [getattr(each, "momentum", 0.0) for each in (self._fitted, self._optimizer)]
+        momenta = [getattr(optimizer, "momentum", 0.0) for optimizer in (self._fitted, self._optimizer)]
         if new == rule and rule.name == PLAIN_SGD.name and self.algorithm.optimizer_chooses_rule and not all(momenta):
             return
         raise ReplacedOptimizerError(
@@ -290,25 +290,22 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         return Hyper(rate, momentum, optimizer.wd, self._scale, self.gradient_scale)
 
     def _follow_progress(self) -> None:
-        """Let the optimizer's schedule know how far all workers are, if that is what it counts."""
+        """Pass the progress of all workers to the optimizer's schedule, if it is a CommonLRScheduler."""
         scheduler = self._optimizer.lr_scheduler
         if isinstance(scheduler, CommonLRScheduler):
             scheduler.follow(self.algorithm.result, self.dataset_size)
 
     def _check_schedule(self) -> None:
-        """Warn of a schedule that will give each worker another learning rate."""
+        """Warn if the schedule will give workers different learning rates."""
         scheduler = self._optimizer.lr_scheduler
-        own = scheduler is not None and not isinstance(scheduler, CommonLRScheduler)
-        if own and self.workers > 1 and not self.algorithm.equal_updates:
-            log.warning("%s", own_counts_warning(scheduler, self.algorithm.name))
+        counts_own_updates = scheduler is not None and not isinstance(scheduler, CommonLRScheduler)
+        if counts_own_updates and self.workers > 1 and not self.algorithm.equal_updates:
+            log.warning("%s", unequal_rates_warning(scheduler, self.algorithm.name))
 
     def _rates(self) -> dict[str, Any]:
-        """Return the optimizer's settings that are compared with other workers'.
-
-        Those of a schedule are left out, because they change.
-        """
+        """Return the optimizer's settings to compare with other workers', without those of schedules."""
         optimizer = self._optimizer
-        # A local optimizer's weight decay has been made to fit the scale of its gradients.
+        # The weight decay of a local optimizer was multiplied by the scale of its gradients.
         fitted = self.algorithm.sends != "gradients" and not isinstance(optimizer, DECOUPLED_DECAY)
         scale = self.gradient_scale if fitted else 1.0
         rates = {"momentum": getattr(optimizer, "momentum", None), "weight decay": optimizer.wd / scale}
@@ -331,7 +328,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
 
 
 def _follow_scale(optimizer: Any, scale: float) -> None:
-    """Keep an optimizer's terms relative to the mean gradient, of which it is given a multiple."""
+    """Scale an optimizer's options to gradients that are `scale` times the mean gradient."""
     if not isinstance(optimizer, DECOUPLED_DECAY):
         optimizer.wd *= scale
     if optimizer.clip_gradient is not None:

@@ -30,14 +30,14 @@ class SGD(GluonSGD):
     def _update_impl(self, indices: Any, weights: Any, grads: Any, states: Any, multi_precision: bool = False) -> None:
         several = isinstance(indices, (list, tuple))
         numbers = list(indices) if several else [indices]
-        mine = list(zip(weights, grads, states, strict=True)) if several else [(weights, grads, states)]
-        arrays = [array for each in mine for array in each if array is not None]
+        updates = list(zip(weights, grads, states, strict=True)) if several else [(weights, grads, states)]
+        arrays = [array for update in updates for array in update if array is not None]
         if self.clip_gradient or not all(is_plain(array) for array in arrays):
             super()._update_impl(indices, weights, grads, states, multi_precision)
             return
         self._update_count(numbers)
         rates, decays = self._get_lrs(numbers), self._get_wds(numbers)
-        for (weight, grad, state), rate, decay in zip(mine, rates, decays, strict=True):
+        for (weight, grad, state), rate, decay in zip(updates, rates, decays, strict=True):
             for array in (grad, state):  # a new state is there only when the engine has filled it
                 if array is not None:
                     array.wait_to_read()

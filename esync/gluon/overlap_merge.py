@@ -1,10 +1,10 @@
 """The merge of the common model into a worker that trained on during the exchange (`--overlap`).
 
-What the worker learnt meanwhile is kept. Weights: w ← w_new + (w − w_pushed). The next update is
-counted from w_new, so every local step is sent exactly once. Statistics: batch norm's are running
-means, which forget by a share an iteration. The mean that arrives takes the place of what was
-pushed, so after n more iterations only the share KEPTⁿ of it is left: s ← s + KEPTⁿ·(s_new − s).
-That lies between the two, so a variance stays positive.
+Local steps during the exchange are kept. Weights: w ← w_new + (w − w_pushed). The next update is
+relative to w_new, so every local step is sent exactly once. Statistics: those of batch norm are
+running means, which decay in every iteration. The received mean replaces the pushed values, of
+which the share KEPTⁿ remains after n iterations: s ← s + KEPTⁿ·(s_new − s). This is between s and
+s_new, so a variance stays positive.
 """
 
 from collections.abc import Mapping
@@ -18,22 +18,21 @@ from .flat_arrays import FlatArrays
 
 
 class OverlapMerge:
-    """A sink that merges the common model with what was learnt since the push.
+    """A sink that merges the common model with the local steps since the push.
 
-    It is an `exchange.ModelSink`.
+    It implements `exchange.ModelSink`.
 
     Args:
         weights: of this worker.
         statistics: of this worker.
-        anchor: float32; takes the common weights, from which the next update is counted.
-        further: name of each further vector → takes its common values as they are.
+        anchor: float32; receives the common weights, to which the next update is relative.
+        further: name of each further vector → receives its common values.
 
     Attributes:
-        iterations: local iterations since the push; set it before the model comes.
-        weights: the common weights as they have come, rounded where this worker's weights are not
-            float32: what float16 cannot hold would otherwise look like progress in the other
-            direction, and be taken back.
-        statistics: likewise, the common statistics.
+        iterations: local iterations since the push; set it before the model is written.
+        weights: the received common weights, rounded to the type of this worker's weights.
+            Otherwise the next update would contain the rounding error.
+        statistics: the received common statistics, rounded in the same way.
     """
 
     def __init__(
@@ -45,11 +44,11 @@ class OverlapMerge:
         self.iterations = 0
 
     def begin(self) -> None:
-        """Remember the weights that the worker pushes now; the replica is open."""
+        """Copy the weights that the worker pushes; the replica must be open."""
         self._weights.read(0, self._pushed.size, self._pushed)
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
-        """Take values of the common model, and add what was learnt since the push."""
+        """Merge values of the common model with the local steps since the push."""
         if vector not in (WEIGHTS, STATISTICS):
             self._further[vector].write(start, values)
             return
@@ -58,13 +57,13 @@ class OverlapMerge:
         if statistics:
             arrays, common = self._statistics, self.statistics
         kept = np.float32(config.OVERLAP_STATISTICS_KEPT**self.iterations)
-        for at, own in arrays.pieces(start, start + values.size):
-            new = common.values[at : at + own.size]
-            new[:] = values[at - start : at - start + own.size].astype(own.dtype, copy=False)
+        for at, local in arrays.pieces(start, start + values.size):
+            new = common.values[at : at + local.size]
+            new[:] = values[at - start : at - start + local.size].astype(local.dtype, copy=False)
             if statistics:
-                arrays.write(at, own + kept * (new - own))
+                arrays.write(at, local + kept * (new - local))
             else:
-                arrays.write(at, new + (own - self._pushed[at : at + own.size]))
+                arrays.write(at, new + (local - self._pushed[at : at + local.size]))
 
     def add(self, step: Sparse) -> None:
         """See `exchange.ModelSink`."""
@@ -73,9 +72,9 @@ class OverlapMerge:
     put = add
 
     def discard(self) -> None:
-        """Take the common model as it is, because the run is over.
+        """Replace the worker's model by the common one at the end of the run.
 
-        What was learnt since the push will never be sent.
+        Local steps since the push are discarded, because they are never sent.
         """
         self._weights.write(0, self.weights.values)
         self._statistics.write(0, self.statistics.values)

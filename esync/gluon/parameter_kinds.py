@@ -1,8 +1,8 @@
-"""The kinds of a network's parameters: trained ones, statistics, and constants, which stay as they are.
+"""The kinds of a network's parameters: trained ones, statistics, and constants.
 
-Exchanges carry float32 values. Parameters of types that these would round (integers, booleans,
-float64) are constants where they are not trained: they are compared at the start instead of
-exchanged. Others of these types are refused.
+Values are exchanged as float32. Untrained parameters of types that float32 would round (integers,
+booleans, float64) are constants: they are not exchanged, but compared at the start. Trained ones of
+these types raise an error.
 """
 
 import hashlib
@@ -31,12 +31,12 @@ def statistics(parameters: Iterable[Any]) -> list[Any]:
 
 
 def constants(parameters: Iterable[Any]) -> list[Any]:
-    """Return the untrained parameters that float32 cannot hold; they are not exchanged."""
+    """Return the untrained parameters that float32 cannot represent; they are not exchanged."""
     return [parameter for parameter in parameters if parameter.grad_req == "null" and not fits(parameter)]
 
 
 def rounds_weights(parameters: Iterable[Any]) -> bool:
-    """Return whether float32 cannot hold the trained weights."""
+    """Return whether float32 cannot represent the trained weights."""
     return not all(map(fits, trained(parameters)))
 
 
@@ -60,10 +60,10 @@ def others_of(network_parameters: Iterable[Any], trained: Iterable[Any]) -> list
 
 
 def check_types(parameters: Iterable[Any], algorithm: str) -> None:
-    """Refuse parameters that change in training, and that an exchange would round.
+    """Check that an exchange does not round parameters that change in training.
 
     Raises:
-        UnsuitableParametersError: there is one.
+        UnsuitableParametersError: it would round one.
     """
     for parameter in parameters:
         kind = np.dtype(parameter.dtype)
@@ -76,10 +76,10 @@ def check_types(parameters: Iterable[Any], algorithm: str) -> None:
 
 
 def digests(parameters: Iterable[Any]) -> dict[str, str]:
-    """Return a short text for the values of each constant.
+    """Return a digest of the values of each constant, by its name.
 
-    The key is its name without the network's prefix, which Gluon counts in each process, so that it
-    may differ on workers.
+    Names exclude the network's prefix, which Gluon numbers in each process, so it may differ between
+    workers.
     """
     hashes: dict[str, Any] = {}
     for parameter in constants(parameters):
@@ -90,5 +90,5 @@ def digests(parameters: Iterable[Any]) -> dict[str, str]:
 
 
 def fits(parameter: Any) -> bool:
-    """Return whether float32 holds all values of the parameter's type that a network has."""
+    """Return whether float32 represents all values of the parameter's type."""
     return np.dtype(parameter.dtype) in (np.float32, np.float16)

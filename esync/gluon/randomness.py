@@ -1,6 +1,6 @@
 """The global random generators of NumPy, Python and MXNet, seeded by rank.
 
-Programs seed them alike on all workers, and MXNet's begins alike in every process without a seed.
+Programs seed them equally on all workers, and MXNet's has the same default seed in every process.
 Crops, noise and dropout masks would then be the same on all workers.
 """
 
@@ -49,9 +49,9 @@ def draw_seeds() -> list[int]:
     return [int(np.random.randint(2**31 - 1)), random.getrandbits(31), _mxnet_number()]
 
 
-def seed_generators(seeds: Sequence[int], *place: int) -> None:
-    """Seed each generator by a number of `draw_seeds` and by a place: a rank and an epoch, say."""
-    _seed(*(_mixed(seed, *place) for seed in seeds))
+def seed_generators(seeds: Sequence[int], *position: int) -> None:
+    """Seed each generator by a number of `draw_seeds` and by a position, for instance rank and epoch."""
+    _seed(*(_mixed(seed, *position) for seed in seeds))
 
 
 def seed_mxnet(rank: int) -> None:
@@ -60,7 +60,7 @@ def seed_mxnet(rank: int) -> None:
 
 
 def generator_digests() -> dict[str, str]:
-    """Return texts that tell the states of NumPy's and Python's generators apart."""
+    """Return digests of the states of NumPy's and Python's generators."""
     states = {"NumPy's": np.random.get_state(), "Python's": random.getstate()}
     with np.printoptions(threshold=10**6):
         return {name: hashlib.sha256(repr(state).encode()).hexdigest()[:16] for name, state in states.items()}

@@ -1,8 +1,7 @@
-"""A Gluon network as the algorithms see it: flat vectors, and a local step.
+"""The interface of a Gluon network for algorithms: flat vectors, and a local step.
 
-The vectors are weights, gradients and statistics. On a CPU the parameters' own memory is read and
-written without a copy in between; on a GPU, or with another number format than float32, they pass
-through host memory.
+The vectors are weights, gradients and statistics. On a CPU the memory of the parameters is read and
+written directly; on a GPU, or with types other than float32, values are copied through host memory.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -114,26 +113,26 @@ class Replica:
             return merge.weights, merge.statistics
         return self.weights, self.mean_statistics or self.statistics
 
-    def keep_statistics(self, own: bool) -> None:
+    def keep_statistics(self, separate: bool) -> None:
         """Choose where the mean of the workers' statistics is put from now on; the replica is open.
 
         Args:
-            own: True: beside this worker's own statistics, which stay as they are; False: in their
+            separate: True: beside this worker's own statistics, which stay as they are; False: in their
                 place.
         """
-        if not own:
+        if not separate:
             self.mean_statistics = None
         elif self.mean_statistics is None:
             self.mean_statistics = Flat(values_of(self.statistics))
 
     def keep_final_statistics(self) -> None:
-        """Remember the statistics of the end of the run; the replica is closed."""
+        """Copy the statistics at the end of the run; the replica must be closed."""
         self.open()
         self._final_statistics = values_of(self.statistics)
         self.close()
 
     def restore_final_statistics(self) -> None:
-        """Put back the statistics that a forward pass after the end of the run has changed; the replica is closed."""
+        """Restore the statistics of the end of the run, after later forward passes; the replica must be closed."""
         if self._final_statistics is not None:
             self.open()
             self.statistics.write(0, self._final_statistics)
@@ -141,27 +140,30 @@ class Replica:
 
     @contextmanager
     def with_mean_statistics(self) -> Iterator[None]:
-        """Let the network have the common model within a with statement; the replica is closed."""
+        """Write the common model to the network while the body of a with statement runs.
+
+        The replica must be closed.
+        """
         pairs = [
-            (own, common)
-            for own, common in zip((self.weights, self.statistics), self.common, strict=True)
+            (arrays, common)
+            for arrays, common in zip((self.weights, self.statistics), self.common, strict=True)
             if isinstance(common, Flat)
         ]
         self.open()
-        kept = [values_of(own) for own, _ in pairs]
-        for own, common in pairs:
-            own.write(0, common.values)
+        kept = [values_of(arrays) for arrays, _ in pairs]
+        for arrays, common in pairs:
+            arrays.write(0, common.values)
         self.close()
         try:
             yield
         finally:
             self.open()
-            for (own, _), values in zip(pairs, kept, strict=True):
-                own.write(0, values)
+            for (arrays, _), values in zip(pairs, kept, strict=True):
+                arrays.write(0, values)
             self.close()
 
     def enable_overlap(self) -> None:
-        """Let the worker go on during exchanges: `open` waits for its own arrays only."""
+        """Have `open` wait for this replica's arrays only, so that the worker trains during exchanges."""
         self._wait = self.settle
 
     def settle(self) -> None:
@@ -170,19 +172,19 @@ class Replica:
             arrays.settle()
 
     def begin_overlap(self) -> OverlapMerge:
-        """Begin an exchange during which the worker goes on; the replica is open.
+        """Start an overlapped exchange; the replica must be open.
 
         Returns:
-            The sink for the model that the exchange brings.
+            The sink for the received model.
         """
         merge = self.keep_common()
         merge.begin()
         return merge
 
     def keep_common(self) -> OverlapMerge:
-        """Keep the common model beside this worker's own, which is ahead; the replica is open.
+        """Keep the common model separately from this worker's, which is ahead of it.
 
-        The anchor and the statistics as they are now are the first common ones.
+        Initially it is the anchor and the present statistics. The replica must be open.
         """
         if self.anchor is None:
             raise RuntimeError("keep_anchor was not called")
@@ -207,7 +209,7 @@ class Replica:
             arrays.open()
 
     def close(self) -> None:
-        """Hand what was written back to the device."""
+        """Copy written values back to the device."""
         if self.weights.close():
             for parameter in self._trained:
                 if (copy := self._master(parameter)) is not None:
@@ -261,17 +263,17 @@ class Replica:
     # --- weights that the program assigns between two steps ---------------------------------------
 
     def sample_weights(self) -> None:
-        """Remember a sample of the weights, for `assigned_since_sample`; nothing writes them."""
-        self._sample = self._sampler.take()
+        """Take a sample of the weights, for `assigned_since_sample`, when no operation writes them."""
+        self._sample = self._sampler.sample()
 
     def assigned_since_sample(self) -> Assignment | None:
-        """Return weights that the program has assigned since `sample_weights`, None if there are none.
+        """Return weights that the program has assigned since `sample_weights`; None: there are none.
 
-        A few values of each parameter are compared. That finds whatever replaces whole parameters,
-        and not always what clips or masks them.
+        Only a few values of each parameter are compared, which detects assignments of whole
+        parameters, but not every change of a part.
         """
-        now = self._sampler.take()
-        changed = [place for place, (new, old) in enumerate(zip(now, self._sample, strict=True)) if new != old]
+        now = self._sampler.sample()
+        changed = [index for index, (new, old) in enumerate(zip(now, self._sample, strict=True)) if new != old]
         if not changed:
             return None
         self.open()
@@ -280,9 +282,9 @@ class Replica:
         return assignment
 
     def assigned_since_exchange(self) -> Assignment | None:
-        """Return weights that differ from those that the last exchange has written.
+        """Return weights that differ from those of the last exchange in any bit; None: there are none.
 
-        The replica is open and keeps an anchor. All values are compared, bit by bit.
+        The replica must be open and have an anchor.
         """
         changed = self.weights.different(self._common())
         return self._assignment(changed) if changed else None
@@ -291,11 +293,11 @@ class Replica:
         """Return the assignment of these parameters; the replica is open."""
         ends = np.cumsum(self.weights.sizes)
         values = {}
-        for place in changed:
-            end, size = int(ends[place]), self.weights.sizes[place]
+        for index in changed:
+            end, size = int(ends[index]), self.weights.sizes[index]
             values[end - size] = np.empty(size, np.float32)
             self.weights.read(end - size, end, values[end - size])
-        return Assignment(tuple(self._trained[place].name for place in changed), values)
+        return Assignment(tuple(self._trained[index].name for index in changed), values)
 
     def _common(self) -> np.ndarray:
         if self.anchor is None:
@@ -321,7 +323,7 @@ class Replica:
         return Scaled(self.gradients, factor)
 
     def update(self) -> Difference:
-        """Return how far the weights have moved since the last exchange: ESync's Δ."""
+        """Return the change of the weights since the last exchange: ESync's Δ."""
         return Difference(self.weights, self._common())
 
     def common_weights(self) -> np.ndarray | None:
@@ -358,7 +360,7 @@ class Replica:
             self.anchor[indices] += values
 
     def put(self, step: Sparse) -> None:
-        """Replace the weights at some places; makes this an `exchange.ModelSink`."""
+        """Replace the weights at some indices; makes this an `exchange.ModelSink`."""
         self.weights.put(*step)
         if self.anchor is not None:
             indices, values = step
@@ -384,13 +386,13 @@ def track_running_statistics(parameters: Iterable[Any]) -> None:
     have their common values.
     """
     named = {parameter.name: parameter for parameter in parameters}
-    frozen = any(each._differentiable and each.grad_req == "null" for each in named.values())
+    frozen = any(parameter._differentiable and parameter.grad_req == "null" for parameter in named.values())
     for name, beta in named.items():
         prefix = name.removesuffix("beta")
-        others = [f"{prefix}{each}" for each in ("gamma", "running_mean", "running_var")]
+        others = [f"{prefix}{suffix}" for suffix in ("gamma", "running_mean", "running_var")]
         if prefix == name or not named.keys() >= set(others) or beta.list_ctx()[0].device_type != "cpu":
             continue
-        gamma, mean, variance = (named[each] for each in others)
+        gamma, mean, variance = (named[other] for other in others)
         if beta._differentiable or gamma._differentiable or beta.data().grad is not None:
             continue
         if frozen and (mean.data().asnumpy().any() or (variance.data().asnumpy() != 1).any()):

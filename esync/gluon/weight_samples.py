@@ -1,4 +1,4 @@
-"""Samples of arrays: a cheap way to notice that their values have been replaced."""
+"""Samples of arrays, by which replaced values are detected at low cost."""
 
 import ctypes
 from collections.abc import Callable, Sequence
@@ -19,17 +19,17 @@ class Sampler:
 
     def __init__(self, arrays: Callable[[], Sequence[Any]]) -> None:
         self._arrays = arrays
-        self._known: Sequence[Any] = ()
-        self._places: list[tuple[int, int]] = []  # first byte of each array's sample, and their number
+        self._sampled: Sequence[Any] = ()
+        self._ranges: list[tuple[int, int]] = []  # first byte of each array's sample, and their number
 
-    def take(self) -> list[bytes]:
-        """Return some bytes of each array, once all that is pending has been written to it."""
+    def sample(self) -> list[bytes]:
+        """Return some bytes of each array, after pending writes."""
         arrays = self._arrays()
-        if [*map(id, arrays)] != [*map(id, self._known)]:
-            self._known, self._places = arrays, [_place(array) for array in arrays]
+        if [*map(id, arrays)] != [*map(id, self._sampled)]:
+            self._sampled, self._ranges = arrays, [_sample_range(array) for array in arrays]
         library, pointer = mx.base._LIB, ctypes.c_void_p()
         get, wait, target, samples = library.MXNDArrayGetData, library.MXNDArrayWaitToRead, ctypes.byref(pointer), []
-        for array, (start, size) in zip(arrays, self._places, strict=True):
+        for array, (start, size) in zip(arrays, self._ranges, strict=True):
             if start < 0:
                 samples.append(_device_bytes(array))
                 continue
@@ -39,7 +39,7 @@ class Sampler:
         return samples
 
 
-def _place(array: Any) -> tuple[int, int]:
+def _sample_range(array: Any) -> tuple[int, int]:
     """Return the first byte of an array's sample and their number; −1 where it is on a GPU."""
     total = array.size * array.dtype().itemsize
     size = min(SAMPLE_BYTES, total)

@@ -141,7 +141,7 @@ class SharedCollectiveState:
             exchange.received += reduce.received[rank]
             round_[rank].over(engine.time, used=True)
             if not waiting and self.choice is not None:
-                self.choice.took(engine.time - begun)
+                self.choice.record(engine.time - begun)
 
         reduce = Allreduce(engine, self.network, self.hosts, self._current(), buckets, finished)
         for rank, pending in round_.items():

@@ -182,15 +182,15 @@ class SimulatedCoordination(Coordination):
         self._call(lambda now: self._server.coordinator.reset(self._rank, round, now, **more))
         self.round = round
 
-    def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
-        """See `Coordination.tell`; the handle is done when it is returned."""
+    def report_steps(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
+        """See `Coordination.report_steps`; the handle is done when it is returned."""
 
         def answer(now: float) -> PolicyDirective:
             self._server.questions += 1
             watch = self._server.watch
             if watch is None:
                 raise RuntimeError("nobody has asked the state server to look for stragglers")
-            return watch.tell(self._rank, since, steps, seconds)
+            return watch.record_steps(self._rank, since, steps, seconds)
 
         return Completed(self._call(answer))
 
@@ -271,9 +271,9 @@ class DelayedCoordination(Coordination):
         self.round = round
         self._start(lambda: self.client.reset(round, rejoin, members, aside, exchange))
 
-    def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
-        """See `Coordination.tell`; the handle is done when the answer has arrived."""
-        return self._start(lambda: self.client.tell(since, steps, seconds).wait())
+    def report_steps(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
+        """See `Coordination.report_steps`; the handle is done when the answer has arrived."""
+        return self._start(lambda: self.client.report_steps(since, steps, seconds).wait())
 
     def close(self) -> None:
         """End the task."""

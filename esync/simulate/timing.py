@@ -97,7 +97,7 @@ class TimedReplica:
         for name in names:
             self.further[name] = self.contributions[name] = _Vector(STAND_IN)
 
-    def keep_statistics(self, own: bool) -> None:
+    def keep_statistics(self, separate: bool) -> None:
         """Do nothing: there are no statistics."""
 
     @property

@@ -133,7 +133,7 @@ class Job:
             raise ConflictError(f"job {self.name!r} was begun without a search for stragglers")
         self._check_rank(rank)
         before = self.watch.stragglers
-        directive = self.watch.tell(rank, since, steps, seconds)
+        directive = self.watch.record_steps(rank, since, steps, seconds)
         self._liveness.steps(rank, since, steps, seconds, now)
         self._took("s", rank, now, since, steps, seconds)
         for slow in sorted(self.watch.stragglers - before):

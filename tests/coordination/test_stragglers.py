@@ -21,8 +21,8 @@ def steps(detector, random, count, slower=None, jitter=0.1, excluded=()):
     for step in range(1, count + 1):
         for rank in range(WORKERS):
             seconds = STEP * max(0.1, random.normal(1, jitter)) + slower.get(rank, 0.0)
-            detector.tell(rank, 1, seconds)
-        detector.look([rank for rank in range(WORKERS) if rank not in excluded])
+            detector.add_steps(rank, 1, seconds)
+        detector.update([rank for rank in range(WORKERS) if rank not in excluded])
         for rank in detector.stragglers:
             named.setdefault(rank, step)
     return named
@@ -51,8 +51,8 @@ def test_detector_ignores_one_slow_step():
     for place in range(10):
         for step in range(30):
             for rank in range(WORKERS):
-                detector.tell(rank, 1, 10.0 if rank == 3 and step == place else STEP)
-            detector.look(range(WORKERS))
+                detector.add_steps(rank, 1, 10.0 if rank == 3 and step == place else STEP)
+            detector.update(range(WORKERS))
             assert not detector.stragglers
 
 
@@ -63,8 +63,8 @@ def test_detector_ignores_half_of_the_workers_and_small_differences():
         detector = Detector(WORKERS, Detection())
         for _ in range(50):
             for rank in range(WORKERS):
-                detector.tell(rank, 1, STEP + delay * (rank < slow))
-            detector.look(range(WORKERS))
+                detector.add_steps(rank, 1, STEP + delay * (rank < slow))
+            detector.update(range(WORKERS))
         assert len(detector.stragglers) == expected
 
 
@@ -72,10 +72,10 @@ def test_detector_counts_steps_reported_together_one_by_one():
     one, several = (Detector(2, Detection(window=4, stride=2)) for _ in range(2))
     for _ in range(6):
         for rank in (0, 1):
-            one.tell(rank, 1, 0.5)
+            one.add_steps(rank, 1, 0.5)
     for rank in (0, 1):
-        several.tell(rank, 6, 3.0)
-    assert one.look((0, 1)) == several.look((0, 1)) is False
+        several.add_steps(rank, 6, 3.0)
+    assert one.update((0, 1)) == several.update((0, 1)) is False
     assert one.speeds == several.speeds == {0: 2.0, 1: 2.0}
 
 
@@ -85,8 +85,8 @@ def test_detector_keeps_an_excluded_silent_worker_a_straggler():
     for _ in range(60):
         for rank in range(WORKERS):
             if rank != 2:
-                detector.tell(rank, 1, STEP)
-        detector.look([rank for rank in range(WORKERS) if rank != 2])
+                detector.add_steps(rank, 1, STEP)
+        detector.update([rank for rank in range(WORKERS) if rank != 2])
     assert detector.stragglers == {2}
 
 
@@ -109,7 +109,7 @@ def feed(watch, count, slow=(), since=None):
     told = since if since is not None else [0] * WORKERS
     for _ in range(count):
         for rank in range(WORKERS):
-            watch.tell(rank, told[rank], 1, STEP * (1 + 2 * (rank in slow)))
+            watch.record_steps(rank, told[rank], 1, STEP * (1 + 2 * (rank in slow)))
             told[rank] += 1
     return told
 
@@ -137,10 +137,10 @@ def test_online_policy_counts_repeated_reports_once():
     once, twice = (OnlinePolicy(2, OnlinePolicySettings(detection=Detection(window=4, stride=2))) for _ in range(2))
     for since in range(8):
         for rank in (0, 1):
-            once.tell(rank, since, 1, 1.0)
+            once.record_steps(rank, since, 1, 1.0)
             for _ in range(2):
-                twice.tell(rank, since, 1, 1.0)
+                twice.record_steps(rank, since, 1, 1.0)
     assert once.state() == twice.state()
-    once.tell(1, 0, 1, 5.0)
+    once.record_steps(1, 0, 1, 5.0)
     assert once.state()["detector"]["seconds"][1] == [5.0]
     assert once.state()["told"] == [8, 1]

@@ -469,9 +469,9 @@ class MemoryStore(KeyedStore):
         self._meetings = 0
         self._progressed, self._closed = cluster.now, False
 
-    def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
+    def sizes(self, model: Mapping[str, int]) -> Mapping[str, int]:
         """See `Store.sizes`."""
-        return own
+        return model
 
     # --- time, and what goes on beside ------------------------------------------------------------
 
@@ -537,14 +537,14 @@ class MemoryStore(KeyedStore):
         """See `Store.flush`."""
         self._cluster.wait(lambda: not self._cluster.under_way(self.nonce))
 
-    def await_acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status]:
-        """See `Store.await_acknowledged`; it looks again when something has reached a server."""
+    def await_acknowledged(self, sequence: int, check: Callable[[Status], None]) -> list[Status]:
+        """See `Store.await_acknowledged`; it polls again when something has reached a server."""
         cluster, seen = self._cluster, list[Status]()
         task = cluster.task
         with self.waiting("the other workers' commits at") as wait:
             while True:
                 arrivals = cluster.arrivals
-                if (status := self._look(sequence, look, seen)) is None:
+                if (status := self._poll(sequence, check, seen)) is None:
                     return seen
                 wait.what = awaited(status)
                 # With a lease, a waiting worker has to send a heartbeat now and then.
@@ -581,8 +581,8 @@ class MemoryStore(KeyedStore):
         """See `KeyedStore._push`."""
         self._send(key, self._buffers[key])
 
-    def _say(self, server: int, message: np.ndarray) -> None:
-        """See `KeyedStore._say`."""
+    def _push_message(self, server: int, message: np.ndarray) -> None:
+        """See `KeyedStore._push_message`."""
         self._send(server, message)
 
     def _pull(self, key: int) -> None:

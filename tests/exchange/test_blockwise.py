@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from esync import config
-from esync.exchange.blockwise import BlockwiseRule, places
-from esync.rules import RESET_MOMENTUM, RULES, Step, make_rule, take_apart
+from esync.exchange.blockwise import BlockwiseRule, block_slices
+from esync.rules import RESET_MOMENTUM, RULES, Step, make_rule, split_state
 
 SIZE = 23
 
@@ -26,8 +26,8 @@ def step(turn: int) -> Step:
 
 
 def test_places_cover_the_values_once_in_blocks() -> None:
-    assert list(places(3, 20)) == [slice(3, 10), slice(10, 17), slice(17, 20)]
-    assert list(places(3, 3)) == []
+    assert list(block_slices(3, 20)) == [slice(3, 10), slice(10, 17), slice(17, 20)]
+    assert list(block_slices(3, 3)) == []
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -42,8 +42,8 @@ def test_blockwise_rule_gives_the_same_bits_as_the_rule_on_the_whole(name: str) 
         blockwise.run(weights, sums, step(turn), divisor=3)
         kept = blockwise.state
         assert weights.tobytes() == expected.tobytes()
-        assert len(take_apart(kept)) == len(take_apart(state))
-        for own, other in zip(take_apart(kept), take_apart(state), strict=True):
+        assert len(split_state(kept)) == len(split_state(state))
+        for own, other in zip(split_state(kept), split_state(state), strict=True):
             assert (own is None) == (other is None)
             assert own is None or own.tobytes() == other.tobytes()
 

@@ -58,4 +58,4 @@ def test_codec_sizes_are_known_without_values(compression: str) -> None:
     for server in range(2):
         sizes = sorted(encoder.sizes(server))
         assert sorted(written[server]) == sizes == sorted(decoder.answer_sizes(server))
-        assert sorted(size for _, size in decoder.wanted(server, 0)) == sizes
+        assert sorted(size for _, size in decoder.answer_arrays(server, 0)) == sizes

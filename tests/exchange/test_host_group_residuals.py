@@ -44,7 +44,7 @@ def rounds(side: MemoryExchanges, *numbers: int) -> None:
 def exact(side: MemoryExchanges) -> np.ndarray:
     """What the rule works on."""
     return np.concatenate(
-        [side.servers[bucket.shard]._bucket_states[bucket.index].weights for bucket in side.layout.buckets]
+        [side.servers[bucket.shard].model.buckets[bucket.index].weights for bucket in side.layout.buckets]
     )
 
 
@@ -184,7 +184,7 @@ class HangingRun:
             for use in log_of(server.round_state):
                 sent = [values(commit.rank, commit.sequence)[WEIGHTS][part] for commit in use.commits]
                 expected += RATE * np.mean(sent, axis=0)
-            held = server._bucket_states[bucket.index].weights
+            held = server.model.buckets[bucket.index].weights
             np.testing.assert_allclose(held + RATE * rest[part], expected, rtol=1e-4, atol=1e-5)
 
 

@@ -100,7 +100,7 @@ class Run:
         """What the rules of the servers have worked on, of a vector."""
         states = {}
         for node in self.nodes:
-            states |= node.endpoint.server._bucket_states
+            states |= node.endpoint.server.model.buckets
         return np.concatenate([states[bucket.index].weights for bucket in self.layout.of(name)])
 
     def everything(self) -> list[bytes]:
@@ -231,7 +231,7 @@ def group_commit(servers: MemoryServers, ranks: Sequence[int], attempt: int = 0,
             learning_rate=1.0,
             samples=1,
             buckets=0 if place else 1,
-            place=0 if place else attempt,
+            index=0 if place else attempt,
             round=1,
         )
         for place, rank in enumerate(ranks)
@@ -291,10 +291,10 @@ def test_server_does_not_mix_the_arrays_of_two_attempts() -> None:
     servers = MemoryServers(1, [0.0] * 8)  # two buckets
     first, second = servers.buckets(0, 1, [9.0] * 8), servers.buckets(0, 1, [1.0] * 8)
     for push in second:
-        wire.header_of(push.values)["place"] = 1
+        wire.header_of(push.values)["index"] = 1
     servers.deliver(first[0], second[0], first[1])
     message = wire.message(
-        wire.COMMIT, rank=0, nonce=1000, sequence=1, learning_rate=1.0, samples=1, buckets=2, place=1
+        wire.COMMIT, rank=0, nonce=1000, sequence=1, learning_rate=1.0, samples=1, buckets=2, index=1
     )
     servers.deliver(Push(0, servers.layout.status_key(0), wire.pack(message, servers.elements)))
     assert servers.status()["acknowledged"].tolist() == [0]

@@ -15,17 +15,17 @@ from esync.rules import CenteredRMSPropRule, DelayCompensatedSGDRule, Rule, dela
 from .memory_servers import MemoryServers, Push, floats
 
 
-def rule_state(cluster: MemoryServers, place: int) -> np.ndarray | None:
+def rule_state(cluster: MemoryServers, index: int) -> np.ndarray | None:
     """What rank 0 fetches, bucket by bucket."""
     vector = np.empty(cluster.layout.sizes[WEIGHTS], np.float32)
     for bucket in cluster.layout.buckets:
         if bucket.vector != WEIGHTS:
             continue
         show_mailbox(cluster, bucket.shard)
-        cluster.deliver(cluster.message(bucket.shard, wire.FETCH, 0, buckets=bucket.index, place=place))
+        cluster.deliver(cluster.message(bucket.shard, wire.FETCH, 0, buckets=bucket.index, index=index))
         mailbox = cluster.nodes[bucket.shard].stored[cluster.layout.mailbox_key(bucket.shard)]
         header = wire.header_of(mailbox)
-        assert (header["bucket"], header["place"]) == (bucket.index, place)
+        assert (header["bucket"], header["index"]) == (bucket.index, index)
         if header["kind"] == wire.NOTHING:
             return None
         vector[bucket.start : bucket.stop] = mailbox[wire.HEADER_ELEMENTS :][: bucket.stop - bucket.start]
@@ -40,7 +40,7 @@ def show_mailbox(cluster: MemoryServers, shard: int) -> None:
 
 def put_state(cluster: MemoryServers, vectors: list[np.ndarray | None], rank: int = 0, nonce: int = 1000) -> None:
     """What rank 0 does on its way back to a checkpoint."""
-    for place, vector in enumerate(vectors):
+    for index, vector in enumerate(vectors):
         for bucket in cluster.layout.buckets if vector is not None else ():
             if bucket.vector != WEIGHTS:
                 continue
@@ -48,7 +48,7 @@ def put_state(cluster: MemoryServers, vectors: list[np.ndarray | None], rank: in
             values = np.zeros(wire.HEADER_ELEMENTS + cluster.layout.mailbox_elements(bucket.shard), np.float32)
             header = wire.header_of(values)
             header["kind"], header["rank"], header["nonce"] = wire.STATE, rank, nonce
-            header["bucket"], header["place"], header["sequence"] = bucket.index, place, len(vectors)
+            header["bucket"], header["index"], header["sequence"] = bucket.index, index, len(vectors)
             values[wire.HEADER_ELEMENTS :][: bucket.stop - bucket.start] = vector[bucket.start : bucket.stop]
             cluster.deliver(Push(bucket.shard, cluster.layout.mailbox_key(bucket.shard), values))
 
@@ -62,18 +62,18 @@ RULES: list[tuple[Rule, bool, int]] = [
 ]
 
 
-@pytest.mark.parametrize(("rule", "private", "places"), RULES)
-def test_restored_servers_continue_bit_for_bit(rule: Rule, private: bool, places: int) -> None:
+@pytest.mark.parametrize(("rule", "private", "count"), RULES)
+def test_restored_servers_continue_bit_for_bit(rule: Rule, private: bool, count: int) -> None:
     step = {"learning_rate": 0.1, "momentum": 0.9, "weight_decay": 0.01}
     size = 11
     options = {
         "servers": 3, "bucket_elements": 3, "rule": rule, "private": private, "synchronous": not private
     }  # fmt: skip
     first = MemoryServers(1, floats(0, size), floats(1, 2), **options)
-    assert [rule_state(first, place) for place in range(places)] == [None] * places
+    assert [rule_state(first, index) for index in range(count)] == [None] * count
     for sequence in (1, 2):
         first.send(0, sequence, floats(10 + sequence, size), **step)
-    state = [rule_state(first, place) for place in range(places)]
+    state = [rule_state(first, index) for index in range(count)]
     channel = 1 if private else 0
     second = MemoryServers(1, first.weights(channel), first.statistics(), **options)
     put_state(second, state)

@@ -51,8 +51,8 @@ def test_staging_payload_is_complete_with_all_buckets_each_counted_once(staging,
     assert memory.staged_bytes == 32
     staging.put(0, 1, 1, bucket=5, values=ones(value=2.0))
     assert staging.complete(0, 1, 1, buckets=2)
-    assert {bucket: values[0] for bucket, values in staging.take(0).items()} == {3: 1.0, 5: 2.0}
-    assert staging.take(1)[5][0] == 3.0
+    assert {bucket: values[0] for bucket, values in staging.pop(0).items()} == {3: 1.0, 5: 2.0}
+    assert staging.pop(1)[5][0] == 3.0
 
 
 @pytest.mark.parametrize(("nonce", "sequence"), [(2, 1), (1, 2)])
@@ -64,7 +64,7 @@ def test_staging_bucket_of_another_payload_replaces_the_unfinished_one(staging, 
     assert not staging.complete(0, nonce, sequence, buckets=2)
     assert not staging.complete(0, 1, 1, buckets=1)
     assert memory.staged_bytes == 16
-    assert list(staging.take(0)) == [1]
+    assert list(staging.pop(0)) == [1]
 
 
 def there(*ranks: int) -> np.ndarray:

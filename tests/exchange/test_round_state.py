@@ -6,6 +6,7 @@ import pytest
 
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.round_state import RoundState
+from esync.exchange.protocol.status import status_record
 
 from .round_states import commit, make
 
@@ -56,7 +57,7 @@ def test_arrivals_count_processes_not_joins():
     round_state = RoundState(2, True)
     for nonce in (5, 5, 6):
         round_state.join(1, nonce, 0.0)
-    status = round_state.status()
+    status = status_record(round_state)
     assert status["arrivals"].tolist() == [0, 2]
     assert status["nonce"].tolist() == [0, 6]
 
@@ -79,12 +80,12 @@ def test_dropped_member_is_not_waited_for_until_a_replacement_joins():
     assert round_state.due() == [0, 2]
     round_state.applied([0, 2], now=3.0)
     assert round_state.round == 1
-    assert round_state.status()["member"].tolist() == [1, 0, 1]
+    assert status_record(round_state)["member"].tolist() == [1, 0, 1]
     commit(round_state, 0, now=4.0, sequence=2)
     assert commit(round_state, 2, now=5.0, sequence=2) == [0, 2]
     round_state.join(1, 99, now=6.0)  # a replacement in its slot
-    assert round_state.status()["elapsed"] == 6.0
-    assert round_state.status()["exchanged_at"] == 5.0  # what a schedule counts by: all workers know it
+    assert status_record(round_state)["elapsed"] == 6.0
+    assert status_record(round_state)["exchanged_at"] == 5.0  # what a schedule counts by: all workers know it
     commit(round_state, 0, now=7.0, sequence=3)
     assert commit(round_state, 2, now=7.0, sequence=3) == []
     assert commit(round_state, 1, now=8.0) == [0, 1, 2]
@@ -146,6 +147,6 @@ def test_fastest_is_the_pace_of_the_fastest_member_that_reported():
     assert round_state.fastest == 0
     for rank, pace in enumerate((0.5, 0.2, math.nan)):
         commit(round_state, rank, pace=pace)
-    assert round_state.fastest == 0.2 == round_state.status()["fastest"]
+    assert round_state.fastest == 0.2 == status_record(round_state)["fastest"]
     round_state.leave(1)
     assert round_state.fastest == 0.5

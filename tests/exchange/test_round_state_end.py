@@ -4,6 +4,7 @@ import pytest
 
 from esync.exchange.protocol import wire
 from esync.exchange.protocol.round_state import Limits, RoundState
+from esync.exchange.protocol.status import status_record
 
 from .round_states import commit, make
 
@@ -16,7 +17,7 @@ def test_seconds_limit_counts_from_when_all_have_joined():
         commit(round_state, 0, now, sequence)
         commit(round_state, 1, now, sequence)
         assert round_state.finished is over
-    assert round_state.status()["elapsed"] == 10.0
+    assert status_record(round_state)["elapsed"] == 10.0
 
 
 def test_seconds_limit_is_not_reset_by_a_replacement():
@@ -45,7 +46,7 @@ def test_server_that_does_not_decide_uses_commits_the_deciding_one_may_use(limit
     for sequence in (1, 2, 3):  # two of them may be on their way to server 0
         assert commit(round_state, 0, 1.0, sequence) == [0]
     assert commit(round_state, 1, 2.0) == [1]
-    assert round_state.status()["used"].tolist() == [wire.AT_ONCE] * 2
+    assert status_record(round_state)["used"].tolist() == [wire.AT_ONCE] * 2
     assert round_state.version == 4
     round_state.abort("enough")
     assert commit(round_state, 1, 3.0, sequence=2) == []
@@ -58,7 +59,7 @@ def test_synchronous_round_pending_at_the_end_is_not_used():
     assert not round_state.finished
     commit(round_state, 1, use=wire.AT_ONCE)  # it had not heard of the switch yet
     assert round_state.finished
-    status = round_state.status()
+    status = status_record(round_state)
     assert (status["acknowledged"].tolist(), status["used"].tolist()) == ([2, 1], [0, wire.AT_ONCE])
     round_state.leave(1)
     assert round_state.due() == []
@@ -69,5 +70,5 @@ def test_abort_without_reason_ends_the_run():
     round_state = make()
     round_state.abort("")
     assert round_state.finished
-    assert round_state.status()["aborted"] == 1
-    assert round_state.status()["text"].item()
+    assert status_record(round_state)["aborted"] == 1
+    assert status_record(round_state)["text"].item()

@@ -55,14 +55,14 @@ STRANGERS = [
 def test_sender_check_closes_connections_that_do_not_speak_zeromq(stack):
     check = SenderCheck(listening())
     server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-    assert check.look()
+    assert check.scan()
     ends = []
     for first in STRANGERS:
         here, there = conversation(stack, server, first)
         there.sendall(b"and on it goes")
         ends.append(here)
     for _ in range(2):
-        check.look()
+        check.scan()
         time.sleep(NEVER)
         assert [hears(here, 0.01) for here in ends] == [b""] * len(STRANGERS)
 
@@ -70,11 +70,11 @@ def test_sender_check_closes_connections_that_do_not_speak_zeromq(stack):
 def test_sender_check_passes_connections_with_the_zeromq_signature(stack):
     check = SenderCheck(listening())
     server = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
-    check.look()
+    check.scan()
     here, there = conversation(stack, server, SIGNATURE)
     assert hears(here, TIME_LIMIT, 10) == SIGNATURE
     there.sendall(b"abc")  # too early: the kernel sends it again
-    check.look()
+    check.scan()
     assert hears(here, TIME_LIMIT, 3) == b"abc"
     here.sendall(b"xyz")
     assert hears(there, TIME_LIMIT, 3) == b"xyz"
@@ -85,11 +85,11 @@ def test_sender_check_leaves_other_ports_of_the_process_alone(stack):
     check = SenderCheck(listening())
     meant = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
     meanwhile = stack.enter_context(socket.create_server(("127.0.0.1", 0)))  # opened by the user's program
-    check.look()
+    check.scan()
     assert hears(conversation(stack, before, b"hello")[0], TIME_LIMIT, 5) == b"hello"
     late, _ = conversation(stack, meanwhile, b"hello")
     check.settle(meant.getsockname()[1])
-    check.look()
+    check.scan()
     assert hears(late, TIME_LIMIT, 5) == b"hello"
     assert hears(conversation(stack, meanwhile, b"hello")[0], TIME_LIMIT, 5) == b"hello"
     assert hears(conversation(stack, meant, b"hello there!")[0], NEVER) == b""

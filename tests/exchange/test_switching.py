@@ -28,11 +28,11 @@ def test_switching_keeps_weights_and_momentum():
         cluster.send(rank, 1, gradient, learning_rate=0.2, momentum=0.9, use=wire.TOGETHER, switch=switch)
     assert not cluster.status()["synchronous"]
     assert cluster.weights().tobytes() == weights.tobytes()
-    assert cluster.nodes[0].server._bucket_states[0].state.tobytes() == gathered.tobytes()
+    assert cluster.nodes[0].server.model.buckets[0].rule_state.tobytes() == gathered.tobytes()
     weights, gathered = momentum_sgd(weights, gradient, gathered, Step(0.1, momentum=0.9))
     cluster.send(1, 2, gradient, learning_rate=0.1, momentum=0.9, use=wire.AT_ONCE)
     assert cluster.weights().tobytes() == weights.tobytes()
-    assert cluster.nodes[0].server._bucket_states[0].state.tobytes() == gathered.tobytes()
+    assert cluster.nodes[0].server.model.buckets[0].rule_state.tobytes() == gathered.tobytes()
 
 
 def test_switch_that_resets_momentum_forgets_what_was_gathered():

@@ -7,14 +7,14 @@ import pytest
 
 from esync import config
 from esync.exchange.protocol import wire
-from esync.exchange.worker_monitor import LOOK_EVERY, WorkerMonitor
+from esync.exchange.worker_monitor import CHECK_EVERY, WorkerMonitor
 from esync.membership.peers import Peers
 
 from .memory_servers import MemoryServers
 
 LEASE = 10.0
 #: After so many seconds a connection that has ended makes its worker gone.
-GONE = config.CONNECTION_GONE + 2 * LOOK_EVERY
+GONE = config.CONNECTION_GONE + 2 * CHECK_EVERY
 
 
 class Situation:
@@ -34,7 +34,7 @@ class Situation:
         self.monitor = WorkerMonitor(self.server, lease, self.servers.clock, peers)
         for rank in range(3):
             self.monitor.joined(rank, f"127.0.0.1:{90 + rank}", replacement)
-        self.wait(LOOK_EVERY)
+        self.wait(CHECK_EVERY)
 
     def lose(self, *ports: int) -> None:
         """End the connections of the workers at these ports."""
@@ -48,11 +48,11 @@ class Situation:
 
     def wait(self, seconds: float, heard: tuple[int, ...] = (0, 1, 2)) -> None:
         """Let time go by, while some workers say something now and then."""
-        for _ in range(round(seconds / LOOK_EVERY)):
-            self.servers.clock.now += LOOK_EVERY
+        for _ in range(round(seconds / CHECK_EVERY)):
+            self.servers.clock.now += CHECK_EVERY
             for rank in heard:
                 self.servers.say(0, rank)
-            self.monitor.look()
+            self.monitor.check()
 
     def commit(self, *ranks: int, value: float = 1.0) -> None:
         """Let workers send their first payload, of twice that value."""
@@ -74,7 +74,7 @@ def test_monitor_drops_worker_whose_connection_ended(synchronous):
     now.lose(91)
     now.wait(config.CONNECTION_GONE, heard=(0, 2))
     assert now.members == [0, 1, 2]  # ps-lite may be connecting again
-    now.wait(2 * LOOK_EVERY, heard=(0, 2))
+    now.wait(2 * CHECK_EVERY, heard=(0, 2))
     assert now.members == [0, 2]
 
 
@@ -100,7 +100,7 @@ def test_monitor_drops_silent_worker_only_when_others_wait_for_it():
     now.wait(2 * LEASE, heard=(0, 1))
     assert now.members == [0, 1, 2]  # a long iteration, and nobody waits
     now.commit(0, 1)
-    now.wait(LOOK_EVERY, heard=(0, 1))
+    now.wait(CHECK_EVERY, heard=(0, 1))
     assert now.members == [0, 1]
     assert now.servers.status()["round"] == 1
 
@@ -117,10 +117,10 @@ def test_monitor_counts_a_replacement_in_again_and_ignores_late_messages_of_the_
     now.lose(91)
     now.wait(2, heard=(0, 2))
     now.replace(1, connected=False)
-    before = now.server.heard[1]
+    before = now.server.active_at[1]
     now.wait(2, heard=(0, 1, 2))  # its connection is not there yet, and 1 has the old nonce
     assert now.members == [0, 1, 2]
-    assert now.server.heard[1] == before
+    assert now.server.active_at[1] == before
     now.connected.add(("127.0.0.1", 99))
     now.wait(2)
     assert now.members == [0, 1, 2]
@@ -131,7 +131,7 @@ def test_monitor_without_replacement_ends_the_run_and_names_the_worker():
     now.lose(91)
     now.wait(config.CONNECTION_GONE, heard=(0, 2))
     assert not now.failure
-    now.wait(2 * LOOK_EVERY, heard=(0, 2))
+    now.wait(2 * CHECK_EVERY, heard=(0, 2))
     assert now.failure.startswith("worker 1 at 127.0.0.1:91 is gone: its connection has ended, and nobody has promised")
     for rank in (0, 2):
         now.servers.say(wire.LEAVE, rank)
@@ -141,7 +141,7 @@ def test_monitor_without_replacement_ends_the_run_and_names_the_worker():
 def test_monitor_notices_worker_that_dies_before_its_connection_was_seen():
     now = Situation(lease=math.inf, replacement=0)
     now.replace(1, connected=False)
-    now.wait(config.PEER_GONE - LOOK_EVERY, heard=(0, 2))
+    now.wait(config.PEER_GONE - CHECK_EVERY, heard=(0, 2))
     assert not now.failure
     now.wait(1, heard=(0, 2))
     assert now.failure.startswith("worker 1 at 127.0.0.1:99 is gone")
@@ -178,7 +178,7 @@ def test_monitor_after_the_end_waits_only_for_a_promised_worker_0(victim, promis
     now.lose(90, 91)
     now.wait(GONE, heard=(2,))
     now.servers.say(wire.DONE, 2)
-    now.monitor.look()
+    now.monitor.check()
     assert not now.failure
     awaited = promised and victim == 0
     assert now.server.round_state.can_exit == (not awaited)
@@ -196,6 +196,6 @@ def test_monitor_ignores_leave_of_a_dropped_worker_during_the_run():
     now.lose(90, 91)
     now.wait(GONE, heard=(2,))
     now.servers.say(wire.LEAVE, 2)
-    now.monitor.look()
+    now.monitor.check()
     assert not now.server.round_state.can_exit
     assert not now.server.round_state.over

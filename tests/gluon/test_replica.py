@@ -224,7 +224,7 @@ def test_replica_keeps_mean_statistics_beside_its_own():
     with replica.with_mean_statistics():
         assert everything(net, trained=False).tolist() == own.tolist()  # there is no other one
     replica.open()
-    replica.keep_statistics(own=True)
+    replica.keep_statistics(separate=True)
     assert values_of(replica.common[1]).tolist() == own.tolist()  # nothing has come yet
     replica.write(STATISTICS, 0, mean[:3])
     replica.write(STATISTICS, 3, mean[3:])
@@ -235,7 +235,7 @@ def test_replica_keeps_mean_statistics_beside_its_own():
         assert everything(net, trained=False).tolist() == mean.tolist()
     assert everything(net, trained=False).tolist() == own.tolist()
     replica.open()
-    replica.keep_statistics(own=False)
+    replica.keep_statistics(separate=False)
     replica.write(STATISTICS, 0, mean)
     replica.close()
     assert everything(net, trained=False).tolist() == mean.tolist()

@@ -109,12 +109,12 @@ class Questions(Coordination):
             ),
         )
 
-    def tell(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
-        """See `Coordination.tell`."""
+    def report_steps(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
+        """See `Coordination.report_steps`."""
 
         def answer() -> PolicyDirective:
             assert self._server.watch is not None
-            return self._server.watch.tell(self._store.rank, since, steps, seconds)
+            return self._server.watch.record_steps(self._store.rank, since, steps, seconds)
 
         return self._call("its seconds", answer)
 

@@ -192,7 +192,7 @@ FAULTS: dict[str, Fault] = {
         "sync", (Edit(f"{_REGISTRY}._replaceable", "self.begun", "(self.begun or node.id != 9)"),), missed=True
     ),
     "the array that sets a key up is the only one of its payload": Fault(
-        "sparse", (Edit(f"{_KEYED}.send", "self._push(key)  # kept", "pass  # kept"),)
+        "sparse", (Edit(f"{_KEYED}.send", "self._push(key)  # stored", "pass  # kept"),)
     ),
     "a worker goes on before the servers know the shared model": Fault(
         "private", (Edit(f"{_KEYED}.init_shared", "self._meet()", "pass"),)
@@ -211,7 +211,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "half a payload of a dead worker is completed by its replacement": Fault(
         "sync",
-        (Edit("esync.exchange.protocol.payload_staging:PayloadStaging.put", "staged[0] != whose", "False"),),
+        (Edit("esync.exchange.protocol.payload_staging:PayloadStaging.put", "staged[0] != key", "False"),),
     ),
     "a server waits for a dead worker's commit to a round that it has ended": Fault(
         "sync-elastic",

@@ -384,7 +384,7 @@ class Job:
         cluster.at(cluster.steps + 1, self._cut_off)
 
     def _cut_off(self) -> None:
-        """Workers end without a server. See `MXNetStore._cut_off`."""
+        """Workers end without a server. See `MXNetStore._on_disconnect`."""
         for process in self._members:
             self.cluster.history.append(f"worker {process.number} is cut off")
             if not self._registry.over:

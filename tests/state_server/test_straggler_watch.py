@@ -23,7 +23,7 @@ def test_straggler_watch_tells_workers_whom_to_exclude(url):
     for step in range(24):
         for rank, client in enumerate(clients):
             seconds = 0.3 if rank == 2 and step < 12 else 0.1
-            answers.append(client.tell(step, 1, seconds).wait())
+            answers.append(client.report_steps(step, 1, seconds).wait())
     for client in clients:
         client.close()
     assert PolicyDirective(excluded=(2,)) in answers
@@ -59,6 +59,6 @@ def test_straggler_watch_decides_the_same_after_restarts(tmp_path, monkeypatch, 
                 jobs.restore()
             seconds = draw.uniform(0.08, 0.12) + 0.2 * (rank == step // 40)
             answer = jobs.get("a").tell(rank, step, 1, seconds, now=float(step))
-            assert answer == undisturbed.tell(rank, step, 1, seconds)
+            assert answer == undisturbed.record_steps(rank, step, 1, seconds)
             seen.add(answer.excluded)
     assert {(), (0,), (1,), (2,)} <= seen

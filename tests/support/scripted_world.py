@@ -81,9 +81,9 @@ class Replica:
 
     assigned_since_exchange = assigned_since_sample
 
-    def keep_statistics(self, own: bool) -> None:
+    def keep_statistics(self, separate: bool) -> None:
         assert self.is_open
-        self.own_statistics.append(own)
+        self.own_statistics.append(separate)
 
     def gradient(self, factor: float) -> Array:
         assert self.is_open

@@ -1,9 +1,8 @@
-"""The interface of codecs, which pack the weights of a message on workers and on servers.
+"""The interface of codecs, which pack the weights in messages between workers and servers.
 
-A codec has a way up, from a worker to the servers, and a way down. Each way has two ends: an
-`Encoder` on the worker and an `Uplink` on every server, a `Downlink` on every server and a
-`Decoder` on the worker. Other vectors of a message, such as the statistics, always travel as they
-are.
+Payloads are packed by an `Encoder` on the worker and unpacked by an `Uplink` on every server.
+Answers are packed by a `Downlink` on every server and unpacked by a `Decoder` on the worker. Other
+vectors, such as the statistics, are always sent uncompressed.
 """
 
 from abc import ABC, abstractmethod
@@ -17,44 +16,44 @@ from ..base import ModelSink, Source
 from .quantization import CompressionError
 from .sparse import Sparse, SparseError
 
-#: Returns the memory of an array that is to be sent, given its key and its size in float32 values.
+#: Returns the memory for an array to send, given its key and its size in float32 values.
 GetBuffer = Callable[[int, int], np.ndarray]
 #: Common weights that a worker keeps for its decoder: bucket index → values, changed in place.
 Common = Mapping[int, np.ndarray]
-#: Returns the sum of a bucket, given its index and its size, and whether it is fresh: to be
-#: overwritten, as if it were zeros.
+#: Returns the sum of a bucket, given its index and its size, and whether it is uninitialized, to be
+#: overwritten as if it were zeros.
 GetSum = Callable[[int, int], tuple[np.ndarray, bool]]
 
-#: Raised for packed arrays that cannot be read, and for weights that cannot be packed.
+#: Raised for packed arrays that are malformed, and for weights that cannot be packed.
 ERRORS = (CompressionError, SparseError)
 
 
 class PackedArray(NamedTuple):
-    """One array that has been filled and is to be pushed.
+    """A packed array, ready to be pushed.
 
     Attributes:
-        shard: the server that it is for.
+        shard: number of the server that it is for.
         key: of the key store.
-        place: its number among the arrays of a payload; goes into its header.
+        number: of the array in the payload, for its header.
     """
 
     shard: int
     key: int
-    place: int
+    number: int
 
 
 @runtime_checkable
 class KeepsCommon(Protocol):
-    """A model that has the common weights beside its own."""
+    """A model that keeps the common weights in addition to the worker's own."""
 
     def common_weights(self) -> np.ndarray | None:
-        """Return the common weights, to be changed and then written to the model.
+        """Return the common weights, to be changed in place and then written to the model.
 
-        None: there are none, or rounded ones.
+        None: the model does not have them, or only rounded ones.
         """
 
 
-# --- the worker's ends ----------------------------------------------------------------------------
+# --- on workers -----------------------------------------------------------------------------------
 
 
 class Encoder(ABC):
@@ -62,32 +61,29 @@ class Encoder(ABC):
 
     @abstractmethod
     def write(self, values: Source | Sparse, buffer: GetBuffer) -> Iterator[PackedArray]:
-        """Pack a payload, array by array; what it cannot express is kept for the next one.
+        """Pack a payload array by array, and keep the residual for the next one.
 
         Args:
-            values: a vector as long as the weights, or a sparse step where that is what is sent.
-            buffer: returns the memory for each array; called right before the array is written.
+            values: a vector of the weights' size, or a sparse step, depending on the codec.
+            buffer: returns the memory for each array; called right before it is written.
 
         Yields:
-            Each array as soon as it is complete.
+            The arrays, as soon as they are complete.
         """
 
     @abstractmethod
     def sizes(self, server: int) -> list[int]:
-        """Return the sizes of a payload's arrays for a server in float32 values.
-
-        Where they vary, these are upper limits.
-        """
+        """Return the sizes of a payload's arrays for a server in float32 values, or upper limits."""
 
     def state(self) -> dict[str, Any]:
-        """Return what is kept for the next payload, for a checkpoint; empty where nothing is."""
+        """Return the residual for a checkpoint; empty if the codec has none."""
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on with what `state` has returned.
+        """Restore what `state` has returned.
 
         Raises:
-            ValueError: this codec keeps nothing, or vectors of another size.
+            ValueError: this codec has no residual, or one of another size.
         """
         raise ValueError(
             "it has values that were not sent yet, and this codec keeps none; go on with the --compression that it was "
@@ -99,93 +95,95 @@ class Decoder(ABC):
     """Unpacks the weights' part of the servers' answers.
 
     Attributes:
-        keeps_common: whether answers lead from the common weights to the next ones, so that `begin`
-            has to be called.
-        lossy: whether the weights that workers hold may differ from those that the servers' rule
-            works on.
+        keeps_common: whether answers are differences between successive common weights, so `begin`
+            has to be called first.
+        lossy: whether the workers' weights may differ from those that the servers' rule works on.
     """
 
     keeps_common = False
     lossy = False
 
     def begin(self, common: Common, steps: Mapping[int, int]) -> None:  # noqa: B027 - most keep nothing
-        """Start from these common weights.
+        """Set the common weights.
 
         Args:
-            common: changed in place from now on.
-            steps: index of a bucket → number of times that the weights had changed when it was as
-                it is here. A round of a dead worker may have ended since, or between two buckets.
+            common: index of a bucket → values, changed in place from now on.
+            steps: index of a bucket → number of changes of the weights at these values. It may
+                differ between buckets, if a round has ended while they were fetched.
         """
 
     @abstractmethod
-    def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
+    def answer_arrays(self, server: int, length: int) -> list[tuple[int, int]]:
         """Return the arrays of a server's answer: keys, and sizes in float32 values.
 
-        `length` is the one in the server's status.
+        Args:
+            server: its number.
+            length: bytes of the answer, from the server's status.
         """
 
     @abstractmethod
     def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
-        """Unpack an answer's arrays into the model.
+        """Unpack the arrays of an answer, and write them to the model.
 
         Args:
-            server: the server that has answered.
-            arrays: headers included, in the order of `wanted`.
-            length: as for `wanted`.
-            model: takes the weights.
+            server: number of the server.
+            arrays: including headers, in the order of `answer_arrays`.
+            length: see `answer_arrays`.
+            model: receives the weights.
 
         Raises:
-            CompressionError, SparseError: they are malformed.
+            CompressionError, SparseError: an array is malformed.
         """
 
     @abstractmethod
     def answer_sizes(self, server: int) -> list[int]:
-        """Return the sizes of the arrays of a server's answer in float32 values.
-
-        Where they vary, these are upper limits.
-        """
+        """Return the sizes of the arrays of an answer in float32 values, or upper limits."""
 
 
-# --- the server's ends ----------------------------------------------------------------------------
+# --- on servers -----------------------------------------------------------------------------------
 
 
 class Uplink(ABC):
     """Unpacks the weights' part of payloads, on one server.
 
     Attributes:
-        rule: applied to a payload that is used at once, instead of the weights' own rule; None: the
-            weights' own.
+        rule: for payloads that are used at once; None: that of the specification.
     """
 
     rule: Rule | None = None
 
     @abstractmethod
     def holds(self, key: int) -> bool:
-        """Return whether packed arrays come with this key; all other keys have plain buckets."""
+        """Return whether a key is of packed arrays, not of an uncompressed bucket."""
 
     @abstractmethod
     def add(self, packed: Mapping[int, np.ndarray], get_sum: GetSum, factor: float) -> None:
-        """Add the content of a worker's packed arrays (place → values), times a factor, to a sum.
+        """Add a worker's payload, times a factor, to the sums of its buckets.
+
+        Args:
+            packed: number of each packed array → its values.
+            get_sum: returns the sum of a bucket.
+            factor: of the payload.
 
         Raises:
-            CompressionError, SparseError: they are malformed.
+            CompressionError, SparseError: an array is malformed.
         """
 
     def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, Sparse]:
-        """Return the content of a worker's packed arrays, for the rule: bucket index → values.
+        """Return the content of a worker's packed arrays as input of the rule: bucket index → values.
 
         Raises:
-            SparseError: they are malformed.
+            SparseError: an array is malformed.
         """
         raise NotImplementedError("compressed payloads are used in rounds only")
 
 
 class UpdatedBucket(NamedTuple):
-    """One bucket of weights that the rule has just changed.
+    """One bucket of weights that the rule has updated.
 
     Attributes:
-        bucket: its index.
-        weights: the values that the rule works on, in the server's working memory.
+        bucket: index of the bucket.
+        weights: the values that the rule works on, in the server's memory.
         common: the values published in channel 0, in host memory.
         value: the input of the rule.
     """
@@ -197,16 +195,15 @@ class UpdatedBucket(NamedTuple):
 
 
 class Downlink:
-    """Packs the answers to the workers after the weights of one server have changed.
+    """Packs the answers to the workers, on one server.
 
-    This one has nothing to pack: the server itself writes weights that travel as they are to where
-    workers pull them from.
+    This base class packs nothing, for weights that the server publishes uncompressed.
 
     Attributes:
-        private: whether every worker is sent the weights in a channel of its own, and the rule is
-            told which ones that worker was sent last (`rules.Step.sent`).
-        keeps_exact: whether channel 0 has the common weights, and the rule works on others, which
-            only the server has.
+        private: whether every worker receives the weights in a channel of its own, and the rule
+            uses those that the worker was sent last (`rules.Step.sent`).
+        keeps_exact: whether the rule works on exact weights, which only the server has, and channel
+            0 has the common ones.
     """
 
     private = False
@@ -214,78 +211,78 @@ class Downlink:
 
     @property
     def bytes_kept(self) -> int:
-        """Bytes of what is kept to make answers from, and of the answers' arrays."""
+        """Bytes of the state from which answers are made, and of the answers' arrays."""
         return 0
 
     def holds(self, key: int) -> bool:
-        """Return whether packed arrays go out with this key."""
+        """Return whether a key is of packed answers."""
         return False
 
     def open(self, key: int, stored: np.ndarray) -> None:
-        """Take the array from which one of these keys is pulled."""
+        """Bind one of these keys to the array from which workers pull it."""
 
-    def place(self, index: int, weights: np.ndarray) -> None:
-        """Take the array that has a bucket's weights from now on."""
+    def bind_weights(self, index: int, weights: np.ndarray) -> None:
+        """Bind bucket `index` to the array of its weights, which the rule updates in place."""
 
     def init_channel(self, rank: int, index: int, sent: np.ndarray) -> None:
-        """Note the initial values of a bucket in a worker's own channel.
+        """Set the initial values of a bucket in a worker's own channel.
 
         `sent` may be changed in place from now on.
         """
 
     def join(self, rank: int, lengths: np.ndarray) -> None:
-        """Take in a worker, or its successor; it pulls all weights before it sends anything."""
+        """Add or replace a worker, which pulls all weights before it sends anything."""
 
     def pack(self, updated: UpdatedBucket) -> None:
-        """Begin to pack a bucket of weights that the rule has changed."""
+        """Start to pack a bucket of weights that the rule has updated."""
 
     def publish(self, ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
-        """Put the answers to the workers where they pull them from, once all buckets have been given to `pack`.
+        """Publish the answers to workers after all updated buckets have been passed to `pack`.
 
         Args:
-            ranks: whose payloads these were.
-            step: number of times that the weights have changed, this time included.
-            lengths: bytes of each worker's answer as the status says them; written where they vary.
+            ranks: of the workers whose payloads were used.
+            step: number of changes of the weights, including this one.
+            lengths: bytes of each worker's answer in the status; written if they vary.
 
         Raises:
             CompressionError: the weights cannot be packed.
         """
 
     def publish_to(self, rank: int, lengths: np.ndarray) -> None:
-        """Answer a worker whose payload was not used with what it is owed; see `publish`."""
+        """Publish the answer to one worker whose payload was not used; see `publish`."""
 
 
-# --- both together --------------------------------------------------------------------------------
+# --- on both --------------------------------------------------------------------------------------
 
 
 class Codec(ABC):
-    """One way to pack weights; makes the ends of both directions.
+    """A codec, which makes its parts on workers and servers.
 
     Attributes:
-        name: in error messages.
+        name: for error messages.
     """
 
     name: str
 
     @abstractmethod
     def encoder(self, rank: int) -> Encoder:
-        """Make the end of a worker on the way up."""
+        """Make the encoder of a worker."""
 
     @abstractmethod
     def decoder(self, rank: int) -> Decoder:
-        """Make the end of a worker on the way down."""
+        """Make the decoder of a worker."""
 
     @abstractmethod
     def uplink(self, server: int) -> Uplink:
-        """Make the end of a server on the way up."""
+        """Make the uplink of a server."""
 
     @abstractmethod
     def downlink(self, server: int) -> Downlink:
-        """Make the end of a server on the way down."""
+        """Make the downlink of a server."""
 
 
 class WorkerCodec(NamedTuple):
-    """Both ends of one vector's codec on a worker.
+    """The codec of one vector on a worker.
 
     Attributes:
         encoder: of its payloads.
@@ -297,14 +294,14 @@ class WorkerCodec(NamedTuple):
 
 
 def require_vector(values: Source | Sparse, codec: str) -> Source:
-    """Return values that have to be a vector; TypeError names the codec."""
+    """Return `values` if they are a vector, or raise a TypeError that names the codec."""
     if isinstance(values, tuple):
         raise TypeError(f"the codec {codec!r} packs vectors, but was given a sparse step")
     return values
 
 
 def require_step(values: Source | Sparse, codec: str) -> Sparse:
-    """Return values that have to be a sparse step; TypeError names the codec."""
+    """Return `values` if they are a sparse step, or raise a TypeError that names the codec."""
     if not isinstance(values, tuple):
         raise TypeError(f"the codec {codec!r} packs sparse steps, but was given a vector")
     return values

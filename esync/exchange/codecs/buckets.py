@@ -1,17 +1,17 @@
 """Buckets of weights packed into a fixed number of bytes: fp16 and 2bit.
 
-Every bucket has one more key, of its packed size, for each way; where both ways pack alike, one key
-carries both. These keys are a channel of the layout that all workers share, like channel 0.
+Every bucket has a second key, of its packed size, for payloads and answers. These keys form a
+channel of the layout that all workers share, like channel 0.
 
-All workers hold the same weights, bit for bit: the *common* ones, which the server knows. Beside
-them it keeps the weights that the rule works on, exact and in float32. After every round it packs
-the step that leads the common weights nearer to them, the same message for all, and takes the step
-itself. What that message could not express is still in the difference of the two (error feedback on
-the way down). On the way up every worker adds what it could not express to its next payload.
+All workers have the same *common* weights, bit for bit. The server has them, too, and also the
+exact weights that the rule works on. After every round it packs the difference between the two, one
+message for all workers, and adds the packed difference to the common weights. The rounding error
+remains in the difference for the next round (error feedback). Every worker adds the rounding error
+of its payload to its next payload.
 
-An answer's header has the step that it leads to: the number of times that the weights have changed
-on that server. A worker that has taken the slot of one that died between two servers may meet an
-answer that is in its weights already; it leaves that one out.
+The header of an answer contains the step that it leads to, the number of changes of the weights on
+that server. A replacement of a worker that died while servers were answering may receive an answer
+that its weights already include, and skips it.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -78,16 +78,16 @@ class BucketCodec(Codec):
 
     @cached_property
     def by_server(self) -> list[dict[int, tuple[Bucket, Quantizer]]]:
-        """The buckets of weights of each server, and their quantizers, by index."""
+        """For each server, index of each bucket of weights → the bucket and its quantizer."""
         compile_loops(self.compression)
         return [self.of(server) for server in range(self.layout.servers)]
 
     def of(self, server: int) -> dict[int, tuple[Bucket, Quantizer]]:
-        """Return the buckets of one server, and their quantizers, by index."""
+        """Return index of each bucket of weights on a server → the bucket and its quantizer."""
         shard = ServerShard(self.layout, server, bounds_of(self._tensors))
         return {
-            bucket.index: (bucket, quantizer_of(self.compression, shard.segments(place)))
-            for place, bucket in enumerate(shard.buckets)
+            bucket.index: (bucket, quantizer_of(self.compression, shard.segments(number)))
+            for number, bucket in enumerate(shard.buckets)
         }
 
     def key(self, bucket: Bucket) -> int:
@@ -95,24 +95,20 @@ class BucketCodec(Codec):
         return self.layout.key(bucket, self._channel)
 
     def sizes(self, server: int) -> list[int]:
-        """Return packed sizes of a server's buckets, as if each were a part of one tensor."""
+        """Return the packed sizes of a server's buckets, assuming one segment in each."""
         sizes = sizes_of(self.layout.of(WEIGHTS, server))
         return [quantizer_of(self.compression, [size]).elements for size in sizes]
 
 
 class BucketEncoder(Encoder):
-    """Packs each bucket of a payload, with error feedback.
-
-    What a payload cannot express is kept, and added to the next one: one vector as long as the
-    weights.
-    """
+    """Packs each bucket of a payload, and adds the residual to the next one (error feedback)."""
 
     def __init__(self, codec: BucketCodec) -> None:
         self._codec = codec
 
     @cached_property
     def rest(self) -> np.ndarray:
-        """The residual: what has not been sent yet; may be changed in place."""
+        """The residual, of the weights' size; may be changed in place."""
         return np.zeros(self._codec.layout.sizes[WEIGHTS], np.float32)
 
     @override
@@ -145,7 +141,7 @@ class BucketEncoder(Encoder):
 
 
 class BucketDecoder(Decoder):
-    """Adds packed steps to the common weights."""
+    """Adds packed differences to the common weights."""
 
     keeps_common = True
     lossy = True
@@ -153,14 +149,14 @@ class BucketDecoder(Decoder):
     def __init__(self, codec: BucketCodec) -> None:
         self._codec = codec
         self._common: Common = {}
-        self._steps: dict[int, int] = {}  # bucket → the step that its common weights are at
+        self._steps: dict[int, int] = {}  # bucket → step of its common weights
 
     @override
     def begin(self, common: Common, steps: Mapping[int, int]) -> None:
         self._common, self._steps = common, dict(steps)
 
-    def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
-        """See `Decoder.wanted`; the length is always the same."""
+    def answer_arrays(self, server: int, length: int) -> list[tuple[int, int]]:
+        """See `Decoder.answer_arrays`; the sizes do not vary."""
         return [
             (self._codec.key(bucket), quantizer.elements)
             for bucket, quantizer in self._codec.by_server[server].values()
@@ -213,10 +209,7 @@ class BucketUplink(Uplink):
 
 
 class BucketDownlink(Downlink):
-    """Leads the common weights towards the exact ones by packed steps, the same for all workers.
-
-    Its memory is one more copy of the weights, the exact ones.
-    """
+    """Packs the difference between the exact and the common weights, the same for all workers."""
 
     keeps_exact = True
 
@@ -238,7 +231,7 @@ class BucketDownlink(Downlink):
         self._outbox.open(key, stored)
 
     def pack(self, updated: UpdatedBucket) -> None:
-        """See `Downlink.pack`; a thread does it while the rule works on the next bucket."""
+        """See `Downlink.pack`; a thread packs while the rule works on the next bucket."""
         if not self._packing:
             self._outbox.forget()
         quantizer = self._quantizers[updated.bucket][1]
@@ -247,7 +240,7 @@ class BucketDownlink(Downlink):
         self._packing[updated.bucket] = task
 
     def publish(self, ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
-        """See `Downlink.publish`; the lengths are always the same."""
+        """See `Downlink.publish`; the lengths do not vary."""
         packing, self._packing = self._packing, {}
         for task in packing.values():
             task.result()

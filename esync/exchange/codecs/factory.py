@@ -1,4 +1,4 @@
-"""The choice of the codec that a specification asks for."""
+"""The choice of the codec for a specification."""
 
 from ..protocol.layout import Layout
 from ..protocol.specification import Specification
@@ -9,23 +9,23 @@ from .uncompressed import UncompressedCodec
 
 
 def worker_codec(specification: Specification, layout: Layout, slots: int, rank: int) -> WorkerCodec:
-    """Return the ends of a worker.
+    """Return a worker's encoder and decoder of the weights.
 
     Args:
-        specification: what the workers ask for.
+        specification: of the exchange.
         layout: how the model is cut into buckets.
         slots: number of workers.
-        rank: of this one.
+        rank: of this worker.
     """
     codec = codec_of(specification, layout, slots)
     return WorkerCodec(codec.encoder(rank), codec.decoder(rank))
 
 
 def codec_of(specification: Specification, layout: Layout, slots: int) -> Codec:
-    """Return the packing of weights that a specification asks for.
+    """Return the codec of the weights for a specification.
 
     Raises:
-        ValueError: there is none, or not with exchanges of that kind.
+        ValueError: the codec is unknown, or does not support exchanges of that kind.
     """
     private, compression = specification.private, specification.compression
     if specification.sparse:

@@ -1,8 +1,8 @@
-"""The outbox: packed answers, where workers pull them, or kept until a worker shows where.
+"""The outbox of a server: packed answers, which workers pull.
 
-An answer to all workers has in its headers the step that it leads to: the number of times that the
-weights have changed on that server. A worker that was held up, and left out meanwhile, may find the
-answer of a later round there.
+The headers of an answer to all workers contain the step that it leads to, the number of changes of
+the weights on that server. So a slow worker that was left out notices if it has pulled the answer
+of a later round.
 """
 
 from collections.abc import Callable
@@ -16,10 +16,8 @@ from ..protocol import wire
 def step_of(array: np.ndarray, at: int) -> int:
     """Return the step that an array of an answer leads to.
 
-    Where the weights are at step `at`, it has to be that one or the next.
-
     Raises:
-        SlotLostError: it leads to another one.
+        SlotLostError: the step is neither `at`, that of the present weights, nor the next one.
     """
     step = int(wire.header_of(array)["sequence"])
     if step not in (at, at + 1):
@@ -28,10 +26,10 @@ def step_of(array: np.ndarray, at: int) -> int:
 
 
 class Outbox:
-    """Arrays with headers, by their keys.
+    """Arrays of answers, with headers, by key.
 
-    The store gives a key its memory when a worker pushes it for the first time; an answer may be
-    there before that.
+    A key has memory in the store from a worker's first push on. Answers before that are kept until
+    `open`.
     """
 
     def __init__(self) -> None:
@@ -44,24 +42,24 @@ class Outbox:
         return sum(array.nbytes for array in self._stored.values())
 
     def open(self, key: int, stored: np.ndarray) -> None:
-        """Take the array from which a key is pulled from now on."""
+        """Bind a key to the array from which workers pull it."""
         self._stored[key] = stored
         if key in self._waiting:
             np.copyto(stored, self._waiting.pop(key))
 
     def values(self, key: int, elements: int) -> np.ndarray:
-        """Return the memory for the values of an answer's array, behind its header."""
+        """Return the memory for the values of an answer's array, without its header."""
         if key not in self._stored and key not in self._waiting:
             self._waiting[key] = np.zeros(wire.HEADER_ELEMENTS + elements, np.float32)
         return self._array(key)[wire.HEADER_ELEMENTS :]
 
-    def stamp(self, key: int, step: int, place: int) -> None:
+    def stamp(self, key: int, step: int, bucket: int) -> None:
         """Write the header of an array whose values have been written."""
-        wire.stamp(self._array(key), wire.WEIGHTS, 0, 0, step, place)
+        wire.stamp(self._array(key), wire.WEIGHTS, 0, 0, step, bucket)
 
-    def forget(self, mine: Callable[[int], bool] = lambda key: True) -> None:
-        """Discard the answers with these keys that wait for a worker to show where."""
-        self._waiting = {key: array for key, array in self._waiting.items() if not mine(key)}
+    def forget(self, matches: Callable[[int], bool] = lambda key: True) -> None:
+        """Discard the arrays with matching keys that are not bound yet."""
+        self._waiting = {key: array for key, array in self._waiting.items() if not matches(key)}
 
     def _array(self, key: int) -> np.ndarray:
         return self._stored[key] if key in self._stored else self._waiting[key]

@@ -1,7 +1,7 @@
 """Shards: the part of the weights on one server, and the entries of sparse vectors in it.
 
-The buckets of a server lie one behind the other, so that its values have positions of their own,
-from 0. Its *segments* are the tensors, cut where buckets end.
+The buckets of a server are concatenated; positions in its shard count from 0. The *segments* of a
+shard are the tensors, cut at the ends of buckets.
 """
 
 from itertools import pairwise
@@ -18,13 +18,13 @@ class ServerShard:
     Args:
         layout: how the model is cut into buckets.
         shard: number of the server.
-        bounds: begin of each tensor in the weights, and end of the last one.
+        bounds: start of each tensor in the weights, and end of the last one.
 
     Attributes:
         size: number of values.
-        buckets: those of the weights on this server, in order.
-        offsets: begin of each of them in the shard, and end of the last one.
-        bounds: begin of each segment in the shard, and end of the last one.
+        buckets: of the weights on this server, in order.
+        offsets: start of each bucket in the shard, and end of the last one.
+        bounds: start of each segment in the shard, and end of the last one.
     """
 
     def __init__(self, layout: Layout, shard: int, bounds: np.ndarray) -> None:
@@ -38,17 +38,14 @@ class ServerShard:
         ]
         self.bounds = np.unique(np.concatenate([self.offsets, *cuts]))
 
-    def segments(self, place: int) -> list[int]:
-        """Return the sizes of the segments in the bucket at this place of `buckets`."""
-        first, last = self.offsets[place], self.offsets[place + 1]
+    def segments(self, number: int) -> list[int]:
+        """Return the sizes of the segments in `buckets[number]`."""
+        first, last = self.offsets[number], self.offsets[number + 1]
         inside = self.bounds[(self.bounds >= first) & (self.bounds <= last)]
         return [int(size) for size in np.diff(inside)]
 
     def to_local(self, entries: Sparse) -> Sparse:
-        """Return the entries of a sparse vector of all weights that belong to this shard.
-
-        Their indices are positions in the shard.
-        """
+        """Return the entries of a sparse vector of all weights in this shard, with local indices."""
         indices, values = entries
         kept: list[Sparse] = []
         for bucket, offset in zip(self.buckets, self.offsets, strict=False):
@@ -57,20 +54,21 @@ class ServerShard:
         return join(kept)
 
     def to_global(self, entries: Sparse) -> Sparse:
-        """Return entries with positions in all weights; the inverse of `to_local`."""
+        """Return entries with indices in all weights; the inverse of `to_local`."""
         parts = [
-            (indices + self.buckets[place].start, values) for place, (indices, values) in self.split_by_bucket(entries)
+            (indices + self.buckets[number].start, values)
+            for number, (indices, values) in self.split_by_bucket(entries)
         ]
         return join(parts)
 
     def split_by_bucket(self, entries: Sparse) -> list[tuple[int, Sparse]]:
-        """Return the entries of each bucket with their positions in it, by the place in `buckets`.
+        """Return the entries of each bucket, including empty ones, with indices in the bucket.
 
-        All buckets are there, empty ones included.
+        Buckets are given by their position in `buckets`.
         """
         indices, values = entries
         edges = np.searchsorted(indices, self.offsets)
         return [
-            (place, (indices[first:last] - self.offsets[place], values[first:last]))
-            for place, (first, last) in enumerate(pairwise(edges))
+            (number, (indices[first:last] - self.offsets[number], values[first:last]))
+            for number, (first, last) in enumerate(pairwise(edges))
         ]

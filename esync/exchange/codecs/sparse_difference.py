@@ -1,9 +1,9 @@
-"""Sparse steps up, sparse differences down: the messages of DGS and its relatives.
+"""The codec of DGS and related methods: sparse steps to the servers, sparse differences back.
 
-A worker sends a sparse step, which is subtracted from the weights at once. Every worker gets an
-answer of its own: what has changed since its last one, or the largest part of that
-(`sparse.tracker`). Either way uses keys that the worker has for itself. The dense model is
-published as it is, for workers that join.
+A worker sends a sparse step, which is subtracted from the weights at once. The answer to it
+contains the weights that have changed since the worker's last answer, or the largest differences
+(`sparse.tracker`). Steps and answers use keys of that worker alone. The dense model is published,
+too, for workers that join.
 """
 
 import logging
@@ -53,7 +53,7 @@ class DifferenceCodec(Codec):
 
     @cached_property
     def messages(self) -> SparseMessages:
-        """Splits, codes and cuts the messages."""
+        """The conversion between sparse vectors and messages."""
         values = self.differences.values
         answers = NEW_VALUES if self.differences.replace else values
         return SparseMessages(self._layout, self.keys, self._tensors, values, answers)
@@ -102,8 +102,8 @@ class DifferenceDecoder(Decoder):
         self.lossy = not replace
 
     @override
-    def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
-        return self._messages.wanted(server, self._rank, length)
+    def answer_arrays(self, server: int, length: int) -> list[tuple[int, int]]:
+        return self._messages.piece_arrays(server, self._rank, length)
 
     @override
     def read(self, server: int, arrays: Iterable[np.ndarray], length: int, model: ModelSink) -> None:
@@ -118,9 +118,9 @@ class DifferenceDecoder(Decoder):
 
 
 def subtract(weights: np.ndarray, entries: Sparse, state: None, step: Step) -> tuple[np.ndarray, None]:
-    """Subtract the entries of a step from the weights, in place: the rule of sparse steps."""
-    places, values = entries
-    weights[places] -= values
+    """Subtract the entries of a step from the weights in place: the rule of sparse steps."""
+    indices, values = entries
+    weights[indices] -= values
     return weights, state
 
 
@@ -144,15 +144,15 @@ class StepUplink(Uplink):
 
     def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, Sparse]:
         """See `Uplink.read`; the values are the entries of each bucket."""
-        entries = self._format.decode(joined_pieces([packed[place] for place in sorted(packed)]))
-        return {self._shard.buckets[part].index: found for part, found in self._shard.split_by_bucket(entries)}
+        entries = self._format.decode(joined_pieces([packed[number] for number in sorted(packed)]))
+        return {self._shard.buckets[part].index: values for part, values in self._shard.split_by_bucket(entries)}
 
 
 class DifferenceDownlink(Downlink):
-    """Keeps track of what every worker is owed.
+    """Tracks the differences between the weights of every worker and those of the server.
 
-    Where answers hold differences, each worker's own channel holds exactly the weights that it has:
-    it fills them when it joins, and every answer is added to them here as it is there.
+    If answers contain differences, the private channel of each worker contains exactly the weights
+    that it has: the worker initializes them when it joins, and every answer is added to them.
     """
 
     def __init__(self, codec: DifferenceCodec, server: int) -> None:
@@ -168,11 +168,11 @@ class DifferenceDownlink(Downlink):
             message_format = MessageFormat(shard.bounds, differences.values)
             self._tracker = DifferenceTracker(message_format, shard.offsets, codec.slots, secondary)
         self._outbox = Outbox()
-        self._changed: list[np.ndarray] = []  # positions of weights that have changed since the last answers
+        self._changed: list[np.ndarray] = []  # indices of weights that have changed since the last answers
 
     @property
     def bytes_kept(self) -> int:
-        """Bytes of the model, each worker's weights, pending places, and messages' pieces."""
+        """Bytes of the model, each worker's weights, pending indices, and pieces of messages."""
         return self._tracker.memory + self._outbox.nbytes
 
     @override
@@ -184,8 +184,8 @@ class DifferenceDownlink(Downlink):
         self._outbox.open(key, stored)
 
     @override
-    def place(self, index: int, weights: np.ndarray) -> None:
-        self._tracker.place(self._parts[index], weights)
+    def bind_weights(self, index: int, weights: np.ndarray) -> None:
+        self._tracker.bind_weights(self._parts[index], weights)
 
     @override
     def init_channel(self, rank: int, index: int, sent: np.ndarray) -> None:
@@ -194,10 +194,7 @@ class DifferenceDownlink(Downlink):
             log.info("worker %d has the model; %.0f MB are kept", rank, self.bytes_kept / 1e6)
 
     def join(self, rank: int, lengths: np.ndarray) -> None:
-        """See `Downlink.join`.
-
-        What a former holder of the slot was owed is of no use to the new one.
-        """
+        """See `Downlink.join`; the answer to the slot's former holder is discarded."""
         self._tracker.join(rank)
         self._forget(rank)
         lengths[rank] = 0
@@ -208,7 +205,7 @@ class DifferenceDownlink(Downlink):
         self._changed.append(updated.value[0] + self._shard.offsets[self._parts[updated.bucket]])
 
     def publish(self, ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
-        """See `Downlink.publish`; each worker gets an answer of its own."""
+        """See `Downlink.publish`; every worker receives a different answer."""
         changed, self._changed = self._changed, []
         self._tracker.changed(np.concatenate(changed) if changed else np.empty(0, np.int64))
         for rank in ranks:
@@ -223,7 +220,7 @@ class DifferenceDownlink(Downlink):
         answer.pour([self._outbox.values(self._keys.key(rank, number, self._server), size) for number, size in pieces])
 
     def _forget(self, rank: int) -> None:
-        """Discard what waits to be pulled by a worker: it has been overtaken."""
+        """Discard an earlier answer to a worker that is not bound to keys yet."""
         self._outbox.forget(lambda key: (self._keys.locate(key) or (None,))[0] == rank)
 
 

@@ -1,11 +1,11 @@
 """Sparse messages to and from each server, and the keys of the pieces that they are cut into.
 
 MXNet binds a key to the byte size of its first value. So every worker has keys of its own on every
-server, behind those of all buckets and channels: one for each *size class*, powers of √2 of the
-smallest one, and one for each further piece of the largest class. They carry messages both ways. A
-message that is larger than the largest class goes in as many pieces of that class as it fills, and
-one of the smallest class that holds the rest: the fewest pieces, and padding adds at most 41 % to
-the last one.
+server, after those of all channels: one for each *size class* (multiples of the smallest one by
+powers of √2), and one for each further piece of the largest class. They are used in both
+directions. A message is cut into as many pieces of the largest class as it fills, and one piece of
+the smallest class that the rest fits into. This minimizes the number of pieces, and pads the last
+one by at most 41 %.
 """
 
 import math
@@ -22,7 +22,7 @@ from .shards import ServerShard
 from .sparse import Sparse, bounds_of
 from .sparse.message_format import MessageFormat
 
-#: MXNet finds a key's server by an int of 32 bits that holds key · 9973.
+#: MXNet computes a key's server from key · 9973 in 32 bits.
 MOST_KEYS = 2**31 // 9973
 
 
@@ -34,7 +34,7 @@ def size_classes(most: int, least: int = config.SPARSE_PIECE_ELEMENTS) -> tuple[
 
 
 def pieces(elements: int, most: int) -> list[int]:
-    """Return the classes of the pieces of a message, in order, as numbers in `size_classes`.
+    """Return the classes of the pieces of a message, in order, as indices of `size_classes`.
 
     Args:
         elements: float32 values of the message.
@@ -47,7 +47,7 @@ def pieces(elements: int, most: int) -> list[int]:
 
 
 def joined_pieces(pieces: list[np.ndarray]) -> np.ndarray:
-    """Return the bytes of a message from its pieces, with the padding behind them."""
+    """Return the bytes of a message from its pieces, including the padding."""
     return np.concatenate([piece.view(np.uint8) for piece in pieces]) if pieces else np.empty(0, np.uint8)
 
 
@@ -59,7 +59,7 @@ class PieceKeys:
         slots: number of workers.
 
     Attributes:
-        most: float32 values of the largest piece, without the header in front of it.
+        most: float32 values of the largest piece, without its header.
     """
 
     def __init__(self, layout: Layout, slots: int) -> None:
@@ -67,40 +67,38 @@ class PieceKeys:
         self._servers, self._slots = layout.servers, slots
         self._first = layout.slots_of_channels(slots + 1)
         self._classes = len(size_classes(self.most))
-        # A message is never much longer than all values; see `sparse.message_format`.
+        # A message is never much longer than the dense vector; see `sparse.message_format`.
         self._width = self._classes + 2 * -(-layout.sizes[WEIGHTS] // self.most)
         if layout.servers > 1 and self.key(slots, 0, 0) * layout.servers > MOST_KEYS:
             raise ValueError(f"{slots} workers with {layout.servers} servers need more keys than MXNet can tell apart")
 
     def pieces(self, elements: int) -> list[tuple[int, int]]:
-        """Return how a message of that many float32 values is cut.
-
-        Returns:
-            For each piece its number among the keys, and its size.
-        """
-        sizes = size_classes(self.most)
-        found = enumerate(pieces(elements, self.most))
-        return [(each if each < self._classes - 1 else self._classes - 1 + at, sizes[each]) for at, each in found]
+        """Return number and size of each piece of a message of that many float32 values."""
+        sizes, largest = size_classes(self.most), self._classes - 1
+        return [
+            (size_class if size_class < largest else largest + position, sizes[size_class])
+            for position, size_class in enumerate(pieces(elements, self.most))
+        ]
 
     def key(self, rank: int, number: int, shard: int) -> int:
-        """Return the key of the piece of that number of a worker."""
+        """Return the key of a worker's piece."""
         return (self._first + rank * self._width + number) * self._servers + shard
 
     def locate(self, key: int) -> tuple[int, int] | None:
-        """Return rank and number of a key; None for a key that is none of these."""
+        """Return rank and number of a piece's key; None for any other key."""
         slot = key // self._servers - self._first
         rank, number = divmod(slot, self._width)
         return (rank, number) if slot >= 0 and rank < self._slots else None
 
 
 class SparseMessages:
-    """Turns sparse vectors of a whole model into the pieces of messages, and back, on a worker.
+    """Converts sparse vectors of the whole model to pieces of messages, and back, on a worker.
 
     Args:
         layout: how the model is cut into buckets.
         keys: of the pieces.
         tensors: sizes of the tensors that the weights consist of.
-        values: "float32" or "float16", of the values on the wire.
+        values: type of the values sent, "float32" or "float16".
         answers: kind of the servers' messages (`message_format.KINDS`).
     """
 
@@ -112,25 +110,21 @@ class SparseMessages:
         self._answers = [MessageFormat(shard.bounds, answers) for shard in self._shards]
 
     def pack(self, step: Sparse, rank: int, buffer: GetBuffer) -> Iterator[PackedArray]:
-        """Put the pieces of the messages to all servers into buffers."""
+        """Write the pieces of the messages to all servers to buffers."""
         for server, (shard, message_format) in enumerate(zip(self._shards, self._formats, strict=True)):
             message = message_format.message(shard.to_local(step))
-            pieces = self.wanted(server, rank, message.size)
+            pieces = self.piece_arrays(server, rank, message.size)
             message.pour([buffer(key, size) for key, size in pieces])
-            for place, (key, _) in enumerate(pieces):
-                yield PackedArray(server, key, place)
+            for number, (key, _) in enumerate(pieces):
+                yield PackedArray(server, key, number)
 
-    def wanted(self, server: int, rank: int, length: int) -> list[tuple[int, int]]:
-        """Return the pieces of a message from a server to a rank.
-
-        They are pairs of a key, and a size in float32 values. `length` is the number of bytes of
-        the message.
-        """
+    def piece_arrays(self, server: int, rank: int, length: int) -> list[tuple[int, int]]:
+        """Return the pieces of a message of `length` bytes: keys, and sizes in float32 values."""
         pieces = self.keys.pieces(-(-length // 4)) if length else []
         return [(self.keys.key(rank, number, server), size) for number, size in pieces]
 
     def read(self, pieces: list[np.ndarray], length: int, server: int) -> Sparse:
-        """Return the entries of a message from a server, with positions in the whole model.
+        """Return the entries of a message from a server, with indices in the whole model.
 
         Raises:
             SparseError: the message is malformed.

@@ -1,4 +1,4 @@
-"""Weights that travel as they are, in float32, with the keys of the layout's buckets."""
+"""The codec of uncompressed vectors, in float32, with the keys of the layout's buckets."""
 
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -25,11 +25,11 @@ from .sparse import Sparse
 
 
 class UncompressedCodec(Codec):
-    """Sends weights as they are.
+    """Sends uncompressed weights.
 
     Args:
         layout: how the model is cut into buckets.
-        private: every worker has a channel of its own.
+        private: whether every worker has a channel of its own.
     """
 
     name = NONE
@@ -91,16 +91,16 @@ class UncompressedDecoder(Decoder):
         vector: name of the vector.
 
     Attributes:
-        steps: index of a bucket → number of times that the weights had changed when it was read
-            last, in the shared channel.
+        steps: index of a bucket → number of changes of the weights when it was last read from the
+            shared channel.
     """
 
     def __init__(self, layout: Layout, channel: int, vector: str = WEIGHTS) -> None:
         self._layout, self._channel, self._vector = layout, channel, vector
         self.steps: dict[int, int] = {}
 
-    def wanted(self, server: int, length: int) -> list[tuple[int, int]]:
-        """See `Decoder.wanted`; the length is always the same."""
+    def answer_arrays(self, server: int, length: int) -> list[tuple[int, int]]:
+        """See `Decoder.answer_arrays`; the sizes do not vary."""
         buckets = self._layout.of(self._vector, server)
         return [(self._layout.key(bucket, self._channel), bucket.stop - bucket.start) for bucket in buckets]
 
@@ -116,7 +116,7 @@ class UncompressedDecoder(Decoder):
 
 
 def uncompressed_codec(layout: Layout, channel: int, vector: str) -> WorkerCodec:
-    """Make the codec of a vector that travels as it is, through the keys of a channel."""
+    """Make the codec of an uncompressed vector in a channel."""
     return WorkerCodec(UncompressedEncoder(layout, channel, vector), UncompressedDecoder(layout, channel, vector))
 
 
@@ -124,14 +124,14 @@ class UncompressedUplink(Uplink):
     """An uplink with nothing to unpack."""
 
     def holds(self, key: int) -> bool:
-        """Return False, as no key has packed arrays."""
+        """Return False; no key is of packed arrays."""
         return False
 
     def add(self, packed: Mapping[int, np.ndarray], get_sum: GetSum, factor: float) -> None:
-        """Do nothing, as there are no packed arrays."""
+        """Do nothing; there are no packed arrays."""
 
     def read(self, packed: Mapping[int, np.ndarray]) -> dict[int, Sparse]:
-        """Return nothing, as there are no packed arrays."""
+        """Return an empty dict; there are no packed arrays."""
         return {}
 
 
@@ -139,7 +139,7 @@ class UncompressedDownlink(Downlink):
     """A downlink with nothing to pack.
 
     Args:
-        private: every worker is sent the weights in a channel of its own.
+        private: whether every worker receives the weights in a channel of its own.
     """
 
     def __init__(self, private: bool) -> None:

@@ -1,7 +1,7 @@
-"""Allreduce: walks a schedule over a transport, and leaves the sum over all ranks in place.
+"""Allreduce: executes a schedule over a transport.
 
-One process runs several of these coroutines at a time, one for each bucket of a large vector: while
-one bucket's values are added up, those of the others are on their way.
+One process runs several of these coroutines at a time, one for each bucket of a large vector. So
+the values of one bucket are added up while those of others are transferred.
 """
 
 from functools import lru_cache
@@ -14,15 +14,15 @@ from .transport import Coroutine, Request, Transport, until_done
 
 CACHE_LINE = 64  # bytes
 
-#: Most buckets of a vector are equally large.
+#: Cached, because most buckets of a vector have the same size.
 _steps = lru_cache(maxsize=64)(lambda schedule, rank, ranks, values: schedule(rank, ranks, values))
 
 
 class ReceiveBuffers:
-    """Memory to receive into, kept from bucket to bucket.
+    """Buffers to receive into, reused for all buckets.
 
-    Fresh memory would cost a page fault for every page. All buffers of a window are one array: from
-    4 MB on NumPy asks for huge pages, which cost fewer faults and are sent faster.
+    New memory would cost a page fault for every page. All buffers of a window are one array, because
+    NumPy requests huge pages from 4 MB on, which cause fewer faults and are sent faster.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class ReceiveBuffers:
         return self._free.pop()
 
     def release(self, buffer: np.ndarray) -> None:
-        """Take a buffer back."""
+        """Return a buffer for reuse."""
         if buffer.size == self._size:  # smaller ones are of no use any more
             self._free.append(buffer)
 
@@ -45,14 +45,13 @@ class ReceiveBuffers:
 def allreduce(
     schedule: Schedule, values: np.ndarray, transport: Transport, tag: int, buffers: ReceiveBuffers
 ) -> Coroutine:
-    """Replace `values` by their sum over all ranks, which has the same bits on all of them.
+    """Replace `values` by their sum over all ranks, bit for bit the same on all of them.
 
     Args:
-        schedule: the transfers of each step.
-        values: of this rank, contiguous, with one dimension; as many of the same type as on all
-            others.
-        transport: to the others.
-        tag: of this coroutine's messages; those of coroutines that run at the same time differ.
+        schedule: of the collective.
+        values: of this rank, contiguous, of shape (n,); n and the type are the same on all ranks.
+        transport: to the other ranks.
+        tag: of the messages; concurrent coroutines have different tags.
         buffers: of this rank.
     """
     steps = _steps(schedule, transport.rank, transport.size, values.size)
@@ -63,15 +62,15 @@ def allreduce(
         arriving: list[tuple[Request, np.ndarray, np.ndarray]] = []
         at = 0
         for move in step.receives:
-            own = values[move.start : move.stop]
-            come = received[at : at + move.size] if step.adds else own
+            target = values[move.start : move.stop]
+            incoming = received[at : at + move.size] if step.adds else target
             at += move.size
-            arriving.append((transport.irecv(come, move.peer, tag), come, own))
+            arriving.append((transport.irecv(incoming, move.peer, tag), incoming, target))
         leaving = [transport.isend(values[move.start : move.stop], move.peer, tag) for move in step.sends]
-        for request, come, own in arriving:
+        for request, incoming, target in arriving:
             yield from until_done(request)
             if step.adds:
-                np.add(own, come, out=own)
+                np.add(target, incoming, out=target)
         for request in leaving:
             yield from until_done(request)
     buffers.release(buffer)

@@ -1,9 +1,9 @@
 """`--collective auto`: chooses a collective by the cost model and by measured times.
 
-`Autotuner` is a pure decision over predicted and measured times. All ranks decide alike, because
-they are given the same numbers. The collectives that the model ranks near the best are each used
-for some of the first exchanges, which count as any other; the fastest is kept. Where it has become
-clearly slower than it was, the others get another chance.
+The collectives that the cost model ranks near the best are each used for some of the first
+exchanges of the training, then the fastest is kept. If it becomes clearly slower, the others are
+tried again. `Autotuner` makes this decision from the predicted and measured times, which are the
+same on all ranks, so all ranks choose the same collective.
 """
 
 import json
@@ -30,7 +30,7 @@ class Autotuner:
     Attributes:
         current: name of the chosen collective.
         measured: name → shortest measured seconds since the last trials began.
-        reason: why, in words.
+        reason: a phrase that explains the choice.
     """
 
     def __init__(self, predicted: Mapping[str, float]) -> None:
@@ -46,14 +46,11 @@ class Autotuner:
 
     @property
     def settled(self) -> bool:
-        """Whether no trial is under way."""
+        """Whether the trials are over."""
         return not self._untried
 
-    def took(self, seconds: float) -> None:
-        """Note the seconds of an exchange by the current collective on the slowest rank.
-
-        `current` may be another collective then.
-        """
+    def record(self, seconds: float) -> None:
+        """Record the seconds of an exchange by `current` on the slowest rank; may change `current`."""
         name = self.current
         if not self.settled:
             self.measured[name] = min(seconds, self.measured.get(name, seconds))
@@ -68,7 +65,7 @@ class Autotuner:
         if self._recent > config.COLLECTIVE_WORSE * self.measured[name] and len(self._near) > 1:
             self.reason = f"{name} now takes {_seconds(self._recent)} instead of {_seconds(self.measured[name])}"
             self.measured.clear()
-            self._untried = [name, *(each for each in self._near if each != name)]
+            self._untried = [name, *(other for other in self._near if other != name)]
 
     def _settle_or_try(self) -> None:
         if self._untried:
@@ -88,21 +85,20 @@ def measure(transport: Transport) -> Costs:
     """Measure the costs of messages between the ranks.
 
     Returns:
-        The same costs on all ranks: the worst that any of them has measured, because all wait for
-        that one.
+        The worst costs of any rank, because all wait for that one; the same on all ranks.
     """
     tiny, large = np.zeros(16, np.float32), np.zeros(config.COLLECTIVE_PROBE // 4, np.float32)
     latency = _best(transport, tiny, config.COLLECTIVE_PROBES * 4)
     seconds = _best(transport, large, config.COLLECTIVE_PROBES)
-    own = [latency, max(seconds - latency, 0.0) / large.nbytes, _adding(large)]
+    costs = [latency, max(seconds - latency, 0.0) / large.nbytes, _adding(large)]
     texts: dict[int, str] = {}
-    CoroutinePool([allgather_texts(transport, json.dumps(own), texts)]).run(Backoff(config.COLLECTIVE_PAUSE))
+    CoroutinePool([allgather_texts(transport, json.dumps(costs), texts)]).run(Backoff(config.COLLECTIVE_PAUSE))
     worst = np.max([json.loads(text) for text in texts.values()], axis=0)
     return Costs(*worst.tolist())
 
 
 def _best(transport: Transport, values: np.ndarray, times: int) -> float:
-    """Return the shortest time of a shift, in which every rank sends to the next one."""
+    """Return the shortest seconds of a transfer from every rank to the next one."""
     best = float("inf")
     for _ in range(times):
         begun = time.perf_counter()
@@ -112,9 +108,9 @@ def _best(transport: Transport, values: np.ndarray, times: int) -> float:
 
 
 def _shift(transport: Transport, values: np.ndarray) -> Coroutine:
-    taken = np.empty_like(values)
+    received = np.empty_like(values)
     after, before = (transport.rank + 1) % transport.size, (transport.rank - 1) % transport.size
-    requests = [transport.irecv(taken, before, PROBE), transport.isend(values, after, PROBE)]
+    requests = [transport.irecv(received, before, PROBE), transport.isend(values, after, PROBE)]
     for request in requests:
         yield from until_done(request)
 
@@ -133,7 +129,7 @@ log = logging.getLogger(__name__)
 
 
 class AutoEngine(CollectiveEngine):
-    """An engine that chooses a collective for every exchange; all ranks change together.
+    """An engine that chooses a collective for every exchange, the same on all ranks.
 
     Args:
         transport: to the other ranks.
@@ -141,7 +137,7 @@ class AutoEngine(CollectiveEngine):
 
     def __init__(self, transport: Transport) -> None:
         super().__init__("auto", transport)
-        self.current = "ring"  # until there is a choice
+        self.current = "ring"  # before `measure`
         self._choice: Autotuner | None = None
 
     @override
@@ -154,24 +150,24 @@ class AutoEngine(CollectiveEngine):
             del predicted["mpi"]
         self._choice = Autotuner(predicted)
         self.current = self._choice.current
-        self._say(f"{self.current} for {size / 1e6:.1f} MB ({costs.words()}; {self._choice.reason})")
+        self._log(f"{self.current} for {size / 1e6:.1f} MB ({costs.description()}; {self._choice.reason})")
 
     def agree(self, notes: tuple[float, ...]) -> None:
         """See `CollectiveEngine.agree`; the notes are the seconds of the last exchange."""
         if self._choice is None or not all(notes):
             return
         settled = self._choice.settled
-        self._choice.took(max(notes))
+        self._choice.record(max(notes))
         self.current = self._choice.current
         if settled and not self._choice.settled:
-            self._say(f"{self._choice.reason}: trying the others")
+            self._log(f"{self._choice.reason}: trying the others")
         elif self._choice.settled and not settled:
-            self._say(f"{self.current} from now on ({self._choice.reason})")
+            self._log(f"{self.current} from now on ({self._choice.reason})")
 
     @override
-    def took(self, size: int, seconds: float) -> None:
+    def record_time(self, size: int, seconds: float) -> None:
         self.note = seconds
 
-    def _say(self, text: str) -> None:
+    def _log(self, text: str) -> None:
         if self.transport.rank == 0:
             log.info("collective: %s", text)

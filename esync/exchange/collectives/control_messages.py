@@ -1,8 +1,8 @@
 """Control messages between the workers of a collective: commits, stop, abort, goodbye.
 
-They are the same records as with a parameter server (wire.MESSAGE), from every rank to every other
-one. All ranks count them in the same way, so nobody has to decide for the others: whatever is said
-before a commit counts with that commit, and rank 0's clock is the common one.
+They are the records of the parameter server's protocol (wire.MESSAGE), sent from every rank to
+every other one. All ranks process them in the same way: a message before a commit takes effect with
+that commit, and times are those of rank 0's clock. So no rank has to decide for the others.
 """
 
 import time
@@ -24,9 +24,9 @@ class Commits:
 
     Attributes:
         messages: rank → message.
-        clock: of rank 0, in seconds.
-        stop: whether some rank has asked for the end.
-        notes: a number from each rank, said along with its commit.
+        clock: time of rank 0, in seconds.
+        stop: whether any rank has requested the end of the run.
+        notes: a number from each rank, sent with its commit.
     """
 
     messages: dict[int, Any]
@@ -39,21 +39,21 @@ class ControlChannel:
     """One rank's end of the control messages.
 
     Args:
-        transport: to the others.
+        transport: to the other ranks.
         nonce: identifies this process.
-        scalars: names of those that messages have beside the built-in ones.
+        scalars: names of the scalars of messages other than the built-in ones.
 
     Attributes:
-        failed: whether some worker has ended the run because it failed.
+        failed: whether the run has been aborted.
     """
 
     def __init__(self, transport: Transport, nonce: int, scalars: Collection[str] = ()) -> None:
         self._transport, self._nonce, self._scalars = transport, nonce, scalars
-        # A message, and the sender's clock in seconds.
+        # A message, the sender's time in seconds, and its note.
         self._record = np.dtype([("message", wire.message_type(scalars)), ("clock", "<f8"), ("note", "<f8")])
         self._peers = [rank for rank in range(transport.size) if rank != transport.rank]
         self._sent: list[tuple[Request, np.ndarray]] = []
-        self._heard: dict[int, deque[np.ndarray]] = {rank: deque() for rank in range(transport.size)}
+        self._received: dict[int, deque[np.ndarray]] = {rank: deque() for rank in range(transport.size)}
         self._left: set[int] = set()
         self._arriving: dict[int, tuple[Request, np.ndarray]] = {}
         self.clock = time.monotonic
@@ -64,20 +64,20 @@ class ControlChannel:
     def broadcast(self, kind: int, sequence: int, note: float = 0.0, **fields: Any) -> None:
         """Send a message to every rank, this one included."""
         record = np.zeros((), self._record)
-        own = {"rank": self._transport.rank, "nonce": self._nonce, "sequence": sequence}
-        record["message"] = wire.message(kind, self._scalars, **own, **fields)
+        sender = {"rank": self._transport.rank, "nonce": self._nonce, "sequence": sequence}
+        record["message"] = wire.message(kind, self._scalars, **sender, **fields)
         record["clock"], record["note"] = self.clock(), note
-        self._heard[self._transport.rank].append(record)
+        self._received[self._transport.rank].append(record)
         packed = np.frombuffer(record.tobytes(), np.uint8)
         self._sent += [(self._transport.isend(packed, peer, CONTROL), packed) for peer in self._peers]
 
     def poll(self) -> None:
-        """Take in the messages that have arrived.
+        """Receive the messages that have arrived.
 
         Raises:
-            JobAbortedError: some worker has ended the run because it failed.
+            JobAbortedError: a worker has aborted the run.
         """
-        self._sent = [each for each in self._sent if not each[0].done()]
+        self._sent = [(request, packed) for request, packed in self._sent if not request.done()]
         for peer, (request, packed) in list(self._arriving.items()):
             if not request.done():
                 continue
@@ -91,31 +91,33 @@ class ControlChannel:
             if kind == wire.ABORT:
                 self.failed = True
                 raise JobAbortedError(bytes(record["message"]["text"]).decode())
-            self._heard[peer].append(record)
+            self._received[peer].append(record)
 
     def missing(self, sequence: int) -> list[int]:
-        """Return the ranks that have not committed in this exchange yet.
+        """Return the ranks whose commits of this exchange have not arrived yet.
 
         Raises:
-            ExchangeError: one of them has left.
+            ExchangeError: one of these ranks has left.
         """
         late = [
-            rank for rank, records in self._heard.items() if not any(_is_commit(record, sequence) for record in records)
+            rank
+            for rank, records in self._received.items()
+            if not any(_is_commit(record, sequence) for record in records)
         ]
-        if gone := self._left.intersection(late):
+        if left := self._left.intersection(late):
             raise ExchangeError(
-                f"worker {min(gone)} has left before the others were done: with a collective, every worker takes part "
+                f"worker {min(left)} has left before the others were done: with a collective, every worker takes part "
                 "in every exchange"
             )
         return late
 
     def pop_commits(self, sequence: int) -> Commits:
-        """Return the commits of an exchange in which no rank is missing.
+        """Remove and return the commits of an exchange, when no rank is missing.
 
-        The messages before them are handled with them.
+        Stop messages that were sent before the commits take effect with them.
         """
         messages, stop, clock, notes = {}, False, 0.0, []
-        for rank, records in self._heard.items():
+        for rank, records in self._received.items():
             while True:
                 record = records.popleft()
                 stop = stop or record["message"]["kind"] == wire.STOP
@@ -129,12 +131,12 @@ class ControlChannel:
 
     @property
     def remaining_peers(self) -> list[int]:
-        """Ranks that have not said goodbye yet."""
+        """Ranks that have not sent a goodbye yet."""
         return [peer for peer in self._peers if peer not in self._left]
 
     @property
     def flushed(self) -> bool:
-        """Whether no message of this rank is still on its way."""
+        """Whether all messages of this rank have been sent."""
         return not self._sent
 
     def _listen(self, peer: int) -> None:

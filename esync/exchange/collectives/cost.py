@@ -1,9 +1,9 @@
-"""The cost model, which predicts the time of an exchange by a collective or parameter servers.
+"""The cost model, which predicts the time of an exchange by a collective or by parameter servers.
 
-Every message costs a latency and, per byte, time in its sender's and its receiver's port; adding
-costs time per byte. A collective's schedule is walked with these costs, rank by rank, for one
-bucket; buckets that follow overlap with it as far as ports and cores allow. (The α-β-γ model of
-Thakur, Rabenseifner and Gropp, 2005, on the schedules themselves.)
+Every message costs a latency and, per byte, time in the ports of its sender and its receiver;
+additions cost time per byte. For one bucket, the schedule of a collective is evaluated with these
+costs, rank by rank. Further buckets overlap with it as far as ports and cores allow. (The α-β-γ
+model of Thakur, Rabenseifner and Gropp, 2005, on the schedules themselves.)
 """
 
 from collections import defaultdict, deque
@@ -14,8 +14,8 @@ from ... import config
 from . import SCHEDULES
 from .engine import bucket_bytes
 
-#: The schedule that stands for MPI's own allreduce: for large vectors most libraries halve and
-#: double.
+#: The schedule that represents MPI's allreduce: most libraries use halving and doubling for large
+#: vectors.
 LIKE_MPI = "butterfly"
 
 
@@ -24,12 +24,11 @@ class Costs:
     """The parameters of the cost model.
 
     Attributes:
-        latency: seconds of a message without bytes.
-        per_byte: seconds of a byte in a worker's port, in one direction while the other one is
-            used, too.
-        adding: seconds per byte that is added up.
-        servers: parameter servers, with a port of their own each; 0: there are none.
-        poll: seconds until a worker has noticed that the servers are done.
+        latency: seconds of an empty message.
+        per_byte: seconds per byte in a worker's port, in one direction while both are in use.
+        adding: seconds per byte of additions.
+        servers: number of parameter servers, each with a port of its own; 0: none.
+        poll: seconds until a worker notices that the servers have finished.
     """
 
     latency: float
@@ -38,7 +37,7 @@ class Costs:
     servers: int = 0
     poll: float = 0.001
 
-    def words(self) -> str:
+    def description(self) -> str:
         """Return a description of the costs."""
         return (
             f"latency {1e6 * self.latency:.0f} µs, {1e-6 / max(self.per_byte, 1e-15):.0f} MB/s each way, "
@@ -47,12 +46,12 @@ class Costs:
 
 
 def predict(name: str, ranks: int, size: int, costs: Costs) -> float:
-    """Return the seconds of one exchange that all ranks begin at the same time.
+    """Return the seconds of one exchange that all ranks start at the same time.
 
     Args:
         name: ps, ring, butterfly, binary-blocks or mpi.
         ranks: number of workers.
-        size: bytes of the model, which each of the ranks sends.
+        size: bytes of the model.
         costs: of the network and the machines.
     """
     if ranks < 2 and name != "ps":
@@ -71,10 +70,8 @@ def predictions(ranks: int, size: int, costs: Costs) -> dict[str, float]:
 
 
 def _server(ranks: int, size: int, costs: Costs) -> float:
-    """Return the seconds of a push and a pull.
-
-    A server's port carries its share of all models, a worker's port one model, each way.
-    """
+    """Return the seconds of a push and a pull with parameter servers."""
+    # The port of a server carries its share of all models, that of a worker one model.
     share = size * max(ranks / max(costs.servers, 1), 1.0)
     adding = costs.adding * size * ranks / max(costs.servers, 1)
     push = max(share * costs.per_byte, adding)
@@ -83,10 +80,10 @@ def _server(ranks: int, size: int, costs: Costs) -> float:
 
 @lru_cache(maxsize=512)
 def _walk(name: str, ranks: int, values: int, costs: Costs) -> tuple[float, float, float]:
-    """Walk the schedule of one bucket of that many float32 values.
+    """Evaluate the schedule of one bucket of that many float32 values.
 
     Returns:
-        The seconds in all, those in the busiest port, and those of the busiest rank's adding.
+        The total seconds, those of the busiest port, and those of the busiest rank's additions.
     """
     steps = [deque(SCHEDULES[name](rank, ranks, values)) for rank in range(ranks)]
     clock, sending, receiving = ([0.0] * ranks for _ in range(3))
@@ -111,12 +108,12 @@ def _walk(name: str, ranks: int, values: int, costs: Costs) -> tuple[float, floa
                 continue
             for move in step.receives:
                 carried = 4 * move.size * costs.per_byte
-                there = max(ways[move.peer, rank].popleft(), receiving[rank] + carried)
-                receiving[rank] = there
+                arrived = max(ways[move.peer, rank].popleft(), receiving[rank] + carried)
+                receiving[rank] = arrived
                 wire_in[rank] += carried
                 added = 4 * move.size * costs.adding if step.adds else 0.0
                 adding[rank] += added
-                clock[rank] = max(clock[rank], there) + added
+                clock[rank] = max(clock[rank], arrived) + added
             clock[rank] = max(clock[rank], sending[rank])
             steps[rank].popleft()
             posted[rank] = False

@@ -19,7 +19,10 @@ class CollectiveEngine:
         transport: to the other ranks.
 
     Attributes:
-        note: a number for all ranks, said with every commit.
+        name: as given.
+        transport: as given.
+        current: name of the collective in use.
+        note: a number for all ranks, sent with every commit.
     """
 
     note = 0.0
@@ -31,19 +34,13 @@ class CollectiveEngine:
 
     @property
     def bucket_elements(self) -> int:
-        """The most float32 values of a bucket.
-
-        The part of each rank should be large enough, and the whole not huge.
-        """
+        """The most float32 values of a bucket."""
         return bucket_bytes(self.transport.size) // 4
 
     def allreduce(self, values: np.ndarray, index: int) -> Coroutine:
-        """Return a coroutine that sums bucket number `index` over all ranks, in place.
-
-        Buckets begin in order.
-        """
+        """Return a coroutine that sums bucket `index` over all ranks, in place; start them in order."""
         if self.current == "mpi" and isinstance(self.transport, MPITransport):
-            return self.transport.own_allreduce(values)
+            return self.transport.native_allreduce(values)
         return allreduce(SCHEDULES[self.current], values, self.transport, bucket_tag(index), self._buffers)
 
     def run(self, vector: np.ndarray, backoff: Backoff, check: Callable[[], None] = lambda: None) -> None:
@@ -53,23 +50,21 @@ class CollectiveEngine:
         CoroutinePool(self.allreduce(piece, index) for index, piece in enumerate(pieces)).run(backoff, check)
 
     def measure(self, size: int) -> None:
-        """Measure how fast the workers reach one another, where that matters.
-
-        All of them are there and call it.
+        """Measure the network, if the engine depends on it; all ranks call it together.
 
         Args:
             size: of the model, in bytes.
         """
 
     def agree(self, notes: tuple[float, ...]) -> None:
-        """Take the notes of all ranks, before the buckets of an exchange begin."""
+        """Process the notes of all ranks, before the buckets of an exchange start."""
 
-    def took(self, size: int, seconds: float) -> None:
-        """Note the duration of an exchange on this rank, from the last commit on.
+    def record_time(self, size: int, seconds: float) -> None:
+        """Record the duration of an exchange on this rank.
 
         Args:
-            size: bytes that it has summed.
-            seconds: its duration.
+            size: bytes that were summed.
+            seconds: since the last commit.
         """
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""The state that an exchange by a collective shares with the handles under way."""
+"""The state that an exchange by a collective shares with its handles."""
 
 import threading
 from collections.abc import Callable, Collection
@@ -17,15 +17,15 @@ from .replicated_model import CommonModel, result_of
 
 
 class CollectiveState:
-    """The ranks, the messages between them and the common model.
+    """The connection to the other ranks, and the common model.
 
     Args:
         engine: sums vectors over the ranks.
-        watchdog: warns when something takes long.
+        watchdog: warns of long waits.
         round_timeout: seconds to wait for the others in one exchange.
-        inject_delay: called before a payload is sent; a straggler on purpose waits in it.
+        inject_delay: called before a payload is sent, to delay an artificial straggler.
         nonce: of this process.
-        scalars: names of those that messages have beside the built-in ones.
+        scalars: names of the scalars of messages other than the built-in ones.
 
     Attributes:
         rank: of this worker.
@@ -33,12 +33,10 @@ class CollectiveState:
         sequence: number of the newest exchange.
         part: see `Exchange.part`.
         control: messages between the ranks.
-        turn: held by the thread that talks to the others, because MPI is used by one thread at a
-            time.
-        round_state: the rounds as all ranks count them; there from joining on, like the following
-            two.
-        weightings: name of each vector → how much each worker counts in its mean.
-        model: the common one.
+        turn: lock of the thread that uses MPI, which allows one thread at a time.
+        round_state: the progress of the run, equal on all ranks; set by `join`.
+        weightings: name of each vector → how much each worker counts in its mean; set by `join`.
+        model: the common model; set by `join`.
         buffers: for the buckets of payloads that are summed up.
     """
 
@@ -63,36 +61,32 @@ class CollectiveState:
         self.turn = threading.RLock()
         self._copy: np.ndarray | None = None
         self.buffers = ReceiveBuffers()
-        self._taken = self._counted = (0, 0)
+        self._reported = self._counted = (0, 0)
 
     def report(self, wait: float, transfer: float, used: bool) -> Result:
-        """Return the present state of the run as a result."""
+        """Return the result of an exchange."""
         return result_of(self.round_state, wait, transfer, used)
 
     def copy(self, payload: Payload) -> Payload:
-        """Return a payload with copies of its vectors; there is one exchange at a time."""
+        """Return a payload with copies of its vectors, which are valid until the next call."""
         if self._copy is None:
             self._copy = np.zeros_like(self.model.values)
         self.model.fill(self._copy, payload.vectors)
         return replace(payload, vectors={name: Flat(self.model.vector(self._copy, name)) for name in payload.vectors})
 
     def patience(self, what: str, hint: str = "is every worker still running?") -> Any:
-        """Return a context manager that watches over a wait for the others."""
+        """Return a context manager that monitors a wait for the others."""
         return self.watchdog.waiting(what, self._round_timeout, hint)
 
     def take(self) -> tuple[int, int]:
-        """Return the bytes sent and received from the last call to the newest finished exchange.
+        """Return the bytes sent and received between the last call and the newest finished exchange.
 
-        They are what MPI was given to carry: between processes of one machine it is no network that
-        carries them.
+        These are the bytes passed to MPI, also if they stay within one machine.
         """
-        before, self._taken = self._taken, self._counted
-        return self._taken[0] - before[0], self._taken[1] - before[1]
+        before, self._reported = self._reported, self._counted
+        return self._reported[0] - before[0], self._reported[1] - before[1]
 
     def count(self) -> None:
-        """Count the bytes of an exchange that is over.
-
-        They belong to it even where the next one has begun before `take`.
-        """
+        """Count the bytes of a finished exchange, before the next one starts."""
         transport = self.engine.transport
         self._counted = getattr(transport, "sent", 0), getattr(transport, "received", 0)

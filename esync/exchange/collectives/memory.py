@@ -1,8 +1,7 @@
-"""A transport within one process, for tests, the simulator's arithmetic and examples.
+"""A transport within one process, for tests, the simulator and examples.
 
-Ranks take turns. Nothing is copied before both sender and receiver have come, as with a large
-message of MPI: so a schedule that changes values on their way, or whose steps do not fit together,
-is found.
+Values are copied when both ends of a transfer have been posted, as for large messages of MPI. So
+tests detect schedules that change values while they are sent, or whose steps do not match.
 """
 
 import threading
@@ -23,9 +22,12 @@ class MemoryNetwork:
         self._lock = threading.Lock()
 
     def post(self, way: tuple[int, int, int], side: int, transfer: "MemoryTransfer") -> "MemoryTransfer":
-        """Register one end of a transfer (0: the sender's).
+        """Register one end of a transfer, and copy the values when both ends are registered.
 
-        Once both ends are there, the values are copied.
+        Args:
+            way: sender, receiver and tag.
+            side: 0: the sender's end, 1: the receiver's.
+            transfer: this end.
         """
         with self._lock:
             line = self.lines.setdefault(way, (deque(), deque()))
@@ -66,10 +68,10 @@ class MemoryTransport:
 
 
 def run_round_robin(coroutines: Iterable[Coroutine]) -> None:
-    """Run several ranks' coroutines to their ends.
+    """Run the coroutines of several ranks in turns until all have ended.
 
     Raises:
-        RuntimeError: all of them wait for one another.
+        RuntimeError: they are deadlocked.
     """
     waiting = list(coroutines)
     idle = 0

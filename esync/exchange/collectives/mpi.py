@@ -1,4 +1,4 @@
-"""MPI as the transport, by mpi4py; and MPI's own allreduce."""
+"""MPI as the transport, through mpi4py, and MPI's allreduce."""
 
 import contextlib
 import os
@@ -12,7 +12,7 @@ from .transport import Coroutine, until_done
 
 
 class MPIMissingError(ExpectedError, ImportError):
-    """MPI is not available here; the message says how to get it."""
+    """MPI is not available; the message says how to install it."""
 
 
 def load() -> Any:
@@ -38,8 +38,8 @@ class MPITransport:
     """One rank of MPI's world; see `transport.Transport`.
 
     Attributes:
-        sent: bytes that were handed to MPI for others.
-        received: bytes that MPI was asked for.
+        sent: bytes passed to MPI to send.
+        received: bytes requested from MPI.
     """
 
     def __init__(self) -> None:
@@ -58,14 +58,15 @@ class MPITransport:
         self.received += values.nbytes
         return MPIRequest(self._world.Irecv([values, self._mpi.BYTE], source, tag))
 
-    def own_allreduce(self, values: np.ndarray) -> Coroutine:
-        """Sum `values` by MPI, in place.
+    def native_allreduce(self, values: np.ndarray) -> Coroutine:
+        """Sum `values` by MPI's allreduce, in place.
 
-        All ranks begin such sums in one order, and get the same bits (MPI standard, 6.9.6).
+        All ranks have to start such sums in the same order; they get the same bits (MPI standard,
+        6.9.6).
         """
         if not values.size:
             return
-        share = round(2 * values.nbytes * (self.size - 1) / self.size)  # a lower bound: MPI does not tell the number
+        share = round(2 * values.nbytes * (self.size - 1) / self.size)  # a lower bound; MPI does not report the number
         self.sent += share
         self.received += share
         yield from until_done(MPIRequest(self._world.Iallreduce(self._mpi.IN_PLACE, values)))
@@ -75,13 +76,10 @@ class MPITransport:
         self._mpi.COMM_WORLD.Abort(1)
 
     def close(self) -> None:
-        """Leave MPI, together with all ranks.
-
-        Without that, mpiexec takes the end of a process for a crash.
-        """
+        """Finalize MPI, together with all ranks; else mpiexec considers the end of a process a crash."""
         self._world.Free()
         self._mpi.Finalize()
-        _tell_process_manager()
+        _notify_process_manager()
 
 
 class MPIRequest:
@@ -95,12 +93,12 @@ class MPIRequest:
         return bool(self._request.Test())
 
 
-def _tell_process_manager() -> None:
-    """Tell MPICH's mpiexec that MPI is finalized (PMI-1, "finalize").
+def _notify_process_manager() -> None:
+    """Notify MPICH's mpiexec that MPI is finalized (PMI-1, "finalize").
 
-    MPICH itself tells it only in an exit handler of C. Programs of this package end without exit
-    handlers, because MXNet's wait for processes that may be gone. For those that do run, a socket
-    that answers by itself takes the place of the one to mpiexec, which has hung up by then.
+    MPICH does so only in an exit handler of C. Programs of this package exit without them, because
+    those of MXNet wait for processes that may be gone. If they run nevertheless, MPICH finds a
+    socket with the answer already in it, in place of that to mpiexec, which is closed by then.
     """
     number = os.environ.get("PMI_FD", "")
     if not number.isdecimal():
@@ -116,5 +114,5 @@ def _tell_process_manager() -> None:
 
 
 def started_by_mpi() -> bool:
-    """Return whether some MPI has started this process, together with others or alone."""
+    """Return whether MPI has started this process."""
     return any(name in os.environ for name in ("PMI_RANK", "PMIX_RANK", "PMI_ID", "OMPI_COMM_WORLD_RANK"))

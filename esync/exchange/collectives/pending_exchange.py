@@ -1,4 +1,4 @@
-"""An exchange by a collective under way: commits of all ranks, their sum by buckets, the rule."""
+"""The handle of an exchange by a collective: commits of all ranks, sums of buckets, the rule."""
 
 import time
 
@@ -16,10 +16,10 @@ from .transport import Backoff, Coroutine, CoroutinePool
 
 
 class PendingCollective:
-    """The handle of an exchange, which advances a little with every call.
+    """The handle of an exchange, which advances with every call.
 
-    Each bucket of the payload is read when its turn has come, so the payload's vectors must stay as
-    they are until then. With `wait`, each bucket of the model is written as soon as it is there;
+    The buckets of the payload are read one after the other, so its vectors must not change before
+    the exchange is done. `wait` writes every bucket of the model as soon as it is updated;
     otherwise `result` writes the model.
     """
 
@@ -41,10 +41,10 @@ class PendingCollective:
         self._result: Result | None = None
 
     def done(self) -> bool:
-        """Advance once, and return whether the exchange is over.
+        """Advance, and return whether the exchange is over.
 
         Raises:
-            JobAbortedError: the run has failed meanwhile.
+            JobAbortedError: the run has failed.
         """
         return self._over or self.advance() is None
 
@@ -64,27 +64,27 @@ class PendingCollective:
     def wait(self) -> Result:
         """Wait for the sum, write the model, and return the result."""
         self._writes_at_once = self._coroutines is None
-        self.travel()
+        self.run()
         return self.result()
 
     def cancel(self) -> None:
-        """Send and receive nothing any more, because this worker leaves."""
+        """Stop sending and receiving, because this worker leaves."""
         self._cancelled = True
 
-    def travel(self) -> None:
-        """Advance again and again until the exchange is over.
+    def run(self) -> None:
+        """Advance until the exchange is over.
 
-        Pauses grow long while other workers compute, and stay short while values are on their way.
+        Pauses grow long while other workers compute, and stay short during transfers.
         """
         with self._exchange.patience("the other workers' commits", "") as wait:
             backoff = Backoff(config.COLLECTIVE_WAIT_PAUSE)
-            travelling = False
+            transferring = False
             while not (self._over or self._cancelled):
                 happened = self.advance()
                 if happened is None:
                     break
-                if not travelling and self._coroutines is not None:
-                    travelling, backoff = True, Backoff(config.COLLECTIVE_PAUSE)
+                if not transferring and self._coroutines is not None:
+                    transferring, backoff = True, Backoff(config.COLLECTIVE_PAUSE)
                 if happened:
                     backoff.reset()
                     continue
@@ -128,7 +128,7 @@ class PendingCollective:
                 [message for _, message in sorted(self._commits.messages.items())]
             )
             exchange.engine.agree(self._commits.notes)
-            self._travelling = time.perf_counter()
+            self._transfer_began = time.perf_counter()
             buckets = exchange.model.layout.buckets
             self._coroutines = CoroutinePool(self._sum(bucket) for bucket in buckets if bucket.vector in self._vectors)
         assert self._coroutines is not None
@@ -137,7 +137,7 @@ class PendingCollective:
             return happened
         exchange.round_state.applied(sorted(self._commits.messages), self._commits.clock)
         summed = 4 * sum(exchange.model.layout.sizes[name] for name in self._vectors)
-        exchange.engine.took(summed, time.perf_counter() - self._travelling)
+        exchange.engine.record_time(summed, time.perf_counter() - self._transfer_began)
         self._used = self._over = True
         return None
 
@@ -158,29 +158,29 @@ class PendingCollective:
         exchange.buffers.release(buffer)
 
     def _awaited(self) -> str:
-        """Return a description of what is waited for."""
+        """Return a phrase that names what is awaited."""
         if self._commits is None:
             return f"the commit of worker {', '.join(map(str, self._missing))}"
         return f"the sum over all workers ({self._exchange.engine.name})"
 
 
 class OverlappedCollective(PendingCollective):
-    """The handle of an exchange during which the worker goes on; done when the sum is there.
+    """The handle of an exchange during which the worker continues to train.
 
-    The payload is copied at the beginning, and `result` writes the model. A thread lets the values
-    travel, and adds them up; it takes turns with the main thread where both talk to the others.
+    The payload is copied at the start, a thread runs the exchange, and `result` writes the model.
+    The thread and the main thread take turns in using MPI.
     """
 
     def __init__(self, exchange: CollectiveState, payload: Payload, model: ModelSink) -> None:
         super().__init__(exchange, exchange.copy(payload), model)
-        self._task = BackgroundTask(self.travel, super().cancel)
+        self._task = BackgroundTask(self.run, super().cancel)
 
     def done(self) -> bool:
-        """Return whether the sum is there, without waiting."""
+        """Return whether the exchange is over, without waiting."""
         return self._task.done()
 
     def result(self) -> Result:
-        """Write the model, or raise the error with which the exchange has failed."""
+        """Write the model and return the result, or raise the error of the exchange."""
         if not self._task.done():
             raise NotDoneError("the sum over all workers is not there yet")
         self._task.wait()
@@ -192,5 +192,5 @@ class OverlappedCollective(PendingCollective):
         return super().result()
 
     def cancel(self) -> None:
-        """Send and receive nothing any more, because this worker leaves."""
+        """Stop sending and receiving, because this worker leaves."""
         self._task.cancel()

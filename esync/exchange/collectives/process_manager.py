@@ -1,9 +1,9 @@
-"""A process manager (PMI-1), which lets processes without mpiexec find each other as ranks of MPI.
+"""A process manager (PMI-1), by which processes become ranks of MPI without mpiexec.
 
-MPICH's processes meet through a process manager: a small key-value store with a barrier, spoken to
-in lines of text (PMI-1, "simple PMI", over TCP where PMI_PORT says so). This is one, so that
-`esync.launch` starts, watches and ends the workers of a collective itself, on all machines. A
-process is told PMI_PORT=host:port and PMI_ID, its rank.
+MPICH's processes find one another through a process manager, a small key-value store with a
+barrier and a line-based protocol (PMI-1, "simple PMI", over TCP if PMI_PORT is set). With this one,
+`esync.launch` starts, monitors and ends the workers of a collective itself, on all machines. Set
+PMI_PORT=host:port and PMI_ID=rank for every process.
 """
 
 import argparse
@@ -13,9 +13,9 @@ import secrets
 import sys
 from collections.abc import Sequence
 
-#: Begin of the line that it prints when ranks may connect.
+#: Start of the line that is printed when ranks may connect.
 READY = "waiting for ranks on "
-#: Longest names, keys and values, for which MPICH asks.
+#: Maximum lengths of names, keys and values, which MPICH requests.
 LONGEST = "kvsname_max=256 keylen_max=256 vallen_max=4096"
 
 
@@ -28,8 +28,8 @@ class ProcessManager:
 
     def __init__(self, ranks: int) -> None:
         self._ranks = ranks
-        # MPICH derives the names of its shared memory from this one: two jobs on a machine, or one
-        # after another that was killed, must not have it in common.
+        # MPICH derives the names of its shared memory from this one, so it must differ between jobs
+        # on a machine, also from jobs that were killed.
         self._name = f"esync-{secrets.token_hex(8)}"
         self._values: dict[str, str] = {}
         self._at_barrier: list[asyncio.StreamWriter] = []
@@ -37,17 +37,17 @@ class ProcessManager:
         self.over = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Answer one rank until it hangs up."""
-        came = False
+        """Answer one rank until it disconnects."""
+        connected = False
         with contextlib.suppress(ConnectionError, ValueError, KeyError, asyncio.LimitOverrunError):
             while line := await reader.readline():
                 words = dict(word.split("=", 1) for word in line.decode().split())
-                came = came or words["cmd"] == "initack"
+                connected = connected or words["cmd"] == "initack"
                 for answer in self._answers(words, writer):
                     writer.write(f"{answer}\n".encode())
                 await writer.drain()
         writer.close()
-        self._left += came
+        self._left += connected
         if self._left >= self._ranks:
             self.over.set()
 
@@ -75,7 +75,7 @@ class ProcessManager:
                     waiting.write(b"cmd=barrier_out rc=0\n")
                 self._at_barrier = []
             return []
-        known = {
+        answers = {
             "init": "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1",
             "get_maxes": f"cmd=maxes rc=0 {LONGEST}",
             "get_appnum": "cmd=appnum rc=0 appnum=0",
@@ -83,7 +83,7 @@ class ProcessManager:
             "get_universe_size": f"cmd=universe_size rc=0 size={self._ranks}",
             "finalize": "cmd=finalize_ack rc=0",
         }
-        return [known.get(command, f"cmd={command}_result rc=-1 msg=not_known_here")]
+        return [answers.get(command, f"cmd={command}_result rc=-1 msg=not_known_here")]
 
 
 async def _run(options: argparse.Namespace) -> None:
@@ -95,7 +95,7 @@ async def _run(options: argparse.Namespace) -> None:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Serve until all ranks have come and gone; return the exit code."""
+    """Serve until all ranks have connected and disconnected; return the exit code."""
     parser = argparse.ArgumentParser(prog="python -m esync.exchange.collectives.process_manager", description=__doc__)
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")

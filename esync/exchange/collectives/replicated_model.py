@@ -1,13 +1,13 @@
-"""The replicated model of a collective, which every rank updates by the same rule and mean."""
+"""The replicated model of a collective, which all ranks update in the same way."""
 
 from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
-from ...rules import STATE_VECTORS, Step, put_together, replace_by_mean, take_apart
+from ...rules import STATE_VECTORS, Step, join_state, replace_by_mean, split_state
 from ..base import ModelSink, Result, Source
-from ..blockwise import BlockwiseRule, places
+from ..blockwise import BlockwiseRule, block_slices
 from ..protocol.layout import WEIGHTS, Bucket, Layout
 from ..protocol.payload_staging import undo_rounding
 from ..protocol.round_state import RoundState
@@ -17,19 +17,23 @@ from .transport import Coroutine
 
 
 class CommonModel:
-    """All vectors as of the last exchange, with the states of their rules.
+    """The common model after the last exchange, with the states of the rules.
 
     Args:
-        layout: how the model is cut into buckets; its vectors are one behind the other in `values`.
-        specification: of the exchange; has the rules.
-        workers: number of workers, which take part in every round.
+        layout: how the model is cut into buckets.
+        specification: of the exchange.
+        workers: number of workers, which all take part in every round.
+
+    Attributes:
+        layout: as given.
+        values: all vectors, concatenated in the layout's order, float32.
     """
 
     def __init__(self, layout: Layout, specification: Specification, workers: int) -> None:
         self.layout = layout
         self.values = np.zeros(sum(layout.sizes.values()), np.float32)
         self._rules, self._workers, self._scalars = specification.rules(), workers, specification.scalars
-        self._remembered = STATE_VECTORS.get(specification.rule, 0)
+        self._state_vectors = STATE_VECTORS.get(specification.rule, 0)
         self._states: dict[int, Any] = {}
         ends = np.cumsum(list(layout.sizes.values())).tolist()
         self._ends = dict(zip(layout.sizes, ends, strict=True))
@@ -46,9 +50,9 @@ class CommonModel:
 
     def read(self, bucket: Bucket, source: Source, factor: float, out: np.ndarray) -> None:
         """Read a bucket's values of a vector, times a factor, into `out`."""
-        for place in places(bucket.start, bucket.stop):
-            part = out[place.start - bucket.start : place.stop - bucket.start]
-            source.read(place.start, place.stop, part)
+        for block in block_slices(bucket.start, bucket.stop):
+            part = out[block.start - bucket.start : block.stop - bucket.start]
+            source.read(block.start, block.stop, part)
             if factor != 1:
                 part *= np.float32(factor)
 
@@ -57,30 +61,29 @@ class CommonModel:
     ) -> Coroutine:
         """Return a coroutine that runs the rule on a bucket.
 
-        Mean, rule and writing take one block after the other, so that its values are read from
-        memory and written to memory once, and are in the cache in between.
+        The mean, the rule and the writing are applied block by block, which stays in the cache.
 
         Args:
             bucket: to update.
             sums: of the values that the workers have sent for it; changed.
-            divisor: of the sums, which makes them the mean.
-            message: the terms of the round (wire.MESSAGE).
-            turn: rounds before this one; see `rules.Step`.
-            model: takes the new values; None: `write` hands them over later.
+            divisor: of the sums, for the mean.
+            message: with the scalars of the round (wire.MESSAGE).
+            turn: number of rounds before this one; see `rules.Step`.
+            model: receives the new values at once; None: `write` delivers them later.
         """
         weights, rule = self.part(self.values, bucket), self._rules[bucket.vector]
         step = Step.of(message, turn=turn, workers=self._workers, count=self._workers, added=self._scalars)
         blockwise = BlockwiseRule(self._preserving if rule is replace_by_mean else rule, self._states.get(bucket.index))
-        for place in blockwise.blocks(weights, sums, step, divisor):
+        for block in blockwise.blocks(weights, sums, step, divisor):
             if model is not None:
-                model.write(bucket.vector, bucket.start + place.start, weights[place])
+                model.write(bucket.vector, bucket.start + block.start, weights[block])
             yield True
         self._states[bucket.index] = blockwise.state
 
     def _preserving(self, weights: np.ndarray, mean: np.ndarray, state: None, step: Step) -> Any:
-        """Replace values by their mean, but preserve those that all workers have alike.
+        """Replace values by their mean, but keep values that are equal on all workers.
 
-        Frozen layers would drift otherwise.
+        Otherwise rounding errors would change frozen layers.
         """
         undo_rounding(mean, weights, rounding_error(self._workers))
         return replace_by_mean(weights, mean, state, step)
@@ -100,30 +103,30 @@ class CommonModel:
         """Return the state of the weights' rule; see `Exchange.rule_state`."""
         vectors: list[np.ndarray | None] = []
         buckets = self.layout.of(WEIGHTS)
-        for place in range(self._remembered):
+        for index in range(self._state_vectors):
             parts = [
-                None if (state := self._states.get(bucket.index)) is None else take_apart(state)[place]
+                None if (state := self._states.get(bucket.index)) is None else split_state(state)[index]
                 for bucket in buckets
             ]
-            known = [part for part in parts if part is not None]
-            vectors.append(np.concatenate(known) if len(known) == len(buckets) else None)
+            existing = [part for part in parts if part is not None]
+            vectors.append(np.concatenate(existing) if len(existing) == len(buckets) else None)
         return vectors
 
     def restore(self, vectors: list[Any]) -> None:
-        """Go back to what `state` has returned."""
+        """Restore what `state` has returned."""
         for bucket in self.layout.of(WEIGHTS):
             parts = [None if vector is None else vector[bucket.start : bucket.stop].copy() for vector in vectors]
-            self._states[bucket.index] = put_together(parts) if parts else None
+            self._states[bucket.index] = join_state(parts) if parts else None
 
 
 def result_of(round_state: RoundState, wait: float, transfer: float, used: bool) -> Result:
-    """Return the result of an exchange from a worker's round state; all workers are there.
+    """Return the result of an exchange in which all workers take part.
 
     Args:
-        round_state: of the worker.
+        round_state: of this worker.
         wait: seconds of waiting for the others.
-        transfer: seconds of the exchange without that.
-        used: whether the payload went into the weights.
+        transfer: seconds of the exchange without the wait.
+        used: whether the payload was applied to the weights.
     """
     return Result(
         round=round_state.round,

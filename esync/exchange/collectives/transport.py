@@ -1,9 +1,8 @@
-"""Transport between ranks: transfers of contiguous arrays, and the coroutines that wait for them.
+"""Transport between ranks: nonblocking transfers of contiguous arrays, and coroutines on them.
 
-Transfers are started now and asked about later. A *coroutine* is a generator that yields whenever
-it has to wait, and says with it whether it has progressed since it last did. `CoroutinePool` runs
-several of them at a time, in order, and waits without taking a core: it polls, with pauses that
-grow.
+A *coroutine* is a generator that yields whenever it has to wait; the value is whether it has
+progressed since the last yield. `CoroutinePool` runs several of them concurrently, and polls with
+growing pauses, so that it does not occupy a core.
 """
 
 import os
@@ -18,12 +17,12 @@ from ... import config
 
 
 class Request(Protocol):
-    """A transfer under way."""
+    """A transfer in progress."""
 
     def done(self) -> bool:
-        """Return whether the transfer is over, without waiting.
+        """Return whether the transfer is complete, without waiting.
 
-        Sent values may be changed then, and received ones are there.
+        Then sent values may be changed, and received values are valid.
         """
         ...
 
@@ -42,11 +41,11 @@ class Transport(Protocol):
     size: int
 
     def isend(self, values: np.ndarray, to: int, tag: int) -> Request:
-        """Begin to send; the values must stay as they are until it is done."""
+        """Start to send; the values must not change until the transfer is done."""
         ...
 
     def irecv(self, values: np.ndarray, source: int, tag: int) -> Request:
-        """Begin to receive; exactly as many values must be sent."""
+        """Start to receive as many values as the sender sends."""
         ...
 
 
@@ -54,22 +53,18 @@ Coroutine = Iterator[bool]
 
 
 def until_done(request: Request) -> Coroutine:
-    """Return a coroutine that waits for a transfer.
-
-    To have come to it counts as progress.
-    """
-    got_on = True
+    """Return a coroutine that waits for a transfer; reaching this point counts as progress."""
+    progressed = True
     while not request.done():
-        yield got_on
-        got_on = False
+        yield progressed
+        progressed = False
 
 
 class Backoff:
-    """Decides how long to wait before the next look, while nothing happens.
+    """Pauses between polls.
 
-    MPI moves bytes only while it is asked, so right after something has happened the next look
-    comes at once; where nothing has happened for longer, pauses leave the core to processes that
-    compute.
+    MPI makes progress only when it is polled, so there are no pauses right after progress. Later
+    pauses grow, to leave the core to processes that compute.
 
     Args:
         longest: seconds of the longest pause.
@@ -80,12 +75,12 @@ class Backoff:
         self.reset()
 
     def reset(self) -> None:
-        """Begin with short pauses again, because something has happened."""
+        """Start again with short pauses, after progress."""
         self._since = time.perf_counter()
         self._pause = config.COLLECTIVE_FIRST_PAUSE
 
     def wait(self) -> None:
-        """Wait until it is time for the next look."""
+        """Wait until the next poll."""
         if time.perf_counter() - self._since < config.COLLECTIVE_SPIN:
             os.sched_yield()
             return
@@ -94,10 +89,10 @@ class Backoff:
 
 
 class CoroutinePool:
-    """Coroutines that are begun in order, a window of them at the same time.
+    """Coroutines that are started in order, and of which a window runs concurrently.
 
     Args:
-        coroutines: taken one by one, when it is their turn.
+        coroutines: consumed one by one.
     """
 
     def __init__(self, coroutines: Iterable[Coroutine]) -> None:
@@ -106,7 +101,7 @@ class CoroutinePool:
         self._exhausted = False
 
     def advance(self) -> bool:
-        """Let each coroutine go on until it has to wait; return whether any has progressed."""
+        """Run each coroutine until it has to wait; return whether any has progressed."""
         free = config.COLLECTIVE_WINDOW - len(self._running)
         begun = list(islice(self._waiting, free))
         self._exhausted = len(begun) < free
@@ -130,8 +125,8 @@ class CoroutinePool:
         """Run all coroutines to their ends.
 
         Args:
-            backoff: pauses while nothing happens.
-            check: called at every look; raises to give up.
+            backoff: pauses between polls.
+            check: called at every poll; may raise to give up.
         """
         while True:
             happened = self.advance()
@@ -144,44 +139,41 @@ class CoroutinePool:
                 backoff.wait()
 
 
-#: Tags of messages other than buckets. Those of buckets begin at FIRST_BUCKET and are used again
-#: after BUCKETS of them.
+#: Tags of messages other than buckets. Those of buckets start at FIRST_BUCKET and repeat after
+#: BUCKETS of them.
 CONTROL, LENGTH, TEXT, PROBE = range(4)
 FIRST_BUCKET, BUCKETS = 16, 4096
 
 
 def bucket_tag(index: int) -> int:
-    """Return the tag of a bucket's messages; buckets on their way at the same time differ in it."""
+    """Return the tag of a bucket's messages, different for all buckets of a window."""
     return FIRST_BUCKET + index % BUCKETS
 
 
 def allgather_texts(transport: Transport, text: str, texts: dict[int, str]) -> Coroutine:
-    """Return a coroutine that fills `texts`, rank → the text of that rank.
-
-    `texts` may be read meanwhile.
-    """
-    own = np.frombuffer(text.encode(), np.uint8)
+    """Return a coroutine that fills `texts`, rank → text of that rank, as the texts arrive."""
+    encoded = np.frombuffer(text.encode(), np.uint8)
     peers = [rank for rank in range(transport.size) if rank != transport.rank]
-    length = np.array([own.size], np.int64)
+    length = np.array([encoded.size], np.int64)
     sent: list[Request] = [transport.isend(length, peer, LENGTH) for peer in peers]
-    sent += [transport.isend(own, peer, TEXT) for peer in peers]
+    sent += [transport.isend(encoded, peer, TEXT) for peer in peers]
     lengths = {peer: np.zeros(1, np.int64) for peer in peers}
     arriving = {peer: transport.irecv(lengths[peer], peer, LENGTH) for peer in peers}
-    coming: dict[int, np.ndarray] = {}
+    incoming: dict[int, np.ndarray] = {}
     texts[transport.rank] = text
     while arriving:
-        got_on = False
+        progressed = False
         for peer, request in list(arriving.items()):
             if not request.done():
                 continue
-            got_on = True
-            if peer in coming:
-                texts[peer] = coming[peer].tobytes().decode()
+            progressed = True
+            if peer in incoming:
+                texts[peer] = incoming[peer].tobytes().decode()
                 del arriving[peer]
             else:
-                coming[peer] = np.empty(int(lengths[peer][0]), np.uint8)
-                arriving[peer] = transport.irecv(coming[peer], peer, TEXT)
+                incoming[peer] = np.empty(int(lengths[peer][0]), np.uint8)
+                arriving[peer] = transport.irecv(incoming[peer], peer, TEXT)
         if arriving:
-            yield got_on
+            yield progressed
     for request in sent:
         yield from until_done(request)

@@ -1,9 +1,9 @@
-"""The exchange by a collective, without a server: every worker does a server's work.
+"""The exchange by a collective, without a server: every worker does the work of a server.
 
-All commits go to all ranks, the values are summed by a collective, and each rank keeps the same
-`RoundState`, the same model and the same state of the rule. So the end of the run, stopping and
-checkpoints are decided alike everywhere. What requires a process that outlives a worker is not
-possible: no replacement, no --elastic, no asynchronous modes.
+Commits are sent to all ranks, the values are summed by a collective, and every rank has the same
+`RoundState`, the same model and the same state of the rule. So all ranks agree on the end of the
+run and on checkpoints. Features that need a process that outlives a worker are not supported:
+replacements, --elastic and asynchronous modes.
 """
 
 import contextlib
@@ -44,12 +44,12 @@ class CollectiveExchange(CollectiveState, Exchange):
     """The exchange by a collective.
 
     Args:
-        specification: of the rules that every rank runs; synchronous.
+        specification: of the exchange; synchronous.
         engine: sums vectors over the ranks.
-        watchdog: warns when something takes long.
-        start_timeout: seconds to wait for the others to appear.
+        watchdog: warns of long waits.
+        start_timeout: seconds to wait for the others to start.
         round_timeout: seconds to wait for the others in one exchange.
-        inject_delay: called before a payload is sent; a straggler on purpose waits in it.
+        inject_delay: called before a payload is sent, to delay an artificial straggler.
 
     Raises:
         ExchangeError: the mode needs a server.
@@ -102,10 +102,10 @@ class CollectiveExchange(CollectiveState, Exchange):
             agreement={"collective": self.engine.name, **agreement},
             offers=offers,
         )
-        said = self._gather(json.dumps([handshake.encode(), time.monotonic()]), "the handshake of")
-        handshakes = {rank: Handshake.decode(json.loads(said[rank])[0]) for rank in range(self.workers)}
+        texts = self._gather(json.dumps([handshake.encode(), time.monotonic()]), "the handshake of")
+        handshakes = {rank: Handshake.decode(json.loads(texts[rank])[0]) for rank in range(self.workers)}
         self.round_state = RoundState(self.workers, True, limits, added=self._specification.scalars)
-        self._offset = json.loads(said[0])[1]
+        self._offset = json.loads(texts[0])[1]
         notice = StartNotice(handshakes[0])
         for rank, other in handshakes.items():
             if differences := handshakes[0].differences(other):
@@ -115,7 +115,7 @@ class CollectiveExchange(CollectiveState, Exchange):
         if warning := notice.text():
             progress.warn(warning, launcher=self.rank == 0)
         try:
-            self.resume_at = choose({rank: each.offers for rank, each in handshakes.items()})
+            self.resume_at = choose({rank: other.offers for rank, other in handshakes.items()})
             self.round_state.resume_at = self.resume_at
         except ValueError as error:
             raise JobAbortedError(str(error)) from None
@@ -124,7 +124,7 @@ class CollectiveExchange(CollectiveState, Exchange):
         self.model = CommonModel(handshake.layout(), self._specification, self.workers)
 
     def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> Result:
-        """See `Exchange.begin`; the model is the sum of rank 0's and zeros."""
+        """See `Exchange.begin`; the model is distributed as the sum of rank 0's and zeros."""
         if self.rank == 0:
             self.model.fill(self.model.values, vectors)
         with self.patience("the model of worker 0"):
@@ -134,7 +134,7 @@ class CollectiveExchange(CollectiveState, Exchange):
         return self.report(0.0, 0.0, True)
 
     def start(self, payload: Payload, model: ModelSink) -> PendingCollective:
-        """Commit a payload, and begin its exchange; see `Exchange.start`."""
+        """Commit a payload, and start its exchange; see `Exchange.start`."""
         if payload.control.switch is not None or payload.control.use == Use.AT_ONCE:
             raise ExchangeError(f"--collective {self.engine.name} has no server, which switching to ASP needs")
         self.sequence += 1
@@ -143,9 +143,9 @@ class CollectiveExchange(CollectiveState, Exchange):
         return self._pending
 
     def heartbeat(self) -> None:
-        """See `Exchange.heartbeat`; it takes in messages, so that failures are noticed soon.
+        """See `Exchange.heartbeat`; it receives messages, so that failures are noticed early.
 
-        While an overlapped exchange is under way, its thread does that, and its handle tells.
+        During an overlapped exchange, its thread does so.
         """
         if not self._specification.overlap or self._pending is None or self._pending.done():
             with self.turn:
@@ -159,53 +159,47 @@ class CollectiveExchange(CollectiveState, Exchange):
     @override
     def abort(self, reason: str) -> None:
         self._failed = True
-        self._give_up()
+        self._cancel()
         self.control.broadcast(wire.ABORT, self.sequence, text=reason)
         self._linger(lambda: self.control.flushed)
 
     def close(self) -> None:
-        """Leave together with the others.
-
-        A process that ends before MPI has let it go takes the others with it.
-        """
+        """Leave together with the others, because MPI ends all if a process exits before that."""
         if self._closed:
             return
         self._closed = True
-        self._give_up()
+        self._cancel()
         self.control.broadcast(wire.LEAVE, self.sequence)
         if self._failed or self.control.failed:
-            self._linger(self._everybody_left)
+            self._linger(self._all_left)
         else:
             with self.patience("the goodbye of the other workers", "") as wait:
                 backoff = Backoff(config.COLLECTIVE_WAIT_PAUSE)
-                while not self._everybody_left():
+                while not self._all_left():
                     wait.what = f"the goodbye of {names(self.control.remaining_peers)}"
                     wait.check()
                     backoff.wait()
-        if self._everybody_left():
+        if self._all_left():
             self.engine.close()
 
     # --- checkpoints ------------------------------------------------------------------------------
 
     def resume(self, state: ResumeState) -> None:
-        """See `Exchange.resume`; all ranks call it.
-
-        They take the run's progress and the rule's state from rank 0.
-        """
+        """See `Exchange.resume`; all ranks call it, and rank 0's progress and rule state are used."""
         self.exchanges = self.sequence = state.exchanges
         progress = None if state.progress is None else asdict(state.progress)
-        held = [each is not None for each in state.rule_state]
-        said = self._gather(json.dumps([progress, held, state.exchanges]), "the checkpoint's progress of")
-        progress, held, self.sequence = json.loads(said[0])
+        present = [vector is not None for vector in state.rule_state]
+        texts = self._gather(json.dumps([progress, present, state.exchanges]), "the checkpoint's progress of")
+        progress, present, self.sequence = json.loads(texts[0])
         self.exchanges = self.sequence
         self.round_state.acknowledged[:] = self.sequence
         self.round_state.resume(RunProgress(**progress), self._offset)
         vectors: list[np.ndarray | None] = []
-        for place, there in enumerate(held):
-            vector = np.zeros(self.model.layout.sizes[WEIGHTS], np.float32) if there else None
+        for index, exists in enumerate(present):
+            vector = np.zeros(self.model.layout.sizes[WEIGHTS], np.float32) if exists else None
             if vector is not None:
                 if self.rank == 0:
-                    np.copyto(vector, state.rule_state[place])
+                    np.copyto(vector, state.rule_state[index])
                 with self.patience("the checkpoint of worker 0"):
                     self._share(vector)
             vectors.append(vector)
@@ -225,13 +219,13 @@ class CollectiveExchange(CollectiveState, Exchange):
 
     # --- helpers ----------------------------------------------------------------------------------
 
-    def _give_up(self) -> None:
-        """Stop taking part in an exchange that is under way."""
+    def _cancel(self) -> None:
+        """Cancel the current exchange, if any."""
         if self._pending is not None:
             self._pending.cancel()
 
     def _share(self, vector: np.ndarray) -> None:
-        """Sum a vector over all ranks, in which all but rank 0 have zeros: so they get rank 0's."""
+        """Broadcast a vector from rank 0, by a sum in which all other ranks have zeros."""
         self.engine.run(vector, Backoff(config.COLLECTIVE_PAUSE), self.control.poll)
 
     def _gather(self, text: str, what: str) -> dict[int, str]:
@@ -247,13 +241,13 @@ class CollectiveExchange(CollectiveState, Exchange):
             gathering.run(Backoff(config.COLLECTIVE_WAIT_PAUSE), check)
         return texts
 
-    def _everybody_left(self) -> bool:
-        with contextlib.suppress(JobAbortedError):  # said before the goodbye
+    def _all_left(self) -> bool:
+        with contextlib.suppress(JobAbortedError):  # sent before the goodbye
             self.control.poll()
         return not self.control.remaining_peers and self.control.flushed
 
-    def _linger(self, enough: Any) -> None:
-        """Give the others a moment to hear the message, and to leave."""
+    def _linger(self, enough: Callable[[], bool]) -> None:
+        """Give the others some time to receive the last message and to leave."""
         end = time.monotonic() + config.COLLECTIVE_FAREWELL
         backoff = Backoff(config.COLLECTIVE_WAIT_PAUSE)
         while time.monotonic() < end:
@@ -267,15 +261,15 @@ class CollectiveExchange(CollectiveState, Exchange):
 
 
 def names(ranks: list[int]) -> str:
-    """Return the ranks in words, for messages."""
+    """Return a phrase with the ranks, for messages."""
     return f"worker {', '.join(map(str, ranks))}" if ranks else "nobody"
 
 
 def check_start(collective: str) -> None:
-    """Check that MPI has started this process, so that it can be a rank.
+    """Check that MPI has started this process.
 
     Raises:
-        EnvironmentProblemError: no MPI has started it.
+        EnvironmentProblemError: it has not.
     """
     if not started_by_mpi():
         raise EnvironmentProblemError(
@@ -293,20 +287,20 @@ def over_mpi(
     round_timeout: float = config.ROUND_TIMEOUT,
     inject_delay: Callable[[], None] = lambda: None,
 ) -> Exchange:
-    """Connect to the other ranks over MPI; the arguments are those of `CollectiveExchange`.
+    """Connect to the other ranks over MPI; see `CollectiveExchange` for the arguments.
 
     Raises:
-        EnvironmentProblemError: no MPI has started this process, or not as many as DMLC_NUM_WORKER
-            says.
-        MPIMissingError: there is no MPI.
+        EnvironmentProblemError: MPI has not started this process, or not as many as
+            DMLC_NUM_WORKER.
+        MPIMissingError: MPI is not available.
     """
     check_start(collective)
     with watchdog.waiting("MPI to connect all workers", start_timeout, "were all of them started?"):
         transport = MPITransport()
-    said = os.environ.get("DMLC_NUM_WORKER")
-    if said is not None and said != str(transport.size):
+    expected = os.environ.get("DMLC_NUM_WORKER")
+    if expected is not None and expected != str(transport.size):
         raise EnvironmentProblemError(
-            f"DMLC_NUM_WORKER is {said}, but MPI has started {transport.size} worker(s): they should be the same"
+            f"DMLC_NUM_WORKER is {expected}, but MPI has started {transport.size} worker(s): they should be the same"
         )
     engine = AutoEngine(transport) if collective == "auto" else CollectiveEngine(collective, transport)
     return CollectiveExchange(specification, engine, watchdog, start_timeout, round_timeout, inject_delay)

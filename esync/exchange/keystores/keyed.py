@@ -1,8 +1,8 @@
 """The base of key stores: it sets up keys, sends and fetches arrays, and reads statuses.
 
-A key store, as ps-lite is one, keeps the first array of a key without looking at it, hands every
-later one to the key's server, and answers pulls with what is kept. Arrays of one key stay in order,
-and all others may overtake them.
+A key store such as ps-lite stores the first array of a key unread, passes later ones to the key's
+server, and answers pulls with the stored array. Arrays of the same key arrive in order; arrays of
+different keys may overtake one another.
 """
 
 from abc import abstractmethod
@@ -28,16 +28,16 @@ class KeyedStore(Store):
     first: bool
 
     def __init__(self) -> None:
-        self._known: set[int] = set()  # keys whose place the servers know
-        self._doubled: set[int] = set()  # keys that were sent twice at once, to set them up
+        self._ready: set[int] = set()  # keys that are set up on the servers
+        self._doubled: set[int] = set()  # keys whose array was sent twice, to set them up
         self._handshake_sent = False
         self._scalars: Collection[str] = ()
 
-    # --- what a key store does --------------------------------------------------------------------
+    # --- operations of the key store --------------------------------------------------------------
 
     @abstractmethod
     def _init(self, keys: Sequence[int]) -> None:
-        """Keep the arrays in the first process's buffers, and wait for all workers to call it."""
+        """Store the arrays in the first process's buffers, and wait for all workers to call it."""
 
     @abstractmethod
     def _meet(self) -> None:
@@ -45,27 +45,24 @@ class KeyedStore(Store):
 
     @abstractmethod
     def _push(self, key: int) -> None:
-        """Send the array in a key's buffer; does not wait."""
+        """Send the array in a key's buffer, without waiting."""
 
     @abstractmethod
     def _pull(self, key: int) -> None:
-        """Ask for a key's array; does not wait."""
+        """Request a key's array, without waiting."""
 
     @abstractmethod
     def _pulled(self, key: int) -> np.ndarray:
-        """Wait for an array that was asked for, and return it; it is in the key's buffer."""
+        """Wait for a requested array, and return it; it is in the key's buffer."""
 
     @abstractmethod
-    def _say(self, server: int, message: np.ndarray) -> None:
-        """Send a packed message, whose key is the number of the server; does not wait."""
+    def _push_message(self, server: int, message: np.ndarray) -> None:
+        """Send a packed message, whose key is the number of the server, without waiting."""
 
-    # --- what the protocol asks for ---------------------------------------------------------------
+    # --- operations of the protocol ---------------------------------------------------------------
 
     def send_handshake(self, handshake: Handshake) -> None:
-        """See `Store.send_handshake`.
-
-        The first time sets up the keys of messages and of the status.
-        """
+        """See `Store.send_handshake`; the first call sets up the keys of messages and the status."""
         self.command(handshake)
         if not self._handshake_sent:
             self._scalars = handshake.specification.scalars
@@ -78,7 +75,7 @@ class KeyedStore(Store):
                 self.buffer(server, self._message_elements)[:] = 0
             self._init(range(self.servers))
             self._handshake_sent = True
-        for server in range(self.servers):  # shows the server the memory of its status
+        for server in range(self.servers):  # announces the memory of the status to the server
             self.send(server, (), {"kind": wire.NOTHING, "rank": self.rank, "nonce": self.nonce})
         self.flush()
 
@@ -88,19 +85,19 @@ class KeyedStore(Store):
         self._init(keys)
         if self.first:
             for key in keys:
-                self._push(key)  # shows the servers where the shared model is stored
+                self._push(key)  # announces the memory of the shared model to the servers
             self.flush()
-        self._meet()  # the others' next arrays may need the shared model, whatever their keys
-        self._known.update(keys)
+        self._meet()  # arrays of the other workers may need the shared model
+        self._ready.update(keys)
 
     @override
     def open(self, specs: Sequence[Sequence[ArraySpec]]) -> None:
         keys = _keys(specs)
-        for _ in range(2):  # the first array of a key is kept without being looked at
+        for _ in range(2):  # the first array of a key is stored unread
             for key in keys:
                 self._push(key)
         self.flush()
-        self._known.update(keys)
+        self._ready.update(keys)
 
     @override
     def send(
@@ -111,22 +108,22 @@ class KeyedStore(Store):
         others: Sequence[Any] = (),
     ) -> None:
         for key, _ in specs:
-            if key not in self._known:
-                self._push(key)  # kept without being looked at, unless another worker has set it up
-                self._known.add(key)
+            if key not in self._ready:
+                self._push(key)  # stored unread, unless another worker has set the key up
+                self._ready.add(key)
                 self._doubled.add(key)
             self._push(key)
         if message is not None:
             record = wire.message(scalars=self._scalars, **message)
-            self._say(server, wire.pack(record, self._message_elements, others))
+            self._push_message(server, wire.pack(record, self._message_elements, others))
 
     @override
     def fetch(self, server: int, specs: Sequence[ArraySpec]) -> Iterator[np.ndarray]:
         for key, elements in specs:
             array = self.buffer(key, elements)
-            if key not in self._known:
+            if key not in self._ready:
                 wire.stamp(array, wire.NOTHING, self.rank, self.nonce, 0, 0)
-                self.open([[(key, elements)]])  # the server puts this worker's answer there
+                self.open([[(key, elements)]])  # the server writes this worker's answer there
         for key, _ in specs:
             self._pull(key)
         return map(self._pulled, [key for key, _ in specs])
@@ -136,24 +133,24 @@ class KeyedStore(Store):
         return [self._status(server) for server in range(self.servers)]
 
     @override
-    def acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status] | None:
-        seen: list[Status] = []
-        return seen if self._look(sequence, look, seen) is None else None
+    def acknowledged(self, sequence: int, check: Callable[[Status], None]) -> list[Status] | None:
+        acknowledged: list[Status] = []
+        return acknowledged if self._poll(sequence, check, acknowledged) is None else None
 
     # --- helpers ----------------------------------------------------------------------------------
 
-    def _look(self, sequence: int, look: Callable[[Status], None], seen: list[Status]) -> Status | None:
-        """Read one server's status after the other; append those that have acknowledged to `seen`.
+    def _poll(self, sequence: int, check: Callable[[Status], None], acknowledged: list[Status]) -> Status | None:
+        """Read the statuses of the next servers, and append those that have acknowledged an exchange.
 
         Returns:
-            The status of the first server that has not acknowledged; None: all have.
+            The status of the first server that has not acknowledged it; None: all have.
         """
-        while len(seen) < self.servers:
-            status = self._status(len(seen))
-            look(status)
+        while len(acknowledged) < self.servers:
+            status = self._status(len(acknowledged))
+            check(status)
             if status.acknowledged < sequence:
                 return status
-            seen.append(status)
+            acknowledged.append(status)
         return None
 
     def _status(self, server: int) -> Status:

@@ -1,6 +1,6 @@
 """Host groups in the memory of one process: for tests, and as the base of the simulator's.
 
-See `host_group`. What is shared is a `MemoryHost`; every worker process has a `MemoryHostGroup`.
+See `host_group`. The workers of a host share a `MemoryHost`; each has a `MemoryHostGroup`.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,16 +14,16 @@ from ..host_group import HostGroup, HostMemoryPlan
 
 
 class MemoryHost:
-    """What the workers of one host share. It vanishes with the last of them.
+    """The memory of one host, which is freed with the last worker.
 
     Args:
-        ranks: of the workers that the description places here.
+        ranks: of the workers of this host in the description.
         most: the most workers on any host.
         changed: called when the table has changed, or when a worker is gone.
 
     Attributes:
-        living: rank → number of the process that has it.
-        changes: how often the table has changed so far.
+        living: rank → number of the process that holds it.
+        changes: number of changes of the table so far.
     """
 
     def __init__(self, ranks: tuple[int, ...], most: int, changed: Callable[[], object] = lambda: None) -> None:
@@ -34,10 +34,10 @@ class MemoryHost:
         self._changed = changed
 
     def open(self, plan: HostMemoryPlan) -> None:
-        """Make the memory, unless it is there.
+        """Create the memory, unless it exists.
 
         Raises:
-            ExchangeError: it is there with other sizes.
+            ExchangeError: it exists with other sizes.
         """
         if self.living and self.plan != plan:
             raise ExchangeError("the workers of this host do not share memory of the same sizes")
@@ -59,8 +59,8 @@ class MemoryHost:
             self._note_change()
 
     def end(self, process: int) -> None:
-        """Note that a process is gone."""
-        for rank in [rank for rank, each in self.living.items() if each == process]:
+        """Remove a process that is gone."""
+        for rank in [rank for rank, holder in self.living.items() if holder == process]:
             del self.living[rank]
             self._note_change()
 
@@ -70,14 +70,14 @@ class MemoryHost:
 
 
 class MemoryHostGroup(HostGroup):
-    """A worker's part of a `MemoryHost`.
+    """The shared memory of a `MemoryHost`, as one of its workers uses it.
 
     Args:
-        host: where it runs.
-        rank: its slot.
-        process: its number, the same for no other process.
-        pause: called before and after each access to the table, so that others can go first.
-        wait: lets time pass until a function returns True, or for that many seconds.
+        host: of the worker.
+        rank: of the worker.
+        process: unique number of the process.
+        pause: called before and after each access to the table, to let other workers run.
+        wait: waits until a function returns True, or for that many seconds.
         moved: see `HostGroup.moved`.
     """
 
@@ -95,7 +95,7 @@ class MemoryHostGroup(HostGroup):
         self._pause, self._wait, self._moved = pause, wait, moved
 
     def join(self, plan: HostMemoryPlan) -> bool:
-        """See `HostGroup.join`; a process that has this rank and is there keeps it."""
+        """See `HostGroup.join`; False if another process holds this rank."""
         if self.rank in self._host.living:
             return False
         self._host.open(plan)

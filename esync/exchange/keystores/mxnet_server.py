@@ -1,8 +1,8 @@
-"""The server's end of MXNet's key store, which calls `ParameterServer` for pushes and commands.
+"""The server's end of MXNet's key store, which passes pushes and commands to `ParameterServer`.
 
-ps-lite runs asynchronously here, with an updater of ours: it never sums, counts or waits by itself.
-MXNet calls the controller (commands) and the updater (pushes) one at a time on the main thread, and
-answers pulls from the stored arrays in between, so no pull sees a half-written bucket.
+ps-lite runs in asynchronous mode, in which it does not sum, count or wait. MXNet calls the
+controller (commands) and the updater (pushes) one at a time on the main thread, and answers pulls
+from the stored arrays in between, so no pull returns a partially written bucket.
 """
 
 import functools
@@ -35,7 +35,7 @@ from ..worker_monitor import WRITER, WorkerMonitor
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks at which workers have not said goodbye.
+#: Seconds between two checks of which workers have not sent a goodbye.
 TICK = 0.25
 #: Seconds between the last worker's goodbye and the end of the process, for the answer to reach it.
 FAREWELL = 1.0
@@ -67,7 +67,7 @@ class DeviceMemory:
         total += values
 
     def update(self, rule: Rule, weights: Any, value: Any, state: Any, step: Step, divisor: float) -> tuple[Any, Any]:
-        """Return the rule's result as it is."""
+        """Run the rule on the GPU."""
         if divisor != 1:
             value /= divisor
         return rule(weights, value, state, step)
@@ -81,7 +81,7 @@ class DeviceMemory:
         return array.asnumpy()
 
     def release(self, arrays: Iterable[Any]) -> None:
-        """Do nothing: MXNet's own memory pool keeps the blocks."""
+        """Do nothing; MXNet's memory pool keeps the blocks."""
 
 
 class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
@@ -89,14 +89,14 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
 
     Args:
         kvstore: made with mx.kv.create("dist_async") in a process whose DMLC_ROLE is server.
-        memory: allocates the memory in which payloads are staged and added up.
+        memory: in which payloads are staged and added up.
         outgoing: the connections to the scheduler and to each worker; ps-lite opens no others.
-        cluster: says where the scheduler is.
-        round_timeout: seconds that workers other than the first have to say goodbye when the run is
-            over.
+        cluster: has the address of the scheduler.
+        round_timeout: seconds that workers other than the first have for their goodbye when the run
+            is over.
 
     Attributes:
-        start_monitor: knows for whom this server waits.
+        start_monitor: monitors the start of the cluster.
     """
 
     def __init__(
@@ -136,15 +136,12 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
 
     @functools.cached_property
     def _endpoint(self) -> Endpoint:
-        """The server's end of the protocol.
-
-        It is made with the first command: MXNet knows this server's rank by then.
-        """
+        """The server's end of the protocol, made with the first command, after MXNet knows the rank."""
         self.kvstore._set_updater(_or_exit(self._on_push))
         return Endpoint(self.kvstore.rank, time.monotonic, self._memory, self._make_monitor)
 
     def _on_command(self, body: bytes) -> None:
-        self.start_monitor.close()  # everybody has come to ps-lite's start barrier
+        self.start_monitor.close()  # all processes have reached ps-lite's start barrier
         command = decode(body)
         self._endpoint.command(command)
         if isinstance(command, Handshake):
@@ -161,15 +158,15 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
             threading.Thread(target=self._await_goodbyes, name="goodbyes", daemon=True).start()
 
     def _make_monitor(self, server: ParameterServer, lease: float) -> WorkerMonitor:
-        """Return a monitor of the workers by their connections, and by their messages."""
+        """Return a monitor of the workers' connections and messages."""
         peers: Peers[int] = Peers(lambda among: self._outgoing.there)
         self._worker_monitor = WorkerMonitor(server, lease, time.monotonic, peers)
         return self._worker_monitor
 
     def _await_goodbyes(self) -> None:
-        """Log which workers are waited for when the run is over, and leave without those that hang.
+        """Log which workers are awaited when the run is over, and leave without those that hang.
 
-        The first worker has as long as it takes to evaluate and to write the final model.
+        There is no limit for the first worker, which evaluates and writes the final model.
         """
         round_state, wait = self._endpoint.server.round_state, WatchedWait("", self._round_timeout)
         while True:
@@ -197,18 +194,15 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
             progress.report_event(progress.OVER, reason=failure, consequence=True)
         else:
             with suppress(_SchedulerGoneError):
-                me = directory.members(self._scheduler, _give_up)[server_id(self.kvstore.rank)]
-                directory.tell(self._scheduler, messages.OVER, me)
+                node = directory.members(self._scheduler, _give_up)[server_id(self.kvstore.rank)]
+                directory.tell(self._scheduler, messages.OVER, node)
         time.sleep(FAREWELL)
         log.info("all workers have left%s", f": {failure}" if failure else "")
         exit_now(1 if failure else 0)
 
 
 class _SchedulerGoneError(Exception):
-    """The scheduler does not answer.
-
-    Nobody can come any more who would have to hear from it that the run is over.
-    """
+    """The scheduler does not answer, so no worker can join any more."""
 
 
 def _give_up() -> None:
@@ -216,10 +210,7 @@ def _give_up() -> None:
 
 
 def _or_exit(call: Callable[..., None]) -> Callable[..., None]:
-    """Return a callback whose errors end the process.
-
-    MXNet would carry on, and every worker would wait for ever.
-    """
+    """Return a callback whose errors end the process; MXNet would ignore them, and all would wait."""
 
     def guarded(*arguments: Any) -> None:
         try:

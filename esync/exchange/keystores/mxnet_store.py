@@ -1,4 +1,4 @@
-"""The worker's end of MXNet's key store, which hides what ps-lite requires of keys and arrays."""
+"""The worker's end of MXNet's key store."""
 
 import atexit
 import ctypes
@@ -52,38 +52,35 @@ log = logging.getLogger(__name__)
 
 
 class SecondTrainerError(ExpectedError):
-    """A process has a second Trainer, but MXNet's parameter servers know one worker per process."""
+    """A process has made a second Trainer; MXNet supports one worker per process."""
 
 
-#: Hint for a scheduler that does not say who belongs to the cluster.
+#: Hint for a scheduler that does not return the members of the cluster.
 OWN_SCHEDULER = "run python -m esync.scheduler of this version there: MXNet's own scheduler will not do"
 
-#: The store of this process: ps-lite keeps one cluster in memory. A store that was closed is kept
-#: until another one is wanted.
+#: The store of this process, at most one, because ps-lite supports one cluster. A closed store is
+#: kept until the next one is made.
 _stores: list["MXNetStore"] = []
 
 
 class MXNetStore(KeyedStore):
-    """MXNet's distributed key store, as the protocol sees it.
+    """MXNet's distributed key store, in asynchronous mode.
 
-    ps-lite runs asynchronously here. Every key has one array of its own, from which it is sent and
-    into which it is received; on a worker of another rank than 0, and for keys of its own, the
-    first push of a key sets it up.
+    Every key has one array, which is sent from and received into.
 
     Args:
         cluster: the address of the scheduler, and the number of processes of each role.
-        watchdog: warns when something takes long.
-        start_timeout: seconds to wait for the other processes of the cluster to appear.
+        watchdog: warns of long waits.
+        start_timeout: seconds to wait for the other processes of the cluster to start.
         round_timeout: seconds to wait for the servers and the other workers in one exchange.
         lease: seconds of silence after which the servers go on without a worker; infinite: they
-            wait for it, or for its replacement.
-        replacement: seconds that the servers wait for another process in the place of this one,
-            once it is gone.
-        inject_delay: called before a payload, a poll or the request for a model leaves; may wait.
+            wait for it or its replacement.
+        replacement: seconds that the servers wait for a replacement once this process is gone.
+        inject_delay: called before a payload, a poll or a request for the model is sent; may wait.
 
     Raises:
-        EnvironmentProblemError: the environment gives this worker a rank that does not exist.
-        SecondTrainerError: this process takes part in a cluster already, or has left this one.
+        EnvironmentProblemError: the rank in the environment does not exist.
+        SecondTrainerError: this process is in a cluster already, or has left this one.
 
     Attributes:
         store: MXNet's key store.
@@ -103,25 +100,25 @@ class MXNetStore(KeyedStore):
         inject_delay: Callable[[], None] = lambda: None,
     ) -> None:
         super().__init__()
-        _make_room(cluster)
+        _close_earlier_stores(cluster)
         raise_file_limit()
         bind_children()
         self.lease, self.replacement, self._inject_delay = lease, replacement, inject_delay
         self._cluster, self._closed = cluster, False
         self._process = os.getpid()
         self._watchdog, self._round_timeout = watchdog, round_timeout
-        # Buckets are this project's own way of cutting arrays; MXNet must not split them once more.
+        # MXNet must not split the buckets into smaller arrays.
         os.environ["MXNET_KVSTORE_BIGARRAY_BOUND"] = str(2**31 - 1)
         self._sender_check = SenderCheck(listening())
         self._sender_check.start()
         self._scheduler = cluster.address, cluster.port
         self._start_monitor = start = StartMonitor(cluster)
         start.start()
-        with ExitStack() as asked:
-            wanted = wanted_rank(cluster.workers)
-            if wanted is not None:
+        with ExitStack() as request:
+            requested = wanted_rank(cluster.workers)
+            if requested is not None:
                 with watchdog.waiting(cluster.scheduler, start_timeout, Cluster.ADVICE) as wait:
-                    asked.enter_context(asking(cluster, wanted, wait.check))
+                    request.enter_context(asking(cluster, requested, wait.check))
             with watchdog.waiting(start.awaited, start_timeout, start.advice), ending_on_interrupt():
                 self.store = distributed_stores.create(mx, "dist_async")
         _stores.append(self)
@@ -129,10 +126,10 @@ class MXNetStore(KeyedStore):
             members = directory.members(self._scheduler, wait.check)
         self.workers: int = self.store.num_workers
         self.first = self.store.rank == 0
-        # A replacement has a new rank in MXNet (see `rendezvous.node_registry`), which leads to the
-        # slot that it takes over; where several workers have died, only its environment tells which
-        # of them it replaces.
-        slot = wanted if self.store.rank >= self.workers else None
+        # A replacement has a new rank in MXNet, which is equal to that of its slot modulo the number
+        # of workers (see `rendezvous.node_registry`); if several workers have died, its environment
+        # determines the slot.
+        slot = requested if self.store.rank >= self.workers else None
         self.rank: int = (self.store.rank if slot is None else slot) % self.workers
         self.servers = cluster.servers
         self.nonce = secrets.randbits(62) + 1
@@ -140,20 +137,20 @@ class MXNetStore(KeyedStore):
         self.address = f"{self._me.host}:{self._me.port}"
         self._sender_check.settle(self._me.port)
         servers = [node.address for node in members.values() if node.role == SERVER]
-        self._monitor = monitor_servers(self._scheduler, servers, self._cut_off)
+        self._monitor = monitor_servers(self._scheduler, servers, self._on_disconnect)
         self._monitor.start()
         self._heartbeats = Heartbeats(heartbeat_interval(lease), round_timeout / 2)
         self._lock = threading.Lock()
         self._arrays: dict[int, tuple[Any, np.ndarray]] = {}  # key → MXNet's array, and a view of its memory
         self._cancelled = False
-        self._waits: list[str] = []  # descriptions of the waits under way
-        self._gone = ""  # the server that this worker has lost after the end of the run
+        self._waits: list[str] = []  # descriptions of the present waits
+        self._lost_server = ""  # the server whose connection has ended after the end of the run
 
     @override
-    def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
-        return own
+    def sizes(self, model: Mapping[str, int]) -> Mapping[str, int]:
+        return model
 
-    # --- time, and what goes on beside ------------------------------------------------------------
+    # --- time and background tasks ----------------------------------------------------------------
 
     @override
     def now(self) -> float:
@@ -182,11 +179,11 @@ class MXNetStore(KeyedStore):
 
     @contextmanager
     def waiting(self, what: str) -> Iterator[StoreWait]:
-        """See `Store.waiting`; the hint is for whom the whole cluster waits, as the scheduler says."""
+        """See `Store.waiting`; the hint names the processes that the scheduler waits for."""
         self._waits.append(what)
         try:
-            if self._gone:
-                self._give_up(self._gone)
+            if self._lost_server:
+                self._give_up(self._lost_server)
             with self._watchdog.waiting(f"{what} the parameter server(s)", self._round_timeout, self._advice) as wait:
                 yield wait
         finally:
@@ -208,14 +205,14 @@ class MXNetStore(KeyedStore):
         if view.size != elements:
             raise ValueError(f"key {key} is bound to {view.size} values, not {elements}")
         if key in self._doubled:
-            # The first of two arrays may have been enough for the servers: MXNet has yet to read
-            # the second one then.
+            # The exchange may have ended with the first of the two arrays. MXNet has to read the
+            # second one before the buffer changes.
             mx.base.check_call(mx.base._LIB.MXNDArrayWaitToWrite(array.handle))
             self._doubled.discard(key)
         return view
 
     def init_shared(self, specs: Sequence[Sequence[ArraySpec]]) -> None:
-        """See `Store.init_shared`; the run has then begun for this worker."""
+        """See `Store.init_shared`; the run starts with it."""
         super().init_shared(specs)
         if not self._start_monitor.closed:
             self._start_monitor.close()
@@ -230,18 +227,18 @@ class MXNetStore(KeyedStore):
     def flush(self) -> None:
         mx.nd.waitall()
 
-    def await_acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status]:
-        """See `Store.await_acknowledged`; it polls with pauses that grow while nothing happens."""
-        pause, seen = FIRST_PAUSE, list[Status]()
+    def await_acknowledged(self, sequence: int, check: Callable[[Status], None]) -> list[Status]:
+        """See `Store.await_acknowledged`; it polls with growing pauses."""
+        pause, acknowledged = FIRST_PAUSE, list[Status]()
         with self.waiting("the other workers' commits at") as wait:
-            while (status := self._look(sequence, look, seen)) is not None:
+            while (status := self._poll(sequence, check, acknowledged)) is not None:
                 if self._cancelled:
                     raise CancelledError
                 wait.what = awaited(status)
                 wait.check()
                 time.sleep(pause)
                 pause = min(pause * PAUSE_GROWTH, LONGEST_PAUSE)
-        return seen
+        return acknowledged
 
     @override
     def close(self, message: Mapping[str, Any] | None) -> None:
@@ -255,7 +252,7 @@ class MXNetStore(KeyedStore):
                     for server in range(self.servers):
                         self.send(server, (), message)
                 self._answered()
-            if self.finished and message is not None:  # after the servers, which wait until it has told them
+            if self.finished and message is not None:  # after the messages to the servers, which wait for them
                 directory.tell(self._scheduler, messages.DONE, self._me)
         self._monitor.close()
         mx.base.check_call(mx.base._LIB.MXKVStoreSetBarrierBeforeExit(self.store.handle, ctypes.c_int(0)))
@@ -263,7 +260,7 @@ class MXNetStore(KeyedStore):
     # --- helpers ----------------------------------------------------------------------------------
 
     def _advice(self) -> str:
-        """Return for whom the cluster waits, and what to do about it."""
+        """Return which processes the cluster waits for, and what to do about it."""
         attendance = directory.attendance(self._scheduler)
         if attendance is None:
             return f"{self._cluster.scheduler} does not answer"
@@ -271,41 +268,41 @@ class MXNetStore(KeyedStore):
         return "; ".join(filter(None, (missing, attendance.advice)))
 
     def _answered(self) -> bool:
-        """Wait for the servers' answers to all that was sent.
+        """Wait for the servers' answers to everything that was sent.
 
         Returns:
-            False where a server is gone, whose answer MXNet would wait for for ever.
+            Whether all have answered; False if a server is gone, for which MXNet would wait forever.
         """
         waiting = threading.Thread(target=mx.nd.waitall, name="answers", daemon=True)
         try:
             waiting.start()
-        except RuntimeError:  # Python 3.12 starts no threads when a program has come to its end
-            if not self._gone:
+        except RuntimeError:  # Python 3.12 starts no threads at the end of a program
+            if not self._lost_server:
                 mx.nd.waitall()
-            return not self._gone
-        while waiting.is_alive() and not self._gone:
+            return not self._lost_server
+        while waiting.is_alive() and not self._lost_server:
             waiting.join(LONGEST_PAUSE)
         waiting.join(LAST_ANSWER)
         return not waiting.is_alive()
 
     def _without_servers(self) -> bool:
-        """Return whether some server is gone: what is sent to it would never be answered."""
-        return any(not who.startswith(SCHEDULER) for who in self._monitor.absent())
+        """Return whether a server is gone, which would never answer."""
+        return any(not process.startswith(SCHEDULER) for process in self._monitor.absent())
 
-    def _cut_off(self, who: str) -> None:
+    def _on_disconnect(self, process: str) -> None:
         """End this process if it needs the server or the scheduler that is gone."""
         if self.finished:
-            server = not who.startswith(SCHEDULER)
+            server = not process.startswith(SCHEDULER)
             if server:
-                self._gone = who
+                self._lost_server = process
             if not server or self._closed or not self._waits:
-                log.info("%s is gone; the run is finished, so this worker does without it", who)
+                log.info("%s is gone; the run is finished, so this worker does without it", process)
                 return
-        self._give_up(who)
+        self._give_up(process)
 
-    def _give_up(self, who: str) -> None:
+    def _give_up(self, process: str) -> None:
         if self.finished or not directory.is_over(self._scheduler):
-            give_up(f"{who} is gone: its connection has ended; without it this worker cannot go on")
+            give_up(f"{process} is gone: its connection has ended; without it this worker cannot go on")
         if self.rank == 0:
             give_up(f"the run is finished, but worker 0 was not there in the end: {WITHOUT_FINAL_MODEL}")
         log.info("the run is finished, without this worker")
@@ -323,10 +320,7 @@ class MXNetStore(KeyedStore):
                 self.store._barrier()
 
     def _push(self, key: int) -> None:
-        """See `KeyedStore._push`.
-
-        It may be called in any thread, as all of these: MXNet's key store is for one at a time.
-        """
+        """See `KeyedStore._push`; for any thread, like the others, because a lock is held."""
         with self._lock:
             self.store.push(key, self._arrays[key][0])
 
@@ -342,7 +336,7 @@ class MXNetStore(KeyedStore):
         return view
 
     @override
-    def _say(self, server: int, message: np.ndarray) -> None:
+    def _push_message(self, server: int, message: np.ndarray) -> None:
         with self._lock:
             self.store.push(server, mx.nd.array(message, dtype="float32"))
 
@@ -350,11 +344,11 @@ class MXNetStore(KeyedStore):
         self._cancelled = True
 
 
-def _make_room(cluster: Cluster) -> None:
+def _close_earlier_stores(cluster: Cluster) -> None:
     """Free the store of a cluster that this process has left.
 
     Raises:
-        SecondTrainerError: there is no way to join another cluster.
+        SecondTrainerError: this process cannot join the new cluster.
     """
     for store in _stores:
         old = store._cluster
@@ -375,24 +369,25 @@ def _make_room(cluster: Cluster) -> None:
                 f"this process has left the job of the scheduler at {old.host}:{old.port}, and cannot come back: start "
                 "another process, or the next job with a scheduler at another port (DMLC_PS_ROOT_PORT)"
             )
-    _let_go()
+    _free_stores()
 
 
 @atexit.register
-def _let_go() -> None:
-    """Free the key stores, which ends ps-lite's threads: MXNet aborts where they outlive Python.
+def _free_stores() -> None:
+    """Free the key stores, which ends ps-lite's threads; MXNet aborts if they outlive Python.
 
-    A program that ends without having closed its store says no goodbye: to the others this worker
-    is dead.
+    A program that exits without closing its store sends no goodbye, so the others consider this
+    worker dead.
     """
     for store in _stores:
         if store._process != os.getpid():
-            _leave_to_the_worker(store)
+            _exit_without_destructors(store)
             continue
         store.close(None)
-        if store._gone and not store._answered():
+        if store._lost_server and not store._answered():
             log.error(
-                "error: %s is gone, and MXNet would wait for it for ever: ending, with all work done", store._gone
+                "error: %s is gone, and MXNet would wait for it for ever: ending, with all work done",
+                store._lost_server,
             )
             exit_now(1)
         if store._closed:
@@ -400,13 +395,11 @@ def _let_go() -> None:
             store.store = None
 
 
-def _leave_to_the_worker(store: "MXNetStore") -> None:
-    """Let this process, which was forked from a worker, end without a word.
+def _exit_without_destructors(store: "MXNetStore") -> None:
+    """Let this process, which was forked from the worker that owns the store, exit silently.
 
-        The key store is the worker's.
-
-    MXNet's destructors would talk to the others, and wait for threads that a forked process has not
-    got.
+    MXNet's destructors would contact the others, and wait for threads that do not exist in a forked
+    process.
     """
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(store.store))
     libc = ctypes.CDLL(None)

@@ -1,14 +1,13 @@
-"""A check of senders, which keeps strangers out of the port that MXNet opens.
+"""A check of senders, which protects the port of MXNet from connections that do not use ZeroMQ.
 
-Strangers are those who do not speak ZeroMQ. MXNet's ZeroMQ takes connections that do not begin with
-ZeroMQ's signature for ones of its first version, which had none. What a browser or a port scanner
-sends then reaches ps-lite as a message, whose parser ends the process. MXNet has no setting against
-that, but Linux has: a filter on the listening socket, which all accepted connections inherit, drops
-the first bytes unless they are a signature. Once a connection has brought one, the filter is taken
-off it.
+MXNet's ZeroMQ considers a connection without ZeroMQ's signature one of its first version, which had
+none. So bytes from a browser or a port scanner reach ps-lite as a message, and its parser ends the
+process. MXNet has no setting against this, but Linux has socket filters: one on the listening
+socket, which accepted connections inherit, drops the first bytes unless they are a signature. After
+the signature, the filter is removed from the connection.
 
-What follows a signature at once is dropped too, and sent again by the kernel of the other side: a
-wanted connection begins about a fifth of a second later.
+Bytes that immediately follow a signature are dropped, too, and resent by the sender's kernel, which
+delays valid connections by about 0.2 seconds.
 """
 
 import contextlib
@@ -21,13 +20,13 @@ from ...membership.connections import TCPSocket
 
 log = logging.getLogger(__name__)
 
-#: Seconds between two looks, and until the port has been opened.
+#: Seconds between two scans of the sockets, and before the port has been opened.
 TICK, FIRST_TICK = 0.05, 0.005
-#: Largest share of a core that looking may take: with a thousand connections there are fewer looks.
+#: Largest share of a core for scans; with a thousand connections there are fewer scans.
 SHARE = 0.02
-#: Number of looks after which ended connections are forgotten.
+#: Number of scans after which closed connections are forgotten.
 FORGETTING = 1000
-#: Classic BPF; what it sees begins with the TCP header. Each line: code, jump if true, jump if
+#: Classic BPF on data that starts with the TCP header. Each line: code, jump if true, jump if
 #: false, operand.
 SIGNATURE_ONLY = (
     (0x30, 0, 0, 12),  # A = byte 12: four bits of the header's length, in words
@@ -48,85 +47,85 @@ SIGNATURE_ONLY = (
 
 
 class FilterError(Exception):
-    """This system has no such filters."""
+    """This system has no socket filters."""
 
 
 class SenderCheck(threading.Thread):
-    """Watches the sockets of this process that begin to listen after it was made.
+    """Filters the sockets of this process that listen after its creation.
 
     Args:
-        others: ports on which this process listens already, for something else.
+        others: ports on which this process listens already, for other purposes.
     """
 
     def __init__(self, others: Collection[int] = ()) -> None:
         super().__init__(name="sender check", daemon=True)
         self._others = frozenset(others)
         self._port: int | None = None
-        self._done: set[int] = set()  # inodes of connections that need not be looked at again
-        self._filtered: set[int] = set()  # inodes of sockets that listen
+        self._done: set[int] = set()  # inodes of connections that need no further check
+        self._filtered: set[int] = set()  # inodes of listening sockets
         self._over = threading.Event()
-        self._looks = 0
-        self._took = 0.0  # seconds of the last look
+        self._scans = 0
+        self._scan_seconds = 0.0  # of the last scan
 
     def settle(self, port: int) -> None:
-        """Watch only this port from now on; others opened meanwhile lose their filters."""
+        """Filter only this port from now on; filters on other ports are removed."""
         self._port = port
 
     def over(self) -> None:
-        """Stop watching; connections that have not brought a signature stay outside."""
+        """Stop; connections without a signature stay filtered."""
         self._over.set()
 
     def run(self) -> None:
-        """Look again and again."""
-        while not self._over.wait(max(TICK if self._filtered else FIRST_TICK, self._took / SHARE)):
+        """Scan the sockets until `over`."""
+        while not self._over.wait(max(TICK if self._filtered else FIRST_TICK, self._scan_seconds / SHARE)):
             began = time.thread_time()
-            if not self.look():
+            if not self.scan():
                 return
-            self._took = time.thread_time() - began
+            self._scan_seconds = time.thread_time() - began
 
-    def look(self) -> bool:
-        """Filter listening sockets, and take filters off connections that brought a signature.
+    def scan(self) -> bool:
+        """Filter listening sockets, and remove filters from connections with a signature.
 
         Returns:
-            Whether this system has such filters.
+            Whether this system has socket filters.
         """
-        self._looks += 1
-        whole = self._looks % FORGETTING == 0
+        self._scans += 1
+        whole = self._scans % FORGETTING == 0
         seen = set()
-        for each in TCPSocket.all(() if whole else self._done):
+        for tcp_socket in TCPSocket.all(() if whole else self._done):
             try:
-                inode = each.inode
+                inode = tcp_socket.inode
                 seen.add(inode)
-                if each.listens:
-                    self._attend(each, inode)
-                elif inode not in self._done and (each.received or not self._meant(each)):
+                if tcp_socket.listens:
+                    self._update_filter(tcp_socket, inode)
+                elif inode not in self._done and (tcp_socket.received or not self._concerns(tcp_socket)):
                     self._done.add(inode)
                     with contextlib.suppress(OSError):  # it has none
-                        each.detach_filter()
+                        tcp_socket.detach_filter()
             except FilterError as error:
                 log.warning("cannot keep out connections that do not speak ZeroMQ: %s", error)
                 return False
             except OSError:
-                continue  # closed meanwhile, or not connected yet
+                continue  # closed in the meantime, or not connected yet
         if whole:
             self._done &= seen
         self._filtered &= seen
         return True
 
-    def _attend(self, listener: TCPSocket, inode: int) -> None:
-        meant = self._meant(listener)
-        if meant and inode not in self._filtered:
+    def _update_filter(self, listener: TCPSocket, inode: int) -> None:
+        concerned = self._concerns(listener)
+        if concerned and inode not in self._filtered:
             try:
                 listener.attach_filter(SIGNATURE_ONLY)
             except OSError as error:
                 raise FilterError(str(error)) from None
             self._filtered.add(inode)
-        elif not meant and inode in self._filtered:
+        elif not concerned and inode in self._filtered:
             self._filtered.discard(inode)
             listener.detach_filter()
 
-    def _meant(self, one: TCPSocket) -> bool:
-        """Return whether this is a listener on the watched port, or a connection to it."""
-        port = one.here()[1]
-        one_of_them = port not in self._others if self._port is None else port == self._port
-        return one_of_them and (one.listens or bool(one.there()))
+    def _concerns(self, tcp_socket: TCPSocket) -> bool:
+        """Return whether a socket listens on a filtered port, or is a connection to it."""
+        port = tcp_socket.here()[1]
+        filtered = port not in self._others if self._port is None else port == self._port
+        return filtered and (tcp_socket.listens or bool(tcp_socket.there()))

@@ -1,13 +1,12 @@
 """The memory that worker processes of one host share; see `host_group`.
 
-The first of them makes it, and hands it to the others by its descriptor
-(`runtime.descriptor_service`). The memory has no name, and is freed with the last process that has
-it, however that ends. Each worker holds a lock for as long as it lives, by which the others know
-that it does. Linux only.
+The first process creates it, and passes its descriptor to the others
+(`runtime.descriptor_service`). The memory has no name, and is freed when the last process that has
+it ends. Each worker holds a lock while it lives, so the others know whether it is alive. Linux only.
 
-The memory begins with the number of changes of the table, followed by two copies of the table. The
-parity of the number says which copy counts. A change is written into the other copy, and counts as
-soon as the number is one higher: a worker that is killed on the way has changed nothing.
+The memory starts with the number of changes of the table, followed by two copies of the table. The
+parity of the number selects the valid copy. A change is written to the other copy, which becomes
+valid when the number is incremented. So a worker that is killed before that has changed nothing.
 """
 
 import hashlib
@@ -28,27 +27,27 @@ from ..host_group import HostGroup, HostMemoryPlan
 
 log = logging.getLogger(__name__)
 
-#: Changes whenever processes of different versions would misunderstand each other.
+#: Version of the memory's format; all workers of a host must have the same.
 VERSION = 1
 #: Alignment in bytes: of the tables (a cache line), and of the arrays (a page).
 _LINE, _PAGE = 64, 4096
-#: Bytes that are locked: for the table, and by the first worker of the host while it lives; those of
-#: the other workers follow.
+#: Bytes that are locked: for the table, and while the first worker of the host lives; those of the
+#: other workers follow.
 _TABLE, _ALIVE = 0, 1
 #: Pauses while waiting for a change of the table, in seconds: the first, its growth, the longest.
 _FIRST_PAUSE, _PAUSE_GROWTH, _LONGEST_PAUSE = 0.0002, 1.5, 0.002
 
 
 class SharedHostGroup(HostGroup):
-    """What a worker process has in common with the others of its host.
+    """The shared memory of worker processes of one host.
 
     Args:
-        token: by which they find each other: of this job and this host only.
+        token: identifies the group, by job and host.
         rank: of this worker.
         ranks: of all workers of this host, in ascending order.
         most: the most workers on any host of the job.
-        patience: seconds to wait for a process that holds the table and does not give it back,
-            because it was stopped in that moment.
+        patience: seconds to wait for a process that keeps the table locked, because it was
+            suspended.
     """
 
     def __init__(
@@ -62,12 +61,12 @@ class SharedHostGroup(HostGroup):
         self._service: DescriptorService | None = None
         self._arrays: dict[tuple[Any, ...], np.ndarray] = {}
         self._tables: list[np.ndarray] = []
-        self._seen = 0  # changes of the table when it was last looked at
+        self._seen = 0  # number of changes of the table when it was last locked
 
     @override
     def join(self, plan: HostMemoryPlan) -> bool:
-        places, size = _layout(plan, self.ranks)
-        terms = hashlib.sha256(repr((VERSION, self.ranks, self.most, plan.table.descr, places)).encode()).digest()
+        parts, size = _layout(plan, self.ranks)
+        terms = hashlib.sha256(repr((VERSION, self.ranks, self.most, plan.table.descr, parts)).encode()).digest()
         service = DescriptorService(f"esync-{self._token}", terms)
         made: list[MemoryFile] = []
 
@@ -92,20 +91,23 @@ class SharedHostGroup(HostGroup):
                 "leave per_host out of the description, or place fewer workers on this host"
             ) from None
         if not file.hold(self._lock_of(self.rank)):
-            place = file.holder(self._lock_of(self.rank)), self.rank
-            log.warning("process %d is worker %d of this host, and may hang; this one exchanges by itself", *place)
+            log.warning(
+                "process %d is worker %d of this host, and may hang; this one exchanges by itself",
+                file.holder(self._lock_of(self.rank)),
+                self.rank,
+            )
             service.close()
             file.close()
             return False
         self._service, self._file = service, file
         self._changes: np.ndarray = np.ndarray((1,), np.int64, file.memory)
         self._tables = [
-            np.ndarray((plan.table.itemsize,), np.uint8, file.memory, places["table", which][0]) for which in (0, 1)
+            np.ndarray((plan.table.itemsize,), np.uint8, file.memory, parts["table", which][0]) for which in (0, 1)
         ]
         self._type = plan.table
         self._arrays = {
             name: np.ndarray((elements,), np.float32, file.memory, start)
-            for name, (start, elements) in places.items()
+            for name, (start, elements) in parts.items()
             if name[0] != "table"
         }
         return True
@@ -113,18 +115,18 @@ class SharedHostGroup(HostGroup):
     @contextmanager
     @override
     def locked(self) -> Iterator[np.ndarray]:
-        begun, told = time.monotonic(), False
+        begun, warned = time.monotonic(), False
 
         def check(holder: int) -> None:
-            nonlocal told
+            nonlocal warned
             seconds = time.monotonic() - begun
             if seconds > self._patience:
                 raise ExchangeError(
                     f"process {holder} of this host has kept what the workers share for {seconds:.0f} s, as if it had "
                     "been stopped: end it, or let it go on"
                 )
-            if seconds > config.ANNOUNCE_AFTER and not told:
-                told = True
+            if seconds > config.ANNOUNCE_AFTER and not warned:
+                warned = True
                 log.warning("waiting for process %d of this host, which has what the workers share", holder)
 
         file = self._joined()
@@ -163,7 +165,7 @@ class SharedHostGroup(HostGroup):
             pause = min(pause * _PAUSE_GROWTH, _LONGEST_PAUSE)
 
     def moved(self, elements: int) -> None:
-        """See `HostGroup.moved`; real time passes by itself."""
+        """Do nothing; see `HostGroup.moved`."""
 
     @override
     def leave(self) -> None:
@@ -190,10 +192,10 @@ def _layout(plan: HostMemoryPlan, ranks: Sequence[int]) -> tuple[Mapping[tuple[A
         Name of each part → its first byte and its number of elements (bytes of a table, float32
         values of an array); and the size of the memory in bytes.
     """
-    places: dict[tuple[Any, ...], tuple[int, int]] = {}
+    parts: dict[tuple[Any, ...], tuple[int, int]] = {}
     size = _LINE
     for which in (0, 1):
-        places["table", which] = size, plan.table.itemsize
+        parts["table", which] = size, plan.table.itemsize
         size = _rounded(size + plan.table.itemsize, _LINE)
     arrays: dict[tuple[Any, ...], int] = {
         ("contribution", rank, name): elements for rank in ranks for name, elements in plan.contributions.items()
@@ -202,9 +204,9 @@ def _layout(plan: HostMemoryPlan, ranks: Sequence[int]) -> tuple[Mapping[tuple[A
     arrays |= {("answer", server): elements for server, elements in enumerate(plan.answers)}
     for name, elements in arrays.items():
         size = _rounded(size, _PAGE)
-        places[name] = size, elements
+        parts[name] = size, elements
         size += 4 * elements
-    return places, _rounded(size, _PAGE)
+    return parts, _rounded(size, _PAGE)
 
 
 def _rounded(size: int, unit: int) -> int:

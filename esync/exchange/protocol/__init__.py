@@ -1,11 +1,17 @@
-"""The protocol between workers and parameter servers, without time, threads, sockets or MXNet.
+"""The protocol between workers and parameter servers, without clocks, threads, sockets or MXNet.
 
-`client` is the worker's side: `transfer` moves the vectors, `status_reader` reads what the servers
-answer, and `host_exchange` shares both among the workers of a host. `endpoint` and
-`parameter_server` are the server's side: `payload_staging` keeps payloads until they are complete,
-`round_state` decides which round it is, who has committed and when the run ends. `wire` has the
-messages, `handshake` a worker's first message, `layout` the keys, and `store` is the interface to
-the key stores. `resume_negotiation` chooses the checkpoint to go on from, and
-`replacement_recovery` the round in which a replacement begins. May import `base`, `blockwise`,
-`codecs`, `host_group`, `weighted_sum` and `weighting`.
+The worker's side is `client`: `transfer` moves the vectors, `status_reader` reads the statuses of
+the servers, `pending` has the handles of exchanges, `mailbox` moves the rule's state to and from
+checkpoints, and `host_exchange` combines the exchanges of the workers of a host.
+
+The server's side is `endpoint` and `parameter_server`: `payload_staging` keeps payloads until they
+are complete, `round_state` counts commits and rounds and decides when the run ends, and
+`server_model` has the weights and runs the rules.
+
+Both sides use `wire`, the messages; `handshake`, a worker's first message; `specification`, what the
+exchange does; `scalars`, the numbers in commits; `status`, the answer to all messages; and `layout`,
+the keys. `store` is the interface to the key stores. `resume_negotiation` chooses the checkpoint to
+resume from, and `replacement_recovery` the round in which a replacement begins.
+
+May import `base`, `blockwise`, `codecs`, `host_group`, `weighted_sum` and `weighting`.
 """

@@ -1,8 +1,8 @@
-"""The worker's end of the protocol, whatever store carries it.
+"""The worker's end of the protocol, over any store.
 
-An exchange sends the whole payload array by array, then its commit to every server, waits until all
-of them have used it, and only then fetches the model. Receiving happens in the memory that was sent
-from, so one buffer of the model's size is all it takes.
+An exchange sends the payload array by array, then a commit to every server. When all servers have
+used it, the worker fetches the model, into the memory that the payload was sent from. So one buffer
+of the model's size is enough.
 """
 
 import math
@@ -42,18 +42,19 @@ class ParameterServerExchange(Exchange):
     """The exchange over parameter servers.
 
     Args:
-        specification: the rule that the servers run, and its terms.
-        store: carries the messages.
+        specification: of the exchange.
+        store: connection to the servers.
         make_codec: makes the codec of the weights from the specification, the layout, the number of
             workers and the rank.
         host_group: the memory that the workers of this host share; None: every worker exchanges for
             itself.
 
     Attributes:
-        specification: as given, but for what the host group says.
+        specification: as given, with `per_host` of the host group.
         store: as given.
-        sequence: number of the exchange under way, from 1.
-        layout: how the model is cut into buckets (known after `join`).
+        sequence: number of the current exchange, from 1.
+        layout: how the model is cut into buckets; set by `join`.
+        transfer: of vectors, to and from the servers; set by `join`.
     """
 
     def __init__(
@@ -66,24 +67,24 @@ class ParameterServerExchange(Exchange):
         if host_group is not None:
             specification = replace(specification, per_host=host_group.most)
         self.specification, self.store, self._host_group = specification, store, host_group
-        self._host: HostExchange | None = None  # where this worker shares its host with others
+        self._host: HostExchange | None = None  # None: this worker exchanges for itself
         self.rank, self.workers = store.rank, store.workers
         self.exchanges = self.sequence = 0
         self.replacement = False
         self.job, self.resume_at, self.part = 0, -1, 0
         self._statuses = StatusReader(store, self._observe)
-        self._steps_aside = False  # whether this worker has asked that rounds not wait for it
+        self._unawaited = False  # whether this worker has requested that rounds not wait for it
         self._make_codec = make_codec
         self._overlapped: OverlappedExchange | None = None
         self._closed = self._introduced = False
-        self._heard_at = -math.inf  # when the servers last had a message of this worker
+        self._contacted_at = -math.inf  # when this worker last sent all servers a message
         self._fields: dict[str, Any] = {
             **wire.blank_message(specification.scalars),
             "rank": store.rank,
             "nonce": store.nonce,
         }
 
-    # --- beginning --------------------------------------------------------------------------------
+    # --- start ------------------------------------------------------------------------------------
 
     @override
     def join(
@@ -94,14 +95,14 @@ class ParameterServerExchange(Exchange):
         offers: Offers = NO_OFFERS,
     ) -> None:
         store = self.store
-        travelling, transfer = store.sizes(sizes), ValueTransfer if store.carries_values else SizeTransfer
+        sent_sizes, transfer = store.sizes(sizes), ValueTransfer if store.carries_values else SizeTransfer
         if transfer is SizeTransfer:  # the tensors of a model of that size are not known
-            self.specification = replace(self.specification, tensors=[travelling[WEIGHTS]])
+            self.specification = replace(self.specification, tensors=[sent_sizes[WEIGHTS]])
         handshake = Handshake(
             rank=self.rank,
             nonce=store.nonce,
             slots=self.workers,
-            sizes=travelling,
+            sizes=sent_sizes,
             servers=store.servers,
             bucket_elements=store.bucket_elements,
             specification=self.specification,
@@ -140,7 +141,7 @@ class ParameterServerExchange(Exchange):
         statuses = self._statuses.read()
         return self._result(statuses, 0.0, 0.0, starting_status(statuses))
 
-    # --- exchanging -------------------------------------------------------------------------------
+    # --- exchanges --------------------------------------------------------------------------------
 
     def start(self, payload: Payload, model: ModelSink) -> PendingExchange:
         """Send the payload and its commit; see `Exchange.start`."""
@@ -155,35 +156,35 @@ class ParameterServerExchange(Exchange):
         control = payload.control
         fields = {"round": self._statuses.round, "part": self.part, **payload.fields}
         if control.unawaited:
-            fields["round"] = 0  # the one that takes it in
-            self._steps_aside = True
+            fields["round"] = 0  # the round that includes it is not known yet
+            self._unawaited = True
         elif control.awaited and self._statuses.aside:
             fields["includes"] = wire.encode_ranks(self._statuses.includable(), wire.INCLUDED_BYTES)
         if self._host is not None and not control.awaited:
             self._host.abstain()
-        if self._host is not None and self._goes_with_host(payload):
+        if self._host is not None and self._joins_host_payload(payload):
             self._inform()
-            self._host.start(vectors, self._message(wire.COMMIT, **fields))
+            self._host.upload.start(vectors, self._message(wire.COMMIT, **fields))
         else:
             sent = self.transfer.send(vectors, self.sequence)
             self._inform()
             for server in range(store.servers):
                 self.send_to(server, wire.COMMIT, buckets=sent[server], **fields)
-        look = self._statuses.check if self._host is None else self._check_for_host
+        check = self._statuses.check if self._host is None else self._check_for_host
         if not self.specification.overlap:
             finish = partial(self._finish, model, payload, begun)
-            return PendingExchange(store, self.sequence, look, finish)
+            return PendingExchange(store, self.sequence, check, finish)
         finish = partial(self._finish, self._received, payload, begun)
         deliver = partial(self._received.deliver, model, payload.returned)
-        self._overlapped = OverlappedExchange(store, self.sequence, look, finish, deliver)
+        self._overlapped = OverlappedExchange(store, self.sequence, check, finish, deliver)
         return self._overlapped
 
     @override
     def step_aside(self, resting: bool = False) -> None:
-        self._steps_aside = True
+        self._unawaited = True
         if self._host is not None:
             self._host.abstain()
-        self.send_to_all(wire.ASIDE, place=int(resting))
+        self.send_to_all(wire.ASIDE, index=int(resting))
 
     @override
     def rest(self, seconds: float) -> bool:
@@ -201,7 +202,7 @@ class ParameterServerExchange(Exchange):
     def heartbeat(self) -> None:
         self.store.progressed()
         self._beat()
-        overlapped = self._overlapped is not None and not self._overlapped.done()  # its thread reads statuses
+        overlapped = self._overlapped is not None and not self._overlapped.done()  # its thread reads the statuses
         if self._introduced and self._watched and not overlapped and self._statuses.stale:
             self._statuses.read()
 
@@ -211,17 +212,17 @@ class ParameterServerExchange(Exchange):
             self.send_to(0, wire.STOP)
 
     def abort(self, reason: str) -> None:
-        """See `Exchange.abort`; it returns when the servers know."""
+        """See `Exchange.abort`; it returns when the servers have the message."""
         self._cancel()
         with self.store.waiting("the news of the abort to reach"):
             self.send_to_all(wire.ABORT, text=wire.encode_text(reason))
             self.store.flush()
 
     def close(self) -> None:
-        """Say goodbye, without waiting for the other workers.
+        """Send the servers a goodbye and disconnect, without waiting for the other workers.
 
-        A worker that has lost its slot leaves without a goodbye, which would tell servers that have
-        not dropped it yet that its work is done.
+        A worker that has lost its slot sends none: for servers that have not dropped it yet, a
+        goodbye would mean that it has done its work.
         """
         if not self._closed:
             self._closed = True
@@ -243,36 +244,36 @@ class ParameterServerExchange(Exchange):
         self._mailboxes.put(state.rule_state, state.weights)
 
     def rule_state(self) -> list[np.ndarray | None]:
-        """See `Exchange.rule_state`; buckets come one by one, through the servers' mailboxes."""
+        """See `Exchange.rule_state`; buckets are sent one by one, through the servers' mailboxes."""
         return self._mailboxes.fetch()
 
     def server_weights(self) -> np.ndarray | None:
-        """See `Exchange.server_weights`; they come through the mailboxes, too."""
+        """See `Exchange.server_weights`; they are sent through the mailboxes, too."""
         return self._mailboxes.fetch_weights() if self.transfer.codecs[WEIGHTS].decoder.lossy else None
 
     def assign(self, weights: np.ndarray) -> None:
-        """See `Exchange.assign`; each worker sends the weights, since any may die before its commit."""
+        """See `Exchange.assign`; every worker sends the weights, because any may die before its commit."""
         self._mailboxes.assign(weights, self.sequence + 1)
 
     def unsent(self) -> dict[str, Any]:
-        """See `Exchange.unsent`; the states are by the name of the vector."""
+        """See `Exchange.unsent`; returns name of a vector → state of its encoder."""
         states = {name: codec.encoder.state() for name, codec in self.transfer.codecs.items()}
         if self._host is not None:
-            states[WEIGHTS] = self._host.unsent()
+            states[WEIGHTS] = self._host.upload.unsent()
         return {name: state for name, state in states.items() if state}
 
     @override
     def restore_unsent(self, state: dict[str, Any]) -> None:
-        for name, kept in state.items():
+        for name, unsent in state.items():
             if self._host is not None and name == WEIGHTS:
-                self._host.restore_unsent(kept)
-            elif "host" in kept:
+                self._host.upload.restore_unsent(unsent)
+            elif "host" in unsent:
                 raise ValueError(
                     "it has values that the workers of a host had not sent yet, and this worker exchanges by itself: "
                     "go on with the per_host that it was written with"
                 )
             else:
-                self.transfer.codecs[name].encoder.restore(kept)
+                self.transfer.codecs[name].encoder.restore(unsent)
 
     @override
     def version(self) -> int:
@@ -281,9 +282,9 @@ class ParameterServerExchange(Exchange):
     # --- messages ---------------------------------------------------------------------------------
 
     def send_to_all(self, kind: int, **fields: Any) -> None:
-        """Send a message to all servers; before the handshake they do not know this worker."""
+        """Send a message to all servers; before the handshake, do nothing."""
         if self._introduced:
-            self._heard_at = self.store.now()
+            self._contacted_at = self.store.now()
             for server in range(self.store.servers):
                 self.send_to(server, kind, **fields)
 
@@ -299,34 +300,26 @@ class ParameterServerExchange(Exchange):
         return bool(self.store.address) or self.store.lease < math.inf
 
     def _beat(self) -> None:
-        """Send the servers a heartbeat if one is due.
-
-        With every message they check which other workers are alive.
-        """
-        if self._watched and self.store.now() - self._heard_at > heartbeat_interval(self.store.lease):
+        """Send the servers a heartbeat if one is due, on which they also check the other workers."""
+        if self._watched and self.store.now() - self._contacted_at > heartbeat_interval(self.store.lease):
             self.send_to_all(wire.NOTHING)
 
     def _send_heartbeat(self) -> None:
-        """Tell the servers, from the background, that this worker is alive, while they need it."""
+        """Send the servers a heartbeat from the background, until the run is finished."""
         if not self.store.finished:
             self.store.command(Heartbeat(self.rank, self.store.nonce))
 
     def _finish(self, model: ModelSink, payload: Payload, begun: float, statuses: Sequence[Status]) -> Result:
-        """Fetch the wanted vectors from the servers, which have used the payload.
-
-        Returns:
-            The result of the exchange.
-        """
-        store, wanted = self.store, payload.returned
+        """Fetch the requested vectors from the servers, which have used the payload."""
+        store = self.store
         if payload.control.use == wire.BACK and statuses[0].use:
-            self._steps_aside = False
+            self._unawaited = False
         store.inject_delay()
         with store.waiting("the model from"):
-            names = [name for name in self.layout.sizes if name in wanted]
+            names = [name for name in self.layout.sizes if name in payload.returned]
             lengths = [status.answer for status in statuses]
-            # Rounds may have ended without a worker that they do not wait for.
-            missed = not payload.control.awaited
-            if missed and self.transfer.codecs[WEIGHTS].decoder.keeps_common:
+            may_have_missed_rounds = not payload.control.awaited
+            if may_have_missed_rounds and self.transfer.codecs[WEIGHTS].decoder.keeps_common:
                 self.transfer.fetch_common(names, model)
             else:
                 servers: Collection[int] = range(store.servers)
@@ -349,28 +342,25 @@ class ParameterServerExchange(Exchange):
         return self._statuses.read()
 
     def _observe(self, status: Status) -> None:
-        """Do what is due whenever a status has been read."""
+        """Pass a status on to the host's exchange, and send a heartbeat if one is due."""
         if self._host is not None:
-            self._host.note(status)
+            self._host.upload.note(status)
         self._beat()
 
     def _result(
         self, statuses: Sequence[Status], wait: float, transfer: float, deciding: Status | None = None
     ) -> Result:
-        """Return the result that the statuses contain, and announce the next round to the host."""
+        """Return the result in the statuses, and announce the next round to the host's workers."""
         result = self._statuses.result(statuses, wait, transfer, deciding)
-        if self._host is not None and not self._steps_aside:
+        if self._host is not None and not self._unawaited:
             self._host.ready(self._statuses.round)
         return result
 
     def _rejoin(self, statuses: list[Status]) -> list[Status]:
-        """Wait until this worker can take part in a round of a running job.
-
-        What the dead worker has committed everywhere counts, so the round that it is part of has to
-        end first.
+        """Wait for the end of a round to which the dead worker has contributed, if any.
 
         Returns:
-            The servers' statuses then.
+            The servers' statuses after it.
         """
         store = self.store
         with store.waiting("the end of the round that the dead worker has committed in at") as wait:
@@ -383,17 +373,16 @@ class ParameterServerExchange(Exchange):
         return statuses
 
     def _join_host(self, statuses: Sequence[Status]) -> None:
-        """Take this worker's place among those of its host, if there are others."""
+        """Join the exchanges of this worker's host, if it has other workers."""
         if self._host_group is None or len(self._host_group.ranks) == 1:
             return
-
         host = HostExchange(self._host_group, self.store, self.specification, self.layout, self.transfer, self._beat)
         for status in statuses:
-            host.note(status)
+            host.upload.note(status)
         if host.join(self.replacement):
             self._host = host
 
-    def _goes_with_host(self, payload: Payload) -> bool:
+    def _joins_host_payload(self, payload: Payload) -> bool:
         """Return whether a payload is added to those of this host's other workers.
 
         Raises:
@@ -405,20 +394,20 @@ class ParameterServerExchange(Exchange):
         return control.awaited and control.use != wire.AT_ONCE
 
     def _check_for_host(self, status: Status) -> None:
-        """Check a status, and do what it asks for among the workers of this host."""
+        """Check a status, and act on it in the exchange of this host."""
         self._statuses.check(status)
         if self._host is not None:
-            self._host.follow(status)
+            self._host.upload.follow(status)
 
     def _inform(self) -> None:
-        """Tell servers which workers the round does not wait for, where they do not know it."""
+        """Send the excluded workers to servers that do not know them."""
         for server in self._statuses.uninformed:
             self.send_to(
                 server, wire.FOLLOW, round=self._statuses.round, text=wire.encode_ranks(self._statuses.excluded)
             )
 
     def _cancel(self) -> None:
-        """Cancel the exchange that is under way, if any."""
+        """Cancel the overlapped exchange, if any."""
         if self._overlapped is not None:
             self._overlapped.cancel()
             self._overlapped = None

@@ -1,4 +1,4 @@
-"""The server's end of the protocol, which takes commands and pushes in order of arrival."""
+"""The server's end of the protocol: it processes commands and pushes in order of arrival."""
 
 import logging
 import math
@@ -17,7 +17,7 @@ from .round_state import RoundState
 
 log = logging.getLogger(__name__)
 
-#: Number of the server that decides when the run ends: the one that holds key 0.
+#: Number of the server that decides when the run ends.
 FIRST = 0
 
 
@@ -25,22 +25,22 @@ class EndpointMonitor(Protocol):
     """The part of a `worker_monitor.WorkerMonitor` that the endpoint needs."""
 
     def joined(self, rank: int, address: str, replacement: float) -> None:
-        """Watch a worker, which has just sent its handshake.
+        """Monitor a worker, which has just sent its handshake.
 
         Args:
             rank: its slot.
             address: at which it listens.
-            replacement: seconds that the others wait for a replacement, should it be gone.
+            replacement: seconds that the others wait for a replacement once it is gone.
         """
 
-    def look(self) -> None:
-        """Find out who is gone; called after every push."""
+    def check(self) -> None:
+        """Check which workers are gone; called after every push."""
 
 
 class Endpoint:
-    """Takes the commands and pushes of workers for one parameter server.
+    """Passes the workers' commands and pushes to one parameter server.
 
-    The first handshake sets the server up; every later one is compared with it.
+    The first handshake sets the server up; later ones are compared with it.
 
     Args:
         shard: number of this server.
@@ -71,21 +71,21 @@ class Endpoint:
         return self._server
 
     def command(self, command: Command) -> None:
-        """Take a command: a worker introduces itself, is alive, or has gone back to a checkpoint."""
+        """Process a command: a handshake, a heartbeat, or the news that a worker has resumed."""
         if isinstance(command, Handshake):
             self._on_handshake(command)
         elif isinstance(command, Heartbeat):
-            self.server.hear(command.rank, command.nonce)
+            self.server.record_activity(command.rank, command.nonce)
             if self._monitor is not None:
-                self._monitor.look()
+                self._monitor.check()
         elif self._server is not None:
             self._server.resume(command.rank, command.nonce, command.exchanges, command.progress)
 
     def push(self, key: int, received: np.ndarray, stored: np.ndarray) -> None:
-        """Take an array for a key whose values are kept in `stored`; see `ParameterServer.push`."""
+        """See `ParameterServer.push`."""
         self.server.push(key, received, stored)
         if self._monitor is not None:
-            self._monitor.look()
+            self._monitor.check()
 
     def _on_handshake(self, handshake: Handshake) -> None:
         if self._server is None or self._notice is None:
@@ -110,30 +110,30 @@ class Endpoint:
 def serve(
     handshake: Handshake, shard: int, clock: Callable[[], float], memory: Memory | None = None
 ) -> ParameterServer:
-    """Make the parameter server that the first worker's handshake asks for.
+    """Make the parameter server that the first worker's handshake describes.
 
     Args:
         handshake: of the first worker.
         shard: number of this server.
         clock: seconds, monotonic.
-        memory: in which the server works; None: host memory. Sparse and packed messages are always
-            worked on in host memory.
+        memory: in which the server works; None: host memory, which sparse and packed messages
+            always use.
     """
-    # Clocks differ between servers: only the first one, which decides when the run ends, uses the
-    # time limit.
+    # Clocks differ between servers, so only the one that decides when the run ends has the time limit.
     limits = handshake.limits if shard == FIRST else replace(handshake.limits, seconds=math.inf)
-    asked = handshake.specification
+    specification = handshake.specification
     round_state = RoundState(
         handshake.slots,
-        asked.synchronous,
+        specification.synchronous,
         limits,
-        staleness=asked.staleness,
+        staleness=specification.staleness,
         decides=shard == FIRST,
-        added=asked.scalars,
+        added=specification.scalars,
     )
     layout = handshake.layout()
-    codec = codec_of(asked, layout, handshake.slots)
+    codec = codec_of(specification, layout, handshake.slots)
     if codec.name != NONE:
         memory = None
     uplink, downlink = codec.uplink(shard), codec.downlink(shard)
-    return ParameterServer(layout, round_state, uplink, downlink, asked.rules(), clock, memory, asked.weightings())
+    rules, weightings = specification.rules(), specification.weightings()
+    return ParameterServer(layout, round_state, uplink, downlink, rules, clock, memory, weightings)

@@ -1,8 +1,8 @@
 """The handshake: a worker's first message to a server, and the check that all workers agree.
 
-The first handshake sets a server up; every later one is compared with it, so that workers with
-different networks, data or versions hear about it by name before the first exchange. It travels as
-JSON in a command of MXNet's key store (never as a pickle).
+The first handshake sets a server up. Later ones are compared with it, so workers with different
+networks, data or versions get an error that names the differences before the first exchange. It is
+sent as JSON in a command of MXNet's key store, not as a pickle.
 """
 
 import json
@@ -20,7 +20,7 @@ from .resume_negotiation import Offers, RunProgress
 from .round_state import Limits
 from .specification import RANDOM_NUMBERS, Specification
 
-#: The number of both commands: MXNet's servers keep 1 to 5 for themselves.
+#: The number of all commands: MXNet reserves 1 to 5.
 COMMAND = 0
 
 #: Fields that may differ between workers.
@@ -29,12 +29,12 @@ PERSONAL = ("rank", "nonce", "address", "replacement", "offers")
 
 @dataclass(frozen=True)
 class Resumed:
-    """The second command of a worker in jobs that go on from a checkpoint: it has gone back to it.
+    """The command of a worker that has resumed from a checkpoint.
 
     Attributes:
         rank: its slot.
         nonce: as in its handshake.
-        exchanges: of this slot that were used before the checkpoint.
+        exchanges: number of exchanges of this slot before the checkpoint.
         progress: of the run, from rank 0 only.
     """
 
@@ -49,17 +49,16 @@ class Resumed:
 
     @classmethod
     def of(cls, fields: dict[str, Any]) -> "Resumed":
-        """Return the command from the decoded text of `encode`."""
+        """Return the command from the decoded JSON of `encode`."""
         progress = fields["progress"]
         return cls(**{**fields, "progress": None if progress is None else RunProgress(**progress)})
 
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """A command of a worker that computes: it is alive.
+    """The command by which a worker shows that it is alive while it computes.
 
-    Messages travel as arrays do, and so behind an operator of MXNet that takes long; commands pass
-    it.
+    It is not a message, because messages are arrays, and wait for long operators of MXNet.
 
     Attributes:
         rank: its slot.
@@ -80,26 +79,25 @@ Command = Union["Handshake", Resumed, Heartbeat]
 
 @dataclass(frozen=True)
 class Handshake:
-    """One worker's introduction.
+    """The settings of one worker and its process.
 
     Attributes:
         rank: its slot.
-        nonce: a number of this process only; a replacement for the same slot has another.
+        nonce: a random number of this process; a replacement for the same slot has another.
         slots: number of workers.
         sizes: name of each vector of its model → number of values.
         servers: number of parameter servers.
         bucket_elements: the most values in one bucket.
-        specification: of what the other side does with payloads. All of it must agree, except
-            `own`.
-        limits: what ends the run.
-        agreement: whatever else must be the same on all workers; name → value, both shown when they
-            differ.
-        lease: seconds of silence after which the servers go on without a worker; infinite: they
-            wait.
-        address: at which this worker listens, host:port; "" where that is not known.
-        replacement: seconds that the servers wait for another process in its place, once it is gone
-            without a goodbye; infinite: somebody has promised to start one.
-        offers: the checkpoints that this worker could go on from.
+        specification: of the exchange. All of it except `own` must agree.
+        limits: of the run.
+        agreement: further settings that must agree, name → value; errors show both.
+        lease: seconds of silence after which the servers go on without a worker; infinite: never.
+        address: at which this worker listens, host:port; "": not known.
+        replacement: seconds that the servers wait for a replacement once this worker is gone
+            without a goodbye; infinite: its launcher has promised one.
+        offers: the checkpoints that this worker could resume from.
+        protocol: version of the wire format.
+        version: of ESync.
     """
 
     rank: int
@@ -135,7 +133,11 @@ class Handshake:
 
     @classmethod
     def decode(cls, text: str | bytes) -> "Handshake":
-        """Read a text of `encode`; ValueError where it is something else."""
+        """Decode a text of `encode`.
+
+        Raises:
+            ValueError: it is not the handshake of a worker of this version.
+        """
         try:
             fields = json.loads(text)
             fields["limits"] = Limits(**fields["limits"])
@@ -151,10 +153,7 @@ class Handshake:
             raise ValueError(f"not a handshake of a worker of this version: {error}") from None
 
     def differences(self, other: "Handshake") -> list[str]:
-        """Return what keeps `other` from working together with this worker, as phrases.
-
-        There are none where they fit.
-        """
+        """Return phrases that describe in what `other` has to agree with this worker but does not."""
         alike = {name: getattr(self, name) for name in PERSONAL}
         alike["specification"] = replace(other.specification, own=self.specification.own)
         if replace(other, **alike) == self:
@@ -181,7 +180,11 @@ def _layout(sizes: tuple[tuple[str, int], ...], servers: int, bucket_elements: i
 
 
 def decode(text: str | bytes) -> Command:
-    """Read a command of a worker; ValueError where it is something else."""
+    """Decode a command of a worker.
+
+    Raises:
+        ValueError: it is not a command.
+    """
     fields = json.loads(text)
     if "heartbeat" in fields:
         return Heartbeat(**fields["heartbeat"])
@@ -190,7 +193,7 @@ def decode(text: str | bytes) -> Command:
 
 
 def _check_types(record: Any) -> None:
-    """Raise TypeError where a field of a dataclass is not of the type that it is declared with."""
+    """Raise TypeError if a field of a dataclass does not have its declared type."""
     for name, hint in get_type_hints(type(record)).items():
         kind, value = get_origin(hint) or hint, getattr(record, name)
         if not isinstance(value, (int, float) if kind is float else kind):
@@ -198,13 +201,13 @@ def _check_types(record: Any) -> None:
 
 
 class StartNotice:
-    """A warning about workers whose settings differ, or whose random numbers do not.
+    """The warning at the start: settings that differ between workers, or equal random numbers.
 
     Args:
-        first: the handshake of the first worker, which the others are compared with.
+        first: the handshake of the first worker, with which the others are compared.
 
     Attributes:
-        first: the same.
+        first: as given.
     """
 
     def __init__(self, first: Handshake) -> None:
@@ -215,11 +218,11 @@ class StartNotice:
 
     @property
     def workers(self) -> int:
-        """Number of workers whose handshakes have come."""
+        """Number of workers whose handshakes were added."""
         return len(self._states)
 
     def add(self, handshake: Handshake) -> None:
-        """Take the handshake of a worker, which replaces an earlier one of its rank."""
+        """Add the handshake of a worker, or replace an earlier one of its rank."""
         rank, settings = handshake.rank, _settings(handshake)
         self._differences.pop(rank, None)
         if settings != self._settings:
@@ -231,12 +234,12 @@ class StartNotice:
             self._ranks.setdefault(state, set()).add(rank)
 
     def text(self) -> str:
-        """Return the warning; "" if there is nothing to warn of."""
+        """Return the warning; "" if there is none."""
         warnings = [
             f"worker {rank} trains with {'; '.join(differences)} of worker {self.first.rank}. In this mode the "
             "optimizer is each worker's own, so training goes on"
             for rank, differences in self._differences.items()
-        ][:1]  # there is room for one
+        ][:1]  # the status has room for one
         alike = {generator: ranks for (generator, _), ranks in self._ranks.items() if len(ranks) > 1}
         if alike:
             ranks = max(alike.values(), key=len)
@@ -253,12 +256,12 @@ def _settings(handshake: Handshake) -> dict[str, Any]:
     return {name: value for name, value in handshake.specification.own.items() if name != RANDOM_NUMBERS}
 
 
-def describe_differences(mine: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[str]:
-    """Return a phrase for each name whose values differ."""
+def describe_differences(expected: Mapping[str, Any], actual: Mapping[str, Any]) -> list[str]:
+    """Return a phrase for every name whose values differ."""
     return [
-        f"{name} {_show(theirs.get(name))} instead of {_show(mine.get(name))}"
-        for name in sorted(set(mine) | set(theirs))
-        if mine.get(name) != theirs.get(name)
+        f"{name} {_show(actual.get(name))} instead of {_show(expected.get(name))}"
+        for name in sorted(set(expected) | set(actual))
+        if expected.get(name) != actual.get(name)
     ]
 
 

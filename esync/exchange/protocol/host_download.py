@@ -1,4 +1,4 @@
-"""Answers to the workers of one host: one of them fetches the model, all read it from shared memory."""
+"""Download of the model to the workers of one host: one of them fetches it to shared memory for all."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -22,9 +22,9 @@ class Answer:
 
     Attributes:
         round: number of the round.
-        names: of the vectors that are wanted.
-        model: takes them.
-        lengths: bytes of each server's answer, where its codec has to know.
+        names: of the requested vectors.
+        model: receives them.
+        lengths: bytes of each server's answer, for codecs whose answers vary in size.
         specs: of each server's arrays, by vector.
     """
 
@@ -35,18 +35,18 @@ class Answer:
     specs: Sequence[Sequence[Sequence[ArraySpec]]]
 
     def elements(self, server: int) -> int:
-        """Return the values of a server's arrays, their headers included."""
+        """Return the number of values in a server's arrays, including headers."""
         return sum(elements for part in self.specs[server] for _, elements in part)
 
 
 class HostDownload:
-    """Gets the servers' answers to this worker, by way of the shared memory.
+    """Brings the servers' answers to this worker through the shared memory of its host.
 
     Args:
-        member: this worker among those of its host.
-        store: to the servers.
+        member: this worker's entry in the table of its host.
+        store: connection to the servers.
         transfer: of vectors from the servers.
-        beat: sends the servers a heartbeat where one is due.
+        beat: sends the servers a heartbeat if one is due.
     """
 
     def __init__(self, member: HostMember, store: Store, transfer: Transfer, beat: Callable[[], None]) -> None:
@@ -57,19 +57,19 @@ class HostDownload:
         """Write the answer to an exchange to the model.
 
         Args:
-            round_: that the exchange was part of.
-            names: of the vectors that are wanted, in the layout's order.
-            model: takes them.
-            lengths: bytes of each server's answer, where its codec has to know.
+            round_: number of the exchange's round.
+            names: of the requested vectors, in the layout's order.
+            model: receives them.
+            lengths: bytes of each server's answer, for codecs whose answers vary in size.
 
         Returns:
             Servers whose answers this worker has to fetch for itself.
 
         Raises:
-            SlotLostError: the others have gone on without this worker.
+            SlotLostError: the other workers have gone on without this one.
         """
         servers = set(range(self._store.servers))
-        wanted = self._member.mask(names)
+        requested = self._member.mask(names)
         answer = Answer(round_, names, model, lengths, self._transfer.answer_arrays(names, lengths))
         unshared: set[int] = set()
         read: set[int] = set()
@@ -77,7 +77,7 @@ class HostDownload:
         since = self._store.now()
         with self._store.waiting("the worker of this host that fetches the model from") as wait:
             while settled < len(servers):
-                state, fetches = self._claim(round_, wanted, hung=self._store.now() - since > self._store.lease)
+                state, fetches = self._claim(round_, requested, hung=self._store.now() - since > self._store.lease)
                 if state is None:
                     return servers - read
                 if fetches:
@@ -97,29 +97,29 @@ class HostDownload:
                     wait.check()
         return unshared
 
-    def _claim(self, round_: int, wanted: int, hung: bool) -> tuple[list[int] | None, bool]:
-        """Become the worker that fetches a round's answer, if there is none.
+    def _claim(self, round_: int, requested: int, hung: bool) -> tuple[list[int] | None, bool]:
+        """Become the worker that fetches a round's answer, if no other one does.
 
         Args:
             round_: number of the round.
-            wanted: which vectors.
-            hung: whether whoever fetches it has been waited for for too long.
+            requested: the vectors, as a mask.
+            hung: whether the wait for the worker that fetches has been too long.
 
         Returns:
-            The state of each server's answer, None where this worker has to fetch its own; and
-            whether this worker fetches what is absent.
+            State of each server's answer; None if this worker has to fetch answers for itself.
+            Whether this worker fetches the absent answers.
         """
         with self._group.locked() as table:
             if not self._member.owns_entry(table) or table["round"] > round_:
                 return None, False
             if table["round"] < round_:
                 if table["round"] and ABSENT in table["complete"] and self._another_fetches(table):
-                    return None, False  # one that has hung may go on at any time, and write over this answer
-                table["round"], table["returned"], table["complete"] = round_, wanted, ABSENT
+                    return None, False  # it may be slow, and overwrite this answer later
+                table["round"], table["returned"], table["complete"] = round_, requested, ABSENT
                 table["fetcher"], table["fetcher_nonce"] = self._member.rank, self._member.nonce
                 return [ABSENT] * self._store.servers, True
             state = table["complete"].tolist()
-            if wanted & ~int(table["returned"]):
+            if requested & ~int(table["returned"]):
                 return None, False
             if ABSENT not in state:
                 return state, False
@@ -129,7 +129,7 @@ class HostDownload:
             return state, True
 
     def _copy(self, servers: Sequence[int], answer: Answer) -> None:
-        """Fetch the answers of these servers for all workers of the host."""
+        """Fetch the answers of these servers to the model and to the shared memory."""
         requests = [self._transfer.request(server, answer.specs[server]) for server in servers]
         for server, arrays in zip(servers, requests, strict=True):
             shared, elements = self._group.answer(server), answer.elements(server)
@@ -141,7 +141,7 @@ class HostDownload:
                     table["complete"][server] = COMPLETE if room else NO_ROOM
 
     def _another_fetches(self, table: Any) -> bool:
-        """Return whether the worker that fetches the newest answer is another one, and is there."""
+        """Return whether the newest answer is fetched by another worker, which is alive."""
         present = self._member.is_present(table, int(table["fetcher"]), int(table["fetcher_nonce"]))
         return present and not self._is_fetcher(table)
 
@@ -172,7 +172,7 @@ class HostDownload:
 
 
 def _copied(arrays: Iterable[np.ndarray], shared: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield arrays as they arrive, copied one behind the other into the shared memory."""
+    """Yield arrays as they arrive, and append them to the shared memory."""
     start = 0
     for array in arrays:
         shared[start : start + array.size] = array

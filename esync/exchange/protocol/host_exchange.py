@@ -1,25 +1,24 @@
-"""Exchanges of the workers of one host as one: one payload and one answer for all of them.
+"""Joint exchanges of the workers of one host: one payload and one answer for all of them.
 
-A worker writes its payload into shared memory (`host_group`). Whoever finds that all of its host
-that can be expected have done so becomes the *carrier* of a group: it adds their payloads up, in
-rank order, and sends the sum with one message that has the commits of all. After the round one of
-them fetches the answer, and the others read it from shared memory.
+Every worker writes its payload to shared memory (`host_group`). The first worker that sees the
+payloads of all expected workers of the host becomes the *carrier* of a group: it adds the payloads
+up in rank order, and sends the sum, with the commits of all members in one message. After the
+round, one worker fetches the answer, and the others read it from shared memory.
 
-Correctness lies with the servers, which count every commit once or never, so a group may be of any
-size, and a worker that is in none exchanges for itself:
+The servers count every commit at most once, so groups may have any size, and a worker may always
+exchange for itself. Failures are handled as follows:
 
-* Whoever dies before its carrier has noted that the commit has begun has sent nothing that counts;
-  another one becomes the carrier of those that are alive.
-* From then on all of the group may be counted. A server takes all or none; a worker that finds that
-  a server has not counted it, and that the group's commit may never come or not be taken, sends its
-  payload to that server by itself. Servers ignore duplicates.
+* If the carrier dies before it has recorded in shared memory that its commit begins, nothing that
+  it has sent counts, and another worker becomes the carrier of those that are alive.
+* After that, each server counts all members of the group or none. If a worker finds that a server
+  has not counted it, and may never receive or accept the group's commit, it sends its payload to
+  that server by itself. Servers ignore duplicates.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
-from ..base import ModelSink, Source
+from ..base import ModelSink
 from ..host_group import HostGroup, HostMemoryPlan, table_type
 from . import wire
 from .host_download import HostDownload
@@ -27,7 +26,6 @@ from .host_member import HostMember
 from .host_upload import HostUpload
 from .layout import WEIGHTS, Layout
 from .specification import Specification
-from .status import Status
 from .store import Store
 from .transfer import Transfer
 
@@ -35,19 +33,19 @@ log = logging.getLogger(__name__)
 
 
 class HostExchange:
-    """One worker's exchanges with its host.
+    """One worker's part in the joint exchanges of its host.
 
     Args:
         group: the memory that the workers of the host share.
-        store: to the servers.
+        store: connection to the servers.
         specification: of the exchange.
         layout: how the model is cut into buckets.
         transfer: of vectors, to and from the servers.
-        beat: sends the servers a heartbeat where one is due.
+        beat: sends the servers a heartbeat if one is due.
 
     Attributes:
-        waited: seconds that this worker's newest payload has waited for those of its host, before
-            they were sent.
+        upload: of this worker's payloads.
+        waited: seconds that this worker's newest payload has waited for the others of its host.
     """
 
     def __init__(
@@ -61,18 +59,18 @@ class HostExchange:
     ) -> None:
         self._group, self._specification, self._layout, self._transfer = group, specification, layout, transfer
         self._member = HostMember(group, store.nonce, tuple(layout.sizes))
-        self._upload = HostUpload(self._member, store, specification, layout, transfer)
+        self.upload = HostUpload(self._member, store, specification, layout, transfer)
         self._download = HostDownload(self._member, store, transfer, beat)
         self.waited = 0.0
 
     def join(self, replacement: bool) -> bool:
-        """Take this worker's place on its host.
+        """Join the host's group.
 
         Args:
-            replacement: whether the job runs already. Otherwise all workers are in the first round.
+            replacement: whether the job is running already. Otherwise all workers are in round 1.
 
         Returns:
-            Whether there is such a place; see `HostGroup.join`.
+            Whether the worker has joined; see `HostGroup.join`.
         """
         group, layout = self._group, self._layout
         shared = self._transfer.shared_elements
@@ -81,7 +79,7 @@ class HostExchange:
             answers[bucket.shard] += wire.HEADER_ELEMENTS + bucket.stop - bucket.start
         plan = HostMemoryPlan(
             contributions={name: shared(size) for name, size in layout.sizes.items()},
-            residual=layout.sizes[WEIGHTS] if self._upload.encoder is not None else 0,
+            residual=layout.sizes[WEIGHTS] if self.upload.encoder is not None else 0,
             answers=[shared(elements) for elements in answers],
             table=table_type(len(group.ranks), layout.servers, wire.message_type(self._specification.scalars)),
         )
@@ -92,41 +90,21 @@ class HostExchange:
         return True
 
     def ready(self, round_: int) -> None:
-        """Note that this worker will take part in this round or in a later one."""
+        """Announce the earliest round that this worker may take part in next."""
         self._member.set_next_round(round_)
 
     def abstain(self) -> None:
-        """Note that this worker is not to be waited for in the rounds that follow."""
-        self._upload.contribution = None
+        """Announce that the host need not wait for this worker in the next rounds."""
+        self.upload.contribution = None
         self._member.set_next_round(0)
 
     def leave(self) -> None:
         """See `HostGroup.leave`."""
         self._group.leave()
 
-    def start(self, vectors: Mapping[str, Source], fields: dict[str, Any]) -> None:
-        """See `HostUpload.start`."""
-        self._upload.start(vectors, fields)
-
-    def follow(self, status: Status) -> None:
-        """See `HostUpload.follow`."""
-        self._upload.follow(status)
-
-    def note(self, status: Status) -> None:
-        """See `HostUpload.note`."""
-        self._upload.note(status)
-
     def fetch(self, names: Sequence[str], model: ModelSink, lengths: Sequence[int]) -> set[int]:
-        """Write the answer to the exchange to the model; see `HostDownload.fetch`."""
-        contribution, self.waited = self._upload.finish()
+        """Write the answer to the model; see `HostDownload.fetch`."""
+        contribution, self.waited = self.upload.finish()
         if contribution is None:
             return set(range(self._layout.servers))
         return self._download.fetch(contribution.round, names, model, lengths)
-
-    def unsent(self) -> dict[str, Any]:
-        """See `HostUpload.unsent`."""
-        return self._upload.unsent()
-
-    def restore_unsent(self, state: Mapping[str, Any]) -> None:
-        """See `HostUpload.restore_unsent`."""
-        self._upload.restore_unsent(state)

@@ -1,11 +1,13 @@
-"""Payloads of the workers of one host: each contributes its own, one of them sends the sum.
+"""Upload of the payloads of one host's workers: all contribute, one of them sends the sum.
 
-Payloads of several workers are Σ factor · values of each vector, with the factors of its weighting
-(`weighting.factor`); the servers add them as they are. Packed weights are the mean, which has the
-range of one worker's values; the servers multiply it by Σ factor. What packing cannot express
-belongs to the host: it is in shared memory, in two buffers, of which the other one counts as soon
-as a commit has begun. A carrier works on a copy of its own, and puts it there only while it holds
-the lock and is still the carrier: one that has hung spoils nothing when it goes on.
+For each vector, the payload of several workers is Σ factor · values, with the factors of its
+weighting (`weighting.factor`); the servers add it without further factors. Packed weights are the
+mean instead, which has the range of one worker's values; the servers multiply it by Σ factor.
+
+The residual of packing belongs to the host. It is in shared memory, in two buffers that alternate:
+when a commit begins, the other one becomes valid. A carrier works on a private copy, and writes it
+back only while it holds the lock and is still the carrier. So a carrier that was suspended does no
+harm when it continues.
 """
 
 import math
@@ -31,18 +33,20 @@ from .transfer import Transfer
 
 @dataclass
 class Contribution:
-    """What this worker exchanges in the round under way.
+    """The payload of this worker in the current round.
+
+    Times are in seconds of the store's clock.
 
     Attributes:
         vectors: names, in the layout's order.
-        fields: of its commit, but for those that say which arrays it has.
+        fields: of its commit, except "buckets" and "index".
         round: number of the round.
         sequence: number of the exchange.
-        since: when it was written, in seconds of the store's clock.
+        since: time at which it was written.
         attempt: number of the next attempt to send arrays.
         sent_alone: servers to which this worker has sent it by itself.
-        carrier: rank and nonce of the carrier that this worker waits for, and since when.
-        begun: when this worker saw that the group's commit had begun.
+        carrier: rank and nonce of the carrier that this worker waits for, and the time since then.
+        begun: time at which this worker saw that the group's commit had begun.
     """
 
     vectors: tuple[str, ...]
@@ -57,17 +61,18 @@ class Contribution:
 
 
 class HostUpload:
-    """Gets this worker's payloads to the servers, with those of its host or alone.
+    """Sends this worker's payloads to the servers, in the sum of its host or alone.
 
     Args:
-        member: this worker among those of its host.
-        store: to the servers.
+        member: this worker's entry in the table of its host.
+        store: connection to the servers.
         specification: of the exchange.
         layout: how the model is cut into buckets.
         transfer: of vectors to the servers.
 
     Attributes:
-        contribution: to the round under way; None: there is none.
+        contribution: to the current round; None: there is none.
+        encoder: of the weights, if it keeps a residual; else None.
     """
 
     def __init__(
@@ -76,12 +81,13 @@ class HostUpload:
         self._member, self._group, self._store = member, member.group, store
         self._scalars, self._weightings = specification.scalars, specification.weightings()
         self._layout, self._transfer = layout, transfer
-        self._statuses: dict[int, Status] = {}  # server → the newest one
+        self.encoder: BucketEncoder | None = transfer.residual_encoder
+        self._statuses: dict[int, Status] = {}  # server → its newest status
         self.contribution: Contribution | None = None
-        self._unsent_alone = False  # whether this worker's own encoder keeps something
+        self._unsent_alone = False  # whether the encoder has a residual of this worker alone
 
     def start(self, vectors: Mapping[str, Source], fields: dict[str, Any]) -> None:
-        """Contribute a payload, and send the group's if all others have contributed.
+        """Contribute a payload; send the sum if no other worker of the host is awaited.
 
         Args:
             vectors: name → values.
@@ -104,15 +110,14 @@ class HostUpload:
             self._carry(members, contribution)
 
     def follow(self, status: Status) -> None:
-        """Do what a server's status asks for while the exchange is under way.
+        """Act on a server's status during the exchange.
 
-        It may make this worker the carrier, or have it send its payload by itself. In the status,
-        the workers of this host that have contributed are not late.
+        This worker may become the carrier, or send its payload by itself. Workers of this host that
+        have contributed are removed from `status.late`.
         """
         self.note(status)
         contribution = self.contribution
-        dealt_with = contribution is None or status.acknowledged >= contribution.sequence
-        if contribution is None or dealt_with or status.nonce != self._store.nonce:
+        if contribution is None or status.acknowledged >= contribution.sequence or status.nonce != self._store.nonce:
             return
         members: list[np.ndarray] = []
         alone = False
@@ -138,11 +143,11 @@ class HostUpload:
         self._statuses[status.server] = status
 
     def finish(self) -> tuple[Contribution | None, float]:
-        """Forget the contribution, which the servers have used.
+        """Remove the contribution after the servers have used it.
 
         Returns:
-            The contribution, and the seconds that it has waited for those of the host before the
-            group's payload was sent.
+            The contribution, and the seconds that it has waited for those of the host's other
+            workers.
         """
         contribution, self.contribution = self.contribution, None
         if contribution is None:
@@ -156,9 +161,9 @@ class HostUpload:
     # --- checkpoints ------------------------------------------------------------------------------
 
     def unsent(self) -> dict[str, Any]:
-        """Return what the encoder of the weights keeps, as a codec's state; see `Exchange.unsent`.
+        """Return the residual of the weights as a codec's state; see `Exchange.unsent`.
 
-        The host's residual goes with its first worker.
+        The state of the host's first worker includes the host's residual.
         """
         encoder = self.encoder
         if encoder is None:
@@ -172,10 +177,10 @@ class HostUpload:
         return state
 
     def restore_unsent(self, state: Mapping[str, Any]) -> None:
-        """Go on with what `unsent` has returned.
+        """Restore the state that `unsent` has returned.
 
         Raises:
-            KeyError, ValueError: it is that of something else.
+            KeyError, ValueError: the state does not fit this job.
         """
         encoder = self.encoder
         if encoder is None:
@@ -190,19 +195,14 @@ class HostUpload:
             self._unsent_alone = True
         if "host" in state:
             with self._group.locked() as table:
-                generation = int(table["residual"]) + 1  # whoever has encoded with what was there does it again
+                generation = int(table["residual"]) + 1  # carriers that have used the old one start again
                 np.copyto(self._group.residual(generation % 2), state["host"])
                 table["residual"] = generation
 
-    @property
-    def encoder(self) -> BucketEncoder | None:
-        """The encoder of the weights, where it keeps what it could not express."""
-        return self._transfer.residual_encoder
-
     # --- groups -----------------------------------------------------------------------------------
 
-    def _takes_part(self, rank: int, nonce: int) -> bool:
-        """Return whether, as far as is known here, rounds wait for the process with this rank."""
+    def _is_awaited(self, rank: int, nonce: int) -> bool:
+        """Return whether, by the newest statuses, rounds wait for this process."""
         for status in self._statuses.values():
             away = rank not in status.members or rank in status.excluded or rank in status.aside
             if away or status.slot(rank).nonce != nonce:
@@ -210,10 +210,10 @@ class HostUpload:
         return True
 
     def _form(self, table: Any, contribution: Contribution) -> list[np.ndarray]:
-        """Make this worker the carrier of all who have contributed, unless others are awaited.
+        """Make this worker the carrier of all that have contributed, unless others are awaited.
 
         Returns:
-            The members' entries in the table; empty where others are awaited.
+            Copies of the members' entries in the table; empty if others are awaited.
         """
         hung = self._store.now() - contribution.since > self._store.lease
         members: list[int] = []
@@ -222,7 +222,7 @@ class HostUpload:
             entry = table["workers"][position]
             if position == self._member.position:
                 members.append(position)
-            elif self._group.alive(rank) and self._takes_part(rank, int(entry["nonce"])):
+            elif self._group.alive(rank) and self._is_awaited(rank, int(entry["nonce"])):
                 if entry["contributed"] == contribution.round:
                     if entry["carrier"] == NOBODY and entry["vectors"] == vectors:
                         members.append(position)
@@ -235,7 +235,7 @@ class HostUpload:
         return [table["workers"][position].copy() for position in members]
 
     def _has_carrier(self, table: Any, entry: Any, contribution: Contribution) -> bool:
-        """Return whether this worker has a carrier that is at work; if not, free its group."""
+        """Return whether this worker has a carrier that is alive; if not, dissolve its group."""
         carrier, nonce = int(entry["carrier"]), int(entry["carrier_nonce"])
         if carrier == NOBODY:
             return False
@@ -248,14 +248,14 @@ class HostUpload:
         return False
 
     def _free(self, table: Any, contribution: Contribution, carrier: int, nonce: int) -> None:
-        """Dissolve a carrier's group, whose commit has not begun."""
+        """Dissolve the group of a carrier whose commit has not begun."""
         for entry in table["workers"]:
             group = entry["contributed"], entry["begun"], entry["carrier"], entry["carrier_nonce"]
             if group == (contribution.round, 0, carrier, nonce):
                 entry["carrier"] = NOBODY
 
     def _is_lost(self, table: Any, entry: Any, status: Status, contribution: Contribution) -> bool:
-        """Return whether a server may never count this worker by its group's commit."""
+        """Return whether the group's commit may never count for this worker on a server."""
         slots = [status.slot(rank) for rank in self._group.ranks]
         if slots[self._member.position].committed:
             return False
@@ -272,7 +272,7 @@ class HostUpload:
     # --- sending ----------------------------------------------------------------------------------
 
     def _fill(self, vectors: Mapping[str, Source]) -> None:
-        """Write this worker's payload into the shared memory."""
+        """Write this worker's payload to the shared memory."""
         for name, source in vectors.items():
             array = self._group.contribution(self._group.rank, name)
             if array.size:
@@ -285,12 +285,12 @@ class HostUpload:
         self._group.moved(2 * self._elements(vectors))
 
     def _carry(self, members: Sequence[Any], contribution: Contribution) -> None:
-        """Send the payload of a group, note that its commit has begun, and send the commits."""
+        """Send the payload of a group, record that its commit begins, and send the commits."""
         group, store = self._group, self._store
         encoder = self.encoder if WEIGHTS in contribution.vectors else None
         generation = 0
         if encoder is not None:
-            # In this worker's own memory: others may take its place while it is at work.
+            # A copy, because another worker may become the carrier in the meantime.
             with group.locked() as table:
                 generation = int(table["residual"])
             np.copyto(encoder.rest, group.residual(generation % 2))
@@ -307,18 +307,18 @@ class HostUpload:
         for commit in others:
             commit["kind"] = wire.MEMBER
         for server in range(store.servers):
-            store.send(server, (), {**contribution.fields, "buckets": sent[server], "place": attempt}, others)
+            store.send(server, (), {**contribution.fields, "buckets": sent[server], "index": attempt}, others)
 
     def _begin_commit(
         self, contribution: Contribution, members: Sequence[Any], residual: np.ndarray | None, generation: int
     ) -> bool:
-        """Note that a group's commit begins, unless the others have gone on without this carrier.
+        """Record that a group's commit begins, unless the others have gone on without this carrier.
 
         Args:
-            contribution: what this worker exchanges.
+            contribution: of this worker.
             members: their entries when the group was formed.
-            residual: what the group's payload could not express; becomes the host's.
-            generation: number of the residual that went into the payload.
+            residual: of the group's payload; becomes the host's residual.
+            generation: number of the residual that was added to the payload.
 
         Returns:
             Whether the commit may be sent.
@@ -331,12 +331,12 @@ class HostUpload:
             carries = (entry["carrier"], entry["carrier_nonce"]) == carrier and self._member.owns_entry(table)
             if not carries or entry["begun"]:
                 return False  # the others have gone on without this worker
-            used = residual is not None and table["residual"] != generation  # by another group of this host
-            if used or any(
-                table["workers"][position]["nonce"] != member["nonce"]
+            another_group_used_residual = residual is not None and table["residual"] != generation
+            if another_group_used_residual or any(
+                table["workers"][position]["nonce"] != member["nonce"]  # the member has been replaced
                 for position, member in zip(positions, members, strict=True)
             ):
-                self._free(table, contribution, *carrier)  # or one of them has been replaced
+                self._free(table, contribution, *carrier)
                 return False
             for position in positions:
                 entry = table["workers"][position]
@@ -350,7 +350,7 @@ class HostUpload:
         return True
 
     def _sums(self, contribution: Contribution, members: Sequence[Any]) -> dict[str, Source]:
-        """Return the vectors of a group's payload: sums, but for the mean of packed weights."""
+        """Return the vectors of a group's payload: sums, except for packed weights, a mean."""
         sums: dict[str, Source] = {}
         ranks = [int(member["commit"]["rank"]) for member in members]
         samples = [int(member["commit"]["samples"]) for member in members]
@@ -366,7 +366,7 @@ class HostUpload:
         return sums
 
     def _send_alone(self, server: int, contribution: Contribution) -> None:
-        """Send this worker's own payload and its commit to one server."""
+        """Send this worker's payload and its commit to one server."""
         contribution.sent_alone.add(server)
         encoder = self.encoder
         before = None if encoder is None else encoder.rest.copy()
@@ -380,7 +380,7 @@ class HostUpload:
             for bucket in self._layout.of(WEIGHTS):
                 if bucket.shard != server:
                     encoder.rest[bucket.start : bucket.stop] = before[bucket.start : bucket.stop]
-        self._store.send(server, (), {**contribution.fields, "buckets": sent[server], "place": attempt})
+        self._store.send(server, (), {**contribution.fields, "buckets": sent[server], "index": attempt})
 
     def _send_arrays(
         self, contribution: Contribution, vectors: Mapping[str, Any], servers: Collection[int]

@@ -1,16 +1,15 @@
 """The layout of a model: its buckets, and their keys on the servers.
 
-A model is flat float32 vectors, each with a name: the trained weights, the statistics (batch norm's
-running mean and variance and whatever else is not trained), and what else an algorithm exchanges.
-Each is cut into buckets of at most `bucket_elements` values, dealt out to the servers in turn. A
-bucket is of one vector, because each has a rule of its own.
+A model consists of named flat float32 vectors: the trained weights, the statistics (batch norm's
+running mean and variance, and other values that are not trained), and further ones that an
+algorithm exchanges. Each vector is cut into buckets of at most `bucket_elements` values, which are
+assigned to the servers in turn. No bucket spans two vectors, because vectors have different rules.
 
-Keys. MXNet puts a small array on the server `key · 9973 mod S` of S, so all keys that are equal
-modulo S share a server. `key = slot · S + shard` therefore names a slot on a server: slot 0 carries
-messages one way and the status the other, slot 1 is a mailbox for one bucket of the rule's state
-(checkpoints), the slots after it carry buckets. A *channel* is one set of bucket keys: channel 0 is
-shared by all workers; where the server's answer is a different one for every worker, worker r uses
-channel r + 1.
+MXNet puts a small array on the server `key · 9973 mod S` of S, so keys that are equal modulo S are
+on the same server. `key = slot · S + shard` therefore addresses a slot on a server. Slot 0 is for
+messages to the server and its status, slot 1 is the mailbox for one bucket of the rule's state
+(checkpoints), and the others are for buckets. A *channel* is one set of bucket keys. Channel 0 is
+shared by all workers; if the server answers every worker differently, worker r uses channel r + 1.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,20 +18,20 @@ from dataclasses import dataclass
 from ... import config
 
 #: Names of the vectors that every model has: trained values (or their gradients, or updates), and
-#: all others.
+#: statistics.
 WEIGHTS, STATISTICS = "weights", "statistics"
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """Values start to stop of one vector, kept on one server.
+    """Values `start` to `stop` of one vector, kept on one server.
 
     Attributes:
-        index: its place among all buckets of the model.
+        index: number of the bucket in the model, from 0.
         shard: number of the server that holds it, 0 to servers − 1.
-        slot: its place among the buckets of that server.
-        start: first value in the vector.
-        stop: one past the last value.
+        slot: number of the bucket on that server, from 0.
+        start: index of its first value in the vector.
+        stop: one past that of its last value.
         vector: name of the vector.
     """
 
@@ -48,15 +47,18 @@ class Layout:
     """The buckets of a model on `servers` servers.
 
     Args:
-        sizes: name of each vector → number of its values; their order does not matter.
+        sizes: name of each vector → number of its values, in any order.
         servers: number of parameter servers, at least 1.
         bucket_elements: the most values in one bucket.
 
     Attributes:
-        sizes: as given, the weights first and the others by name.
+        sizes: as given, the weights first and the others sorted by name.
         servers: as given.
         bucket_elements: as given.
         buckets: in the order of `sizes`.
+
+    Raises:
+        ValueError: there are no weights, or a number is too small.
     """
 
     def __init__(self, sizes: Mapping[str, int], servers: int, bucket_elements: int = config.BUCKET_ELEMENTS) -> None:
@@ -77,32 +79,28 @@ class Layout:
                 filled[shard] += 1
         self._slots = max(filled)
         self._of = {
-            (name, server): tuple(each for each in self.buckets if each.vector == name and server in (None, each.shard))
+            (name, server): tuple(
+                bucket for bucket in self.buckets if bucket.vector == name and server in (None, bucket.shard)
+            )
             for name in self.sizes
             for server in (None, *range(servers))
         }
-        self._places = {(bucket.shard, bucket.slot): bucket for bucket in self.buckets}
+        self._by_slot = {(bucket.shard, bucket.slot): bucket for bucket in self.buckets}
 
     def of(self, vector: str, server: int | None = None) -> tuple[Bucket, ...]:
         """Return the buckets of a vector, of all servers or of one, in order."""
         return self._of[vector, server]
 
     def status_key(self, shard: int) -> int:
-        """Return the key that carries messages to server `shard` and its status back."""
+        """Return the key of messages to server `shard` and of its status."""
         return shard
 
     def mailbox_key(self, shard: int) -> int:
-        """Return the key of the mailbox of server `shard`.
-
-        It carries the rule's state, one bucket at a time, either way.
-        """
+        """Return the key of the mailbox of server `shard`."""
         return self.servers + shard
 
     def mailbox_elements(self, shard: int) -> int:
-        """Return the values in the mailbox of server `shard`, without the header.
-
-        It is 1 where that server has no bucket.
-        """
+        """Return the number of values in the mailbox of server `shard`, without the header."""
         return max((bucket.stop - bucket.start for bucket in self.buckets if bucket.shard == shard), default=1)
 
     def key(self, bucket: Bucket, channel: int = 0) -> int:
@@ -110,17 +108,17 @@ class Layout:
         return (2 + channel * self._slots + bucket.slot) * self.servers + bucket.shard
 
     def slots_of_channels(self, channels: int) -> int:
-        """Return the first slot behind those of that many channels."""
+        """Return the first slot after those of `channels` channels."""
         return 2 + channels * self._slots
 
     def locate(self, key: int) -> tuple[int, Bucket]:
         """Return the channel and the bucket of a bucket's key; KeyError for any other key."""
         slot, shard = divmod(key, self.servers)
         channel, position = divmod(slot - 2, self._slots)
-        return channel, self._places[shard, position]
+        return channel, self._by_slot[shard, position]
 
 
 def _pieces(size: int, most: int) -> Iterator[tuple[int, int]]:
-    """Yield the pieces of at most `most` into which 0..size is cut."""
+    """Yield start and stop of pieces of at most `most` values."""
     for start in range(0, size, most):
         yield start, min(start + most, size)

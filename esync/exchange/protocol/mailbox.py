@@ -1,6 +1,6 @@
-"""Mailboxes of the servers, by which checkpoints get and set what only servers have.
+"""Mailboxes of the servers, through which checkpoints read and restore the state of servers.
 
-That is the state of the rule, and with lossy codecs the weights that it works on.
+This is the state of the rule and, with lossy codecs, the exact weights that it works on.
 """
 
 from collections.abc import Callable
@@ -13,79 +13,75 @@ from .store import Store
 
 
 class Mailboxes:
-    """One bucket's buffer on every server, set up when it is first used.
+    """The mailboxes of all servers, each for one bucket at a time, set up on first use.
 
     Args:
-        store: to the servers.
+        store: connection to the servers.
         layout: how the model is cut into buckets.
-        vectors: number of vectors that the rule remembers.
-        say_to: sends a message to a server, given its number, the kind and the fields.
+        vectors: number of vectors of the rule's state.
+        send_to: sends a message, given the server's number, the kind and the fields.
     """
 
-    def __init__(self, store: Store, layout: Layout, vectors: int, say_to: Callable[..., None]) -> None:
-        self._store, self._layout, self._vectors, self._say_to = store, layout, vectors, say_to
+    def __init__(self, store: Store, layout: Layout, vectors: int, send_to: Callable[..., None]) -> None:
+        self._store, self._layout, self._vectors, self._send_to = store, layout, vectors, send_to
         self._trained = self._layout.of(WEIGHTS)
         self._opened = False
 
     def fetch(self) -> list[np.ndarray | None]:
-        """Return the vectors that the rule remembers; None for one that it has not begun to.
-
-        Buckets come one after the other.
-        """
-        return [self._vector(place) for place in range(self._vectors)]
+        """Return the vectors of the rule's state; None for one that does not exist yet."""
+        return [self._fetch_vector(index) for index in range(self._vectors)]
 
     def fetch_weights(self) -> np.ndarray | None:
         """Return the weights that the rule works on."""
-        return self._vector(wire.SERVER_WEIGHTS)
+        return self._fetch_vector(wire.SERVER_WEIGHTS)
 
     def put(self, state: list[np.ndarray | None], weights: np.ndarray | None) -> None:
-        """Give the servers the vectors of a checkpoint, and their rule's weights, if any."""
-        for place, vector in [*enumerate(state), (wire.SERVER_WEIGHTS, weights)]:
+        """Restore the rule's state of a checkpoint on the servers, and their weights, if any."""
+        for index, vector in [*enumerate(state), (wire.SERVER_WEIGHTS, weights)]:
             for bucket in self._trained:
                 if vector is not None:
-                    self._put(bucket, place, len(state), vector)
+                    self._put_bucket(bucket, index, len(state), vector)
 
     def assign(self, weights: np.ndarray, sequence: int) -> None:
-        """Give the servers weights on which they use the payload of that number."""
+        """Replace the servers' weights before they use this worker's payload number `sequence`."""
         for bucket in self._trained:
-            self._put(bucket, wire.SERVER_WEIGHTS, sequence, weights)
+            self._put_bucket(bucket, wire.SERVER_WEIGHTS, sequence, weights)
 
     def _open(self) -> None:
         if not self._opened:
             self._opened = True
             for shard in range(self._store.servers):
                 self._buffer(shard, wire.NOTHING)
-            self._store.open([[self._place(shard)] for shard in range(self._store.servers)])
+            self._store.open([[self._spec(shard)] for shard in range(self._store.servers)])
 
-    def _place(self, shard: int) -> tuple[int, int]:
+    def _spec(self, shard: int) -> tuple[int, int]:
         return self._layout.mailbox_key(shard), wire.HEADER_ELEMENTS + self._layout.mailbox_elements(shard)
 
-    def _buffer(self, shard: int, kind: int, sequence: int = 0, index: int = 0) -> np.ndarray:
-        array = self._store.buffer(*self._place(shard))
+    def _buffer(self, shard: int, kind: int, sequence: int = 0, bucket: int = 0, index: int = 0) -> np.ndarray:
+        array = self._store.buffer(*self._spec(shard))
         array[:] = 0
-        wire.stamp(array, kind, self._store.rank, self._store.nonce, sequence, index)
+        wire.stamp(array, kind, self._store.rank, self._store.nonce, sequence, bucket, index)
         return array
 
-    def _vector(self, place: int) -> np.ndarray | None:
+    def _fetch_vector(self, index: int) -> np.ndarray | None:
         store = self._store
         vector = np.empty(self._layout.sizes[WEIGHTS], np.float32)
         with store.waiting("the rule's state from"):
             self._open()
             for bucket in self._trained:
-                self._say_to(bucket.shard, wire.FETCH, buckets=bucket.index, place=place)
+                self._send_to(bucket.shard, wire.FETCH, buckets=bucket.index, index=index)
                 store.flush()
-                (values,) = store.fetch(bucket.shard, [self._place(bucket.shard)])
+                (values,) = store.fetch(bucket.shard, [self._spec(bucket.shard)])
                 if wire.header_of(values)["kind"] == wire.NOTHING:
                     return None
                 vector[bucket.start : bucket.stop] = values[wire.HEADER_ELEMENTS :][: bucket.stop - bucket.start]
         return vector
 
-    def _put(self, bucket: Bucket, place: int, count: int, vector: np.ndarray) -> None:
+    def _put_bucket(self, bucket: Bucket, index: int, sequence: int, vector: np.ndarray) -> None:
         store = self._store
         with store.waiting("the rule's state to reach"):
             self._open()
-            values = self._buffer(bucket.shard, wire.STATE, count, bucket.index)
-            wire.header_of(values)["place"] = place
+            values = self._buffer(bucket.shard, wire.STATE, sequence, bucket.index, index)
             values[wire.HEADER_ELEMENTS :][: bucket.stop - bucket.start] = vector[bucket.start : bucket.stop]
-            store.send(bucket.shard, [self._place(bucket.shard)])
+            store.send(bucket.shard, [self._spec(bucket.shard)])
             store.flush()

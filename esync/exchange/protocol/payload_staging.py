@@ -1,8 +1,7 @@
 """Staging of payloads until they are complete, and their sum over workers in rank order.
 
-A payload counts only as a whole: its buckets are copied aside as they come, in any order, and
-handed out when the commit is there and none is missing. So a worker that dies in the middle of a
-push has sent nothing.
+Only complete payloads count. Their buckets are copied as they arrive, in any order, and used when
+the commit and all buckets have arrived. So the incomplete payload of a dead worker has no effect.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,41 +10,38 @@ from typing import Any, Protocol
 import numpy as np
 
 from ...rules import Rule, Step
-from ..blockwise import BlockwiseRule, places
+from ..blockwise import BlockwiseRule, block_slices
 
-#: An array in the memory where the server works: NumPy, or MXNet on a GPU.
+#: An array in the memory of the server: of NumPy, or of MXNet on a GPU.
 Array = Any
 
 
 class Memory(Protocol):
-    """The memory in which a server keeps and adds up arrays: of the host, or of a GPU."""
+    """The memory in which a server keeps and adds up arrays: host memory, or that of a GPU."""
 
     def stage(self, values: np.ndarray) -> Array:
         """Return a copy of `values` (float32, host memory) that the server may keep and change."""
 
     def work_on(self, values: np.ndarray) -> Array:
-        """Return the values where rules can work on them: themselves on a host, a copy on a GPU."""
+        """Return an array for the rules to work on: `values` itself, or a copy on a GPU."""
 
     def add(self, total: Array, values: Array, factor: float) -> None:
-        """Add values times a factor to a sum; the values may be changed."""
+        """Add `factor * values` to `total`; `values` may be changed."""
 
     def update(
         self, rule: Rule, weights: Array, value: Array, state: Any, step: Step, divisor: float
     ) -> tuple[Array, Any]:
-        """Run a rule on a value divided by `divisor`; the value may be changed.
+        """Run a rule on `value / divisor`; `value` may be changed.
 
         Returns:
-            The arrays of the weights and of the rule's state to keep from now on.
+            The new weights and the new state of the rule.
         """
 
     def undo_rounding(self, new: Array, before: Array, tolerance: float) -> None:
-        """Restore the earlier values in `new` where they differ by a small share of their size.
-
-        `tolerance` is that share.
-        """
+        """Restore the earlier values in `new` where the relative difference is at most `tolerance`."""
 
     def fetch(self, array: Array) -> np.ndarray:
-        """Return the values of a working array in host memory."""
+        """Return the values of an array in host memory."""
 
     def release(self, arrays: Iterable[Array]) -> None:
         """Release staged arrays that are no longer needed."""
@@ -58,11 +54,11 @@ def undo_rounding(new: np.ndarray, before: np.ndarray, tolerance: float) -> None
 
 
 class HostMemory:
-    """NumPy arrays, kept for the next payload of that size instead of being returned to the system.
+    """Host memory: NumPy arrays, which are reused for payloads of the same size.
 
     Attributes:
-        staged_bytes: bytes staged right now.
-        peak_bytes: the most that was staged at one time.
+        staged_bytes: bytes staged at present.
+        peak_bytes: maximum of `staged_bytes` so far.
     """
 
     def __init__(self) -> None:
@@ -71,7 +67,7 @@ class HostMemory:
         self.peak_bytes = 0
 
     def stage(self, values: np.ndarray) -> np.ndarray:
-        """Copy into a spare array, or a new one where none is free."""
+        """Copy the values to a free array, or to a new one."""
         spare = self._free.get(values.size)
         copy = spare.pop() if spare else np.empty(values.size, np.float32)
         np.copyto(copy, values)
@@ -84,18 +80,18 @@ class HostMemory:
         return values
 
     def add(self, total: np.ndarray, values: np.ndarray, factor: float) -> None:
-        """Multiply and add block by block."""
-        for place in places(0, values.size):
-            part = values[place]
+        """Multiply and add block by block, so that blocks stay in the cache."""
+        for block in block_slices(0, values.size):
+            part = values[block]
             if factor != 1:
                 part *= np.float32(factor)
-            total[place] += part
+            total[block] += part
 
     def update(
         self, rule: Rule, weights: np.ndarray, value: Any, state: Any, step: Step, divisor: float
     ) -> tuple[np.ndarray, Any]:
-        """Replace the weights in place, because the workers pull from there."""
-        if not isinstance(value, np.ndarray):  # a rule for sparse steps writes there itself
+        """Update the weights in place, because the workers pull them from there."""
+        if not isinstance(value, np.ndarray):  # rules for sparse steps work in place
             return rule(weights, value, state, step)
         blockwise = BlockwiseRule(rule, state)
         blockwise.run(weights, value, step, divisor)
@@ -106,7 +102,7 @@ class HostMemory:
         undo_rounding(new, before, tolerance)
 
     def fetch(self, array: np.ndarray) -> np.ndarray:
-        """Return the array itself, which is there already."""
+        """Return the array itself."""
         return array
 
     def release(self, arrays: Iterable[np.ndarray]) -> None:
@@ -117,10 +113,10 @@ class HostMemory:
 
 
 class PayloadStaging:
-    """Payloads that are arriving, at most one per rank.
+    """Payloads that are not complete, or not used yet, at most one per rank.
 
     A worker may have to send the payload of an exchange again, with other values. Attempts are
-    numbered, from 0, and arrays of an earlier one are ignored.
+    numbered from 0, and arrays of earlier ones are ignored.
     """
 
     def __init__(self, memory: Memory) -> None:
@@ -129,37 +125,32 @@ class PayloadStaging:
         self._staged: dict[int, tuple[tuple[int, int, int], dict[int, Array]]] = {}
 
     def put(self, rank: int, nonce: int, sequence: int, bucket: int, values: np.ndarray, attempt: int = 0) -> None:
-        """Copy one bucket aside.
-
-        What the same rank (a dead worker, say) had begun earlier is discarded.
-        """
-        staged, whose = self._staged.get(rank), (nonce, sequence, attempt)
-        if staged is not None and staged[0][:2] == whose[:2] and attempt < staged[0][2]:
+        """Stage a copy of one bucket; discard another payload of the same rank."""
+        staged, key = self._staged.get(rank), (nonce, sequence, attempt)
+        if staged is not None and staged[0][:2] == key[:2] and attempt < staged[0][2]:
             return
-        if staged is None or staged[0] != whose:
+        if staged is None or staged[0] != key:
             self.discard(rank)
-            staged = self._staged[rank] = (whose, {})
+            staged = self._staged[rank] = (key, {})
         if bucket not in staged[1]:
             staged[1][bucket] = self._memory.stage(values)
 
     def complete(self, rank: int, nonce: int, sequence: int, buckets: int, attempt: int = 0) -> bool:
-        """Return whether all buckets of that payload are here."""
+        """Return whether all buckets of that payload have arrived."""
+        if buckets == 0:
+            return True
         staged = self._staged.get(rank)
-        here = staged is not None and staged[0] == (nonce, sequence, attempt) and len(staged[1]) >= buckets
-        return here or buckets == 0
+        return staged is not None and staged[0] == (nonce, sequence, attempt) and len(staged[1]) >= buckets
 
-    def take(self, rank: int) -> dict[int, Array]:
-        """Return a payload (bucket index → values); the caller releases the arrays."""
+    def pop(self, rank: int) -> dict[int, Array]:
+        """Remove and return a payload (bucket index → values); the caller releases the arrays."""
         return self._staged.pop(rank, ((0, 0, 0), {}))[1]
 
     def discard(self, rank: int, up_to: int | None = None) -> None:
-        """Discard what a rank has pushed so far.
-
-        With `up_to`, discard only what belongs to that sequence number or an earlier one.
-        """
+        """Discard the payload of a rank; with `up_to`, only up to that sequence number."""
         staged = self._staged.get(rank)
         if staged is not None and (up_to is None or staged[0][1] <= up_to):
-            self._memory.release(self.take(rank).values())
+            self._memory.release(self.pop(rank).values())
 
 
 #: Adds the content of packed arrays to sums; see `codecs.base.GetSum`.
@@ -169,17 +160,17 @@ Factor = Callable[[int], float]
 
 
 class RankOrderedSum:
-    """Adds payloads up in rank order, whatever order they come in.
+    """Adds payloads up in rank order, whatever order they arrive in.
 
-    So float sums repeat bit for bit. What can be added already is added at once, so that little is
-    left to do when the last worker commits, and the staged arrays are free again.
+    So sums of floats are reproducible. Payloads are added as soon as all smaller ranks have been,
+    which leaves little to do after the last commit, and releases the staged arrays early.
     """
 
     def __init__(self, memory: Memory) -> None:
         self._memory = memory
         self._waiting: dict[int, tuple[dict[int, Array], Unpack, Factor]] = {}
         self._added: set[int] = set()
-        self._next = 0  # every rank below it has been added, or need not be waited for
+        self._next = 0  # all smaller ranks have been added, or are not waited for
         self._unpacked: dict[int, np.ndarray] = {}  # arrays for sums of packed values, kept for the next round
         self.total: dict[int, Array] = {}
 
@@ -194,14 +185,13 @@ class RankOrderedSum:
         unpack: Unpack = lambda get_sum: None,
         factor: Factor = lambda bucket: 1.0,
     ) -> None:
-        """Take a payload (and the duty to release it), then add what no smaller rank holds back.
+        """Add a payload, when all smaller ranks have been added, and release its arrays.
 
         Args:
             rank: of the payload's worker.
             payload: bucket index → values.
             member: rank → whether the round waits for it.
-            unpack: adds the packed part of the payload to the sums that it asks for, when its turn
-                has come.
+            unpack: adds the packed part of the payload to the sums.
             factor: by which the values of a bucket are multiplied.
         """
         self._waiting[rank] = payload, unpack, factor
@@ -213,10 +203,7 @@ class RankOrderedSum:
             self._next += 1
 
     def finish(self) -> dict[int, Array]:
-        """Add what is left, and return the sums over the workers by bucket index.
-
-        The arrays are the caller's until `clear`.
-        """
+        """Add the remaining payloads, and return the sums by bucket index, valid until `clear`."""
         for rank in sorted(self._waiting):
             self._add(rank)
         return self.total
@@ -234,12 +221,12 @@ class RankOrderedSum:
                 self._memory.add(self.total[bucket], values, factor(bucket))
                 self._memory.release([values])
                 continue
-            if (own := factor(bucket)) != 1:
-                values *= own
+            if (multiplier := factor(bucket)) != 1:
+                values *= multiplier
             self.total[bucket] = values
-        unpack(self._of)
+        unpack(self._get_sum)
 
-    def _of(self, bucket: int, size: int) -> tuple[np.ndarray, bool]:
+    def _get_sum(self, bucket: int, size: int) -> tuple[np.ndarray, bool]:
         """See `codecs.base.GetSum`."""
         if fresh := bucket not in self.total:
             if bucket not in self._unpacked:

@@ -1,4 +1,4 @@
-"""Handles of exchanges with parameter servers, and the model that an overlapped one received."""
+"""Handles of exchanges with parameter servers, and the model that an overlapped exchange receives."""
 
 from collections.abc import Callable, Collection, Mapping
 
@@ -12,14 +12,14 @@ from .store import Store
 
 
 class PendingExchange:
-    """The handle of an exchange: done when all servers have used the payload.
+    """The handle of an exchange, which is done when all servers have used the payload.
 
-    `result` then fetches the model, which does not depend on any other worker any more.
+    `result` then fetches the model, which takes no more waiting for other workers.
 
     Args:
-        store: to the servers.
+        store: connection to the servers.
         sequence: number of the exchange.
-        look: called with every status that is seen; raises the error if the exchange has failed.
+        check: called with every status that is read; raises if the exchange has failed.
         finish: fetches the model, given the servers' statuses, and returns the result.
     """
 
@@ -27,32 +27,36 @@ class PendingExchange:
         self,
         store: Store,
         sequence: int,
-        look: Callable[[Status], None],
+        check: Callable[[Status], None],
         finish: Callable[[list[Status]], Result],
     ) -> None:
         self._store, self._sequence = store, sequence
-        self._look, self._finish = look, finish
+        self._check, self._finish = check, finish
         self._statuses: list[Status] | None = None
         self._result: Result | None = None
 
     def done(self) -> bool:
-        """Look once whether the servers have used the payload.
+        """Return whether all servers have used the payload, without waiting.
 
         Raises:
-            JobAbortedError: the run has failed meanwhile.
+            JobAbortedError: the run has failed.
         """
         if self._statuses is None:
-            self._statuses = self._store.acknowledged(self._sequence, self._look)
+            self._statuses = self._store.acknowledged(self._sequence, self._check)
         return self._statuses is not None
 
     def result(self) -> Result:
-        """Return the result, which has the model written where it belongs."""
+        """Fetch the model, and return the result.
+
+        Raises:
+            NotDoneError: the exchange is not done.
+        """
         if self._result is None and not self.done():
             raise NotDoneError("the servers have not used this payload yet")
         return self.wait()
 
     def wait(self) -> Result:
-        """Wait for the other workers and then for the model, and return the result."""
+        """Wait for the servers, fetch the model, and return the result."""
         if self._result is None:
             self._receive()
         assert self._result is not None
@@ -60,32 +64,32 @@ class PendingExchange:
 
     def _receive(self) -> None:
         if self._statuses is None:
-            self._statuses = self._store.await_acknowledged(self._sequence, self._look)
+            self._statuses = self._store.await_acknowledged(self._sequence, self._check)
         self._result = self._finish(self._statuses)
 
 
 class OverlappedExchange(PendingExchange):
-    """The handle of an exchange during which the worker goes on.
+    """The handle of an exchange during which the worker continues to train.
 
-    It is done when the model has been received, so `result` only has to deliver it.
+    It is done when the model has been received; `result` then only delivers it.
 
     Args:
-        store: as of `PendingExchange`, like the following two.
-        sequence: number of the exchange.
-        look: called with every status that is seen.
-        finish: fetches the model to where it waits.
-        deliver: writes it to the worker's model.
+        store: see `PendingExchange`.
+        sequence: see `PendingExchange`.
+        check: see `PendingExchange`.
+        finish: receives the model.
+        deliver: copies the received model to the worker's.
     """
 
     def __init__(
         self,
         store: Store,
         sequence: int,
-        look: Callable[[Status], None],
+        check: Callable[[Status], None],
         finish: Callable[[list[Status]], Result],
         deliver: Callable[[], None],
     ) -> None:
-        super().__init__(store, sequence, look, finish)
+        super().__init__(store, sequence, check, finish)
         self._deliver: Callable[[], None] | None = deliver
         self._task = store.spawn(self._receive)
 
@@ -102,12 +106,12 @@ class OverlappedExchange(PendingExchange):
         return super().wait()
 
     def cancel(self) -> None:
-        """Stop asking the servers, because this worker leaves."""
+        """Stop polling the servers, because this worker leaves."""
         self._task.cancel()
 
 
 class ReceivedModel:
-    """A model that has been received and waits to be delivered; see `exchange.ModelSink`.
+    """A model that has been received but not delivered yet; implements `exchange.ModelSink`.
 
     Args:
         sizes: name of each vector → number of its values.
@@ -126,8 +130,8 @@ class ReceivedModel:
 
     put = add
 
-    def deliver(self, model: ModelSink, wanted: Collection[str]) -> None:
+    def deliver(self, model: ModelSink, names: Collection[str]) -> None:
         """Write these vectors to a model."""
-        for name in wanted:
+        for name in names:
             if self.vectors[name].size:
                 model.write(name, 0, self.vectors[name].values)

@@ -1,11 +1,11 @@
-"""Recovery of a slot: the round from which a replacement goes on.
+"""Recovery of a slot: the round in which a replacement begins.
 
-It follows from what the dead worker has done on each server. A round ends on every server by
-itself, and may end on some without a worker whose death they have noticed sooner, or with one whose
-commit has come to them only. Every commit says which round it is part of, and a server that has
-ended that round only acknowledges it. So a replacement takes part in the earliest round that any
-server has under way, and all servers are in the same one when it is over. No two are more than one
-round apart: before a worker commits in a round, all servers have ended the one before.
+Every server ends a round by itself. Some may end it without a worker whose death they have noticed
+earlier, or with a worker whose commit has reached them only. Before a worker commits in a round,
+all servers have ended the previous one, so they are at most one round apart. Commits carry the
+number of their round, and a server that has ended that round only acknowledges them. A replacement
+therefore begins in the earliest round that is open on any server; after it, all servers are in the
+same round again.
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,10 @@ from .status import Status
 
 
 def starting_status(statuses: Sequence[Status]) -> Status:
-    """Return the status that a worker begins with.
+    """Return the status that a worker begins with: that of the server with the fewest rounds.
 
-    It is that of the first server that has ended the fewest rounds. Where the slot's last commit
-    was used at once, but by some servers only, its worker makes up for that before it takes part in
-    rounds, which may have begun since: it is told that commits are still used at once.
+    If some servers only have used the slot's last commit, and at once, the worker has to repeat it
+    before it takes part in rounds, even if rounds have started since. `synchronous` is False then.
     """
     newest = max(status.acknowledged for status in statuses)
     missing = any(status.acknowledged < newest for status in statuses)
@@ -30,32 +29,32 @@ def starting_status(statuses: Sequence[Status]) -> Status:
 
 
 def completed_exchanges(acknowledged: Sequence[int], rounds: Sequence[int], synchronous: bool) -> int:
-    """Return the number of exchanges of a slot that are over; a replacement does the next one.
+    """Return the number of exchanges of a slot that are complete.
 
-    A worker that died may have been answered by some servers only: its last exchange is then done
-    once more, and servers that have already applied it ignore the duplicate. Where servers have
-    gone on without it, what was left half done is over.
+    A replacement begins with the next exchange. If some servers only have acknowledged the last
+    one, it is repeated, and those servers ignore the duplicate. If rounds have ended without the
+    dead worker, its incomplete exchange counts as complete.
 
     Args:
-        acknowledged: sequence number of the slot's last commit that each server has dealt with.
-        rounds: rounds that each server has ended.
+        acknowledged: sequence number of the slot's last acknowledged commit, by server.
+        rounds: number of rounds that each server has ended.
         synchronous: whether the next commits are used together.
     """
     if not synchronous:
         return min(acknowledged)
     fewest = min(rounds)
-    # A server has dealt with at most one commit of the slot in the round that others are still in.
+    # In the round that others are still in, a server has acknowledged at most one commit of the slot.
     return max(number - (ended - fewest) for number, ended in zip(acknowledged, rounds, strict=True))
 
 
 def round_has_commit(rounds: Sequence[int], committed: Sequence[bool]) -> bool:
-    """Return whether the earliest round under way has a commit of the slot wherever it goes on.
+    """Return whether every server that is in the earliest open round has a commit of the slot.
 
-    That round needs nothing of the replacement, and has to end first.
+    The replacement takes no part in that round, and has to wait for its end.
 
     Args:
-        rounds: rounds that each server has ended.
-        committed: whether a commit of the slot waits, on each server, for the others'.
+        rounds: number of rounds that each server has ended.
+        committed: whether a commit of the slot is pending, by server.
     """
     fewest = min(rounds)
     return all(waits or ended > fewest for ended, waits in zip(rounds, committed, strict=True))

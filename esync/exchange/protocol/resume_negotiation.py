@@ -1,14 +1,14 @@
-"""The choice of the checkpoint that a job goes on from, and of the one known to be whole.
+"""The choice of the checkpoint that a job resumes from, and the tracking of complete checkpoints.
 
-A checkpoint is whole when rank 0's part, which holds the model, is on its disk, and so are the
-other parts that it needs: in synchronous modes those of all workers that took part in that round,
-in asynchronous ones no others.
+A checkpoint is *whole*, or complete, when all parts that it needs are on disk. In synchronous modes
+these are the parts of all workers that took part in its round, in asynchronous modes the part of
+rank 0 alone, which contains the model.
 
-While a job runs, every commit says which part its worker has written last. `WholeCheckpointTracker`
-finds out from that which checkpoint is whole, the status tells all workers, and they delete only
-what is older. When a job begins, every handshake says which parts its worker has, and `choose`
-takes the newest checkpoint that is whole. A job that has gone on from a checkpoint writes parts
-under a number of its own, so that parts of two lives of one run are never mixed.
+While a job runs, every commit carries the round of the part that its worker has written last.
+`WholeCheckpointTracker` derives the newest whole checkpoint, the status publishes it, and workers
+delete only older parts. When a job starts, every handshake lists the parts of its worker, and
+`choose` returns the newest whole checkpoint. A resumed job writes parts under a job number of its
+own, so parts of different jobs are never mixed.
 """
 
 from collections import deque
@@ -16,20 +16,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Number of changes of membership that are remembered, to know whose parts an earlier checkpoint
-#: needs; and number of parts of each worker.
+#: Number of parts remembered for each worker, and of changes in whose parts checkpoints need.
 MEMORY = 16
 
 
 @dataclass(frozen=True)
 class Offer:
-    """One whole part of a checkpoint.
+    """One complete part of a checkpoint.
 
     Attributes:
         round: after which it was written.
         job: number of the job that wrote it.
-        whole_before: whether a checkpoint of the run was known to be whole by then.
-        needs: of a part of rank 0, the ranks whose parts its checkpoint needs.
+        whole_before: whether an earlier checkpoint of the run was known to be whole by then.
+        needs: ranks whose parts the checkpoint needs, in parts of rank 0.
     """
 
     round: int
@@ -43,9 +42,9 @@ class Offers:
     """The checkpoints that one worker offers, in its handshake.
 
     Attributes:
-        resume: whether it was started with --resume.
-        parts: the parts that it holds.
-        problem: why the job cannot begin as it is; "" where it can.
+        resume: whether the worker was started with --resume.
+        parts: the parts on its disk.
+        problem: why the job cannot start; "" if it can.
     """
 
     resume: bool = False
@@ -54,10 +53,10 @@ class Offers:
 
     @classmethod
     def decode(cls, fields: Mapping[str, Any]) -> "Offers":
-        """Return the offers from decoded JSON of `dataclasses.asdict`.
+        """Return the offers from the decoded JSON of their `dataclasses.asdict`.
 
         Raises:
-            TypeError, KeyError: it is something else.
+            TypeError, KeyError: the fields are wrong.
         """
         parts = [Offer(**{**part, "needs": tuple(part["needs"])}) for part in fields["parts"]]
         return cls(bool(fields["resume"]), tuple(parts), str(fields["problem"]))
@@ -65,17 +64,9 @@ class Offers:
 
 @dataclass
 class RunProgress:
-    """The progress of a run; see `round_state.RoundState`.
+    """The progress of a run.
 
-    Attributes:
-        round: rounds completed.
-        version: commits that have gone into the weights.
-        samples: of all workers.
-        elapsed: seconds.
-        step: times that the weights have changed.
-        synchronous: whether the next commits should be used together; None where that never
-            changes.
-        samples_together: the samples whose commits were used together, as rounds.
+    See `round_state.RoundState` for the attributes. `synchronous` is None if it never changes.
     """
 
     round: int
@@ -89,15 +80,14 @@ class RunProgress:
 
 @dataclass
 class ResumeState:
-    """The state that one worker brings back from a checkpoint.
+    """The state that one worker restores from a checkpoint.
 
     Attributes:
-        exchanges: of this worker that were used; where no part tells, about as many as everybody's.
-        progress: of the run, from rank 0; None from the others.
-        rule_state: of the servers, from rank 0: flat vectors as long as the weights; None for a
-            vector that the rule had not begun to remember.
-        weights: those that the servers' rule worked on, from rank 0, where the workers had other
-            ones; else None.
+        exchanges: number of exchanges of this worker; an estimate if its part is missing.
+        progress: of the run, from rank 0; None from other ranks.
+        rule_state: of the servers, from rank 0: flat vectors of the weights' size; None for a
+            vector that did not exist yet.
+        weights: the servers' exact weights, from rank 0, if the workers' were lossy; else None.
     """
 
     exchanges: int
@@ -107,37 +97,37 @@ class ResumeState:
 
 
 class WholeCheckpointTracker:
-    """Finds out which checkpoints of a running job are whole, from used commits.
+    """Determines which checkpoints of a running job are whole, from the commits that were used.
 
-    A worker has those parts that its commits have told, and no others: one that has seen the end of
-    a later round only has written no part of the earlier one.
+    A part counts only if a commit of its worker has named it: a worker that has seen only the end
+    of a later round has not written the part of an earlier one.
 
     Attributes:
-        round: of the newest checkpoint that is known to be whole; 0: none.
+        round: of the newest checkpoint known to be whole; 0: none.
     """
 
     def __init__(self) -> None:
         self.round = 0
-        self._parts: dict[int, deque[int]] = {}  # rank → rounds of the newest parts of its present holder
-        # From which round on a checkpoint needs whose parts; the oldest are forgotten.
+        self._parts: dict[int, deque[int]] = {}  # rank → rounds of the newest parts of its present process
+        # (round, ranks): from that round on, checkpoints need the parts of these ranks.
         self._needs: deque[tuple[int, Sequence[int]]] = deque(maxlen=MEMORY)
 
     @property
     def needed(self) -> Sequence[int] | None:
-        """Ranks whose parts a checkpoint of now needs; None before any commit has been used."""
+        """Ranks whose parts a checkpoint of now needs; None before the first commit is used."""
         return self._needs[-1][1] if self._needs else None
 
     def joined(self, rank: int) -> None:
-        """Note that another process has taken a slot. Its commits say which parts it has."""
+        """Forget the parts of a slot that another process has taken."""
         self._parts.pop(rank, None)
 
     def used(self, parts: Mapping[int, int], round_: int, together: bool) -> None:
-        """Note that commits have been used.
+        """Update the newest whole checkpoint after commits were used.
 
         Args:
-            parts: rank → round of the newest part that its worker had written, as the commit says.
-            round_: rounds that are over with these commits.
-            together: whether they were used together, as a round; else there is one.
+            parts: rank → round of its newest part, from its commit.
+            round_: number of rounds completed with these commits.
+            together: whether the commits were used together, as a round; else there is one commit.
         """
         for rank, part in parts.items():
             seen = self._parts.setdefault(rank, deque(maxlen=MEMORY))
@@ -147,44 +137,41 @@ class WholeCheckpointTracker:
             if written > self.round and all(written in self._parts.get(rank, ()) for rank in self._needed(written)):
                 self.round = written
                 break
-        # Commits that are used at once raise the number of rounds only when there have been as many
-        # as workers: `round_` may still be the number of a round.
+        # A commit used at once does not always increase the number of rounds, so `round_` may
+        # still be that of the last round that was used together.
         since, needed = (round_, tuple(parts)) if together else (round_ + 1, (0,))
         if not self._needs or self._needs[-1][1] != needed:
             self._needs.append((since, needed))
 
     def _needed(self, round_: int) -> Sequence[int]:
-        """Return the ranks whose parts a checkpoint of that round needs.
-
-        If that is forgotten, return -1, the rank of no worker.
-        """
+        """Return the ranks whose parts a checkpoint of that round needs; (-1,) if not known any more."""
         return next((needed for since, needed in reversed(self._needs) if since <= round_), (-1,))
 
 
 def choose(offers: Mapping[int, Offers]) -> int:
-    """Return the round to go on from; −1: the run begins from the beginning.
+    """Choose the round to resume from; −1: the run starts from scratch.
 
     Args:
-        offers: rank → the offers of that worker; all ranks.
+        offers: rank → offers of that worker, for all ranks.
 
     Raises:
-        ValueError: the job should not begin; the message says why.
+        ValueError: the job cannot start.
     """
-    problems = [f"worker {rank}: {each.problem}" for rank, each in sorted(offers.items()) if each.problem]
+    problems = [f"worker {rank}: {offer.problem}" for rank, offer in sorted(offers.items()) if offer.problem]
     if problems:
         raise ValueError("; ".join(problems))
-    told = [rank for rank, each in sorted(offers.items()) if each.resume]
-    if not told:
+    resuming = [rank for rank, offer in sorted(offers.items()) if offer.resume]
+    if not resuming:
         return -1
-    if len(told) < len(offers):
-        other = min(set(offers) - set(told))
-        raise ValueError(f"worker {told[0]} was started with --resume and worker {other} without it")
+    if len(resuming) < len(offers):
+        other = min(set(offers) - set(resuming))
+        raise ValueError(f"worker {resuming[0]} was started with --resume and worker {other} without it")
     for model in sorted(offers[0].parts, key=lambda part: part.round, reverse=True):
         if all(_has(offers[rank], model) for rank in model.needs):
             return model.round
     if not any(part.whole_before for offer in offers.values() for part in offer.parts):
         return -1  # the job ended before any checkpoint was whole
-    held = "; ".join(f"worker {rank} has {_rounds(each)}" for rank, each in sorted(offers.items()))
+    held = "; ".join(f"worker {rank} has {_rounds(offer)}" for rank, offer in sorted(offers.items()))
     raise ValueError(
         f"--resume: no checkpoint is complete: {held}; the checkpoint directory should be one that all "
         "workers see, or every worker should have its slot and its own directory back"

@@ -1,7 +1,7 @@
-"""The state of rounds on a server: members, commits, and the end of the run; without arrays.
+"""The progress of a run on a server: members, commits, rounds, and the end of the run.
 
-Plain Python, driven by calls that carry the time, so that the parameter server, a run on one device
-and the simulator all count alike.
+Callers pass the time to each method, so the parameter server, runs on one device and the simulator
+share this code. Payloads are kept elsewhere, see `payload_staging`.
 """
 
 import math
@@ -18,24 +18,17 @@ from .scalars import Scalars
 #: Uses of commits (`wire.MESSAGE`) of workers that rounds do not wait for.
 UNAWAITED = frozenset({wire.UNAWAITED, wire.BACK})
 _IN_ROUNDS = UNAWAITED | {wire.TOGETHER}
-#: Fields of the status that are attributes of the round state, of the run and of each slot.
-OF_RUN = (
-    "round", "version", "step", "samples", "samples_together", "rounds_together", "fastest", "elapsed", "exchanged_at",
-    "job", "resume_at", "whole", "synchronous",
-)  # fmt: skip
-RECORDED = (*OF_RUN, "acknowledged", "used", "wait", "answer", "nonce", "arrivals", "member")
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The limits that end a run; infinite where there is no such limit.
+    """The limits that end a run; infinite if there is no such limit.
 
     Attributes:
-        rounds: communication rounds. Asynchronous workers share no rounds; there it is commits ÷
-            workers.
+        rounds: communication rounds; in asynchronous modes, commits ÷ workers.
         samples: training samples of all workers together.
-        seconds: since all workers were there, checked whenever a round (asynchronous: a commit) is
-            done.
+        seconds: since the last worker's handshake, checked at the end of every round
+            (asynchronous: of every commit).
     """
 
     rounds: float = math.inf
@@ -45,50 +38,54 @@ class Limits:
 
 @dataclass
 class PendingCommit:
-    """A commit that waits for the others of its round."""
+    """A commit that has not been acknowledged yet.
 
-    message: Any  # a wire.MESSAGE record
-    arrived: float  # seconds, server clock
+    Attributes:
+        message: the commit (wire.MESSAGE).
+        arrived: when its payload was complete, in seconds of the server's clock.
+    """
+
+    message: Any
+    arrived: float
 
 
 @dataclass
 class RoundState:
-    """The state of one run: how far it has come, and who takes part in it.
+    """The progress and the members of one run.
 
     Attributes:
         slots: number of worker slots (DMLC_NUM_WORKER).
-        synchronous: whether a round waits for every member (True), or every commit counts at once
-            (False). Where a commit says how it is to be used, that holds; this is then how the next
-            ones should be used.
-        round: rounds completed, and commits that were applied at once ÷ slots, rounded down.
-        step: times that the weights have changed: once per round, or once per commit that was
-            applied at once.
-        version: commits that have gone into the weights.
-        samples: training samples behind them.
-        samples_together: those of them whose commits were used together, as rounds.
-        rounds_together: number of those rounds.
-        resume_at: the round of the checkpoint that the run goes on from; −1: from the beginning.
-        stop_at: the run is over when `round` reaches it; None while that is not known.
-        failure: why the run was aborted; "" while it was not.
-        notice: a warning to all workers at the start, for which nothing ends.
+        synchronous: whether the next commits should be used together, in rounds that wait for every
+            member, or each of them at once. A commit whose "use" is not AS_AGREED overrides it.
+        round: rounds completed, plus commits applied at once ÷ slots, rounded down.
+        step: number of changes of the weights: one per round, or per commit applied at once.
+        version: commits that have been applied to the weights.
+        samples: training samples of these commits.
+        samples_together: samples of those of them that were used together, in rounds.
+        rounds_together: number of rounds in which commits were used together.
+        resume_at: round of the checkpoint that the run resumes from; −1: it starts from scratch.
+        stop_at: the run ends when `round` reaches it; None: not known yet.
+        failure: why the run was aborted; "": it was not.
+        notice: a warning to all workers at the start.
         elapsed: seconds from the last worker's handshake to the last commit.
-        exchanged_at: `elapsed` when the weights last changed. Unlike `elapsed`, which goes on when
-            a replacement comes, it stays as it is from the end of one round to that of the next.
+        exchanged_at: `elapsed` when the weights last changed. Unlike `elapsed`, it does not change
+            when a replacement joins.
         staleness: commits that a worker may be ahead of the slowest member (stale synchronous
-            parallel): one that was applied at once is acknowledged when its worker may go on.
-        released: commits whose acknowledgement has had to wait for that.
-        decides: whether this server decides when the run ends; the others use commits for as long
+            parallel). A commit applied at once is acknowledged when its worker may continue.
+        released: number of commits whose acknowledgement was delayed for that reason.
+        decides: whether this server decides when the run ends. The others use commits for as long
             as workers send them.
         added: name of each scalar that commits have beside the built-in ones → how it is combined;
             see `scalars`.
-        excluded: array of slots: members that rounds do not wait for, as the leader has asked.
-        aside: likewise, as each of them has said itself. Their commits wait until a round takes
-            them in.
-        resting: array of slots: those of them that sent nothing either when the newest round ended.
-            It stays until the next one ends, so that all workers of a round read the same.
-        contributed: ranks whose commits have gone into the weights.
-        left: ranks that have said goodbye.
-        awaited: ranks that are gone without a goodbye, and that somebody has promised to replace.
+        excluded: array of slots: members that rounds do not wait for at the leader's request.
+        aside: array of slots: members that rounds do not wait for at their own request. Their
+            commits wait until a round includes them.
+        resting: array of slots: members aside that did not send commits either when the newest
+            round ended. It changes at the end of rounds only, so all workers of a round read the
+            same.
+        contributed: ranks whose commits have been applied to the weights.
+        left: ranks that have left with a goodbye (wire.LEAVE or wire.DONE).
+        awaited: ranks that are gone without a goodbye, and whose replacement is promised.
     """
 
     slots: int
@@ -113,21 +110,21 @@ class RoundState:
     def __post_init__(self) -> None:
         if self.limits.rounds < math.inf:
             self.stop_at = int(self.limits.rounds)
-        self.nonce = np.zeros(self.slots, np.int64)  # who holds a slot; 0: nobody
+        self.nonce = np.zeros(self.slots, np.int64)  # of the process that holds a slot; 0: none
         self.job = 0
         self.arrivals = np.zeros(self.slots, np.int32)
         self.member = np.zeros(self.slots, bool)
-        self.excluded = np.zeros(self.slots, bool)  # members that rounds do not wait for
-        self.aside = np.zeros(self.slots, bool)  # members that have said themselves that rounds need not wait
-        self._resting = np.zeros(self.slots, bool)  # those of them that send nothing either
+        self.excluded = np.zeros(self.slots, bool)
+        self.aside = np.zeros(self.slots, bool)
+        self._resting = np.zeros(self.slots, bool)  # members aside that send no commits at present
         self.resting = np.zeros(self.slots, bool)
         self.acknowledged = np.zeros(self.slots, np.int64)
-        self._before = np.zeros(self.slots, np.int64)  # commits of a slot before the job began, by its checkpoint
+        self._before = np.zeros(self.slots, np.int64)  # commits of a slot before this job, from its checkpoint
         self.used = np.zeros(self.slots, np.int32)  # TOGETHER or AT_ONCE; 0: not at all
         self.wait = np.zeros(self.slots)
         self.answer = np.zeros(self.slots, np.int64)
         self.scalars = Scalars(self.added, self.slots)
-        self._round: tuple[int, ...] | None = None  # ranks of the newest round, where it was one of several workers
+        self._round: tuple[int, ...] | None = None  # ranks of the newest round; None: commits are used at once
         self._checkpoint = WholeCheckpointTracker()
         self._combined: dict[str, float] | None = None
         self.pending: dict[int, PendingCommit] = {}
@@ -139,28 +136,27 @@ class RoundState:
         self.contributed: set[int] = set()
         self.left: set[int] = set()
         self.awaited: set[int] = set()
-        self._said_goodbye = False  # whether the last worker that is gone has said goodbye
-        self._end_known = False  # whether a worker has left because the run is finished
-        # After a switch the workers know different numbers of samples, and a schedule may step
-        # between these: so the rates of their first round together are not compared.
+        self._last_left_cleanly = False  # whether the last worker that went sent a goodbye
+        self._finish_reported = False  # whether a worker has left because the run is finished
+        # After a switch the workers know different numbers of samples, and a learning rate schedule
+        # may step between these. So the rates of the first round after it are not compared.
         self._compared = True
 
     @property
     def started(self) -> bool:
-        """Whether all workers have been there."""
+        """Whether all slots have been taken at the same time."""
         return self._started is not None
 
     @property
     def finished(self) -> bool:
-        """Whether the run has come to its end (not whether it was successful)."""
+        """Whether the run has ended, successfully or not."""
         return bool(self.failure) or (self.stop_at is not None and self.round >= self.stop_at)
 
     @property
     def counted(self) -> np.ndarray:
         """Array of slots: whether rounds wait for the slot's worker.
 
-        Where all members have stepped aside, because the others are gone, they wait for the first
-        that still sends updates.
+        If all remaining members are aside, rounds wait for the first one that sends commits.
         """
         counted = self.member & ~self.excluded
         if not self.aside.any():
@@ -174,8 +170,8 @@ class RoundState:
     def needed(self) -> tuple[int, ...]:
         """Ranks whose parts a checkpoint written now needs.
 
-        They are those that took part in the newest round. Where commits are used at once, it is
-        rank 0 alone, which has the model.
+        These are the ranks of the newest round. If commits are used at once, it is rank 0 alone,
+        which has the model.
         """
         if self._round is not None:
             return self._round
@@ -184,12 +180,12 @@ class RoundState:
 
     @property
     def whole(self) -> int:
-        """Round of the newest checkpoint that is known to be whole; 0: none."""
+        """Round of the newest checkpoint known to be complete; 0: none."""
         return max(self._checkpoint.round, self.resume_at)
 
     @property
     def fastest(self) -> float:
-        """Seconds of an iteration on the fastest worker; 0 where none has sent them."""
+        """Seconds of an iteration on the fastest worker; 0: no worker has sent them."""
         pace = self.combined_scalars["pace"]
         return 0.0 if math.isnan(pace) else pace
 
@@ -197,8 +193,8 @@ class RoundState:
     def combined_scalars(self) -> dict[str, float]:
         """The combined scalars of the newest round.
 
-        Where commits are used at once, they are those of all members' latest. A scalar that no
-        worker has sent is NaN. They stay as they are from the end of one round to that of the next.
+        If commits are used at once, they are combined from the latest commits of all members. A
+        scalar that no worker has sent is NaN.
         """
         if self._combined is None:
             self._combined = self.scalars.combined(list(self._round or np.flatnonzero(self.member)))
@@ -206,35 +202,32 @@ class RoundState:
 
     @property
     def added_scalars(self) -> dict[str, float]:
-        """The combined values of those added scalars that some worker has sent."""
+        """The combined values of the added scalars that any worker has sent."""
         return {name: self.combined_scalars[name] for name in self.added if not math.isnan(self.combined_scalars[name])}
 
     @property
     def over(self) -> bool:
-        """Whether the run is over: it has come to its end, or the last worker has said goodbye.
+        """Whether the run has ended, or the last worker has left with a goodbye.
 
-        One server decides when the run ends; the others hear of it from the first worker that
-        leaves because of that.
+        Servers that do not decide when the run ends learn it from the first worker that leaves with
+        wire.DONE.
         """
-        return self.finished or self._end_known or (self._said_goodbye and not self.member.any())
+        return self.finished or self._finish_reported or (self._last_left_cleanly and not self.member.any())
 
     @property
     def can_exit(self) -> bool:
-        """Whether this server can end.
-
-        It can when the run is over, all workers are gone, and no replacement is promised.
-        """
+        """Whether this server may exit: the run is over, no worker is left, and none is promised."""
         return self.over and not self.member.any() and not self.awaited
 
     def commits_of(self, rank: int) -> int:
-        """Return the number of commits of this slot that have been dealt with so far."""
+        """Return the number of commits of this slot that have been applied or acknowledged so far."""
         return int(self.pending[rank].message["sequence"]) if rank in self._held else int(self.acknowledged[rank])
 
     def join(self, rank: int, nonce: int, now: float) -> None:
-        """Let a worker take its slot, or that of a dead one, whose commits still count."""
+        """Let a worker take a free slot, or that of a dead worker, whose commits still count."""
         self._now = now
         if rank in self._held:
-            self._release_one(rank, now)  # it takes the weights as they are now, whatever it is told
+            self._release_commit(rank, now)  # the worker begins with the present weights anyway
         self._withdraw(rank)
         self.aside[rank] = self._resting[rank] = False
         if self.nonce[rank] != nonce:
@@ -253,19 +246,19 @@ class RoundState:
             self.elapsed = now - self._started  # for a replacement's clock
 
     def resume_slot(self, rank: int, exchanges: int) -> None:
-        """Let a worker go on from a checkpoint.
+        """Set the number of commits of a slot to that of its checkpoint.
 
-        How far workers are ahead of one another counts from there: a part may be missing, or older
-        than the others'.
+        Staleness is counted from there, because a worker's part of the checkpoint may be missing or
+        older than the others'.
 
         Args:
-            rank: its slot.
-            exchanges: commits of this slot before that checkpoint.
+            rank: the slot.
+            exchanges: commits of this slot before the checkpoint.
         """
         self.acknowledged[rank] = self._before[rank] = exchanges
 
     def resume(self, progress: RunProgress, now: float) -> None:
-        """Go on from where an earlier job was; limits count from the beginning of the whole run."""
+        """Resume the progress of an earlier job; limits count from the start of the first one."""
         self.round, self.version, self.samples = progress.round, progress.version, progress.samples
         self.step = progress.step
         self.rounds_together, self._at_once = progress.round, progress.version % self.slots
@@ -277,56 +270,54 @@ class RoundState:
         self._check_limits()
 
     def leave(self, rank: int, done: bool = False) -> None:
-        """Let a worker leave; the others' rounds no longer wait for it.
+        """Let a worker leave; rounds no longer wait for it.
 
-        The goodbye of one that was dropped is ignored: it is not known whether it has done its
-        work.
+        The goodbye of a worker that was dropped is ignored, because its work may be incomplete.
 
         Args:
             rank: its slot.
-            done: whether it leaves because it has been told that the run is finished.
+            done: whether it leaves because the run is finished.
         """
         if self.member[rank]:
             self.left.add(rank)
-            self._end_known = self._end_known or done
+            self._finish_reported = self._finish_reported or done
             self._remove(rank, goodbye=True)
-            if self._end_known and (rest := [rank for rank in self.pending if self._unawaited(rank)]):
+            if self._finish_reported and (rest := [rank for rank in self.pending if self._unawaited(rank)]):
                 self._acknowledge(rest, self._now)
                 self.released += len(rest)
 
     def drop(self, rank: int) -> None:
         """Go on without a worker that is gone without a goodbye; another one may take its slot.
 
-        An unawaited commit that no round has taken in yet is void.
+        Its unawaited commit is discarded if no round has included it.
         """
         if self.member[rank]:
             self._withdraw(rank)
             self._remove(rank, goodbye=False)
 
     def step_aside(self, message: Any) -> None:
-        """Have rounds not wait for a worker any more, which has said so (wire.ASIDE).
+        """Stop waiting for a worker at its own request (wire.ASIDE).
 
-        Messages may overtake one another: one from before the newest commit that was dealt with is
-        ignored. The field "place" is 1 where the worker sends nothing more, until it says BACK.
+        Messages may overtake one another, so a request older than the newest acknowledged commit is
+        ignored. Field "index" is 1 if the worker rests: it sends no commit before one with BACK.
         """
         rank = int(message["rank"])
         if message["sequence"] >= self.acknowledged[rank]:
-            self.aside[rank], self._resting[rank] = True, bool(message["place"])
+            self.aside[rank], self._resting[rank] = True, bool(message["index"])
 
     def commit(self, message: Any, now: float) -> list[int]:
-        """Note a commit whose payload is complete.
+        """Register a commit whose payload is complete.
 
-        Commits that are used together must have the same learning rate, momentum and weight decay:
-        otherwise the run is aborted. A commit of a worker that the rounds have gone on without may
-        be rounds behind: it is not used. Neither is one for a round that has ended here, where
-        other servers still wait for it. A commit that counts at once is used after the end of the
-        run, too, on servers that do not decide when that is: they count commits in another order,
-        and perhaps others, so the one that decides may still use it.
+        Commits that are used together must agree in learning rate, momentum and weight decay, or
+        the run is aborted. A commit is only acknowledged, but not used, if its worker was dropped,
+        if its round has ended on this server, or if the run has ended. There is one exception:
+        servers that do not decide when the run ends use commits at once even after that, because
+        the deciding server receives them in another order and may have used this one.
 
         Returns:
-            The ranks whose commits are to be applied now, in this order: all of the round once the
-            last member has committed (synchronous), this one (asynchronous), nobody yet, or nobody
-            because the commit is only to be acknowledged or the run is over.
+            The ranks whose commits are to be applied now, in this order: those of the round after
+            the last member's commit (synchronous), or this one (asynchronous). It is empty while
+            commits are missing, and if this one is not used.
         """
         rank, together = int(message["rank"]), self.together(message)
         if unawaited := int(message["use"]) in UNAWAITED:
@@ -335,8 +326,8 @@ class RoundState:
         self.pending[rank] = PendingCommit(message, now)
         self._now = now
         late = together and (not self.member[rank] or 0 < int(message["round"]) <= self.rounds_together)
-        ended = bool(self.failure) or (self.finished and (self.decides or together)) or (unawaited and self._end_known)
-        if ended or message["use"] == wire.DISCARD or late:
+        ended = bool(self.failure) or (self.finished and (self.decides or together))
+        if ended or (unawaited and self._finish_reported) or message["use"] == wire.DISCARD or late:
             self._acknowledge([rank], now)
             self._release(now)
             return []
@@ -347,10 +338,10 @@ class RoundState:
         return self.due() if together else [rank]
 
     def due(self) -> list[int]:
-        """Return the ranks whose commits are to be applied together now.
+        """Return the ranks whose commits are to be applied together now; none while one is missing.
 
-        There are none while a member is missing. Of unawaited commits, only those are used that the
-        leader's commit names, so that all servers use them in the same round.
+        Only those unawaited commits are used that the leader's commit names, so that all servers
+        use them in the same round.
         """
         counted = self.counted
         if len(self.pending) < np.count_nonzero(counted):
@@ -365,11 +356,11 @@ class RoundState:
         return sorted(rank for rank in self.pending if rank in used or not self._unawaited(rank))
 
     def waits_for(self, rank: int) -> bool:
-        """Return whether others have committed in a round that cannot end without this worker."""
+        """Return whether a round in which others have committed waits for this worker."""
         return bool(self.counted[rank]) and rank not in self.pending and bool(self.pending.keys() - self._held)
 
     def follow(self, message: Any) -> None:
-        """Take over which workers the round under way does not wait for.
+        """Adopt the first server's excluded workers for the current round (wire.FOLLOW).
 
         Messages about other rounds are ignored.
         """
@@ -377,17 +368,16 @@ class RoundState:
             self._set_excluded(wire.decode_ranks(message["text"]) or ())
 
     def together(self, message: Any) -> bool:
-        """Return whether a commit waits for those of the other members."""
+        """Return whether a commit is used together with those of the other members."""
         use = int(message["use"])
         return self.synchronous if use == wire.AS_AGREED else use in _IN_ROUNDS
 
     def applied(self, ranks: list[int], now: float) -> None:
-        """Acknowledge commits that have gone into the weights, and count the round.
+        """Count commits that have been applied to the weights, acknowledge them, and check limits.
 
-        Then check whether the run ends. Where the leader, the first of those that rounds wait for,
-        has asked for it, the next ones are used in another way or wait for others: nobody has been
-        told of the end of this round yet, so all workers learn both at the same time. Of commits
-        that are used at once, every member's may ask for the way back to rounds.
+        The requests of the leader, the first rank that rounds wait for, then apply to the next
+        commits: how they are used, and whom rounds wait for. All workers learn of them together
+        with the end of this round. If commits are used at once, the requests of every member apply.
         """
         messages = [self.pending[rank].message for rank in ranks]
         self._compared = together = self.together(messages[0])
@@ -400,7 +390,7 @@ class RoundState:
             self.samples_together += samples
             self.rounds_together += 1
             self.resting = self.member & self._resting
-            self.synchronous = True  # also where the commit that has asked for it has reached other servers only
+            self.synchronous = True  # the commit that requested it may have reached other servers only
             self.step += 1
         else:
             self._at_once += len(ranks)
@@ -415,7 +405,7 @@ class RoundState:
         self._checkpoint.used(parts, self.round, together)
         for message in messages:
             if (message["rank"] == leader) if together else self.member[int(message["rank"])]:
-                self._take_wishes(message)
+                self._apply_requests(message)
         if self.staleness < math.inf and not together:
             self._held.update(ranks)
             self._update_elapsed(now)
@@ -425,43 +415,27 @@ class RoundState:
         if self.decides or not together:
             self._check_limits()
         self._release(now)
-        # The run may end with a commit that is used at once while others already wait for a round.
-        # It will not come, and a round of the remaining workers alone would use learning rates that
-        # are meant for the mean of all.
+        # The run may end with a commit used at once while others already wait for a round. That
+        # round never ends, and one of the remaining workers alone would use learning rates that are
+        # meant for the mean of all.
         if self.finished and self.pending:
             self._acknowledge(list(self.pending), now)
 
     def count(self, samples: int, now: float) -> None:
-        """Count a round of a run on one device; after the end of the run it is ignored."""
+        """Count a round of a run on one device, unless the run has ended."""
         if due := self.commit(wire.message(wire.COMMIT, samples=samples), now):
             self.applied(due, now)
 
     def stop(self) -> None:
-        """End the run cleanly: after the round under way, or at once where there are no rounds."""
+        """End the run cleanly: after the current round, or at once if commits are used at once."""
         self._stop_by(self.round + 1 if self.synchronous else self.round)
 
     def abort(self, reason: str) -> None:
-        """End the run now; the first reason stays."""
+        """End the run now, because it has failed; the reason of the first call is kept."""
         self.failure = self.failure or reason or "no reason was given"
 
-    def status(self) -> np.ndarray:
-        """Return the record that the workers pull (wire.status_type)."""
-        record = np.zeros((), wire.status_type(self.slots, self.added))
-        for name in RECORDED:
-            record[name] = getattr(self, name)
-        record["stop_at"] = -1 if self.stop_at is None else self.stop_at
-        record["aborted"] = bool(self.failure)
-        record["text"] = wire.encode_text(self.failure or self.notice)
-        record["excluded"] = self.member & self.excluded
-        record["aside"] = (self.member & self.aside) + 2 * self.resting
-        record["needed"][list(self.needed)] = 1
-        record["committed"][list(self.pending)] = 1
-        for name in self.added:
-            record["scalars"][name] = self.combined_scalars[name]
-        return record
-
-    def _take_wishes(self, message: Any) -> None:
-        """Use the next commits as this one asks for; see `applied` for whose requests count."""
+    def _apply_requests(self, message: Any) -> None:
+        """Apply a commit's requests to the next commits; see `applied` for whose requests apply."""
         if message["switch"] != wire.AS_AGREED:
             self.synchronous = bool(message["switch"] == wire.TOGETHER)
         ranks = wire.decode_ranks(message["text"])
@@ -472,21 +446,21 @@ class RoundState:
 
     def _set_excluded(self, ranks: Collection[int]) -> None:
         excluded = np.isin(np.arange(self.slots), list(ranks))
-        if (self.member & ~excluded).any():  # else nobody would lead
+        if (self.member & ~excluded).any():  # else there would be no leader
             self.excluded = excluded
 
     def _unawaited(self, rank: int) -> bool:
-        """Return whether the pending commit of a rank waits until a round's leader names it."""
+        """Return whether the pending commit of a rank is used only in a round whose leader names it."""
         return int(self.pending[rank].message["use"]) in UNAWAITED
 
     def _withdraw(self, rank: int) -> None:
-        """Forget the unawaited commit of a worker that is gone."""
+        """Discard a worker's pending unawaited commit, if any."""
         if rank in self.pending and self._unawaited(rank):
             del self.pending[rank]
 
     def _remove(self, rank: int, goodbye: bool) -> None:
         self.member[rank] = False
-        self._said_goodbye = goodbye
+        self._last_left_cleanly = goodbye
         self._combined = None
         self._release(self._now)
 
@@ -504,22 +478,22 @@ class RoundState:
             self.elapsed = now - self._started
 
     def _release(self, now: float) -> None:
-        """Acknowledge the held commits of workers that are not too far ahead of the slowest member.
+        """Acknowledge held commits of workers within `staleness` of the slowest member.
 
-        When the run is over, acknowledge all of them.
+        When the run has ended, acknowledge all of them.
         """
         if not self._held:
             return
         slowest = min((self._progress(rank) for rank in np.flatnonzero(self.member).tolist()), default=math.inf)
         for rank in sorted(self._held):
             if self.finished or self._progress(rank) - slowest <= self.staleness:
-                self._release_one(rank, now)
+                self._release_commit(rank, now)
 
     def _progress(self, rank: int) -> int:
-        """Return the number of commits of this slot that were dealt with since the job began."""
+        """Return `commits_of` since the start of this job."""
         return self.commits_of(rank) - int(self._before[rank])
 
-    def _release_one(self, rank: int, now: float) -> None:
+    def _release_commit(self, rank: int, now: float) -> None:
         self._held.discard(rank)
         waited = now - self.pending[rank].arrived
         self._acknowledge([rank], now, wire.AT_ONCE)

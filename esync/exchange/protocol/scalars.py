@@ -1,8 +1,8 @@
-"""The scalars of a message: numbers by name in each commit, and how a round combines them.
+"""Scalars: named numbers in every commit, and how they are combined over the commits of a round.
 
-A round is one step on the mean of all workers, and a step has one learning rate, momentum and
-weight decay: of several different ones, nobody can know which is meant. Other scalars are combined.
-The samples of a commit are no scalar of this kind, but an exact integer that every commit has.
+A round is one step on the mean of all workers, with one learning rate, momentum and weight decay,
+so these must be the same in all commits. Other scalars are combined. The number of samples is not a
+scalar but a field of its own, because it is an exact integer.
 """
 
 import math
@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-#: Way of scalars that must be the same in all commits of a round.
+#: The way of combining scalars that must be the same in all commits of a round.
 COMMON = "common"
 
-#: Way to combine scalars → the function that combines the values that workers have sent.
+#: Way of combining → the function that combines the values that workers have sent.
 WAYS: dict[str, Callable[[Sequence[float]], float]] = {
     COMMON: lambda values: values[0],
     "mean": lambda values: sum(values) / len(values),
@@ -30,15 +30,15 @@ class Scalar:
     """A scalar that every message has.
 
     Attributes:
-        way: how it is combined; see WAYS.
-        default: its value where a worker does not send one; NaN: it then does not count.
+        way: how it is combined; a key of WAYS.
+        default: its value if a worker does not send one; NaN: that worker is left out.
     """
 
     way: str
     default: float = 0.0
 
 
-#: Where updates are exchanged, the first two are the global learning rate and the outer momentum.
+#: With model updates, the first two are the global learning rate and the outer momentum.
 BUILT_IN = {
     "learning_rate": Scalar(COMMON),
     "momentum": Scalar(COMMON),
@@ -47,8 +47,8 @@ BUILT_IN = {
     "pace": Scalar("minimum", math.nan),  # seconds of an iteration on this worker
 }
 
-#: Built-in scalars whose combined values come back to the workers with the status.
-TOLD = ("pace",)
+#: Built-in scalars whose combined values are part of the status.
+PUBLISHED = ("pace",)
 
 #: Tolerance for common scalars: machines may compute a schedule with different last bits.
 ROUNDING = {"rel_tol": 1e-9, "abs_tol": 1e-12}
@@ -60,10 +60,10 @@ ADVICE = (
 
 
 class Scalars:
-    """The scalars of one run, with each worker's latest value of those that come back.
+    """The scalars of one run, with each worker's latest value of those in the status.
 
     Args:
-        added: name of each scalar beside the built-in ones → how it is combined.
+        added: name of each scalar other than the built-in ones → how it is combined.
         slots: number of worker slots.
     """
 
@@ -71,68 +71,72 @@ class Scalars:
         ways = {**{name: scalar.way for name, scalar in BUILT_IN.items()}, **added}
         self._common = [name for name, way in ways.items() if way == COMMON]
         self._combined = {name: WAYS[way] for name, way in ways.items() if way != COMMON or name in added}
-        self._latest = {name: np.full(slots, math.nan) for name in (*TOLD, *added)}
-        self._said: set[str] = set()  # names of those that some worker has ever said
+        self._latest = {name: np.full(slots, math.nan) for name in (*PUBLISHED, *added)}
+        self._sent: set[str] = set()  # names of the scalars that any worker has sent so far
 
     def disagreement(self, commit: Any, other: Any, number: int) -> str:
-        """Return why two commits cannot be used in one round; "" where they can.
+        """Return why two commits cannot be used in the same round; "" if they can.
 
         Args:
-            commit: one of them (wire.MESSAGE).
-            other: the other one.
+            commit: of one worker (wire.MESSAGE).
+            other: of another worker.
             number: of the round.
         """
         if all(commit[name] == other[name] for name in self._common):
             return ""  # the usual case
         differences: list[str] = []
         for name in self._common:
-            own, theirs = float(commit[name]), float(other[name])
-            unsaid = math.isnan(own) and math.isnan(theirs)
-            if own != theirs and not unsaid and not math.isclose(own, theirs, **ROUNDING):
-                said = "not" if differences else f"but worker {other['rank']}"
-                differences.append(f"{name.replace('_', ' ')} {own}, {said} {theirs}")
+            value, expected = float(commit[name]), float(other[name])
+            missing = math.isnan(value) and math.isnan(expected)
+            if value != expected and not missing and not math.isclose(value, expected, **ROUNDING):
+                conjunction = "not" if differences else f"but worker {other['rank']}"
+                differences.append(f"{name.replace('_', ' ')} {value}, {conjunction} {expected}")
         if not differences:
             return ""
         return f"worker {commit['rank']} committed {'; '.join(differences)} to round {number}: {ADVICE}"
 
     def terms(self, commits: Sequence[Any]) -> Any:
-        """Return the terms of a round: those of the first commit, with the combined scalars."""
+        """Return a copy of a round's first commit with the combined scalars of all of them."""
         terms = commits[0].copy()
         for name, way in self._combined.items():
             terms[name] = _combine(way, (float(commit[name]) for commit in commits))
         return terms
 
     def note(self, commits: Iterable[Any]) -> None:
-        """Note that these commits have been used."""
+        """Remember the scalars of commits that have been used."""
         for commit in commits:
             for name, latest in self._latest.items():
                 value = commit[name]
                 if value == value:  # not NaN
-                    self._said.add(name)
-                if name in self._said:
+                    self._sent.add(name)
+                if name in self._sent:
                     latest[commit["rank"]] = value
 
     def combined(self, ranks: Sequence[int] | np.ndarray) -> dict[str, float]:
-        """Return the combined latest values of these workers; NaN where none has sent any."""
+        """Combine the latest values of these workers; NaN if none of them has sent one."""
         return {
-            name: _combine(self._combined[name], values[ranks].tolist()) if name in self._said else math.nan
+            name: _combine(self._combined[name], values[ranks].tolist()) if name in self._sent else math.nan
             for name, values in self._latest.items()
         }
 
 
-def check_added(added: Mapping[str, str], taken: Iterable[str]) -> None:
+def check_added(added: Mapping[str, str], reserved: Iterable[str]) -> None:
     """Check the scalars that an algorithm adds.
 
+    Args:
+        added: name of each scalar → how it is combined.
+        reserved: names of the other fields of messages.
+
     Raises:
-        ValueError: a name is taken, or there is no such way to combine.
+        ValueError: a name is reserved, or a way of combining is unknown.
     """
     for name, way in added.items():
-        if name in taken:
+        if name in reserved:
             raise ValueError(f"a scalar cannot be named {name!r}: messages have a field of that name")
         if way not in WAYS:
             raise ValueError(f"scalar {name!r} is to be combined by {way!r}, but should be by one of {', '.join(WAYS)}")
 
 
 def _combine(way: Callable[[Sequence[float]], float], values: Iterable[float]) -> float:
-    said = [value for value in values if value == value]  # not NaN
-    return way(said) if said else math.nan
+    sent = [value for value in values if value == value]  # not NaN
+    return way(sent) if sent else math.nan

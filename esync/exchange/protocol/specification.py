@@ -1,4 +1,4 @@
-"""The specification of an exchange, by which servers or ranks of a collective treat payloads."""
+"""The specification of an exchange: how servers, or the ranks of a collective, process payloads."""
 
 import math
 from collections.abc import Mapping
@@ -16,10 +16,10 @@ from .scalars import check_added
 
 
 class PerHostError(ExpectedError):
-    """Raised when the workers of a host cannot exchange as one in this mode.
+    """Raised if a mode does not support `per_host`.
 
     Args:
-        reason: what the mode has that does not go with `per_host`.
+        reason: the property of the mode that `per_host` does not support.
     """
 
     def __init__(self, reason: str) -> None:
@@ -29,44 +29,44 @@ class PerHostError(ExpectedError):
         )
 
 
-#: The key of digests of random generators in `Specification.own`.
+#: The key of the digests of random generators in `Specification.own`.
 RANDOM_NUMBERS = "random numbers"
 
 
 @dataclass(frozen=True)
 class Specification:
-    """The specification of an exchange: what servers are asked to do with payloads.
+    """The specification of an exchange: how payloads are sent and used.
 
-    Private answers, sparseness, compression and normalized weighting are for the weights only; all
-    other vectors travel as they are.
+    `private`, `sparse`, `compression` and a normalized `weighting` apply to the weights only; all
+    other vectors are sent uncompressed.
 
     Attributes:
-        rule: of the weights: name in rules.RULES.
-        synchronous: whether every round waits for all workers and uses their mean; else every
-            payload is used at once.
+        rule: of the weights: a name in rules.RULES.
+        synchronous: whether rounds wait for all workers and use the mean of their payloads; else
+            every payload is used at once.
         options: of the weights' rule.
-        private: whether every worker gets weights of its own back, and the rule is told which ones
-            it was sent last.
-        sparse: whether messages are sparse both ways, which `options` are for, see
-            `sparse.Differences`; the weights have no rule then.
+        private: whether every worker receives weights of its own, and the rule uses those that the
+            worker was sent last.
+        sparse: whether messages are sparse both ways, with `options` for `sparse.Differences`. The
+            weights have no rule then.
         weighting: how much each worker counts in a mean, see `weighting`.
         statistics_weighting: the same in the mean of the statistics, one of STATISTICS_WEIGHTINGS.
-        compression: of the weights' messages, "none", "fp16" or "2bit"; synchronous ones only.
-        tensors: sizes of the tensors that the weights consist of, where compression is told of
-            them.
-        staleness: exchanges that a worker may be ahead of the slowest; the answer to one that is
-            further ahead waits. For specifications that are not synchronous.
-        own: settings that may differ between workers, name → value; where they do, all workers are
-            told. Those at RANDOM_NUMBERS, digests of random generators by name, should differ.
-        overlap: whether this worker goes on while an exchange is under way: the handles' `done`
-            never waits, and is True when all has arrived.
+        compression: of the weights' messages, "none", "fp16" or "2bit"; for synchronous
+            specifications only.
+        tensors: sizes of the tensors that the weights consist of, if the compression needs them.
+        staleness: number of exchanges that a worker may be ahead of the slowest one before it has
+            to wait. For specifications that are not synchronous.
+        own: settings that may differ between workers, name → value. If they do, all workers print a
+            notice. Those at RANDOM_NUMBERS, digests of random generators by name, should differ.
+        overlap: whether this worker continues to train during an exchange: `done` of the handles
+            never waits, and is True when the model has been received.
         vectors: name of each vector that is exchanged → name of its rule in rules.RULES, the
-            weights first. Give only further ones: the weights, and the statistics, which are
-            replaced by their mean, come by themselves.
-        scalars: name of each scalar that payloads have beside the built-in ones → how the servers
-            combine those of a round, in scalars.WAYS.
-        per_host: the most workers on one host that exchange as one (`host_group`), 1: each for
-            itself. Given by the host group, not by algorithms.
+            weights first. To the constructor, pass further ones only: the weights, and the
+            statistics, which are replaced by their mean, are added.
+        scalars: name of each scalar of payloads other than the built-in ones → how the servers
+            combine those of a round, a key of scalars.WAYS.
+        per_host: the most workers of one host that exchange as one (`host_group`); 1: each worker
+            exchanges for itself. Set by the host group, not by algorithms.
     """
 
     rule: str
@@ -86,31 +86,26 @@ class Specification:
     per_host: int = 1
 
     def __post_init__(self) -> None:
-        others = {name: rule for name, rule in self.vectors.items() if name != WEIGHTS}
+        further = {name: rule for name, rule in self.vectors.items() if name != WEIGHTS}
         check_added(self.scalars, wire.MESSAGE.names or ())
-        object.__setattr__(self, "vectors", {WEIGHTS: self.rule, STATISTICS: MEAN, **others})
+        object.__setattr__(self, "vectors", {WEIGHTS: self.rule, STATISTICS: MEAN, **further})
         if self.per_host > 1:
             self._check_per_host()
 
     def _check_per_host(self) -> None:
-        """Refuse what the workers of a host cannot exchange as one.
-
-        Raises:
-            PerHostError: the message names it.
-        """
-        unfit = {
+        unsupported = {
             "sparse messages (modes gd-async, dgc-async and dgs)": self.sparse,
             "weights of its own for each worker (mode dcasgd)": self.private,
             "a limit to staleness (mode ssp)": self.staleness < math.inf,
         }
-        if found := next((what for what, here in unfit.items() if here), None):
-            raise PerHostError(found)
+        if reason := next((description for description, in_use in unsupported.items() if in_use), None):
+            raise PerHostError(reason)
 
     def rules(self) -> dict[str, Rule]:
-        """Make the rule of every vector; where messages are sparse, of all but the weights.
+        """Make the rule of every vector; with sparse messages, of all but the weights.
 
         Raises:
-            ValueError: there is no such rule, or it does not have these options.
+            ValueError: a rule is unknown, or does not have these options.
         """
         return {
             name: make_rule(rule, self.options if name == WEIGHTS else {})
@@ -122,17 +117,17 @@ class Specification:
         """Return how much each worker counts in the mean of every vector.
 
         Raises:
-            ValueError: there is no such weighting.
+            ValueError: a weighting is unknown.
         """
-        others = unnormalized(check(self.weighting))
-        statistics = others if self.statistics_weighting == AS_UPDATES else self.statistics_weighting
+        default = unnormalized(check(self.weighting))
+        statistics = default if self.statistics_weighting == AS_UPDATES else self.statistics_weighting
         if statistics not in STATISTICS_WEIGHTINGS:
             raise ValueError(
                 f"statistics weighting is {statistics!r}, but should be one of {', '.join(STATISTICS_WEIGHTINGS)}"
             )
-        own = {WEIGHTS: self.weighting, STATISTICS: statistics}
-        return {name: own.get(name, others) for name in self.vectors}
+        special = {WEIGHTS: self.weighting, STATISTICS: statistics}
+        return {name: special.get(name, default) for name in self.vectors}
 
     def channel(self, vector: str, rank: int) -> int:
-        """Return the channel (see `layout`) in which worker `rank` sends and gets a vector."""
+        """Return the channel (see `layout`) in which worker `rank` sends and receives a vector."""
         return rank + 1 if self.private and vector == WEIGHTS else 0

@@ -1,4 +1,4 @@
-"""The status of a server, as one worker reads it."""
+"""The status of a server: the record that it publishes, and what one worker reads in it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,18 +7,42 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import wire
-from .round_state import OF_RUN, RoundState
+from .round_state import RoundState
+
+#: Fields of the record that are attributes of the round state: of the run, then those of each slot.
+OF_RUN = (
+    "round", "version", "step", "samples", "samples_together", "rounds_together", "fastest", "elapsed", "exchanged_at",
+    "job", "resume_at", "whole", "synchronous",
+)  # fmt: skip
+_COPIED = (*OF_RUN, "acknowledged", "used", "wait", "answer", "nonce", "arrivals", "member")
+
+
+def status_record(round_state: RoundState) -> np.ndarray:
+    """Return the record that the workers pull (wire.status_type)."""
+    record = np.zeros((), wire.status_type(round_state.slots, round_state.added))
+    for name in _COPIED:
+        record[name] = getattr(round_state, name)
+    record["stop_at"] = -1 if round_state.stop_at is None else round_state.stop_at
+    record["aborted"] = bool(round_state.failure)
+    record["text"] = wire.encode_text(round_state.failure or round_state.notice)
+    record["excluded"] = round_state.member & round_state.excluded
+    record["aside"] = (round_state.member & round_state.aside) + 2 * round_state.resting
+    record["needed"][list(round_state.needed)] = 1
+    record["committed"][list(round_state.pending)] = 1
+    for name in round_state.added:
+        record["scalars"][name] = round_state.combined_scalars[name]
+    return record
 
 
 class Slot(NamedTuple):
-    """What a server knows of one slot.
+    """The state of one slot on a server.
 
     Attributes:
         nonce: of the process that holds it.
         member: whether it takes part in the rounds.
-        acknowledged: number of its last exchange that was dealt with.
-        committed: whether a later one waits for the others.
-        used: how that which was dealt with was used, as in `Status.use`; 0: not at all.
+        acknowledged: sequence number of its last acknowledged exchange.
+        committed: whether the commit of a later exchange is pending.
+        used: how the acknowledged exchange was used, as `Status.use`; 0: not at all.
     """
 
     nonce: int
@@ -28,28 +52,28 @@ class Slot(NamedTuple):
     used: int
 
 
-@dataclass(slots=True)  # not frozen, which takes three times as long to make
+@dataclass(slots=True)  # not frozen, which would triple the time to make one
 class Status:
     """One server's status, as one worker reads it.
 
     See `wire.status_type` for the fields that are not explained here.
 
     Attributes:
-        failure: why the run was aborted; "" while it was not.
+        failure: why the run was aborted; "": it was not.
         notice: a warning to all workers at the start.
-        acknowledged: number of this worker's last exchange that was dealt with; `use`, `wait` and
-            `answer` are about it.
-        nonce: of the process that holds this worker's slot; `arrivals` counts the processes that
-            have held it so far.
-        committed: whether a later exchange of this worker waits for the others.
+        acknowledged: sequence number of this worker's last acknowledged exchange, to which `use`,
+            `wait` and `answer` belong.
+        nonce: of the process that holds this worker's slot.
+        arrivals: number of processes that have held the slot so far.
+        committed: whether a later commit of this worker is pending.
         members: ranks that take part in the rounds.
-        excluded: ranks that are there, but that rounds do not wait for, as their leader has asked.
-        aside: likewise, as each of them has said itself.
-        resting: those of them that sent nothing either when the newest round ended.
+        excluded: members that rounds do not wait for at their leader's request.
+        aside: members that rounds do not wait for at their own request.
+        resting: ranks of `aside` that did not send commits either when the newest round ended.
         needed: ranks whose parts a checkpoint of now needs.
-        late: ranks whose commits the round under way waits for.
+        late: ranks whose commits the current round waits for.
         server: number of the server.
-        source: what it was made from: a record, or the state of a server that may have gone on.
+        source: the record that it was read from, or a round state, which may have changed since.
     """
 
     round: int
@@ -86,7 +110,7 @@ class Status:
     resting: tuple[int, ...] = ()
 
     def slot(self, rank: int) -> Slot:
-        """Return what is known of a slot."""
+        """Return the state of a slot."""
         source = self.source
         if isinstance(source, RoundState):
             committed = rank in source.pending
@@ -94,12 +118,12 @@ class Status:
         else:
             committed = bool(source["committed"][rank])
             fields = source["nonce"], source["member"], source["acknowledged"], source["used"]
-        nonce, member, acknowledged, used = (int(each[rank]) for each in fields)
+        nonce, member, acknowledged, used = (int(values[rank]) for values in fields)
         return Slot(nonce, bool(member), acknowledged, committed, used)
 
     @classmethod
     def of_record(cls, record: Any, rank: int, server: int = 0) -> "Status":
-        """Return the status in a record (`wire.status_type`) for the worker of that rank."""
+        """Return the status in a record (wire.status_type) for the worker of that rank."""
         member, excluded, committed = record["member"] != 0, record["excluded"] != 0, record["committed"] != 0
         aside = record["aside"] & 1 != 0
         text = bytes(record["text"]).decode()
@@ -162,7 +186,7 @@ class Status:
             excluded=_ranks(round_state.member & round_state.excluded)
             if np.count_nonzero(round_state.excluded)
             else (),
-            needed=(),  # like `whole`, for checkpoints only, which users of this method do not write
+            needed=(),  # like `whole`, only for checkpoints, which the simulator does not write
             server=server,
             source=round_state,
             aside=_ranks(round_state.member & round_state.aside) if np.count_nonzero(round_state.aside) else (),
@@ -171,10 +195,10 @@ class Status:
 
 
 def awaited(status: Status) -> str:
-    """Return the names of the workers whose commits a round waits for, for the user."""
+    """Return a phrase for users that names the workers whose commits a round waits for."""
     late = ", ".join(map(str, status.late))
     return f"the commit of worker {late}" if late else "the commit of all workers to be used by the server"
 
 
-def _ranks(chosen: np.ndarray) -> tuple[int, ...]:
-    return tuple(np.flatnonzero(chosen).tolist())
+def _ranks(mask: np.ndarray) -> tuple[int, ...]:
+    return tuple(np.flatnonzero(mask).tolist())

@@ -1,4 +1,4 @@
-"""What a worker reads in the statuses of the servers: errors, its next round, an exchange's result."""
+"""The reader of the servers' statuses: errors, the next round, and the result of an exchange."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -13,14 +13,14 @@ class StatusReader:
     """Reads and checks the servers' statuses for one worker.
 
     Args:
-        store: to the servers.
-        observe: called with every status that is in order.
+        store: connection to the servers.
+        observe: called with every status that has no error.
 
     Attributes:
-        round: number of the round that the next payload is part of, where it is used together.
-        excluded: ranks that this round does not wait for, as the first server says.
-        uninformed: servers in that round that do not know of them yet.
-        aside: ranks that asked not to be waited for.
+        round: number of the round that the next payload is part of, if it is used together.
+        excluded: ranks that this round does not wait for, according to the first server.
+        uninformed: servers in that round whose excluded ranks are different.
+        aside: ranks that rounds do not wait for at their own request.
         lost: whether this process has lost its slot.
     """
 
@@ -39,7 +39,7 @@ class StatusReader:
         return self._store.now() - self._read_at > config.STATUS_EVERY
 
     def read(self) -> list[Status]:
-        """Return the present statuses of all servers, checked."""
+        """Return the checked statuses of all servers."""
         statuses = self._store.statuses()
         for status in statuses:
             self.check(status)
@@ -49,8 +49,8 @@ class StatusReader:
         """Check a status.
 
         Raises:
-            JobAbortedError: some worker has ended the run because it failed.
-            SlotLostError: this process has been declared dead.
+            JobAbortedError: a worker has aborted the run.
+            SlotLostError: the servers have given up this process, or replaced it.
         """
         store = self._store
         store.progressed()
@@ -73,19 +73,18 @@ class StatusReader:
     def result(
         self, statuses: Sequence[Status], wait: float, transfer: float, deciding: Status | None = None
     ) -> Result:
-        """Return the content of the servers' statuses as a result, and note what it says of the next round.
+        """Return the result of an exchange, and update `round`, `excluded`, `uninformed` and `aside`.
 
-        Server 0 decides when the run ends, how commits are used, and which workers are excluded:
-        the commit that asked for that may have reached some servers only, and the next payload
-        tells the others which workers are excluded. Where servers are in different rounds, the next
-        payload is part of the earliest one, and the workers that are excluded are those that this
-        round does not wait for.
+        Server 0 decides when the run ends, how commits are used, and which workers are excluded. A
+        leader's commit may have reached some servers only; the next payload then informs the others
+        of the excluded workers. If the servers are in different rounds, the next payload is part of
+        the earliest one, and the result has the workers that this round excludes.
 
         Args:
             statuses: of all servers.
             wait: see `Result`.
             transfer: see `Result`.
-            deciding: the status that counts; None: that of server 0.
+            deciding: the status that decides; None: that of server 0.
         """
         first = statuses[0]
         earliest = min(statuses, key=lambda status: status.rounds_together)
@@ -123,13 +122,13 @@ class StatusReader:
         )
 
     def includable(self) -> list[int]:
-        """Return the ranks whose unawaited commits the next round can take in.
+        """Return the ranks whose unawaited commits the next round can include.
 
-        They are those that all servers have, but for servers that have used them already. Where a
-        leader before has reached some servers only, this round is over there: a commit that they
-        have not used in it may not be used on the others, or the run may end with it on some. The
-        servers are asked now, by the worker whose commit counts, so that they need not wait for the
-        round after the next one.
+        Every server must have such a commit pending or used already. If a former leader has reached
+        some servers only, the round is over there; a commit that they have not used in it must not
+        be used by the others, or the servers' models would differ if the run ended. Only the leader
+        needs the ranks, and it reads the statuses anew for them, because the last ones are a round
+        old.
         """
         statuses = self.read()
         leaders = {min(awaited_ranks(status), default=-1) for status in statuses}

@@ -1,14 +1,12 @@
-"""The interface of stores, which carry messages between one worker and the parameter servers.
+"""The interface of stores, which carry arrays and messages between one worker and the servers.
 
-Two stores implement it, MXNet's key store (`keystores.mxnet_store`) and a modelled network in
-virtual time (`simulate.store`); the tests have one with servers in the same process, under a
-scheduler that decides in what order things arrive. Whatever takes time, or is left to chance, is
-asked of the store: the client above knows neither clocks nor threads.
+It is implemented by MXNet's key store (`keystores.mxnet_store`), by a modelled network in virtual
+time (`simulate.store`), and in the tests by servers in the same process, under a scheduler that
+chooses the order of arrival. The client has no clocks and threads of its own; it uses the store's.
 
-Every array belongs to a key, and its first `wire.HEADER_ELEMENTS` values are the header. A key
-store keeps the first array of a key without looking at it, and every later one must be of the same
-size; a store sees to that by itself. Arrays of different keys may overtake one another on their
-way, and messages too.
+Every array belongs to a key, and its first `wire.HEADER_ELEMENTS` values are the header. MXNet's
+key store keeps the first array of a key unread, and later ones must have the same size; stores
+ensure both. Arrays of different keys may overtake one another, and so may messages.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -21,17 +19,14 @@ from ... import config
 from .handshake import Command, Handshake
 from .status import Status
 
-#: A key of a server, and the number of values of its array, the header included.
+#: A key, and the number of values of its array, including the header.
 ArraySpec = tuple[int, int]
-#: Seconds between two looks at the status: the first pause, its growth, the longest.
+#: Seconds between two polls of the status: the first pause, its growth, the longest.
 FIRST_PAUSE, PAUSE_GROWTH, LONGEST_PAUSE = 0.0005, 1.5, 0.01
 
 
 def heartbeat_interval(lease: float) -> float:
-    """Return the seconds between two heartbeats of a worker with this lease.
-
-    The lease is in seconds, or infinite.
-    """
+    """Return the seconds between two heartbeats of a worker with this lease (seconds)."""
     return min(lease / 4, config.HEARTBEAT_EVERY)
 
 
@@ -40,32 +35,32 @@ class CancelledError(RuntimeError):
 
 
 class StoreWait(Protocol):
-    """A wait that the store watches over.
+    """A wait that the store monitors.
 
     Attributes:
-        what: what is awaited, and from whom, in words.
+        what: a phrase that names what is awaited, and from whom.
     """
 
     what: Any
 
     def check(self) -> None:
-        """Raise an error that names `what` if the wait has lasted too long."""
+        """Raise an error that contains `what` if the wait has lasted too long."""
 
 
 class StoreTask(Protocol):
-    """Work that goes on beside the worker's own."""
+    """A task in the background."""
 
     def done(self) -> bool:
-        """Return whether the work is done or has failed, without waiting."""
+        """Return whether the task has ended or failed, without waiting."""
         ...
 
     def wait(self) -> None:
-        """Wait for its end, and raise the error with which it has failed."""
+        """Wait for the end of the task; raise the error with which it has failed."""
 
     def cancel(self) -> None:
-        """End the task, and return when it has ended.
+        """Cancel the task, and return when it has ended.
 
-        A wait in `Store.await_acknowledged` raises CancelledError.
+        A call of `Store.await_acknowledged` in it raises CancelledError.
         """
 
 
@@ -76,17 +71,15 @@ class Store(Protocol):
         rank: this worker's slot.
         workers: number of slots.
         servers: number of servers.
-        nonce: a random number of this process only.
-        address: at which this worker listens, host:port; "" where nobody need know.
-        replacement: seconds that the servers wait for another process in this one's place, once it
-            is gone.
-        lease: seconds of silence after which the servers go on without a worker; infinite: they
-            wait.
-        bucket_elements: the most values in one array.
+        nonce: a random number of this process.
+        address: at which this worker listens, host:port; "" if it is not needed.
+        replacement: seconds that the servers wait for a replacement once this worker is gone.
+        lease: seconds of silence after which the servers go on without a worker; infinite: never.
+        bucket_elements: the most values in one bucket.
         carries_values: whether values are sent; else only the sizes of arrays count, and `buffer`
-            is never asked for.
-        finished: whether this worker has been told that the run is finished. Servers from which it
-            needs nothing any more may go then.
+            is never called.
+        finished: whether this worker knows that the run is finished. Servers that it does not need
+            any more may exit then.
     """
 
     rank: int
@@ -100,60 +93,56 @@ class Store(Protocol):
     carries_values: bool
     finished: bool = False
 
-    def sizes(self, own: Mapping[str, int]) -> Mapping[str, int]:
-        """Return how many values of each vector travel, by name.
-
-        `own` has the numbers of values of this worker's model.
-        """
+    def sizes(self, model: Mapping[str, int]) -> Mapping[str, int]:
+        """Return the number of values of each vector that are sent, given those of the model."""
         ...
 
-    # --- time, and what goes on beside ------------------------------------------------------------
+    # --- time and background tasks ----------------------------------------------------------------
 
     def now(self) -> float:
         """Return the seconds of a monotonic clock."""
         ...
 
     def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Wait for this time."""
 
     def inject_delay(self) -> None:
-        """Delay a straggler on purpose; called before a payload or a request for a model leaves."""
+        """Delay an artificial straggler; called before a payload is sent or a model is requested."""
 
     def spawn(self, work: Callable[[], None]) -> StoreTask:
-        """Start work that goes on beside the worker's own."""
+        """Start a task in the background."""
         ...
 
     def start_heartbeats(self, beat: Callable[[], None]) -> None:
-        """Begin to call `beat`, which may wait for the servers, at intervals in the background.
+        """Start to call `beat`, which may wait for the servers, at intervals in the background.
 
-        The calls stop while `progressed` has not been called for half of the time that a worker
-        waits for others in a round, so that the others go on without a worker that hangs before
-        they give up.
+        The calls pause if `progressed` has not been called for half of the round timeout. So the
+        other workers go on without a worker that hangs before their own timeout.
         """
 
     def progressed(self) -> None:
-        """Note that this worker's program has made progress, and does not hang."""
+        """Note that this worker's program makes progress, so heartbeats continue."""
 
     def waiting(self, what: str) -> AbstractContextManager[StoreWait]:
-        """Watch over a with statement that waits.
+        """Monitor the body of a with statement, which waits for `what`.
 
-        After a while it says what is awaited, and after a limit it gives up.
+        A long wait is reported; after a limit, `StoreWait.check` raises an error.
         """
         ...
 
     # --- arrays and messages ----------------------------------------------------------------------
 
     def send_handshake(self, handshake: Handshake) -> None:
-        """Introduce this worker to all servers, which can be sent to from then on."""
+        """Send the handshake to all servers; arrays and messages can be sent after that."""
 
     def command(self, command: Command) -> None:
-        """Send a command to all servers; return when they have it."""
+        """Send a command to all servers; return when they have received it."""
 
     def buffer(self, key: int, elements: int) -> np.ndarray:
-        """Return the buffer for the array of a key: float32, the header included.
+        """Return the buffer for the array of a key: float32, including the header.
 
-        The array is put there before it is sent. Nothing of that key may be under way. The buffer
-        belongs to the caller until it is sent.
+        The caller writes the array there before it sends it. No earlier array of that key may still
+        be on its way.
 
         Raises:
             ValueError: the key is bound to another number of elements.
@@ -161,14 +150,17 @@ class Store(Protocol):
         ...
 
     def init_shared(self, specs: Sequence[Sequence[ArraySpec]]) -> None:
-        """Set up keys that all workers share, with the arrays in their buffers; specs by server.
+        """Set up keys that all workers share, with the arrays in the buffers of rank 0.
 
-        All workers call it, and it returns when all have, except in a job that runs already, whose
-        keys are there. Rank 0's arrays count.
+        All workers call it, and it returns when all have done so. In a running job it returns at
+        once, because the keys exist.
+
+        Args:
+            specs: arrays by server.
         """
 
     def open(self, specs: Sequence[Sequence[ArraySpec]]) -> None:
-        """Set up keys of this worker's own on the servers, with the arrays in their buffers."""
+        """Set up keys of this worker alone, with the arrays in their buffers; specs by server."""
 
     def send(
         self,
@@ -177,46 +169,49 @@ class Store(Protocol):
         message: Mapping[str, Any] | None = None,
         others: Sequence[Any] = (),
     ) -> None:
-        """Send the arrays in the buffers of these keys, and a message behind them; does not wait.
+        """Send the arrays in the buffers of these keys, then a message, without waiting.
 
         It may be called several times for one payload: with arrays alone, and at last with the
-        message, whose fields are those of `wire.MESSAGE`. A key that is not set up is set up on the
-        way. With a commit go those of `others` of the same host (records of `wire.message_type`).
+        message. Keys that do not exist are set up.
+
+        Args:
+            server: its number.
+            specs: of the arrays.
+            message: the fields of the message (wire.MESSAGE).
+            others: with a commit, those of other workers of the host (wire.message_type).
         """
 
     def fetch(self, server: int, specs: Sequence[ArraySpec]) -> Iterable[np.ndarray]:
-        """Ask for the arrays of these keys, and return an iterator over them as they come.
+        """Request the arrays of these keys, and return an iterator over them as they arrive.
 
-        They include their headers. The request leaves at once. The arrays are the store's, to be
-        read until the next array of the same key.
+        The request is sent at once. The arrays include their headers. They belong to the store, and
+        are valid until the next array of the same key.
         """
         ...
 
     def release(self, keys: Collection[int]) -> None:
-        """Forget the buffers of these keys."""
+        """Free the buffers of these keys."""
 
     def flush(self) -> None:
-        """Wait until everything that was sent has left."""
+        """Wait until everything has been sent."""
 
     def statuses(self) -> list[Status]:
-        """Return the present statuses of all servers."""
+        """Fetch the statuses of all servers."""
         ...
 
-    def acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status] | None:
-        """Return the servers' statuses once all have dealt with an exchange of this worker.
-
-        It looks once and does not wait; until then it returns None.
+    def acknowledged(self, sequence: int, check: Callable[[Status], None]) -> list[Status] | None:
+        """Poll the servers once; return their statuses if all have acknowledged an exchange, else None.
 
         Args:
-            sequence: number of the exchange.
-            look: called with every status that is seen; may raise.
+            sequence: number of this worker's exchange.
+            check: called with every status that is read; may raise.
         """
         ...
 
-    def await_acknowledged(self, sequence: int, look: Callable[[Status], None]) -> list[Status]:
-        """Wait until all servers have dealt with an exchange of this worker; return their statuses.
+    def await_acknowledged(self, sequence: int, check: Callable[[Status], None]) -> list[Status]:
+        """Wait until all servers have acknowledged an exchange, and return their statuses.
 
-        The arguments are those of `acknowledged`.
+        See `acknowledged` for the arguments.
 
         Raises:
             CancelledError: the task that waits was cancelled.
@@ -224,7 +219,4 @@ class Store(Protocol):
         ...
 
     def close(self, message: Mapping[str, Any] | None) -> None:
-        """Send every server a last message, if any, and disconnect.
-
-        It does not wait for other workers.
-        """
+        """Send every server a last message, if any, and disconnect, without waiting for others."""

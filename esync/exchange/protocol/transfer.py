@@ -1,7 +1,8 @@
 """The transfer of vectors between a worker and the servers: of their values, or of their sizes only.
 
-Values travel array by array, packed by each vector's codec. Where the exchanged model stands for a
-larger one, in the simulator, only the sizes of that one's arrays travel.
+Values are sent array by array, packed by the codec of each vector. The simulator may exchange a
+small model that represents a larger one; then only arrays of the larger sizes are sent, without
+values.
 """
 
 from abc import ABC, abstractmethod
@@ -22,7 +23,7 @@ from .pending import ReceivedModel
 from .specification import Specification
 from .store import ArraySpec, Store
 
-#: Stands for a key where arrays have no values.
+#: The key of arrays without values.
 NO_KEY = -1
 
 
@@ -31,10 +32,10 @@ class Transfer(ABC):
 
     Args:
         specification: of the exchange.
-        store: to the servers.
+        store: connection to the servers.
         layout: how the model is cut into buckets.
         codecs: name of each vector → its codec on this worker, in the layout's order.
-        beat: sends the servers a heartbeat where one is due.
+        beat: sends the servers a heartbeat if one is due.
 
     Attributes:
         codecs: as given.
@@ -53,16 +54,16 @@ class Transfer(ABC):
 
     @property
     def residual_encoder(self) -> BucketEncoder | None:
-        """The encoder of the weights, where it keeps what a payload could not express."""
+        """The encoder of the weights, if it keeps a residual; else None."""
         return None
 
     @abstractmethod
     def shared_elements(self, elements: int) -> int:
-        """Return how many float32 values the workers of a host share for an array of that size."""
+        """Return the float32 values of shared memory that the workers of a host need for an array."""
 
     @abstractmethod
     def begin(self, vectors: Mapping[str, Source], model: ModelSink) -> None:
-        """Set up the keys with the vectors of rank 0, and write the common model."""
+        """Set up the keys with the vectors of rank 0, and fetch them to the model."""
 
     @abstractmethod
     def send(
@@ -77,7 +78,7 @@ class Transfer(ABC):
             attempt: number of the attempt to send this payload, from 0.
 
         Returns:
-            For each server, the number of arrays that a commit has to wait for.
+            Number of arrays that the commit has to wait for, by server.
         """
 
     @abstractmethod
@@ -86,7 +87,7 @@ class Transfer(ABC):
 
         Args:
             names: of the vectors, in the layout's order.
-            lengths: bytes of each server's answer, where its codec has to know.
+            lengths: bytes of each server's answer, for codecs whose answers vary in size.
         """
 
     @abstractmethod
@@ -106,16 +107,16 @@ class Transfer(ABC):
             arrays: in the order of `specs`; all are consumed.
             specs: the server's part of `answer_arrays`.
             names: of the vectors.
-            length: bytes of the answer, where its codec has to know.
-            model: takes the vectors.
+            length: bytes of the answer, for codecs whose answers vary in size.
+            model: receives the vectors.
         """
 
     @abstractmethod
     def fetch_common(self, names: Sequence[str], model: ModelSink) -> None:
         """Fetch vectors from all servers, the weights uncompressed.
 
-        Compressed answers lead from one round to the next, so they are of no use to a worker that
-        has missed one.
+        A worker that has missed a round needs them, because compressed answers are differences
+        between successive rounds.
         """
 
     def fetch(self, names: Sequence[str], model: ModelSink, lengths: Sequence[int], servers: Collection[int]) -> None:
@@ -126,9 +127,9 @@ class Transfer(ABC):
             self.decode(server, arrays, specs[server], names, lengths[server], model)
 
     def request(self, server: int, specs: Sequence[Sequence[ArraySpec]]) -> Iterator[np.ndarray]:
-        """Ask a server for arrays, and return an iterator over them as they arrive.
+        """Request arrays from a server, and return an iterator over them as they arrive.
 
-        All of them together may take longer than the lease: heartbeats are sent in between.
+        Heartbeats are sent in between, because the transfer may take longer than the lease.
         """
         return self._beating(self._store.fetch(server, list(chain.from_iterable(specs))))
 
@@ -138,7 +139,7 @@ class Transfer(ABC):
             yield array
 
     def _uncompressed(self, names: Iterable[str]) -> "Transfer":
-        """Return the transfer of the vectors as they are, through the keys that all workers share."""
+        """Return a transfer of uncompressed vectors, through the keys that all workers share."""
         codecs = {name: uncompressed_codec(self._layout, 0, name) for name in names}
         return type(self)(self._specification, self._store, self._layout, codecs, self._beat)
 
@@ -161,7 +162,7 @@ class ValueTransfer(Transfer):
         store, private = self._store, self._specification.private
         common, decoder = self._uncompressed(self._layout.sizes), self.codecs[WEIGHTS].decoder
         store.init_shared(common.buffered(vectors))
-        # The values that this worker has now, even where its model rounds them.
+        # A copy of the exact values, because the model may round them.
         received = ReceivedModel(self._layout.sizes) if private or decoder.keeps_common else None
         common.fetch(list(self._layout.sizes), received or model, [0] * store.servers, range(store.servers))
         if received is not None:
@@ -169,8 +170,8 @@ class ValueTransfer(Transfer):
         if received is not None and private:
             channel = self._specification.channel(WEIGHTS, store.rank)
             codecs = {WEIGHTS: uncompressed_codec(self._layout, channel, WEIGHTS)}
-            own = ValueTransfer(self._specification, store, self._layout, codecs, self._beat)
-            store.open(own.buffered(received.vectors))
+            private_transfer = ValueTransfer(self._specification, store, self._layout, codecs, self._beat)
+            store.open(private_transfer.buffered(received.vectors))
         if received is not None or self._specification.sparse:
             self._release_common()
         if received is not None and decoder.keeps_common:
@@ -193,7 +194,7 @@ class ValueTransfer(Transfer):
     @override
     def answer_arrays(self, names: Sequence[str], lengths: Sequence[int]) -> Sequence[Sequence[Sequence[ArraySpec]]]:
         return [
-            [wire.with_headers(self.codecs[name].decoder.wanted(server, length)) for name in names]
+            [wire.with_headers(self.codecs[name].decoder.answer_arrays(server, length)) for name in names]
             for server, length in enumerate(lengths)
         ]
 
@@ -221,13 +222,13 @@ class ValueTransfer(Transfer):
 
     @property
     def steps(self) -> Mapping[int, int]:
-        """Index of a bucket of weights → number of weight changes it had when it was read."""
+        """Index of a bucket of weights → number of changes that it had when it was read."""
         decoder = self.codecs[WEIGHTS].decoder
         assert isinstance(decoder, UncompressedDecoder)
         return decoder.steps
 
     def buffered(self, vectors: Mapping[str, Source]) -> list[list[ArraySpec]]:
-        """Put the initial values of vectors into the store's buffers; return the arrays by server."""
+        """Write the initial values of vectors to the store's buffers; return the arrays by server."""
         by_server: list[list[ArraySpec]] = [[] for _ in range(self._store.servers)]
         for server, spec in self._write(vectors, wire.NOTHING, 0, 0):
             by_server[server].append(spec)
@@ -242,7 +243,7 @@ class ValueTransfer(Transfer):
     def _write(
         self, vectors: Mapping[str, Any], kind: int, sequence: int, attempt: int
     ) -> Iterator[tuple[int, ArraySpec]]:
-        """Put vectors where they are sent from; yield the server and the spec of each array."""
+        """Write vectors to the store's buffers; yield the server and the spec of each array."""
         store, buffers = self._store, dict[int, np.ndarray]()
 
         def buffer(key: int, elements: int) -> np.ndarray:
@@ -257,23 +258,22 @@ class ValueTransfer(Transfer):
                     yield server, (key, array.size)
 
     def _release_common(self) -> None:
-        """Forget the shared keys of the weights, which travel through other keys from now on."""
+        """Release the shared keys of the weights, which are sent through other keys from now on."""
         self._store.release([self._layout.key(bucket) for bucket in self._layout.of(WEIGHTS)])
 
     def _common_memory(self, model: ModelSink, received: ReceivedModel) -> dict[int, np.ndarray]:
         """Return the memory of the common weights: index of a bucket → its values.
 
-        It is the model's where the model has them already, so that no exchange has to copy them.
-        Otherwise, or where they may be needed while an exchange is under way, it is that of the
-        received model.
+        It is that of the model if the model keeps them, which saves a copy in every exchange.
+        Otherwise, and if the worker trains during exchanges, it is that of the received model.
         """
-        kept = model.common_weights() if isinstance(model, KeepsCommon) and not self._specification.overlap else None
-        weights = received.vectors[WEIGHTS].values if kept is None else kept
+        common = model.common_weights() if isinstance(model, KeepsCommon) and not self._specification.overlap else None
+        weights = received.vectors[WEIGHTS].values if common is None else common
         return {bucket.index: weights[bucket.start : bucket.stop] for bucket in self._layout.of(WEIGHTS)}
 
 
 class SizeTransfer(Transfer):
-    """Moves arrays of the sizes that vectors have, without values."""
+    """Moves arrays of the vectors' sizes, without values."""
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)

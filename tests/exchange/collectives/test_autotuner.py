@@ -31,7 +31,7 @@ def test_cost_model_prefers_butterfly_for_small_and_ring_for_large_models() -> N
 
 def play(choice: Autotuner, seconds: dict[str, float], exchanges: int) -> None:
     for _ in range(exchanges):
-        choice.took(seconds[choice.current])
+        choice.record(seconds[choice.current])
 
 
 def test_autotuner_keeps_the_fastest_and_retries_others_when_it_slows_down() -> None:

@@ -39,7 +39,7 @@ def started(
 def exact(cluster: MemoryExchanges) -> np.ndarray:
     """What the rule works on."""
     return np.concatenate(
-        [cluster.servers[bucket.shard]._bucket_states[bucket.index].weights for bucket in cluster.layout.buckets]
+        [cluster.servers[bucket.shard].model.buckets[bucket.index].weights for bucket in cluster.layout.buckets]
     )
 
 

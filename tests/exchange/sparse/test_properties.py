@@ -208,7 +208,7 @@ def test_change_tracker_sends_new_values_wherever_something_changed(
     weights = rng.standard_normal(total).astype(np.float32)
     theta = weights.copy()
     for part, (first, last) in enumerate(pairwise(offsets)):
-        tracker.place(part, weights[first:last])
+        tracker.bind_weights(part, weights[first:last])
     for _ in range(2):
         changed = np.zeros(0, np.int64)
         for _ in range(2):

@@ -9,7 +9,7 @@ from esync.exchange import JobAbortedError, Specification
 from esync.exchange.codecs.shards import ServerShard
 from esync.exchange.codecs.sparse import Differences, bounds_of
 from esync.exchange.codecs.sparse.bitmap import list_marked, no_marks
-from esync.exchange.codecs.sparse.tracker import PendingPlaces
+from esync.exchange.codecs.sparse.tracker import PendingIndices
 from esync.exchange.codecs.sparse_difference import DifferenceDownlink
 from tests.exchange.memory_exchanges import Kept, MemoryExchanges, Worker
 
@@ -50,7 +50,7 @@ def shards_of(cluster: MemoryExchanges) -> list[ServerShard]:
     return [ServerShard(cluster.layout, server, bounds_of(TENSORS)) for server in range(cluster.layout.servers)]
 
 
-def pending_for(cluster: MemoryExchanges, server: int, worker: Worker) -> PendingPlaces:
+def pending_for(cluster: MemoryExchanges, server: int, worker: Worker) -> PendingIndices:
     """Where a server takes a worker's weights to differ from the model."""
     downlink = cluster.servers[server].downlink
     assert isinstance(downlink, DifferenceDownlink)

@@ -80,7 +80,7 @@ def test_difference_tracker_follows_the_worked_example(
     message_format, offsets = MessageFormat(bounds_of([4])), bounds_of([4])
     tracker = DifferenceTracker(message_format, offsets, 3, secondary)
     weights = np.zeros(4, np.float32)
-    tracker.place(0, weights)
+    tracker.bind_weights(0, weights)
     sent = {worker: np.zeros(4, np.float32) for worker in (1, 2)}
     for worker, values in sent.items():
         tracker.join(worker)

@@ -1,9 +1,9 @@
-"""Quantization, for smaller synchronous exchanges: `--compression`, and the quantizers of buckets.
+"""Quantization, for smaller synchronous exchanges: the quantizers of `--compression`.
 
-Free of MXNet and of the network. "fp16" and "2bit" pack every bucket of a model into a fixed number
-of bytes (`fp16`, `two_bit`). Whatever a message does not express stays with its sender and goes
-into the next one (error feedback: Seide et al., Interspeech 2014; in both directions: Tang et al.,
-"DoubleSqueeze", ICML 2019).
+"fp16" and "2bit" pack every bucket of a model into a fixed number of bytes (`fp16`, `two_bit`). The
+sender adds the rounding error of a message to its next message (error feedback: Seide et al.,
+Interspeech 2014; in both directions: Tang et al., "DoubleSqueeze", ICML 2019). Uses neither MXNet
+nor the network.
 """
 
 from collections.abc import Sequence
@@ -35,10 +35,7 @@ def quantizer_of(compression: str, segments: Sequence[int]) -> Quantizer:
 
 
 def compile_loops(compression: str) -> None:
-    """Compile the inner loops, which takes some seconds once on each machine.
-
-    So no exchange has to wait for that.
-    """
+    """Compile the inner loops before the first exchange; it takes seconds, once on each machine."""
     quantizer = quantizer_of(compression, [8])
     values, packed = np.ones(8, np.float32), np.zeros(quantizer.elements, np.float32)
     quantizer.pack(values, packed)

@@ -11,50 +11,50 @@ NONE, FP16, TWO_BIT = "none", "fp16", "2bit"
 
 
 class CompressionError(ExpectedError):
-    """Values cannot be compressed, or a packed bucket cannot be read; the message says why."""
+    """Values cannot be compressed, or a packed bucket is malformed; the message says why."""
 
 
 class Quantizer(ABC):
     """Packs the values of one bucket into a fixed number of bytes.
 
-    A worker and a server use `pack_with`, `put` and `step`; a quantizer may do them in fewer passes
-    through memory, with the same bits.
+    Subclasses may override `pack_with`, `put` and `step` for fewer passes through memory, with the
+    same results bit for bit.
 
     Attributes:
-        elements: float32 values that a packed bucket takes.
+        elements: size of a packed bucket in float32 values.
     """
 
     elements: int
 
     @abstractmethod
     def pack(self, values: np.ndarray, packed: np.ndarray) -> None:
-        """Pack values, and leave in them what the packed ones do not express.
+        """Pack values, and replace them by the rounding error.
 
-        Packed and left add up to the given values, to the last bit.
+        The packed values and the rounding error add up to the given values exactly.
 
         Args:
             values: float32; changed.
-            packed: `elements` values of float32, written.
+            packed: output, `elements` values of float32.
 
         Raises:
-            CompressionError: a value is infinite or not a number; the arrays are then of no use.
+            CompressionError: a value is infinite or not a number; both arrays are invalid then.
         """
 
     @abstractmethod
     def add(self, packed: np.ndarray, target: np.ndarray) -> None:
-        """Add the content of packed values to `target` (float32). All who do so get the same bits.
+        """Add packed values to `target` (float32), with the same result on all machines.
 
         Raises:
-            CompressionError: no quantizer of this kind has written them; `target` is as it was.
+            CompressionError: `packed` is malformed; `target` is unchanged.
         """
 
     def pack_with(self, rest: np.ndarray, more: np.ndarray, packed: np.ndarray) -> None:
-        """Pack rest + more; what is not expressed stays in `rest`."""
+        """Pack `rest + more`; the rounding error replaces `rest`."""
         rest += more
         self.pack(rest, packed)
 
     def put(self, packed: np.ndarray, target: np.ndarray) -> None:
-        """Write the content of packed values to `target`, whatever it held before."""
+        """Write packed values to `target`."""
         target.fill(0)
         self.add(packed, target)
 
@@ -64,5 +64,5 @@ class Quantizer(ABC):
         self.add(packed, common)
 
 
-#: Message of a worker whose values cannot be sent.
+#: Error message for values that cannot be sent.
 NOT_FINITE = "what is to be sent is infinite or not a number: the training has diverged; try a smaller learning rate"

@@ -1,7 +1,7 @@
-"""float16 in compiled loops: conversion to its bits, to nearest, ties to even, and back.
+"""Conversion between float32 and the bits of float16 in compiled loops, to nearest, ties to even.
 
-The processor converts, or integer operations do; both give the same bits. Numba has no float16 on a
-processor, and NumPy's conversion takes ten times as long.
+It uses instructions of the processor, or integer operations with the same results. Numba has no
+float16 on processors, and NumPy's conversion takes ten times as long.
 """
 
 from typing import Any
@@ -48,8 +48,8 @@ def value_by_integers(bits: np.uint32) -> Any:
     half, sign = bits & _MAGNITUDE, (bits & _SIGN) << _16
     as_normal = np.uint32((half << _13) + _BIAS).view(np.float32)
     as_small = np.uint32(half + _MAGIC_BITS).view(np.float32) - _MAGIC
-    said = as_normal if half >= _HALF_SUBNORMAL else as_small
-    return np.uint32(np.float32(said).view(np.uint32) | sign).view(np.float32)
+    decoded = as_normal if half >= _HALF_SUBNORMAL else as_small
+    return np.uint32(np.float32(decoded).view(np.uint32) | sign).view(np.float32)
 
 
 @intrinsic

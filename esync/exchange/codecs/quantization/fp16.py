@@ -3,9 +3,9 @@
     unit (float32, a power of two) | bits of float16 values, and one unused value if their number
     is odd
 
-A value is float16 · unit. The unit is chosen so that the largest value of the bucket lies near the
-end of float16's range: updates of 10⁻⁷ keep their eleven binary digits, and nothing overflows.
-Rounding errors stay with the sender.
+A value is float16 · unit. The unit is chosen so that the largest value of the bucket is near the end
+of float16's range. So updates of 10⁻⁷ keep eleven binary digits, and no value overflows. The sender
+keeps the rounding errors.
 """
 
 from typing import Any
@@ -18,8 +18,7 @@ from .base import NOT_FINITE, CompressionError, Quantizer
 
 #: The largest value is scaled to 2¹⁴ or more, but less than 2¹⁵; float16 ends just below 2¹⁶.
 TOP = 14
-#: The largest scale, as an exponent of two: values that arrive are never so small that a processor
-#: may take them for zero.
+#: The largest scale, as an exponent of two, so that received values are never subnormal.
 MOST = 100
 
 
@@ -72,7 +71,7 @@ class FP16Quantizer(Quantizer):
         return np.float32(2.0**exponent), unit
 
     def _check(self, packed: np.ndarray) -> None:
-        """Refuse packed values that cannot be read."""
+        """Raise CompressionError if packed values are malformed."""
         unit = packed[0]
         if packed.size != self.elements or not 0 < unit < np.inf or np.frexp(unit)[0] != 0.5:
             raise CompressionError("a bucket of float16 values has no valid unit in front of them")

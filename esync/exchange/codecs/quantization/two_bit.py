@@ -1,13 +1,12 @@
-"""--compression 2bit: every value becomes +s, 0 or −s; each tensor of the bucket has its own s.
+"""--compression 2bit: every value becomes +s, 0 or −s, with one s for each tensor of the bucket.
 
     s of each segment (float32) | codes of each segment, four in a byte, 1: +s, 2: −s, 0: 0;
     segments begin with a byte
 
-MXNet's own 2-bit compression takes a fixed s and the threshold s for all tensors and all times.
-Model updates are small and differ in size from layer to layer and from epoch to epoch, so s is
-measured here: three quarters of the mean magnitude separate small values from large ones, s is the
-mean magnitude of the large ones (as in Li et al., "Ternary Weight Networks", 2016, whose threshold
-is about the same), and each value goes to the nearest of the three.
+MXNet's 2-bit compression uses a fixed s, which is also its threshold. Model updates are small, and
+their size varies between layers and over time, so s is measured here: it is the mean magnitude of
+the values above three quarters of the mean magnitude of all (similar to Li et al., "Ternary Weight
+Networks", 2016). Each value is rounded to the nearest of the three.
 """
 
 import math
@@ -21,12 +20,11 @@ from .base import NOT_FINITE, CompressionError, Quantizer
 
 #: Share of the mean magnitude above which values count as large: their mean magnitude is s.
 THRESHOLD = 0.75
-#: Significant binary digits of s. What is left of a value is then exact in float32 …
+#: Significant binary digits of s. So rounding errors are exact in float32, if no value is larger
+#: than MOST · s.
 DIGITS = 8
-#: … as long as no value is larger than this multiple of s.
 MOST = 2.0**15
-#: Smaller s are not sent: values that arrive are never so small that a processor may take them for
-#: zero.
+#: Smaller s are not sent, so that received values are never subnormal.
 LEAST = 2.0**-100
 
 
@@ -34,7 +32,7 @@ class TwoBitQuantizer(Quantizer):
     """Packs a bucket; see `Quantizer`.
 
     Args:
-        segments: sizes of the tensors, or parts of tensors, that lie in it one behind the other.
+        segments: sizes of the tensors, or parts of tensors, in the bucket.
     """
 
     def __init__(self, segments: Sequence[int]) -> None:
@@ -48,9 +46,9 @@ class TwoBitQuantizer(Quantizer):
         codes[self._bytes :] = 0
         start, byte = 0, 0
         scales = [_scale(part) for part in self._parts(values)]
-        for place, (size, scale) in enumerate(zip(self._segments, scales, strict=True)):
+        for number, (size, scale) in enumerate(zip(self._segments, scales, strict=True)):
             stop, until = start + size, byte + -(-size // 4)
-            packed[place] = scale
+            packed[number] = scale
             if scale:
                 kernels.to_two_bits(values[start:stop], scale, codes[byte:until])
             else:
@@ -77,7 +75,7 @@ class TwoBitQuantizer(Quantizer):
 
 
 def _scale(values: np.ndarray) -> np.float32:
-    """Return the s of a segment; 0: none of it is sent.
+    """Return the s of a segment; 0: its values are not sent.
 
     Raises:
         CompressionError: a value is not finite.

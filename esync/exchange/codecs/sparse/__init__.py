@@ -1,8 +1,8 @@
-"""Sparse exchanges: selection and coding of values, and what a server owes each worker.
+"""Sparse exchanges: selection and coding of values, and tracking of the workers' weights.
 
 Source: Yan et al., "Dual-Way Gradient Sparsification for Asynchronous Distributed Deep Learning",
 ICPP 2020 (DGS), with its errata; Aji and Heafield, EMNLP 2017 (gradient dropping); Lin et al., ICLR
-2018 (DGC). Free of MXNet and of the network. A sparse vector is a pair of arrays: indices (int64,
+2018 (DGC). Uses neither MXNet nor the network. A sparse vector is a pair of arrays: indices (int64,
 ascending) and values (float32).
 """
 
@@ -19,18 +19,17 @@ Sparse = tuple[np.ndarray, np.ndarray]
 
 
 class SparseError(ExpectedError):
-    """A vector cannot be made sparse, or a sparse message cannot be read; the message says why."""
+    """A vector cannot be made sparse, or a sparse message is malformed; the message says why."""
 
 
 @dataclass(frozen=True)
 class Differences:
-    """The kind of the servers' messages where each worker gets what has changed since its last one.
+    """The kind of answers that contain the changes since the worker's last answer.
 
     Attributes:
-        secondary_ratio: share of each segment's values that an answer may hold; 0: all that has
-            changed.
-        dense_below: segments with fewer values are answered whole.
-        values: "float32" or "float16", of the values on the wire, both ways.
+        secondary_ratio: share of the values of each segment in an answer; 0: all that have changed.
+        dense_below: segments with fewer values are sent completely.
+        values: type of the values sent, "float32" or "float16", in both directions.
     """
 
     secondary_ratio: float = 0.0
@@ -44,19 +43,19 @@ class Differences:
 
 
 def bounds_of(sizes: Sequence[int]) -> np.ndarray:
-    """Return the begin of each of several tensors in their flat vector, and the end (int64)."""
+    """Return the start of each of several tensors in their flat vector, and the end (int64)."""
     return np.fromiter(accumulate(sizes, initial=0), np.int64, len(sizes) + 1)
 
 
 def join(parts: list[Sparse]) -> Sparse:
-    """Return several sparse vectors one behind the other; none where there is no vector."""
+    """Concatenate sparse vectors."""
     if not parts:
         return np.empty(0, np.int64), np.empty(0, np.float32)
     return np.concatenate([part[0] for part in parts]), np.concatenate([part[1] for part in parts])
 
 
 def check_finite(gradient: np.ndarray) -> None:
-    """Refuse a gradient that would stay in a worker's memory for ever."""
+    """Raise a SparseError if a gradient is not finite, because it would stay in the residual forever."""
     with np.errstate(over="ignore", invalid="ignore"):
         if not np.isfinite(gradient.sum()) and not np.isfinite(gradient).all():
             raise SparseError(

@@ -1,4 +1,4 @@
-"""Bitmaps: one bit for each position, and the loops that go through them."""
+"""Bitmaps, with one bit for each position, and the compiled loops on them."""
 
 from typing import Any
 
@@ -11,26 +11,26 @@ from .kernels import AHEAD, compiled, prefetch
 
 
 def no_marks(size: int) -> np.ndarray:
-    """Return a bitmap (uint64) with one bit for each of that many places, none of them set."""
+    """Return an empty bitmap (uint64) of that many positions."""
     return np.zeros(words(size), np.uint64)
 
 
 def words(size: int) -> int:
-    """Return the number of words in the bitmap of that many places."""
+    """Return the number of words in the bitmap of that many positions."""
     return -(-size // 64)
 
 
 @compiled
 def mark(bits: np.ndarray, indices: np.ndarray) -> None:
-    """Set the bits (uint64 words) at these places."""
+    """Set the bits (uint64 words) at these positions."""
     for entry in range(indices.size):
-        place = np.uint32(indices[entry])
-        bits[place >> np.uint32(6)] |= np.uint64(1) << np.uint64(place & np.uint32(63))
+        position = np.uint32(indices[entry])
+        bits[position >> np.uint32(6)] |= np.uint64(1) << np.uint64(position & np.uint32(63))
 
 
 @intrinsic
-def ones(typing_context: Any, word: Any) -> Any:
-    """Return the number of ones in a word."""
+def popcount(typing_context: Any, word: Any) -> Any:
+    """Return the number of popcount in a word."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.ctpop(arguments[0])
@@ -40,7 +40,7 @@ def ones(typing_context: Any, word: Any) -> Any:
 
 @compiled
 def within(bits: np.ndarray, word: int, first: int, last: int) -> int:
-    """Return the marks in a word of the places from `first` to before `last`."""
+    """Return a word of the bitmap without the bits outside of positions `first` to `last`."""
     left, start = bits[word], word << 6
     if start < first:
         left &= ~np.uint64(0) << np.uint64(first - start)
@@ -51,60 +51,60 @@ def within(bits: np.ndarray, word: int, first: int, last: int) -> int:
 
 @compiled
 def count_marks(bits: np.ndarray, bounds: np.ndarray, counts: np.ndarray) -> None:
-    """Write the number of marked places in each segment to `counts`.
+    """Write the number of marked positions in each segment to `counts`.
 
-    `bounds` has the begin of each segment, and the end of the last one.
+    `bounds` has the start of each segment, and the end of the last one.
     """
     for segment in range(counts.size):
         first, last = bounds[segment], bounds[segment + 1]
         begin, end = first >> 6, (last + 63) >> 6
         count = np.uint64(0)
         for word in range(begin + 1, end - 1):
-            count += ones(bits[word])
+            count += popcount(bits[word])
         if begin < end:
-            count += ones(within(bits, begin, first, last))
+            count += popcount(within(bits, begin, first, last))
         if begin < end - 1:
-            count += ones(within(bits, end - 1, first, last))
+            count += popcount(within(bits, end - 1, first, last))
         counts[segment] = count
 
 
 @compiled
-def take_marked(bits: np.ndarray, first: int, last: int, weights: np.ndarray, values: np.ndarray) -> int:
-    """Write the weights at the marked places.
+def gather_marked(bits: np.ndarray, first: int, last: int, weights: np.ndarray, values: np.ndarray) -> int:
+    """Write the weights at the marked positions.
 
     Args:
         bits: the marks.
-        first: the first place that is considered.
-        last: the place before which it ends.
-        weights: those of the places from `first` on.
+        first: the first position that is considered.
+        last: the position before which it ends.
+        weights: those of the positions from `first` on.
         values: output.
 
     Returns:
         The number of values.
     """
     # Unsigned throughout, so that numba does not check whether indices are negative.
-    one, origin, found = np.uint64(1), np.uint64(first), np.uint64(0)
+    one, origin, count = np.uint64(1), np.uint64(first), np.uint64(0)
     for word in range(first >> 6, (last + 63) >> 6):
         left = within(bits, word, first, last)
         start = (np.uint64(word) << np.uint64(6)) - origin
         while left:
-            place = start + np.uint64(trailing_zeros(left))
+            position = start + np.uint64(trailing_zeros(left))
             left &= left - one
-            prefetch(weights, place + np.uint64(AHEAD))
-            values[found] = weights[place]
-            found += one
-    return int(found)
+            prefetch(weights, position + np.uint64(AHEAD))
+            values[count] = weights[position]
+            count += one
+    return int(count)
 
 
 @compiled
 def list_marked(bits: np.ndarray, indices: np.ndarray) -> int:
-    """Write all marked places, ascending, and clear the marks; return their number."""
-    found = 0
+    """Write all marked positions, ascending, and clear the marks; return their number."""
+    count = 0
     for word in range(bits.size):
         left = bits[word]
         bits[word] = np.uint64(0)
         while left != np.uint64(0):
-            indices[found] = (word << 6) + np.int64(trailing_zeros(left))
-            found += 1
+            indices[count] = (word << 6) + np.int64(trailing_zeros(left))
+            count += 1
             left &= left - np.uint64(1)
-    return found
+    return count

@@ -1,4 +1,4 @@
-"""Sparse messages on their way into the arrays that are sent or pulled."""
+"""Sparse messages, which are copied to the arrays that are sent or pulled."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -8,9 +8,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class SparseMessage:
-    """A message in parts, one behind the other.
-
-    It is valid until the object that has made it is used again.
+    """A message in several parts, valid until the next message of the same format or tracker.
 
     Attributes:
         parts: uint8.
@@ -24,7 +22,7 @@ class SparseMessage:
         return sum(part.size for part in self.parts)
 
     def pour(self, targets: Iterable[np.ndarray]) -> None:
-        """Write the message into arrays (float32) that together hold it, with zeros behind it."""
+        """Copy the message to arrays (float32) of sufficient total size, and pad it with zeros."""
         rest = [part for part in self.parts if part.size]
         for target in targets:
             free = target.view(np.uint8)
@@ -37,5 +35,5 @@ class SparseMessage:
             free[:] = 0
 
     def whole(self) -> np.ndarray:
-        """Return the message in one piece (uint8)."""
+        """Return the message as one array (uint8)."""
         return np.concatenate(self.parts)

@@ -1,9 +1,8 @@
 """Compressors, which choose the part of a worker's gradients to send; one class per method.
 
-Every compressor works on flat float32 vectors (weight decay is in the gradient already), keeps its
-own state, and returns the sparse step that the server is to subtract from the weights: it is
-multiplied by the learning rate here, so that schedules reach every worker at its own next gradient.
-What is not sent is kept, to the last bit.
+A compressor gets flat float32 gradients, which include weight decay, and returns the sparse step
+that the server subtracts from the weights. The step is multiplied by the learning rate here, so
+that schedules apply to the next gradient of every worker. Values that are not sent are kept exactly.
 """
 
 from collections.abc import Mapping
@@ -17,10 +16,7 @@ from .selection import Selection
 
 
 def as_sent(values: np.ndarray, kind: str) -> np.ndarray:
-    """Return these values (float32) as they arrive when sent as float32 or float16.
-
-    As float16 they are limited to its largest number.
-    """
+    """Return float32 values as received when sent as float32 or float16, clipped to its range."""
     if kind == "float32":
         return values
     most = np.finfo(np.float16).max
@@ -31,27 +27,27 @@ class Compressor(Protocol):
     """Turns gradients into sparse steps."""
 
     def compress(self, gradient: np.ndarray, learning_rate: float, momentum: float) -> Sparse:
-        """Take in a gradient, and return the step to send.
+        """Process a gradient, and return the step to send.
 
         Args:
-            gradient: float32, flat; it is overwritten.
+            gradient: float32, flat; overwritten.
             learning_rate: multiplies the gradient.
             momentum: of the method.
 
         Returns:
-            The step with its values as they arrive.
+            The step with its values as received.
         """
         ...
 
     def state(self) -> dict[str, Any]:
-        """Return what is kept for later steps, for a checkpoint."""
+        """Return the state for a checkpoint."""
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Go on with what `state` has returned.
+        """Restore what `state` has returned.
 
         Raises:
-            KeyError, ValueError: it is that of another compressor.
+            KeyError, ValueError: it is the state of another compressor.
         """
         ...
 
@@ -59,11 +55,11 @@ class Compressor(Protocol):
 class GradientDropping:
     """GD-async (DGS paper, Algorithm 1): send the largest accumulated gradients.
 
-    r ← r + η·g; the largest of r are sent, the rest stays in r. There is no momentum.
+    r ← r + η·g; the largest values of r are sent, the others stay in r. There is no momentum.
 
     Args:
-        selection: chooses the values that are sent.
-        kind: of the values on the wire, "float32" or "float16".
+        selection: selects the values to send.
+        kind: of the values sent, "float32" or "float16".
     """
 
     def __init__(self, selection: Selection, kind: str = "float32") -> None:
@@ -74,11 +70,11 @@ class GradientDropping:
         """See `Compressor`."""
         gradient *= np.float32(learning_rate)
         self.rest += gradient
-        places = self._selection.of(self.rest)
-        whole = self.rest[places]
+        indices = self._selection.of(self.rest)
+        whole = self.rest[indices]
         values = as_sent(whole, self._kind)
-        self.rest[places] = self._left(whole, values, momentum)
-        return places, values
+        self.rest[indices] = self._left(whole, values, momentum)
+        return indices, values
 
     def state(self) -> dict[str, Any]:
         """See `Compressor`."""
@@ -89,28 +85,28 @@ class GradientDropping:
         np.copyto(self.rest, state["rest"])
 
     def _left(self, whole: np.ndarray, values: np.ndarray, momentum: float) -> np.ndarray:
-        """Return what stays of entries of which `values` are sent."""
+        """Return the remainder of entries of which `values` are sent."""
         return whole - values
 
 
 class SAMomentum(GradientDropping):
     """DGS (paper, Algorithm 3, Equations 14 to 16): momentum only for what is sent.
 
-    The paper's division is left out: w = c + η·g; the largest of w are sent; c (here `rest`) ← m·w
-    where it was sent, w where it was not. An entry that is silent for T steps is multiplied by m once in that
-    time, as in one step with a T times larger batch. With m = 0 this is gradient dropping, with
-    everything sent it is SGD with momentum (η inside).
+    Without the paper's division: w = c + η·g; the largest values of w are sent; c (here `rest`) ←
+    m·w for values sent, w for the others. A value that is not sent for T steps is multiplied by m
+    once, as in one step with a T times larger batch. With m = 0 this is gradient dropping; if all
+    values are sent, it is SGD with momentum (including η).
     """
 
     def _left(self, whole: np.ndarray, values: np.ndarray, momentum: float) -> np.ndarray:
-        # Rounding errors stay as they are, as if they had not been selected.
+        # Rounding errors are not multiplied, as if they had not been selected.
         return np.float32(momentum) * values + (whole - values)
 
 
 class DeepGradientCompression:
     """DGC-async: momentum correction and factor masking.
 
-    u ← m·u + g; v ← v + u; the largest of v are sent times η, and forgotten in both.
+    u ← m·u + g; v ← v + u; the largest values of v are sent, times η, and set to zero in both.
 
     Args:
         selection: chooses the values that are sent.
@@ -152,14 +148,14 @@ class DeepGradientCompression:
         self.velocity *= np.float32(momentum)
         self.velocity += gradient
         self.rest += self.velocity
-        places = self._selection.of(self.rest, self.ratio)
+        indices = self._selection.of(self.rest, self.ratio)
         self._exchanges += 1
-        exact = np.float32(learning_rate) * self.rest[places]
+        exact = np.float32(learning_rate) * self.rest[indices]
         values = as_sent(exact, self._kind)
         lost = exact - values  # nothing in float32
-        self.rest[places] = lost / np.float32(learning_rate) if lost.any() else 0
-        self.velocity[places] = 0  # factor masking
-        return places, values
+        self.rest[indices] = lost / np.float32(learning_rate) if lost.any() else 0
+        self.velocity[indices] = 0  # factor masking
+        return indices, values
 
     def state(self) -> dict[str, Any]:
         """See `Compressor`; the warm-up is counted in exchanges."""

@@ -1,9 +1,8 @@
-"""Answers with a part of what has changed: the largest differences, or rounded ones.
+"""Answers with some of the differences: the largest ones (secondary compression), or float16.
 
-The former are secondary compression, the latter float16. Here θ0 + v_k, the weights that each
-worker has, is kept beside θ0 + M. So a worker's own addition θ_k ← θ_k + G and the server's are the
-same float32 operation on the same numbers, and θ_k = θ0 + v_k holds to the last bit, whatever was
-rounded on the way. What a worker was not sent stays in the difference by itself.
+The server stores θ0 + v_k, the weights that each worker has, in addition to θ0 + M. The worker and
+the server perform the same float32 addition θ_k ← θ_k + G on the same numbers, so θ_k = θ0 + v_k
+holds bit for bit, even if G was rounded. Differences that were not sent remain for the next answer.
 """
 
 import numpy as np
@@ -15,22 +14,21 @@ from .buffers import SparseMessage
 from .compressors import as_sent
 from .message_format import MessageFormat
 from .selection import Selection
-from .tracker import PendingPlaces, Tracker
+from .tracker import PendingIndices, Tracker
 
-#: Share of the weights beyond which comparing all of them costs less than going through the pending
-#: places.
+#: Share of the weights beyond which comparing all of them costs less than checking the pending
+#: indices.
 EVERYWHERE = 0.05
 
 
 class DifferenceTracker(Tracker):
-    """Keeps what every worker has been sent.
+    """Tracks differences by storing the weights that every worker has.
 
     Args:
-        message_format: of the answers; its kind is that of the values on the wire, "float32" or
-            "float16".
-        offsets: begin of each part, and end of the last one.
+        message_format: of the answers, of kind "float32" or "float16".
+        offsets: start of each part, and end of the last one.
         slots: number of workers.
-        secondary: chooses the part of each segment's difference that is sent; None: all of it.
+        secondary: selects the differences of each segment to send; None: all of them.
     """
 
     def __init__(
@@ -43,7 +41,7 @@ class DifferenceTracker(Tracker):
 
     @property
     def memory(self) -> int:
-        """Bytes of the weights, of those of each worker, and of pending places."""
+        """Bytes of the weights, of those of each worker, and of pending indices."""
         return super().memory + sum(part.nbytes for parts in self._sent for part in parts)
 
     @override
@@ -56,47 +54,47 @@ class DifferenceTracker(Tracker):
         self._sent[worker][part] = sent
 
     @override
-    def changed(self, places: np.ndarray) -> None:
-        super().changed(places)
+    def changed(self, indices: np.ndarray) -> None:
+        super().changed(indices)
         for worker in range(len(self._pending)):
-            self._look(worker)
+            self._limit_pending(worker)
 
     @override
     def answer(self, worker: int) -> SparseMessage:
         return self.format.message(self.difference(worker))
 
     def difference(self, worker: int) -> Sparse:
-        """Return G ← M − v_k, or its largest values, as it is sent, and set v_k ← v_k + G."""
+        """Return G ← M − v_k, or its largest values, as sent, and set v_k ← v_k + G."""
         if self._everywhere[worker] and self._secondary is not None:
             indices, values = self._largest(worker, self._secondary)
             return indices, self._send(worker, indices, values)
         indices, values = self._different(worker)
         chosen = self._secondary.among(indices, values) if self._secondary is not None else slice(None)
         parts = self._send(worker, indices[chosen], values[chosen])
-        self._pending[worker] = PendingPlaces(self.size)
+        self._pending[worker] = PendingIndices(self.size)
         self._everywhere[worker] = False
         self._pending[worker].add(self._differing(worker, indices)[0].astype(np.int32))
-        self._look(worker)
+        self._limit_pending(worker)
         return indices[chosen], parts
 
     # --- helpers ----------------------------------------------------------------------------------
 
-    def _look(self, worker: int) -> None:
-        """Replace too many pending places by a comparison of all weights."""
+    def _limit_pending(self, worker: int) -> None:
+        """If there are too many pending indices, compare all weights instead."""
         pending = self._pending[worker]
         if self._everywhere[worker] or pending.bits is not None or pending.entries > EVERYWHERE * self.size:
             self._everywhere[worker] = True
-            self._pending[worker] = PendingPlaces(self.size)
+            self._pending[worker] = PendingIndices(self.size)
 
     def _send(self, worker: int, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Set v_k ← v_k + G with the values as they are sent, and return these."""
         sent = as_sent(values, self.format.kind)
-        for part, places, parts in self.split((indices, sent)):
-            self._sent[worker][part][places] += parts
+        for part, local, parts in self.split((indices, sent)):
+            self._sent[worker][part][local] += parts
         return sent
 
     def _different(self, worker: int) -> Sparse:
-        """Return where and by how much the weights of a worker differ, all of it."""
+        """Return all differences between the model and the weights of a worker."""
         if self._everywhere[worker]:
             return self._differing(worker, None)
         self._pending[worker].mark(self._bits)
@@ -104,23 +102,23 @@ class DifferenceTracker(Tracker):
         return self._differing(worker, indices[: list_marked(self._bits, indices)])
 
     def _differing(self, worker: int, indices: np.ndarray | None) -> Sparse:
-        """Return where among these places (None: all) weights differ, and by how much."""
-        found = []
+        """Return the differences of a worker's weights at these indices (None: all)."""
+        parts = []
         for part, (weights, sent) in enumerate(zip(self.weights, self._sent[worker], strict=True)):
             start, stop = self.offsets[part : part + 2]
             if indices is None:
-                places = np.flatnonzero(weights != sent)
+                differing = np.flatnonzero(weights != sent)
             else:
                 first, last = np.searchsorted(indices, (start, stop))
-                places = indices[first:last] - start
-                places = places[weights[places] != sent[places]]
-            found.append((places + start, weights[places] - sent[places]))
-        return join(found)
+                differing = indices[first:last] - start
+                differing = differing[weights[differing] != sent[differing]]
+            parts.append((differing + start, weights[differing] - sent[differing]))
+        return join(parts)
 
     def _largest(self, worker: int, secondary: Selection) -> Sparse:
-        """Return the largest differences of each segment, found by comparing all weights."""
+        """Return the largest differences of each segment, by comparing all weights."""
         difference = np.empty(self.size, np.float32)
         for weights, sent, start in zip(self.weights, self._sent[worker], self.offsets, strict=False):
             np.subtract(weights, sent, out=difference[start : start + weights.size])
-        places = secondary.of(difference)
-        return places, difference[places]
+        indices = secondary.of(difference)
+        return indices, difference[indices]

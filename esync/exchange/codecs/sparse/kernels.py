@@ -1,7 +1,6 @@
 """The inner loops of sparse messages, compiled by numba on first use (cached for later processes).
 
-Each goes through its arrays once; the same in NumPy takes several passes over memory, which is what
-limits them.
+Each makes one pass over its arrays; NumPy would need several, and memory is the bottleneck.
 """
 
 from typing import Any
@@ -13,35 +12,35 @@ from numba.extending import intrinsic
 
 from ....runtime.machine_code import machine_code
 
-#: Compiles a function; floats keep IEEE's rules, so that both ends of a wire compute the same.
+#: Compiles a function with IEEE floats, so that workers and servers compute the same.
 compiled = machine_code()
 
-#: Number of values by which prefetching is ahead of their use; memory takes that long to answer.
+#: Number of values that are prefetched ahead of their use.
 AHEAD = 1024
-#: Byte of a code that means: 255 positions further, and the code goes on.
+#: Byte of a code: skip 255 positions and continue with the next byte.
 FURTHER = 255
 
 
 @compiled
-def reaching(values: np.ndarray, least: float, indices: np.ndarray) -> int:
-    """Write the places of values with |value| ≥ least, ascending.
+def list_large(values: np.ndarray, least: float, indices: np.ndarray) -> int:
+    """Write the indices of values with |value| ≥ least, ascending.
 
     Returns:
-        Their number; −1: more than there is room for.
+        Their number; −1: there are more than `indices` has room for.
     """
-    found = 0
-    for place in range(values.size):
-        if abs(values[place]) >= least:
-            if found == indices.size:
+    count = 0
+    for index in range(values.size):
+        if abs(values[index]) >= least:
+            if count == indices.size:
                 return -1
-            indices[found] = place
-            found += 1
-    return found
+            indices[count] = index
+            count += 1
+    return count
 
 
 @intrinsic
-def prefetch(typing_context: Any, values: Any, place: Any) -> Any:
-    """Prefetch values[place], which need not exist; waits for nothing."""
+def prefetch(typing_context: Any, values: Any, index: Any) -> Any:
+    """Prefetch values[index], which need not exist, without waiting."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         array = context.make_array(signature.args[0])(context, builder, arguments[0])
@@ -59,23 +58,23 @@ def prefetch(typing_context: Any, values: Any, place: Any) -> Any:
 def word_sum(words: np.ndarray) -> int:
     """Return the sum of words (uint32)."""
     total = np.uint64(0)
-    for place in range(words.size):
-        total += words[place]
+    for index in range(words.size):
+        total += words[index]
     return int(total)
 
 
 @compiled
 def encode_gaps(indices: np.ndarray, before: int, code: np.ndarray, length: int) -> int:
-    """Write distances between ascending indices as bytes: FURTHER for every 255, then the rest.
+    """Encode distances between ascending indices as bytes: FURTHER for every 255, then the rest.
 
     Args:
         indices: the indices to code.
         before: the last index before them; −1: none.
         code: output (uint8).
-        length: number of bytes that are written already.
+        length: number of bytes written before.
 
     Returns:
-        The number of bytes that are written then; −1: there is no room.
+        The number of bytes written in total; −1: there is not enough room.
     """
     for entry in range(indices.size):
         gap = indices[entry] - before - 1
@@ -95,19 +94,19 @@ def encode_gaps(indices: np.ndarray, before: int, code: np.ndarray, length: int)
 
 @compiled
 def decode_gaps(code: np.ndarray, indices: np.ndarray) -> bool:
-    """Decode what `encode_gaps` has written.
+    """Decode a code of `encode_gaps`.
 
     Returns:
-        False where the code does not hold exactly as many indices.
+        Whether the code contains exactly `indices.size` indices.
     """
-    entry, place = 0, -1
+    entry, index = 0, -1
     for position in range(code.size):
         if code[position] == FURTHER:
-            place += FURTHER
+            index += FURTHER
             continue
         if entry == indices.size:
             return False
-        place += code[position] + 1
-        indices[entry] = place
+        index += code[position] + 1
+        indices[entry] = index
         entry += 1
     return entry == indices.size and (code.size == 0 or code[-1] != FURTHER)

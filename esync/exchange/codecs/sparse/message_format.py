@@ -1,14 +1,13 @@
-"""The wire format of a sparse message, little-endian.
+"""The wire format of a sparse message; docs/how-to/dgs.md describes it.
 
     header | count of each segment (uint32) | code of the indices | values
 
-A *segment* is a tensor, or the part of one, that a server holds; a server's segments lie one behind
-the other. The indices are a bit for each place (1 where there is an entry), or distances to the
-place before less 1, a byte each where they are below 255 (255 means "255 further"), or uint32:
-whichever is shortest. With the latter two a segment whose count is its size is dense: all of its
-values are there, and none of its indices. Values are float32 or float16, in the order of their
-places. Each part is padded to words of four bytes. The header says version, kinds and lengths, so
-that a message that is cut short, or of another version, is detected before anything is done with it.
+A *segment* is the part of a tensor that a server holds; the segments of a server are concatenated.
+Indices are coded in the shortest of three ways: as a bitmap (1 for each entry), as distances, in
+one byte each if they are below 255, or as uint32. With the latter two, a segment whose count is its
+size is dense: all of its values are sent, and no indices. Values are float32 or float16, in the
+order of their indices. Each part is padded to words of four bytes. The header contains version,
+kinds and lengths, so truncated messages and messages of other versions are detected before use.
 """
 
 from dataclasses import dataclass
@@ -18,17 +17,17 @@ import numpy as np
 from . import Sparse, SparseError, bitmap, join, kernels
 from .buffers import SparseMessage
 
-#: Changes whenever two versions would misunderstand each other.
+#: Version of this format; both ends must have the same.
 VERSION = 3
-#: Marks the beginning of a message: b"ESSP".
+#: First bytes of a message: b"ESSP".
 MAGIC = int.from_bytes(b"ESSP", "little")
 
 HEADER = np.dtype(
     [
         ("magic", "<u4"),
         ("version", "<u2"),
-        ("values", "u1"),  # place in KINDS
-        ("indices", "u1"),  # place in INDEX_CODES
+        ("values", "u1"),  # number in KINDS
+        ("indices", "u1"),  # number in INDEX_CODES
         ("segments", "<u4"),
         ("entries", "<u4"),  # of all segments, dense ones included
         ("code", "<u4"),  # bytes of the indices' code, without those that fill its last word
@@ -45,21 +44,18 @@ WORD = 4
 
 @dataclass(frozen=True)
 class MessageFormat:
-    """Turns sparse vectors into bytes and back.
+    """Encodes sparse vectors as messages, and decodes them.
 
     Attributes:
-        bounds: begin of each segment, and end of the last one (int64).
-        kind: of the values, one of KINDS; a message of another kind is refused.
+        bounds: start of each segment, and end of the last one (int64).
+        kind: of the values, one of KINDS; messages of other kinds are refused.
     """
 
     bounds: np.ndarray
     kind: str = "float32"
 
     def message(self, entries: Sparse) -> SparseMessage:
-        """Return the message of a sparse vector; values are rounded to the kind.
-
-        Segments are sent dense where that is shorter.
-        """
+        """Return the message of a sparse vector; values are rounded to the kind."""
         counts = np.diff(np.searchsorted(entries[0], self.bounds))
         if self.bitmap_is_shorter(counts):
             bits = bitmap.no_marks(int(self.bounds[-1]))
@@ -73,7 +69,7 @@ class MessageFormat:
         return self.assemble(counts, how, code, values)
 
     def assemble(self, counts: np.ndarray, how: str, code: np.ndarray, values: np.ndarray) -> SparseMessage:
-        """Return a message of indices that have been coded already.
+        """Return the message for coded indices.
 
         Args:
             counts: entries of each segment.
@@ -91,21 +87,21 @@ class MessageFormat:
         return SparseMessage([header.view(np.uint8), counted, coded, sent])
 
     def dense_is_shorter(self, counts: np.ndarray) -> np.ndarray:
-        """Return which segments are no longer when dense than with a byte for each place."""
+        """Return for which segments dense values are not longer than values with one-byte distances."""
         return counts * (self._width + 1) >= np.diff(self.bounds) * self._width
 
     def bitmap_is_shorter(self, counts: np.ndarray) -> bool:
-        """Return whether a bit for each place takes no more bytes than distances of one byte."""
+        """Return whether a bitmap is not longer than distances of one byte each."""
         dense = self.dense_is_shorter(counts)
         coded = int(counts[~dense].sum())
         filled = int(np.diff(self.bounds)[dense].sum()) - int(counts[dense].sum())
         return 0 < 8 * bitmap.words(int(self.bounds[-1])) <= coded + self._width * filled
 
     def decode(self, message: np.ndarray) -> Sparse:
-        """Return the entries of a message (uint8; zeros behind it are allowed).
+        """Return the entries of a message (uint8, may be followed by zeros).
 
         Raises:
-            SparseError: it is malformed; the message says in what way.
+            SparseError: it is malformed.
         """
         if message.size < HEADER.itemsize:
             raise SparseError(f"a sparse message of {message.size} bytes is shorter than its header")
@@ -130,7 +126,7 @@ class MessageFormat:
         counts = body[: 4 * segments].view("<u4").astype(np.int64)
         if (counts > np.diff(self.bounds)).any() or counts.sum() != entries:
             raise SparseError("the counts of a sparse message do not fit its tensors")
-        indices = self._decode_places(body[4 * segments : 4 * segments + length], counts, int(header["indices"]))
+        indices = self._decode_positions(body[4 * segments : 4 * segments + length], counts, int(header["indices"]))
         values = body[behind : behind + kind.itemsize * entries].view(kind).astype(np.float32, copy=False)
         if not np.isfinite(values).all():
             raise SparseError("a sparse message has values that are infinite or not numbers")
@@ -144,7 +140,7 @@ class MessageFormat:
         return np.dtype(VALUE_TYPES[self.kind]).itemsize
 
     def _fill_up(self, entries: Sparse) -> Sparse:
-        """Add zeros for the missing entries of segments that are shorter when dense."""
+        """Add zeros for the missing entries of segments that are sent dense."""
         indices, values = entries
         edges = np.searchsorted(indices, self.bounds)
         counts, sizes = np.diff(edges), np.diff(self.bounds)
@@ -163,7 +159,7 @@ class MessageFormat:
         parts.append((indices[done:], values[done:]))
         return join(parts)
 
-    def _decode_places(self, code: np.ndarray, counts: np.ndarray, how: int) -> np.ndarray:
+    def _decode_positions(self, code: np.ndarray, counts: np.ndarray, how: int) -> np.ndarray:
         """Return all indices, ascending, checked against the counts."""
         if INDEX_CODES[how] != BITS:
             return self._with_dense(self._decode_indices(code, counts, how), counts)
@@ -171,9 +167,9 @@ class MessageFormat:
         if code.size != 8 * bitmap.words(size):
             raise SparseError("a sparse message has more or fewer bits than places")
         bits = np.frombuffer(code.tobytes(), np.uint64).copy()
-        found = np.zeros(counts.size, np.int64)
-        bitmap.count_marks(bits, self.bounds, found)
-        if (found != counts).any() or int(bits[-1]) >> (1 + (size - 1) % 64):
+        actual = np.zeros(counts.size, np.int64)
+        bitmap.count_marks(bits, self.bounds, actual)
+        if (actual != counts).any() or int(bits[-1]) >> (1 + (size - 1) % 64):
             raise SparseError("the indices of a sparse message do not fit its counts")
         indices = np.empty(int(counts.sum()), np.int64)
         bitmap.list_marked(bits, indices)
@@ -192,8 +188,8 @@ class MessageFormat:
         else:
             indices = code.copy().view("<u4").astype(np.int64)
             ascending = bool((np.diff(indices) > 0).all())
-        found = np.diff(np.searchsorted(indices, self.bounds))
-        if not ascending or (found != np.where(counts < sizes, counts, 0)).any():
+        actual = np.diff(np.searchsorted(indices, self.bounds))
+        if not ascending or (actual != np.where(counts < sizes, counts, 0)).any():
             raise SparseError("the indices of a sparse message do not fit its counts")
         return indices
 
@@ -209,7 +205,7 @@ class MessageFormat:
 
 
 def encode_indices(coded: list[np.ndarray]) -> tuple[np.ndarray, str]:
-    """Return the code of ascending indices, given in pieces, and its kind: the shorter one."""
+    """Return the shorter code of ascending indices, given in pieces, and its kind."""
     code = np.empty(4 * sum(piece.size for piece in coded), np.uint8)
     length, before = 0, -1
     for piece in coded:
@@ -221,16 +217,13 @@ def encode_indices(coded: list[np.ndarray]) -> tuple[np.ndarray, str]:
 
 
 def runs(chosen: np.ndarray) -> list[tuple[int, int]]:
-    """Return the runs of chosen places (bool): first place, and the one behind the last."""
+    """Return the runs of True values: index of the first one, and one past that of the last."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], chosen, [False]]).astype(np.int8)))
     return [(int(first), int(last)) for first, last in edges.reshape(-1, 2)]
 
 
 def check_sum(*parts: np.ndarray) -> int:
-    """Return a sum that detects most damage: of all words, modulo 2³².
-
-    The parts (uint8) consist of whole words.
-    """
+    """Return the sum of all words, modulo 2³²; the parts (uint8) consist of whole words."""
     return sum(int(kernels.word_sum(part.view("<u4"))) for part in parts) & 0xFFFFFFFF
 
 

@@ -9,23 +9,20 @@ import numpy as np
 from .... import config
 from . import SparseError, bounds_of, kernels
 
-#: Values that are sampled to guess where the k-th largest lies; smaller tensors are searched
-#: without a guess.
+#: Number of values that are sampled to estimate the k-th largest one; smaller tensors are searched
+#: without an estimate.
 SAMPLE = 8192
-#: The guess aims at this multiple of k candidates, so that it is rarely too high.
+#: The estimate aims at this multiple of k candidates, so that it is rarely too high.
 MARGIN = 1.5
 
 
 def keep_count(size: int, ratio: float, dense_below: int = config.SPARSE_DENSE_BELOW) -> int:
-    """Return the number of values of a tensor that are sent: max(1, ⌊ratio · size⌋).
-
-    Of a tensor with fewer than `dense_below` values all are sent.
-    """
+    """Return the number of values of a tensor to send: max(1, ⌊ratio · size⌋), or all below `dense_below`."""
     return size if size < dense_below else min(size, max(1, math.floor(ratio * size + 1e-9)))
 
 
 def top_k(values: np.ndarray, k: int) -> np.ndarray:
-    """Return the places of the k values (float32) of largest magnitude, ascending, without zeros.
+    """Return the indices of the k values (float32) of largest magnitude, ascending, without zeros.
 
     Exactly k are returned, unless fewer are nonzero. Among equal magnitudes the lowest indices win.
 
@@ -35,15 +32,15 @@ def top_k(values: np.ndarray, k: int) -> np.ndarray:
     if k >= values.size:
         return np.flatnonzero(values)
     if room := _room(values.size, k):
-        places = np.empty(room, np.int64)
-        found = kernels.reaching(values, _guess(values[:: values.size // SAMPLE], values.size, k), places)
-        if found >= k:
-            return places[:found][_largest(values[places[:found]], k)]
+        indices = np.empty(room, np.int64)
+        count = kernels.list_large(values, _guess(values[:: values.size // SAMPLE], values.size, k), indices)
+        if count >= k:
+            return indices[:count][_largest(values[indices[:count]], k)]
     return _largest(values, k)
 
 
 def _largest(values: np.ndarray, k: int) -> np.ndarray:
-    """Return the same as `top_k`, without a guess."""
+    """Return the same as `top_k`, without an estimate."""
     magnitudes = np.abs(values)
     least = np.partition(magnitudes, magnitudes.size - k)[magnitudes.size - k]
     if not np.isfinite(least):
@@ -59,20 +56,20 @@ def _largest(values: np.ndarray, k: int) -> np.ndarray:
 
 
 def _room(size: int, k: int) -> int:
-    """Return the number of candidates to make room for; 0: a guess is not worthwhile."""
-    wanted = int(MARGIN * k) + 64
-    return min(size, 4 * wanted) if size > 2 * SAMPLE and wanted < size // 4 else 0
+    """Return the number of candidates to allocate; 0: an estimate is not worthwhile."""
+    candidates = int(MARGIN * k) + 64
+    return min(size, 4 * candidates) if size > 2 * SAMPLE and candidates < size // 4 else 0
 
 
 def _guess(sample: np.ndarray, size: int, k: int) -> np.float32:
-    """Return a magnitude that somewhat more than k of `size` values reach."""
-    wanted = int(MARGIN * k) + 64
-    rank = sample.size - 1 - min(sample.size - 1, wanted * sample.size // size)
+    """Estimate a magnitude that somewhat more than k of `size` values reach."""
+    candidates = int(MARGIN * k) + 64
+    rank = sample.size - 1 - min(sample.size - 1, candidates * sample.size // size)
     return np.float32(np.partition(np.abs(sample), rank)[rank])
 
 
 class Selection:
-    """Top-k of each of several tensors that lie one behind the other in a flat vector.
+    """Top-k selection in each of several tensors, concatenated in a flat vector.
 
     Args:
         sizes: values of each tensor.
@@ -87,16 +84,16 @@ class Selection:
         self.ratio, self._dense_below = ratio, dense_below
 
     def of(self, values: np.ndarray, ratio: float | None = None) -> np.ndarray:
-        """Return the places that are sent, ascending; a warm-up gives a `ratio` of its own."""
+        """Return the indices that are sent, ascending; a warm-up gives a `ratio` of its own."""
         kept = []
         for start, stop in pairwise(self.bounds):
             k = keep_count(int(stop - start), ratio or self.ratio, self._dense_below)
             kept.append(top_k(values[start:stop], k) + start)
         return np.concatenate(kept)
 
-    def among(self, places: np.ndarray, values: np.ndarray) -> np.ndarray:
+    def among(self, indices: np.ndarray, values: np.ndarray) -> np.ndarray:
         """Return which entries of a sparse vector are sent, as ascending numbers of entries."""
-        edges = np.searchsorted(places, self.bounds)
+        edges = np.searchsorted(indices, self.bounds)
         kept = []
         for tensor, (first, last) in enumerate(pairwise(edges)):
             size = int(self.bounds[tensor + 1] - self.bounds[tensor])
