@@ -1,11 +1,11 @@
-"""The wire format of a sparse message; docs/how-to/dgs.md describes it.
+"""The wire format of a sparse message.
 
     header | count of each segment (uint32) | code of the indices | values
 
 A *segment* is the part of a tensor that a server holds; the segments of a server are concatenated.
-Indices are coded in the shortest of three ways: as a bitmap (1 for each entry), as distances, in
-one byte each if they are below 255, or as uint32. With the latter two, a segment whose count is its
-size is dense: all of its values are sent, and no indices. Values are float32 or float16, in the
+Indices are coded in the shortest of three ways: as a bitmap (1 for each entry); as distances to the
+index before, less 1, in one byte each (255 means "255 further"); or as uint32. With the latter two,
+a segment whose count is its size is dense: all of its values are sent, and no indices. Values are float32 or float16, in the
 order of their indices. Each part is padded to words of four bytes. The header contains version,
 kinds and lengths, so truncated messages and messages of other versions are detected before use.
 """
