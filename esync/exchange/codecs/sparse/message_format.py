@@ -6,8 +6,9 @@ A *segment* is the part of a tensor that a server holds; the segments of a serve
 Indices are coded in the shortest of three ways: as a bitmap (1 for each entry); as distances to the
 index before, less 1, in one byte each (255 means "255 further"); or as uint32. With the latter two,
 a segment whose count is its size is dense: all of its values are sent, and no indices. Values are
-float32 or float16, in the order of their indices. Each part is padded to words of four bytes. The header contains version,
-kinds and lengths, so truncated messages and messages of other versions are detected before use.
+float32 or float16, in the order of their indices. Each part is padded to words of four bytes.
+The header contains version, kinds and lengths, so truncated messages and messages of other versions
+are detected before use.
 """
 
 from dataclasses import dataclass
