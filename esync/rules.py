@@ -65,7 +65,9 @@ PLAIN_SGD = RuleChoice("sgd")
 
 @dataclass(frozen=True)
 class Step:
-    """The inputs of a rule from every commit, so that schedules apply on the server.
+    """The inputs of one application of a rule.
+
+    They come with each commit, so that learning rate schedules take effect on the servers.
 
     Attributes:
         learning_rate: multiplies the mean gradient, or the mean model update (ESync's global

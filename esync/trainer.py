@@ -434,8 +434,8 @@ class Trainer(OptimizerTrainer):
     ) -> bool:
         """Leave the cluster; if the run is not finished, end it for all workers.
 
-        After an error it is ended by `abort`, else by `stop`. A loop that goes on though the run is
-        finished is left, and the program goes on after the with statement.
+        After an error it is ended by `abort`, else by `stop`. If a loop continues after the run
+        has finished, `RunFinished` ends it, and the program resumes after the with statement.
 
         A program without a with statement does the same when it ends.
         """

@@ -253,8 +253,8 @@ class Algorithm(ABC):
     def updates(self) -> int:
         """Number of updates, for a learning rate schedule.
 
-        They are rounds, or where workers share none, this worker's exchanges, including those of
-        earlier holders of its slot.
+        In modes with rounds it is that of rounds, otherwise that of this slot's exchanges,
+        including those of replaced workers.
         """
         return self.round
 

@@ -152,7 +152,7 @@ class CheckpointHooks(Protocol):
         """Return whether a checkpoint is due after this round, before the next exchange begins."""
 
     def settle(self, rank: int, job: int, resume_at: int, replacement: bool) -> ResumeState | None:
-        """Go back to the checkpoint that the workers have chosen when they met.
+        """Load the checkpoint that the workers agreed on in the handshake.
 
         Args:
             rank: of this worker.

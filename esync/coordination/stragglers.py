@@ -85,8 +85,8 @@ class Detector:
     def update(self, waited_for: Collection[int]) -> bool:
         """Check the throughputs if a check is due; return whether the set of stragglers has changed.
 
-        A check is due when all workers that rounds wait for have reported a whole window, and a
-        stride of new steps. Other workers, which train at their own pace, are suspect if they have
+        A check is due when every worker that rounds wait for has a full window of steps, and
+        `stride` new ones since the last check. Other workers, which train at their own pace, are suspect if they have
         reported no new steps.
         """
         window, stride = self._detection.window, self._detection.stride

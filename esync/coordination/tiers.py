@@ -108,7 +108,7 @@ def left_out(paces: Mapping[int, float], before: Collection[int]) -> set[int]:
 
 
 def iterations_for(exchange: float, pace: float, share: float, before: int) -> int:
-    """Return the number of iterations of the slowest worker in a round.
+    """Return how many local iterations the slowest worker should do in a round.
 
     It is the smallest H for which an exchange takes at most the share s of a round:
     E ≤ s · (E + H · c). With s = ½ the iterations last as long as the exchange. A present number

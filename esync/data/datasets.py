@@ -96,7 +96,9 @@ def load(name: str, data_dir: str | Path | None = None) -> Dataset:
     """
     if ":" in name:
         arrays, class_names = load_user_data(name, data_dir)
-        return Dataset(short_dataset_name(name), arrays.classes, *arrays.train, *arrays.test, class_names, arrays.digest)
+        return Dataset(
+            short_dataset_name(name), arrays.classes, *arrays.train, *arrays.test, class_names, arrays.digest
+        )
     entry = find_entry(name)
     folder = find_data_dir(data_dir, name) / name
     if isinstance(entry, CifarEntry):

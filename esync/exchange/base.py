@@ -107,12 +107,12 @@ class Control:
     excluded: Sequence[int] | None = None
 
     @property
-    def unawaited(self) -> bool:
+    def in_later_round(self) -> bool:
         """Whether the payload is included in a later round, which does not wait for it."""
         return self.use in (Use.UNAWAITED, Use.BACK)
 
     @property
-    def awaited(self) -> bool:
+    def in_this_round(self) -> bool:
         """Whether the payload is part of the current round, or used at once."""
         return self.use not in (Use.DISCARD, Use.UNAWAITED, Use.BACK)
 

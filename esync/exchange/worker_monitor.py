@@ -130,9 +130,9 @@ class WorkerMonitor:
         needed = rank == WRITER or not round_state.over
         awaited = needed and now - holder.gone_at < holder.replacement and not round_state.failure
         if awaited:
-            round_state.awaited.add(rank)
+            round_state.promised.add(rank)
         else:
-            round_state.awaited.discard(rank)
+            round_state.promised.discard(rank)
         if not round_state.member[rank]:
             return
         if self._lease < math.inf:

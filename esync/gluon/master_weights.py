@@ -25,7 +25,7 @@ def has_master(optimizer: Any, weight: Any) -> bool:
 
 
 class MasterWeights:
-    """Accesses the copies in an updater's state.
+    """The float32 master copies of float16 weights in an updater's state.
 
     Args:
         updater: returns the `mx.optimizer.Updater` that holds the state of the local optimizer,

@@ -53,8 +53,11 @@ class _Parser(argparse.ArgumentParser):
 
 
 @functools.lru_cache(maxsize=8)
-def _every(modes: tuple[str, ...]) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.Action]]:
-    """Return a parser of the flags of all modes, and those flags by their destinations."""
+def _parser_of(modes: tuple[str, ...]) -> tuple[argparse.ArgumentParser, Mapping[str, argparse.Action]]:
+    """Return a parser of the flags of all modes, and those flags by their destinations.
+
+    `modes` are the registered ones: the cached parser is of no use once another is registered.
+    """
     parser = arguments.build_parser(PROGRAM, "", None, _Parser)
     return parser, {
         action.dest: action for action in parser._actions if action.dest not in ("help", "version", argparse.SUPPRESS)
@@ -82,7 +85,7 @@ def parser_of_all(program: str, description: str, words: Sequence[str]) -> argpa
 
 def known() -> Mapping[str, argparse.Action]:
     """Return every flag of all modes known so far, by its long name with underscores."""
-    return _every(tuple(ALGORITHMS))[1]
+    return _parser_of(tuple(ALGORITHMS))[1]
 
 
 def is_switch(name: str) -> bool:
@@ -118,7 +121,7 @@ def check(name: str, value: object) -> Any:
         raise FlagError(f"expected {'a list of values' if several else 'one value'}, not {shown(value)}")
     words = [flag(name), *map(str, values)] if several else [f"{flag(name)}={value}"]
     try:
-        return getattr(_every(tuple(ALGORITHMS))[0].parse_args(words), name)
+        return getattr(_parser_of(tuple(ALGORITHMS))[0].parse_args(words), name)
     except FlagError as error:
         _, _, reason = str(error).partition(": ")  # the caller names the flag, which comes first
         raise FlagError(reason or str(error)) from None

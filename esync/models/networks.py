@@ -155,7 +155,7 @@ MODELS: dict[str, NetworkEntry] = {
 
 
 def input_size(name: str) -> int | None:
-    """Return height and width of a network's input; None for a user's network, whose inputs are not resized."""
+    """Return the side of a network's square input in pixels; None for a user's network, which is not resized for."""
     return None if ":" in name else MODELS[parse_network(name).base].size
 
 

@@ -101,7 +101,7 @@ class Future(Generic[T]):
         return self.result()
 
     def _look(self) -> None:
-        """Complete this handle if that is possible without waiting; called even if it is completed."""
+        """Complete this handle if its result is available without waiting. May be called again."""
 
     def _await(self) -> None:
         """Wait until this handle is completed; called even if it is."""

@@ -377,5 +377,5 @@ class Fetch:
 
 
 def bytes_of(specs: Iterable[ArraySpec]) -> float:
-    """Return the bytes of these arrays as pushes or pulls."""
+    """Return the bytes on the wire for pushing or pulling these arrays."""
     return float(sum(4 * elements + config.SIMULATE_MESSAGE_BYTES for _, elements in specs))

@@ -34,7 +34,7 @@ class ReportedDevice(DeviceSummary):
 
     @property
     def missing_rounds(self) -> int:
-        """Always 0: a missing number is that of a round which was reported with the next one."""
+        """Always 0: short rounds are reported together with the next one, so gaps in the numbers are not losses."""
         return 0
 
 

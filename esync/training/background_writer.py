@@ -19,7 +19,7 @@ _File = tuple[Path, bytes | Callable[[bytes], bytes]]
 class BackgroundWriter:
     """Writes files in a thread, in the order of the calls, and each atomically.
 
-    Waiting files are kept in memory, up to `config.LOG_BACKLOG` bytes. A call beyond that limit blocks,
+    Pending files are buffered in memory, up to `config.LOG_BACKLOG` bytes. A call beyond that limit blocks,
     with a warning, until the disk has caught up. Use it from one thread.
 
     Args:

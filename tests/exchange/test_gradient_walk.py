@@ -43,7 +43,7 @@ def test_an_exchange_passes_the_steps_in_their_order() -> None:
         sys.setprofile(None)
     in_memory = ("esync.exchange.protocol", "esync.exchange.codecs", "esync.exchange.blockwise", "esync.rules")
     steps = [(module, name.rpartition(".")[2]) for module, name in STEPS if module.startswith(in_memory)]
-    assert len(steps) == 10
+    assert len(steps) == 11
     assert not set(steps) - set(calls)
     *forth, wait = steps
     assert forth == sorted(forth, key=calls.index)

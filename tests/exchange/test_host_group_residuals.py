@@ -224,3 +224,13 @@ def test_carrier_that_hangs_while_it_sends_spoils_nothing(codec: str, overlap: b
     """It once went on in the buffer that had become the host's residual."""
     for seed in range(4):
         HangingRun(replace(Specification("add_mean_update", True, overlap=overlap), **CODECS[codec]), seed)
+
+
+def test_payload_that_is_not_part_of_the_hosts_has_not_waited_for_it() -> None:
+    side = MemoryExchanges(Specification("sgd", True), 2, np.zeros(8, np.float32), 1, 4, hosts=[(0, 1)])
+    host = side.workers[1].exchange._host
+    assert host is not None
+    host.waited = 3.0
+    side.workers[1].spawn(host.abstain)
+    side.cluster.run()
+    assert host.waited == 0.0

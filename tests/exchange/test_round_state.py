@@ -46,7 +46,7 @@ def test_round_state_can_exit_when_the_run_is_over_and_nobody_is_expected(steps,
             "leave": round_state.leave,
             "done": lambda slot: round_state.leave(slot, done=True),
             "drop": round_state.drop,
-            "await": round_state.awaited.add,
+            "await": round_state.promised.add,
             "stop": lambda slot: (round_state.stop(), commit(round_state, slot)),
             "abort": lambda slot: round_state.abort("the loss is NaN"),
         }[step](slot)

@@ -160,7 +160,7 @@ FAULTS: dict[str, Fault] = {
         "sync-elastic",
         (
             Edit(f"{_ROUND_STATE}.leave", "if self.member[rank]:", "if True:"),
-            Edit(f"{_ROUND_STATE}.can_exit", " and not self.awaited", ""),
+            Edit(f"{_ROUND_STATE}.can_exit", " and not self.promised", ""),
             Edit(f"{_CLIENT}:ParameterServerExchange.close", "None if self._statuses.lost else ", ""),
         ),
         bug=6,

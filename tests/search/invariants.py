@@ -144,7 +144,7 @@ class Invariants:
             self._check_round(worker, payload)
         use = payload.control.use
         together = use != wire.AT_ONCE and (use != wire.AS_AGREED or worker.exchange.specification.synchronous)
-        waited_for = not payload.control.unawaited and worker.rank not in result.excluded
+        waited_for = not payload.control.in_later_round and worker.rank not in result.excluded
         if together and waited_for and result.used and result.synchronous is not False:
             compared = held.vectors.values() if self._schedule.settings.rounds else [held.weights]
             held_now = b"".join(vector.tobytes() for vector in compared)
@@ -176,7 +176,7 @@ class Invariants:
         """Check that rounds advance by one; of a worker that nobody waits for, by one or more."""
         nonce, round_ = worker.exchange.store.nonce, worker.round
         before = self._rounds.get(nonce)
-        if before is not None and (round_ <= before if payload.control.unawaited else round_ != before + 1):
+        if before is not None and (round_ <= before if payload.control.in_later_round else round_ != before + 1):
             raise InvariantError(f"worker {worker.rank} went from round {before} to round {round_}")
         self._rounds[nonce] = round_
 

@@ -194,7 +194,7 @@ class UpdatedBucket(NamedTuple):
     value: np.ndarray | Sparse
 
 
-class Downlink:
+class Downlink(ABC):
     """Packs the answers to the workers, on one server.
 
     This base class packs nothing, for weights that the server publishes uncompressed.
@@ -211,31 +211,33 @@ class Downlink:
 
     @property
     def bytes_kept(self) -> int:
-        """Bytes of the state from which answers are made, and of the answers' arrays."""
+        """Bytes in memory of this downlink's state and answer arrays."""
         return 0
 
     def holds(self, key: int) -> bool:
         """Return whether a key is of packed answers."""
         return False
 
-    def open(self, key: int, stored: np.ndarray) -> None:
+    def open(self, key: int, stored: np.ndarray) -> None:  # noqa: B027 - most have nothing to do
         """Bind one of these keys to the array from which workers pull it."""
 
-    def bind_weights(self, index: int, weights: np.ndarray) -> None:
+    def bind_weights(self, index: int, weights: np.ndarray) -> None:  # noqa: B027 - most have nothing to do
         """Bind bucket `index` to the array of its weights, which the rule updates in place."""
 
-    def init_channel(self, rank: int, index: int, sent: np.ndarray) -> None:
+    def init_channel(self, rank: int, index: int, sent: np.ndarray) -> None:  # noqa: B027 - most have nothing to do
         """Set the initial values of a bucket in a worker's own channel.
 
         `sent` may be changed in place from now on.
         """
 
-    def join(self, rank: int, lengths: np.ndarray) -> None:
+    def join(self, rank: int, lengths: np.ndarray) -> None:  # noqa: B027 - most have nothing to do
         """Add or replace a worker, which pulls all weights before it sends anything."""
 
+    @abstractmethod
     def pack(self, updated: UpdatedBucket) -> None:
         """Start to pack a bucket of weights that the rule has updated."""
 
+    @abstractmethod
     def publish(self, ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
         """Publish the answers to workers after all updated buckets have been passed to `pack`.
 
@@ -248,7 +250,7 @@ class Downlink:
             CompressionError: the weights cannot be packed.
         """
 
-    def publish_to(self, rank: int, lengths: np.ndarray) -> None:
+    def publish_to(self, rank: int, lengths: np.ndarray) -> None:  # noqa: B027 - most have nothing to do
         """Publish the answer to one worker whose payload was not used; see `publish`."""
 
 

@@ -1,6 +1,6 @@
 """The codec of uncompressed vectors, in float32, with the keys of the layout's buckets."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 from typing_extensions import override
@@ -16,6 +16,7 @@ from .base import (
     GetBuffer,
     GetSum,
     PackedArray,
+    UpdatedBucket,
     Uplink,
     WorkerCodec,
     require_vector,
@@ -144,6 +145,14 @@ class UncompressedDownlink(Downlink):
 
     def __init__(self, private: bool) -> None:
         self.private = private
+
+    @override
+    def pack(self, updated: UpdatedBucket) -> None:
+        pass
+
+    @override
+    def publish(self, ranks: Sequence[int], step: int, lengths: np.ndarray) -> None:
+        pass
 
 
 def sizes_of(buckets: Iterable[Bucket]) -> list[int]:

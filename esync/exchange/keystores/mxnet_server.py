@@ -172,7 +172,7 @@ class KVStoreServer(mx.kvstore.kvstore_server.KVStoreServer):
         while True:
             time.sleep(TICK)
             missing = [
-                rank for rank in range(round_state.slots) if round_state.member[rank] or rank in round_state.awaited
+                rank for rank in range(round_state.slots) if round_state.member[rank] or rank in round_state.promised
             ]
             if WRITER not in missing and wait.lasted > wait.limit:
                 break

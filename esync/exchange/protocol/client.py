@@ -95,8 +95,9 @@ class ParameterServerExchange(Exchange):
         offers: Offers = NO_OFFERS,
     ) -> None:
         store = self.store
-        sent_sizes, transfer = store.sizes(sizes), ValueTransfer if store.carries_values else SizeTransfer
-        if transfer is SizeTransfer:  # the tensors of a model of that size are not known
+        sent_sizes = store.sizes(sizes)
+        transfer_class = ValueTransfer if store.carries_values else SizeTransfer
+        if not store.carries_values:  # the tensors of a model of that size are not known
             self.specification = replace(self.specification, tensors=[sent_sizes[WEIGHTS]])
         handshake = Handshake(
             rank=self.rank,
@@ -116,7 +117,7 @@ class ParameterServerExchange(Exchange):
         self.layout = handshake.layout()
         codecs = {name: uncompressed_codec(self.layout, 0, name) for name in self.layout.sizes}
         codecs[WEIGHTS] = self._make_codec(self.specification, self.layout, self.workers, self.rank)
-        self.transfer = transfer(self.specification, store, self.layout, codecs, self._beat)
+        self.transfer = transfer_class(self.specification, store, self.layout, codecs, self._beat)
         self._mailboxes = Mailboxes(store, self.layout, STATE_VECTORS.get(self.specification.rule, 0), self.send_to)
         if self.specification.overlap:
             self._received = ReceivedModel(sizes)
@@ -155,12 +156,12 @@ class ParameterServerExchange(Exchange):
             vectors[WEIGHTS] = payload.step
         control = payload.control
         fields = {"round": self._statuses.round, "part": self.part, **payload.fields}
-        if control.unawaited:
+        if control.in_later_round:
             fields["round"] = 0  # the round that includes it is not known yet
             self._unawaited = True
-        elif control.awaited and self._statuses.aside:
+        elif control.in_this_round and self._statuses.aside:
             fields["includes"] = wire.encode_ranks(self._statuses.includable(), wire.INCLUDED_BYTES)
-        if self._host is not None and not control.awaited:
+        if self._host is not None and not control.in_this_round:
             self._host.abstain()
         if self._host is not None and self._joins_host_payload(payload):
             self._inform()
@@ -318,7 +319,7 @@ class ParameterServerExchange(Exchange):
         with store.waiting("the model from"):
             names = [name for name in self.layout.sizes if name in payload.returned]
             lengths = [status.answer for status in statuses]
-            may_have_missed_rounds = not payload.control.awaited
+            may_have_missed_rounds = not payload.control.in_this_round
             if may_have_missed_rounds and self.transfer.codecs[WEIGHTS].decoder.keeps_common:
                 self.transfer.fetch_common(names, model)
             else:
@@ -391,7 +392,7 @@ class ParameterServerExchange(Exchange):
         control = payload.control
         if control.use == wire.AS_AGREED and not self.specification.synchronous:
             raise PerHostError("payloads that are used at once")
-        return control.awaited and control.use != wire.AT_ONCE
+        return control.in_this_round and control.use != wire.AT_ONCE
 
     def _check_for_host(self, status: Status) -> None:
         """Check a status, and act on it in the exchange of this host."""

@@ -95,7 +95,7 @@ class HostExchange:
 
     def abstain(self) -> None:
         """Announce that the host need not wait for this worker in the next rounds."""
-        self.upload.contribution = None
+        self.upload.contribution, self.waited = None, 0.0
         self._member.set_next_round(0)
 
     def leave(self) -> None:

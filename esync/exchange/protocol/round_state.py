@@ -85,7 +85,7 @@ class RoundState:
             same.
         contributed: ranks whose commits have been applied to the weights.
         left: ranks that have left with a goodbye (wire.LEAVE or wire.DONE).
-        awaited: ranks that are gone without a goodbye, and whose replacement is promised.
+        promised: ranks that are gone without a goodbye, and whose replacement is promised.
     """
 
     slots: int
@@ -135,7 +135,7 @@ class RoundState:
         self.elapsed = 0.0
         self.contributed: set[int] = set()
         self.left: set[int] = set()
-        self.awaited: set[int] = set()
+        self.promised: set[int] = set()
         self._last_left_cleanly = False  # whether the last worker that went sent a goodbye
         self._finish_reported = False  # whether a worker has left because the run is finished
         # After a switch the workers know different numbers of samples, and a learning rate schedule
@@ -217,7 +217,7 @@ class RoundState:
     @property
     def can_exit(self) -> bool:
         """Whether this server may exit: the run is over, no worker is left, and none is promised."""
-        return self.over and not self.member.any() and not self.awaited
+        return self.over and not self.member.any() and not self.promised
 
     def commits_of(self, rank: int) -> int:
         """Return the number of commits of this slot that have been applied or acknowledged so far."""
@@ -237,7 +237,7 @@ class RoundState:
         self.member[rank] = True
         self._combined = None
         self.left.discard(rank)
-        self.awaited.discard(rank)
+        self.promised.discard(rank)
         if rank == 0 and not self.job:
             self.job = nonce
         if self._started is None and self.member.all():

@@ -60,7 +60,7 @@ ADVICE = (
 
 
 class Scalars:
-    """The scalars of one run, with each worker's latest value of those in the status.
+    """The scalars of one run. Keeps each worker's latest value of those shown in the status.
 
     Args:
         added: name of each scalar other than the built-in ones → how it is combined.

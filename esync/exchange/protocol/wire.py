@@ -178,7 +178,7 @@ def scalars_of(status: Any) -> dict[str, float]:
 
 
 def pack(record: np.ndarray, elements: int, behind: Sequence[np.ndarray] = ()) -> np.ndarray:
-    """Return the bytes of records as a float32 array, padded with zeros.
+    """Pack records bytewise into a float32 array, and pad it with zeros.
 
     Args:
         record: the first record.

@@ -316,7 +316,7 @@ class NodeRegistry:
             del self._wanted[next(iter(self._wanted))]
 
     def _replaceable(self, node: Node) -> bool:
-        """Return whether a member can be replaced: not before the run has begun.
+        """Return whether another process may take this slot: a live run's worker only.
 
         A replacement skips all barriers, and needs the state that is set up there.
         """

@@ -39,8 +39,8 @@ def rate_over_time(devices: Sequence[tuple[DeviceSummary, Sequence[float]]]) -> 
     """Return the amount per second of all devices together, in periods of equal length.
 
     The amount of a round is spread evenly over the round. The series ends with the device that
-    finishes first, because from then on the sum says nothing about the rate. A device whose log
-    ends long before the others' counts for the time in which it has rounds.
+    finishes first, because from then on the sum says nothing about the rate. If a log ends
+    long before the others', its device is included up to its last round only.
 
     Args:
         devices: each with an amount for each of its rounds, for instance samples.

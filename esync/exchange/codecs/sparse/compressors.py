@@ -85,7 +85,7 @@ class GradientDropping:
         np.copyto(self.rest, state["rest"])
 
     def _left(self, whole: np.ndarray, values: np.ndarray, momentum: float) -> np.ndarray:
-        """Return the remainder of entries of which `values` are sent."""
+        """Return the residual of entries that are sent as `values`."""
         return whole - values
 
 
