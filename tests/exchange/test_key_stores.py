@@ -77,7 +77,7 @@ def test_workers_start_only_after_servers_hold_the_shared_model() -> None:
             store.send_handshake(worker.handshake)
             worker.fill(values(store.rank), wire.NOTHING)
             store.init_shared(worker.plan)
-            shown = {index for node in cluster.nodes for index in node.endpoint.server._bucket_states}
+            shown = {index for node in cluster.nodes for index in node.endpoint.server.model.buckets}
             assert shown == {bucket.index for bucket in worker.layout.buckets}
 
         for rank in range(WORKERS):

@@ -81,7 +81,7 @@ def test_launch_of_two_jobs_at_once_keeps_them_apart_and_each_copes_with_a_kille
         assert logs == names | ({"state-server"} if mode == "esync" else set())
         assert "@progress" not in (folder / "processes" / "worker-0.log").read_text()
         assert f"{number} rounds in 0:" in job.output
-        assert re.search(rf"workers: .*{workers} training  round \d+", job.output)
+        assert re.search(r"workers: .*\d training.*  round \d+", job.output)
         exit_codes = dict.fromkeys(names, 0)  # the state server is told to end
         assert report["exit_codes"] == exit_codes | ({"worker-1": -signal.SIGKILL} if mode == "esync" else {})
     assert (tmp_path / "base" / "lenet" / "esync" / "ESync.json").exists()

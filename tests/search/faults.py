@@ -125,8 +125,8 @@ FAULTS: dict[str, Fault] = {
         (
             Edit(
                 f"{_CHECKPOINTS}._prune",
-                "whole = self._result().whole",
-                "whole = self.newest.round if self.newest is not None else 0",
+                "complete = self._result().whole",
+                "complete = self.newest.round if self.newest is not None else 0",
             ),
         ),
         bug=2,
