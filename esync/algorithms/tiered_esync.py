@@ -74,6 +74,7 @@ class TieredESync(ESync):
 
     options: Options
     serverless = False
+    instead_of_state_server = "choose a mode without one, such as local-sgd"
     excludes: ClassVar = {}
     prevents_checkpoints = "--mode tiered"
 

@@ -4,6 +4,8 @@ import ctypes
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from ..runtime.mxnet_import import mx
 
 #: Bytes of each array that are compared, in its middle.
@@ -41,7 +43,7 @@ class Sampler:
 
 def _sample_range(array: Any) -> tuple[int, int]:
     """Return the first byte of an array's sample and their number; −1 where it is on a GPU."""
-    total = array.size * array.dtype().itemsize
+    total = array.size * np.dtype(array.dtype).itemsize  # a class of mx.nd arrays, a dtype of mx.np arrays
     size = min(SAMPLE_BYTES, total)
     return ((total - size) // 2 if array.context.device_type == "cpu" else -1), size
 
