@@ -67,6 +67,14 @@ def test_staging_bucket_of_another_payload_replaces_the_unfinished_one(staging, 
     assert list(staging.pop(0)) == [1]
 
 
+def test_staging_late_bucket_of_the_payload_before_does_not_discard_the_next(staging, memory):
+    staging.put(0, 1, 2, bucket=0, values=ones())
+    staging.put(0, 1, 1, bucket=1, values=ones())
+    staging.put(0, 1, 2, bucket=1, values=ones())
+    assert staging.complete(0, 1, 2, buckets=2)
+    assert memory.staged_bytes == 2 * ones().nbytes
+
+
 def there(*ranks: int) -> np.ndarray:
     """Which ranks are members."""
     return np.isin(np.arange(max(ranks) + 1), ranks)

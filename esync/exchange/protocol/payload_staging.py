@@ -125,9 +125,13 @@ class PayloadStaging:
         self._staged: dict[int, tuple[tuple[int, int, int], dict[int, Array]]] = {}
 
     def put(self, rank: int, nonce: int, sequence: int, bucket: int, values: np.ndarray, attempt: int = 0) -> None:
-        """Stage a copy of one bucket; discard another payload of the same rank."""
+        """Stage a copy of one bucket; discard another payload of the same rank.
+
+        A bucket of an earlier payload or attempt of the same process is ignored. The array that sets
+        a key up is pushed twice, and its second copy may be overtaken by the next payload.
+        """
         staged, key = self._staged.get(rank), (nonce, sequence, attempt)
-        if staged is not None and staged[0][:2] == key[:2] and attempt < staged[0][2]:
+        if staged is not None and staged[0][0] == nonce and staged[0] > key:
             return
         if staged is None or staged[0] != key:
             self.discard(rank)
