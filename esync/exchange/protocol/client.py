@@ -317,7 +317,8 @@ class ParameterServerExchange(Exchange):
             self._unawaited = False
         store.inject_delay()
         with store.waiting("the model from"):
-            names = [name for name in self.layout.sizes if name in payload.returned]
+            requested = payload.returned
+            names = [name for name in self.layout.sizes if name in requested]
             lengths = [status.answer for status in statuses]
             may_have_missed_rounds = not payload.control.in_this_round
             if may_have_missed_rounds and self.transfer.codecs[WEIGHTS].decoder.keeps_common:

@@ -1,7 +1,6 @@
 """Download of the model to the workers of one host: one of them fetches it to shared memory for all."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
@@ -9,34 +8,11 @@ import numpy as np
 
 from ..base import ModelSink, SlotLostError
 from .host_member import HostMember
-from .store import LONGEST_PAUSE, ArraySpec, Store
-from .transfer import Transfer
+from .store import LONGEST_PAUSE, Store
+from .transfer import Answer, Transfer
 
 #: States of a server's answer in shared memory.
 ABSENT, COMPLETE, NO_ROOM = 0, 1, 2
-
-
-@dataclass(frozen=True)
-class Answer:
-    """The servers' answers to one exchange, by server.
-
-    Attributes:
-        round: number of the round.
-        names: of the requested vectors.
-        model: receives them.
-        lengths: bytes of each server's answer, for codecs whose answers vary in size.
-        specs: of each server's arrays, by vector.
-    """
-
-    round: int
-    names: Sequence[str]
-    model: ModelSink
-    lengths: Sequence[int]
-    specs: Sequence[Sequence[Sequence[ArraySpec]]]
-
-    def elements(self, server: int) -> int:
-        """Return the number of values in a server's arrays, including headers."""
-        return sum(elements for part in self.specs[server] for _, elements in part)
 
 
 class HostDownload:
@@ -70,7 +46,7 @@ class HostDownload:
         """
         servers = set(range(self._store.servers))
         requested = self._member.mask(names)
-        answer = Answer(round_, names, model, lengths, self._transfer.answer_arrays(names, lengths))
+        answer = self._transfer.answer(names, model, lengths)
         unshared: set[int] = set()
         read: set[int] = set()
         settled = 0
@@ -82,11 +58,11 @@ class HostDownload:
                     return servers - read
                 if fetches:
                     absent = [server for server in servers if state[server] == ABSENT]
-                    self._copy(absent, answer)
+                    self._copy(absent, answer, round_)
                     read.update(absent)
                 for server in sorted(servers - read - unshared):
                     if state[server] == COMPLETE:
-                        self._read(server, answer)
+                        self._read(server, answer, round_)
                         read.add(server)
                     elif state[server] == NO_ROOM:
                         unshared.add(server)
@@ -128,16 +104,16 @@ class HostDownload:
             table["fetcher"], table["fetcher_nonce"] = self._member.rank, self._member.nonce
             return state, True
 
-    def _copy(self, servers: Sequence[int], answer: Answer) -> None:
+    def _copy(self, servers: Sequence[int], answer: Answer, round_: int) -> None:
         """Fetch the answers of these servers to the model and to the shared memory."""
-        requests = [self._transfer.request(server, answer.specs[server]) for server in servers]
+        requests = [self._transfer.request(server, answer) for server in servers]
         for server, arrays in zip(servers, requests, strict=True):
             shared, elements = self._group.answer(server), answer.elements(server)
             room = self._transfer.shared_elements(elements) <= shared.size
-            self._decode(server, _copied(arrays, shared) if room else arrays, answer)
+            self._transfer.decode(server, _copied(arrays, shared) if room else arrays, answer)
             self._group.moved(2 * elements)
             with self._group.locked() as table:
-                if table["round"] == answer.round and self._is_fetcher(table):
+                if table["round"] == round_ and self._is_fetcher(table):
                     table["complete"][server] = COMPLETE if room else NO_ROOM
 
     def _another_fetches(self, table: Any) -> bool:
@@ -148,7 +124,7 @@ class HostDownload:
     def _is_fetcher(self, table: Any) -> bool:
         return (table["fetcher"], table["fetcher_nonce"]) == (self._member.rank, self._member.nonce)
 
-    def _read(self, server: int, answer: Answer) -> None:
+    def _read(self, server: int, answer: Answer, round_: int) -> None:
         """Read a server's answer from the shared memory."""
         shared = self._group.answer(server)
 
@@ -158,17 +134,14 @@ class HostDownload:
                 yield shared[start : start + elements]
                 start += elements
 
-        self._decode(server, arrays(), answer)
+        self._transfer.decode(server, arrays(), answer)
         self._group.moved(answer.elements(server))
         with self._group.locked() as table:
-            if table["round"] != answer.round:
+            if table["round"] != round_:
                 raise SlotLostError(
                     f"the other workers of its host have gone on without worker {self._member.rank}, which read the "
                     "model too slowly; start it again to take the slot back"
                 )
-
-    def _decode(self, server: int, arrays: Iterable[np.ndarray], answer: Answer) -> None:
-        self._transfer.decode(server, arrays, answer.specs[server], answer.names, answer.lengths[server], answer.model)
 
 
 def _copied(arrays: Iterable[np.ndarray], shared: np.ndarray) -> Iterator[np.ndarray]:

@@ -110,12 +110,11 @@ class HostUpload:
             self._carry(members, contribution)
 
     def follow(self, status: Status) -> None:
-        """Act on a server's status during the exchange.
+        """Act on a server's status, which has been noted, during the exchange.
 
         This worker may become the carrier, or send its payload by itself. Workers of this host that
         have contributed are removed from `status.late`.
         """
-        self.note(status)
         contribution = self.contribution
         if contribution is None or status.acknowledged >= contribution.sequence or status.nonce != self._store.nonce:
             return

@@ -137,15 +137,12 @@ class StatusReader:
         includable: list[int] = []
         for rank in sorted({rank for status in statuses for rank in status.aside}):
             slots = [(status.slot(rank), status.rounds_together >= self.round) for status in statuses]
-            same = len({slot.acknowledged + slot.committed for slot, _ in slots}) == 1
             waits = any(slot.committed for slot, _ in slots)
-            if (
-                same
-                and waits
-                and all(
-                    not slot.committed and slot.used if over else slot.committed or slot.used for slot, over in slots
-                )
-            ):
+            same = len({slot.acknowledged + slot.committed for slot, _ in slots}) == 1
+            consistent = all(
+                slot.used and not slot.committed if over else slot.used or slot.committed for slot, over in slots
+            )
+            if waits and same and consistent:
                 includable.append(rank)
         return includable
 

@@ -7,11 +7,12 @@ values.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any
 
 import numpy as np
-from typing_extensions import override
+from typing_extensions import Self, override
 
 from ..base import ModelSink, Source
 from ..codecs.base import KeepsCommon, WorkerCodec
@@ -25,6 +26,27 @@ from .store import ArraySpec, Store
 
 #: The key of arrays without values.
 NO_KEY = -1
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The servers' answers to one exchange, and where they go.
+
+    Attributes:
+        names: of the requested vectors, in the layout's order.
+        model: receives them.
+        lengths: bytes of each server's answer, for codecs whose answers vary in size.
+        specs: of the arrays, by server and by vector.
+    """
+
+    names: Sequence[str]
+    model: ModelSink
+    lengths: Sequence[int]
+    specs: Sequence[Sequence[Sequence[ArraySpec]]]
+
+    def elements(self, server: int) -> int:
+        """Return the number of values in a server's arrays, including headers."""
+        return sum(elements for part in self.specs[server] for _, elements in part)
 
 
 class Transfer(ABC):
@@ -91,25 +113,8 @@ class Transfer(ABC):
         """
 
     @abstractmethod
-    def decode(
-        self,
-        server: int,
-        arrays: Iterable[np.ndarray],
-        specs: Sequence[Sequence[ArraySpec]],
-        names: Sequence[str],
-        length: int,
-        model: ModelSink,
-    ) -> None:
-        """Write the arrays of a server's answer to the model.
-
-        Args:
-            server: its number.
-            arrays: in the order of `specs`; all are consumed.
-            specs: the server's part of `answer_arrays`.
-            names: of the vectors.
-            length: bytes of the answer, for codecs whose answers vary in size.
-            model: receives the vectors.
-        """
+    def decode(self, server: int, arrays: Iterable[np.ndarray], answer: Answer) -> None:
+        """Write the arrays of a server's answer, in their order, to the model; all are consumed."""
 
     @abstractmethod
     def fetch_common(self, names: Sequence[str], model: ModelSink) -> None:
@@ -119,26 +124,30 @@ class Transfer(ABC):
         between successive rounds.
         """
 
+    def answer(self, names: Sequence[str], model: ModelSink, lengths: Sequence[int]) -> Answer:
+        """Return the answers with these vectors; see `Answer` for the arguments."""
+        return Answer(names, model, lengths, self.answer_arrays(names, lengths))
+
     def fetch(self, names: Sequence[str], model: ModelSink, lengths: Sequence[int], servers: Collection[int]) -> None:
         """Fetch vectors from these servers, and write them to the model as they arrive."""
-        specs = self.answer_arrays(names, lengths)
-        requests = [(server, self.request(server, specs[server])) for server in sorted(servers)]
+        answer = self.answer(names, model, lengths)
+        requests = [(server, self.request(server, answer)) for server in sorted(servers)]
         for server, arrays in requests:
-            self.decode(server, arrays, specs[server], names, lengths[server], model)
+            self.decode(server, arrays, answer)
 
-    def request(self, server: int, specs: Sequence[Sequence[ArraySpec]]) -> Iterator[np.ndarray]:
-        """Request arrays from a server, and return an iterator over them as they arrive.
+    def request(self, server: int, answer: Answer) -> Iterator[np.ndarray]:
+        """Request a server's arrays, and return an iterator over them as they arrive.
 
         Heartbeats are sent in between, because the transfer may take longer than the lease.
         """
-        return self._beating(self._store.fetch(server, list(chain.from_iterable(specs))))
+        return self._beating(self._store.fetch(server, list(chain.from_iterable(answer.specs[server]))))
 
     def _beating(self, arrays: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
         for array in arrays:
             self._beat()
             yield array
 
-    def _uncompressed(self, names: Iterable[str]) -> "Transfer":
+    def _uncompressed(self, names: Iterable[str]) -> Self:
         """Return a transfer of uncompressed vectors, through the keys that all workers share."""
         codecs = {name: uncompressed_codec(self._layout, 0, name) for name in names}
         return type(self)(self._specification, self._store, self._layout, codecs, self._beat)
@@ -199,18 +208,11 @@ class ValueTransfer(Transfer):
         ]
 
     @override
-    def decode(
-        self,
-        server: int,
-        arrays: Iterable[np.ndarray],
-        specs: Sequence[Sequence[ArraySpec]],
-        names: Sequence[str],
-        length: int,
-        model: ModelSink,
-    ) -> None:
+    def decode(self, server: int, arrays: Iterable[np.ndarray], answer: Answer) -> None:
         remaining = iter(arrays)
-        for name, part in zip(names, specs, strict=True):
-            self.codecs[name].decoder.read(server, islice(remaining, len(part)), length, model)
+        for name, part in zip(answer.names, answer.specs[server], strict=True):
+            decoder = self.codecs[name].decoder
+            decoder.read(server, islice(remaining, len(part)), answer.lengths[server], answer.model)
 
     @override
     def fetch_common(self, names: Sequence[str], model: ModelSink) -> None:
@@ -233,12 +235,6 @@ class ValueTransfer(Transfer):
         for server, spec in self._write(vectors, wire.NOTHING, 0, 0):
             by_server[server].append(spec)
         return by_server
-
-    @override
-    def _uncompressed(self, names: Iterable[str]) -> "ValueTransfer":
-        transfer = super()._uncompressed(names)
-        assert isinstance(transfer, ValueTransfer)
-        return transfer
 
     def _write(
         self, vectors: Mapping[str, Any], kind: int, sequence: int, attempt: int
@@ -304,15 +300,7 @@ class SizeTransfer(Transfer):
         return self._sizes(names, answers=True)
 
     @override
-    def decode(
-        self,
-        server: int,
-        arrays: Iterable[np.ndarray],
-        specs: Sequence[Sequence[ArraySpec]],
-        names: Sequence[str],
-        length: int,
-        model: ModelSink,
-    ) -> None:
+    def decode(self, server: int, arrays: Iterable[np.ndarray], answer: Answer) -> None:
         for _ in arrays:
             pass
 
