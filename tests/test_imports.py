@@ -5,6 +5,7 @@ only: whoever reads a module has to know what it imports, whenever that happens.
 """
 
 import ast
+import importlib.util
 import re
 import subprocess
 import sys
@@ -183,3 +184,11 @@ def test_commands_that_train_nothing_need_no_extra(tmp_path, monkeypatch):
     # What does need one says which, in one sentence.
     assert esync("plot", code=1).endswith('matplotlib, which is not installed: pip install "esync[figures]"\n')
     assert esync(*simulate, "--compression", "fp16", code=1).endswith('pip install "esync[compiled]"\n')
+
+
+def test_imports_of_the_process_that_clusters_are_forked_from_exist() -> None:
+    """The forkserver ignores errors of its preloaded module: without these imports tests would only be slower."""
+    tree = ast.parse((ROOT / "tests/support/forkserver_imports.py").read_text())
+    names = [alias.name for node in tree.body if isinstance(node, ast.Import) for alias in node.names]
+    assert "esync.worker" in names
+    assert [name for name in names if importlib.util.find_spec(name) is None] == []
