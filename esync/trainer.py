@@ -29,6 +29,7 @@ from .runtime.worker_environment import WorkerEnvironment, claim_worker, is_alon
 from .trainer_agreement import Agreement
 from .trainer_callbacks import IterationReport, TrainerCallback
 from .trainer_end import TrainerEnd
+from .trainer_optimizers import FurtherTrainer, SeveralOptimizers
 from .world import RealWorld
 
 log = logging.getLogger(__name__)
@@ -37,7 +38,7 @@ log = logging.getLogger(__name__)
 NEWEST_ITERATIONS = 1000
 
 
-class Trainer(OptimizerTrainer):
+class Trainer(SeveralOptimizers):
     """Trains Gluon parameters together with the other workers of a cluster.
 
     Takes what gluon.Trainer takes, in the same order, plus the algorithm. Three things differ from
@@ -174,10 +175,16 @@ class Trainer(OptimizerTrainer):
             return
         self._end.check_open()
         self._run.setup(self)
-        self._others = others_of(self._run.network_parameters(), self._params)
-        self._follow_optimizer()
+        self._others = others_of(self._run.network_parameters(), self.trained_parameters)
+        for optimizer in self.optimizers:
+            optimizer._follow_optimizer()
         self.replica = Replica(
-            self._params, self._local_step, self._master, lambda: self._scale / self.gradient_scale, self._others
+            self.trained_parameters,
+            self._local_step,
+            self._master,
+            lambda: self._scale / self.gradient_scale,
+            self._others,
+            self.sections if self.algorithm.sends == "gradients" else None,
         )
         if self.algorithm.sends != "nothing":
             check_types(self.parameters, self.algorithm.name)
@@ -185,8 +192,7 @@ class Trainer(OptimizerTrainer):
         agreement = Agreement.of(
             self.algorithm,
             self.parameters,
-            self._rule.name,
-            self._rates(),
+            self.optimizers,
             self.dataset_size,
             self._agreement,
             self._sources,
@@ -208,6 +214,7 @@ class Trainer(OptimizerTrainer):
                     own=agreement.own,
                     joined=lambda: self._run.joined(self),
                     rule=self._rule,
+                    further=[further.part for further in self._further],
                 )
             )
         finally:
@@ -222,10 +229,13 @@ class Trainer(OptimizerTrainer):
         if real and self.workers > 1:
             seed_mxnet(self.rank)
         self._started = True
+        for further in self._further:
+            further.begin()
         if self.finished:
             self.replica.keep_final_statistics()
-        self._follow_progress()
-        self._check_schedule()
+        for optimizer in self.optimizers:
+            optimizer._follow_progress()
+            optimizer._check_schedule()
         if self._others and self.rank == 0 and self.workers > 1:
             log.warning(
                 "%d parameters of the network are not in the trainer (%s): they begin as worker 0's on all workers, "
@@ -266,17 +276,30 @@ class Trainer(OptimizerTrainer):
             ValueError: `ignore_stale_grad` could leave a parameter out that the algorithm's step
                 moves all the same; or a rate that the servers would step with is NaN or infinite.
         """
+        self.step_optimizer(self, batch_size, ignore_stale_grad, samples)
+
+    def step_optimizer(
+        self,
+        optimizer: OptimizerTrainer,
+        batch_size: float,
+        ignore_stale_grad: bool = False,
+        samples: int | None = None,
+    ) -> None:
+        """Take a step of this trainer's own optimizer (`step`), or of a further one."""
         if ignore_stale_grad and self.algorithm.plain_sgd:
             raise ValueError(
                 f"algorithm {self.algorithm.name!r} moves parameters without a gradient, too, so that none can be left "
                 "out of a step: leave ignore_stale_grad out, or set grad_req of such parameters to 'null'"
             )
-        self._ignore_stale_grad = ignore_stale_grad
+        optimizer._ignore_stale_grad = ignore_stale_grad
         divisor, count = divisor_and_samples(batch_size, samples)
         if self._on_trial:
-            with self._divided(divisor, count):
-                self._local_step(count)
+            with optimizer._divided(divisor, count):
+                optimizer._local_step(count)
             return
+        further = optimizer if isinstance(optimizer, FurtherTrainer) else None
+        if further and self.finished:
+            return  # the trainer's own step says what is to be done
         if self.finished:
             self.replica.restore_final_statistics()
             if self.steps:
@@ -284,34 +307,41 @@ class Trainer(OptimizerTrainer):
         self._end.check_open()
         if self._started and self.algorithm.sends != "nothing":
             self.replica.check_trained(frozen_allowed=self.algorithm.sends == "updates")
-        self.steps += 1
+        self.steps += further is None
         counted = self.dataset_size is not None or math.isfinite(self._limits.samples)
-        if counted and self.steps == divisor == 1 and samples is None:
+        if counted and self.steps == divisor == 1 and samples is further is None:
             log.warning("%s", ONE_SAMPLE)
         stale = False
         if not self._started:
-            before = weights_of(self._params, self._master)
+            before = weights_of(self.trained_parameters, self._master)
             self.start()
             # Gradients of initial weights that rank 0's have just replaced.
-            stale = not np.array_equal(before, weights_of(self._params, self._master))
+            stale = not np.array_equal(before, weights_of(self.trained_parameters, self._master))
         if stale or self.finished:  # a resumed run may have nothing left to do
             self.algorithm.abandoned = True
             return
-        self.world.recorder.end_computing()
-        if self.algorithm.sends == "gradients":
-            self._check_fresh_gradients()
-        if self.algorithm.sends == "gradients" and self._overflow():
+        gradients = self.algorithm.sends == "gradients"
+        if further is None or gradients:
+            self.world.recorder.end_computing(again=bool(self._further))
+        if gradients:
+            optimizer._check_fresh_gradients()
+        if gradients and optimizer._overflow():
             self.algorithm.skip()
         else:
             self.algorithm.abandoned = False
             try:
-                with self._divided(divisor, count):
-                    self.algorithm.step(count)
+                with optimizer._divided(divisor, count):
+                    if further:
+                        self.algorithm.step_further(further.part, count)
+                    else:
+                        self.algorithm.step(count)
             except JobAbortedError as error:
                 # It is another worker's: how it has come here helps nobody.
                 raise error.with_traceback(None) from None
-        self._check_loss_scale()
-        self._follow_progress()
+        optimizer._check_loss_scale()
+        optimizer._follow_progress()
+        if further:
+            return
         if not self.abandoned:
             self.world.recorder.samples += count
         if self.finished:
@@ -360,11 +390,12 @@ class Trainer(OptimizerTrainer):
         process also pays for building the graph; the last trial counts. Hooks of the algorithm are
         not called: what they cost is first seen in the run.
         """
-        Replica(self._params, self._local_step)  # refuses parameters without a shape, whose values could not be kept
-        owners = [self._optimizer, self._updaters[0], *([self._loss_scaler] if self._loss_scaler is not None else [])]
+        # Refuses parameters without a shape, whose values could not be kept.
+        Replica(self.trained_parameters, self._local_step)
+        owners = [owner for optimizer in self.optimizers for owner in optimizer._state_owners]
         device, scale = self.world.device, self._scale
-        others = self._others or others_of(self._run.network_parameters(), self._params)
-        with undone([*self._params, *others], owners):
+        others = self._others or others_of(self._run.network_parameters(), self.trained_parameters)
+        with undone([*self.trained_parameters, *others], owners):
             self._on_trial = True
             mx.nd.waitall()
             begun = device.now()
@@ -446,5 +477,5 @@ class Trainer(OptimizerTrainer):
 
     @property
     def parameters(self) -> list[Any]:
-        """The parameters that are exchanged: the trainer's own, and what else its run's network has."""
-        return [*self._params, *self._others]
+        """The parameters that are exchanged: those of all optimizers, and what else the run's network has."""
+        return [*self.trained_parameters, *self._others]

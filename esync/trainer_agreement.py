@@ -8,7 +8,9 @@ from typing import Any
 
 from .algorithms import Algorithm
 from .algorithms.loading import agreed_source
+from .exchange import WEIGHTS
 from .exchange.protocol.specification import RANDOM_NUMBERS
+from .gluon.optimizer_trainer import OptimizerTrainer
 from .gluon.parameter_kinds import digests
 from .gluon.randomness import generator_digests
 
@@ -32,8 +34,7 @@ class Agreement:
         cls,
         algorithm: Algorithm,
         parameters: Sequence[Any],
-        rule: str,
-        rates: dict[str, Any],
+        optimizers: Sequence[OptimizerTrainer],
         dataset_size: int | None,
         given: Mapping[str, Any],
         sources: Mapping[str, str],
@@ -44,20 +45,25 @@ class Agreement:
         Args:
             algorithm: the algorithm.
             parameters: that are exchanged.
-            rule: name of the servers' rule.
-            rates: the optimizer's settings.
+            optimizers: the trainer, and its further optimizers.
             dataset_size: number of samples of the training set; None: not known.
             given: the program's own settings.
             sources: digests of the program's source code, which may change before a run is resumed.
             processes: whether each worker is a separate process.
         """
+        rules: dict[str, str] = {}
+        rates: dict[str, Any] = {}
+        for optimizer in optimizers:
+            suffix = "" if optimizer.vector == WEIGHTS else f" ({optimizer.vector})"
+            rules[f"rule of the servers{suffix}"] = optimizer._rule.name
+            rates |= {f"{name}{suffix}": rate for name, rate in optimizer._rates().items()}
         shapes = json.dumps([list(parameter.shape) for parameter in parameters])
         model = {
             "algorithm": algorithm.name,
             "parameter shapes": hashlib.sha256(shapes.encode()).hexdigest()[:12],
             **{f"constant {name}": digest for name, digest in digests(parameters).items()},
             **algorithm.checkpoint_terms,
-            "rule of the servers": rule,
+            **rules,
             **given,
         }
         # Rates and sources may differ after a resume, so they are not part of `model`.

@@ -17,7 +17,7 @@ from ..exchange import STATISTICS, WEIGHTS, Exchange, Result, Source, Specificat
 from ..exchange.codecs.quantization import NONE
 from ..exchange.protocol.round_state import Limits
 from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
-from .context import AlgorithmContext
+from .context import AlgorithmContext, FurtherOptimizer
 from .model_view import ModelView
 from .options import Options as AnyOptions
 from .options import option
@@ -258,6 +258,20 @@ class Algorithm(ABC):
         """
         return self.round
 
+    def updates_of(self, vector: str) -> int:
+        """Return the same of the optimizer of a vector; see `context.FurtherOptimizer`."""
+        return self.updates
+
+    @property
+    def needs_one_optimizer(self) -> str:
+        """Why all parameters need one optimizer; "": there may be several.
+
+        A subclass that takes the steps of several overrides it together with `step_further`.
+        """
+        if type(self).before_local_step is not Algorithm.before_local_step or self.plain_sgd:
+            return "changes the gradients of all parameters together, before one step"
+        return "has the servers take the steps of one optimizer" if self.sends == "gradients" else ""
+
     @property
     def equal_updates(self) -> bool:
         """Whether all workers take equally many optimizer steps between two common models.
@@ -331,6 +345,11 @@ class Algorithm(ABC):
     @abstractmethod
     def step(self, batch_size: int) -> None:
         """Take a step with the gradients that backward has computed, and exchange if it is time."""
+
+    def step_further(self, further: FurtherOptimizer, batch_size: int) -> None:
+        """Take a step of a further optimizer; the iteration ends with `step`."""
+        with self.recorder.phase(LOCAL_UPDATE):
+            further.local_step(batch_size)
 
     def skip(self) -> None:
         """End an iteration whose gradients cannot be used, without a step or an exchange."""
@@ -473,7 +492,7 @@ class Algorithm(ABC):
     def _join(self, specification: Specification) -> Exchange:
         """Connect to the other workers."""
         context, replica = self.context, self.replica
-        specification = replace(specification, own=context.own, vectors=self.vectors)
+        specification = replace(specification, own=context.own, vectors={**specification.vectors, **self.vectors})
         if self.compression != NONE:
             tensors = list(replica.weights.sizes)
             specification = replace(specification, compression=self.compression, tensors=tensors)
@@ -502,7 +521,7 @@ class Algorithm(ABC):
 
     def _vectors(self) -> dict[str, Any]:
         """Return the vectors of this worker's replica that are exchanged."""
-        return {WEIGHTS: self.replica.weights, STATISTICS: self.replica.statistics, **self.replica.further}
+        return {**self.replica.vectors, STATISTICS: self.replica.statistics, **self.replica.further}
 
     def _with_statistics(self, vectors: Mapping[str, Source]) -> dict[str, Any]:
         """Return the vectors to send and those to receive, with batch-norm statistics.

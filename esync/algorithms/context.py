@@ -4,13 +4,13 @@ Real ones are made by `esync.trainer` and `esync.world`, simulated ones by `esyn
 same object runs on a real cluster and on a modelled one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from .. import config
 from ..coordination import Coordination
-from ..exchange import NO_OFFERS, Exchange, ModelSink, Source, Specification
+from ..exchange import NO_OFFERS, WEIGHTS, Exchange, ModelSink, SizedSource, Source, Specification
 from ..exchange.protocol.resume_negotiation import Offers, ResumeState
 from ..exchange.protocol.round_state import Limits
 from ..rules import PLAIN_SGD, RuleChoice
@@ -86,7 +86,12 @@ class ModelReplica(ModelSink, Protocol):
     def begin_overlap(self) -> ModelMerge:
         """Begin an exchange during which this worker trains on; return where to put the answer."""
 
-    def gradient(self, factor: float) -> Source:
+    @property
+    def vectors(self) -> Mapping[str, SizedSource]:
+        """Name of each vector of weights → its values; one, unless there are several optimizers."""
+        ...
+
+    def gradient(self, factor: float, vector: str = WEIGHTS) -> Source:
         """Return the gradient that backward has computed, times a factor."""
 
     def update(self) -> Source:
@@ -140,6 +145,23 @@ class Hyper:
     weight_decay: float
     rescale: float  # multiplies the gradient
     gradient_scale: float = 1.0  # the product is this multiple of the mean gradient of a batch
+
+
+@dataclass(frozen=True)
+class FurtherOptimizer:
+    """An optimizer of some of the parameters, beside the trainer's own; see `Trainer.add_optimizer`.
+
+    Attributes:
+        vector: name of the vector of its parameters.
+        rule: by which servers can take its steps, where the algorithm sends gradients.
+        hyper: returns its hyper-parameters; called before every gradient that is sent.
+        local_step: takes one step of it; see `ModelReplica.local_step`.
+    """
+
+    vector: str
+    rule: RuleChoice
+    hyper: Callable[[], Hyper]
+    local_step: Callable[[int], float]
 
 
 class CheckpointHooks(Protocol):
@@ -198,6 +220,7 @@ class AlgorithmContext:
             unless it takes the place of one that is gone.
         rule: by which the servers can take the steps of the user's optimizer, where the algorithm
             sends gradients.
+        further: the optimizers beside the trainer's own.
     """
 
     replica: ModelReplica
@@ -210,3 +233,4 @@ class AlgorithmContext:
     own: dict[str, Any] = field(default_factory=dict)
     joined: Callable[[], None] = lambda: None
     rule: RuleChoice = PLAIN_SGD
+    further: Sequence[FurtherOptimizer] = ()

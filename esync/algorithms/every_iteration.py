@@ -4,6 +4,7 @@ The exchanges carry gradients.
 """
 
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -45,10 +46,17 @@ class EveryIteration(Algorithm):
 
     def step(self, batch_size: int) -> None:
         """Send the gradient, and take over the new model."""
-        if self.exchange is None:
-            raise RuntimeError("the algorithm has not been started")
         self._prepare_gradient(batch_size)
         seconds = self._end_iteration()
+        result = self._exchange(lambda: self._payload(batch_size))
+        self.local_iterations = 1
+        self.own_seconds = seconds + result.transfer
+        self._count(result)
+
+    def _exchange(self, make_payload: Callable[[], Payload]) -> Result:
+        """Send a payload, which is made while the replica is open, and take over the new model."""
+        if self.exchange is None:
+            raise RuntimeError("the algorithm has not been started")
         with self.recorder.phase(self.exchange_phase):
             replica = self.replica
             self._contribute()
@@ -57,7 +65,7 @@ class EveryIteration(Algorithm):
             if assignment is not None:
                 self._check_assignment(assignment)
                 self.exchange.assign(values_of(replica.weights))
-            payload = self._payload(batch_size)
+            payload = make_payload()
             if self.synchronous:
                 payload = replace(payload, scalars={**payload.scalars, **scalars_of(assignment)})
             try:
@@ -69,9 +77,7 @@ class EveryIteration(Algorithm):
             replica.close()
         if self.synchronous:
             self._check_agreement(assignment, result)
-        self.local_iterations = 1
-        self.own_seconds = seconds + result.transfer
-        self._count(result)
+        return result
 
     def _optimizer_specification(self, **terms: Any) -> Specification:
         """Return a specification with the rule of the user's optimizer."""

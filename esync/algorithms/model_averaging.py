@@ -15,7 +15,7 @@ from . import assigned_weights, rate_scaling
 from .assigned_weights import AssignedWeightsError, PendingAssignment
 from .automatic_interval import AUTO, AutomaticInterval, LocalIterations
 from .base import Algorithm, CompressionOptions
-from .context import AlgorithmContext, ModelMerge
+from .context import AlgorithmContext, FurtherOptimizer, ModelMerge
 from .options import option
 from .rate_scaling import RateScalingOptions
 
@@ -170,13 +170,7 @@ class ModelAveraging(Algorithm):
         """
         if self.exchange is not None:
             self.exchange.heartbeat()
-        if (assignment := self.replica.assigned_since_sample()) is not None:
-            if not self.replica.reaches(assignment):
-                raise AssignedWeightsError(
-                    f"the program has assigned {assignment}, but what the workers have in common there is not finite, "
-                    f"so that no update of mode {self.name!r} leads back: begin another run with these weights"
-                )
-            self._assignment.add(assignment)
+        self._note_assignment()
         if self._put_off:
             self._put_off = False
             if self._due():
@@ -192,6 +186,24 @@ class ModelAveraging(Algorithm):
         if self._overlapped is None and not self._put_off and not self.finished and (self.abandoned or self._due()):
             self.aggregate()
         self.replica.sample_weights()
+
+    def step_further(self, further: FurtherOptimizer, batch_size: int) -> None:
+        """See `Algorithm.step_further`."""
+        self._note_assignment()
+        super().step_further(further, batch_size)
+        self.replica.sample_weights()
+
+    def _note_assignment(self) -> None:
+        """Note weights that the program has assigned since the last step, for the next exchange."""
+        assignment = self.replica.assigned_since_sample()
+        if assignment is None:
+            return
+        if not self.replica.reaches(assignment):
+            raise AssignedWeightsError(
+                f"the program has assigned {assignment}, but what the workers have in common there is not finite, "
+                f"so that no update of mode {self.name!r} leads back: begin another run with these weights"
+            )
+        self._assignment.add(assignment)
 
     @property
     def in_flight(self) -> bool:

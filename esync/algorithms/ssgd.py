@@ -1,7 +1,16 @@
 """Synchronous SGD: every iteration waits for the gradients of all workers."""
 
-from ..exchange import Specification
-from .base import CompressionOptions, Style
+from dataclasses import replace
+from typing import Any
+
+from typing_extensions import override
+
+from ..exchange import WEIGHTS, Payload, Result, Specification
+from ..exchange.codecs.quantization import NONE
+from ..exchange.protocol.scalars import COMMON, steps_scalar
+from .assigned_weights import AssignedWeightsError, Assignment
+from .base import Algorithm, CompressionOptions, Style
+from .context import AlgorithmContext, FurtherOptimizer
 from .every_iteration import EveryIteration
 from .rate_scaling import RateScalingOptions
 from .registry import register
@@ -11,7 +20,9 @@ from .registry import register
 class SSGD(EveryIteration):
     """One step of the optimizer with mean(g), once all workers' gradients are there.
 
-    With SGD that is w ← w − η·mean(g). Batch-norm statistics are averaged, too.
+    With SGD that is w ← w − η·mean(g). Batch-norm statistics are averaged, too. With several
+    optimizers each step of one of them is an exchange of its gradients; that of the trainer ends
+    the round.
     """
 
     class Options(RateScalingOptions, CompressionOptions):
@@ -23,6 +34,11 @@ class SSGD(EveryIteration):
     elastic = True
     serverless = True
 
+    def __init__(self, *values: Any, **settings: Any) -> None:
+        super().__init__(*values, **settings)
+        self._steps: dict[str, int] = {}  # vector → steps of its optimizer, if there are several
+        self._position = 0  # of the newest payload in this iteration
+
     @property
     def effective_workers(self) -> float:
         """The number of workers of the run, whether they are there or not.
@@ -31,6 +47,90 @@ class SSGD(EveryIteration):
         """
         return float(self.exchange.workers) if self.exchange is not None else 1.0
 
+    @property
+    def needs_one_optimizer(self) -> str:
+        """See `Algorithm.needs_one_optimizer`."""
+        if type(self).before_local_step is not Algorithm.before_local_step:
+            return super().needs_one_optimizer
+        return "packs one vector of weights with --compression" if self.compression != NONE else ""
+
+    def start(self, context: AlgorithmContext) -> None:
+        """Connect to the other workers, and begin with the common model."""
+        if context.further:
+            self._steps = dict.fromkeys([WEIGHTS, *(further.vector for further in context.further)], 0)
+        super().start(context)
+        if self.result is not None:
+            self._follow_steps(self.result)
+
     def specification(self) -> Specification:
         """Ask for one step of the optimizer with the mean gradient of all workers."""
-        return self._optimizer_specification(synchronous=True)
+        further = self.context.further
+        return self._optimizer_specification(
+            synchronous=True,
+            vectors={optimizer.vector: optimizer.rule.name for optimizer in further},
+            vector_options={optimizer.vector: optimizer.rule.options for optimizer in further},
+            scalars={steps_scalar(vector): COMMON for vector in self._steps},
+        )
+
+    def updates_of(self, vector: str) -> int:
+        """See `Algorithm.updates_of`."""
+        return self._steps.get(vector, self.round)
+
+    def step(self, batch_size: int) -> None:
+        """Send the gradient, and take over the new model."""
+        super().step(batch_size)
+        self._position = 0
+
+    def step_further(self, further: FurtherOptimizer, batch_size: int) -> None:
+        """Exchange the gradients of a further optimizer's parameters; see `Payload.position`."""
+        with self.device.paused():
+            self.result = self._exchange(lambda: self._further_payload(further, batch_size))
+        if not self.result.used:  # a replacement, which the others are ahead of in this iteration
+            self._follow_steps(self.result)
+
+    def _further_payload(self, further: FurtherOptimizer, batch_size: int) -> Payload:
+        hyper = further.hyper()
+        self._position += 1
+        return Payload(
+            {further.vector: self.replica.gradient(hyper.rescale / batch_size, further.vector)},
+            samples=0,  # the payload that ends the round has them
+            learning_rate=hyper.learning_rate,
+            momentum=hyper.momentum,
+            weight_decay=hyper.weight_decay,
+            gradient_scale=hyper.gradient_scale,
+            wanted=(further.vector,),
+            scalars=self._count_step(further.vector),
+            position=self._position,
+        )
+
+    @override
+    def _payload(self, batch_size: int) -> Payload:
+        payload = super()._payload(batch_size)
+        return replace(payload, scalars=self._count_step(WEIGHTS)) if self._steps else payload
+
+    def _count_step(self, vector: str) -> dict[str, float]:
+        """Count a step of a vector's optimizer; return the counts, in which all workers must agree."""
+        self._steps[vector] += 1
+        return {steps_scalar(name): float(count) for name, count in self._steps.items()}
+
+    def _follow_steps(self, result: Result) -> None:
+        """Set the counts of steps to those of the others."""
+        self._steps = {name: int(result.scalars.get(steps_scalar(name), count)) for name, count in self._steps.items()}
+
+    @override
+    def _check_assignment(self, assignment: Assignment) -> None:
+        if self._steps:
+            raise AssignedWeightsError(
+                f"the program has assigned {assignment} between two steps; with several optimizers the servers of mode "
+                f"{self.name!r} cannot take that over: use a mode with local iterations"
+            )
+        super()._check_assignment(assignment)
+
+    def state(self) -> dict[str, Any]:
+        """Return the number of steps of each optimizer, if there are several."""
+        return dict(self._steps)
+
+    def restore(self, state: dict[str, Any]) -> None:
+        """Go back to what `state` has returned; a replacement has the counts of the others."""
+        if self.exchange is not None and not self.exchange.replacement:
+            self._steps.update(state)

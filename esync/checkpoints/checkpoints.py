@@ -176,8 +176,8 @@ class Checkpoints:
             "whole_before": self._whole > 0,
             "workers": trainer.workers,
             "exchanges": trainer.round,
-            "agreement": {**self._agreement, "optimizer": type(trainer._optimizer).__name__.lower()},
-            "optimizer": self._optimizer.save(arrays),
+            "agreement": {**self._agreement, "optimizer": _names(trainer)},
+            "optimizers": [optimizer.save(arrays) for optimizer in self._optimizers],
             "tracked": {name: item.state() for name, item in self._tracked.items()},
         }
         if state := self._encoded("state", arrays):
@@ -229,8 +229,8 @@ class Checkpoints:
                 "from a checkpoint only with both"
             )
         self._trainer, self._bound = trainer, True
-        self._agreement = {**agreement, "optimizer": type(trainer._optimizer).__name__.lower()}
-        self._optimizer = OptimizerState(trainer)
+        self._agreement = {**agreement, "optimizer": _names(trainer)}
+        self._optimizers = [OptimizerState(optimizer) for optimizer in trainer.optimizers]
 
     def offers(self, rank: int, workers: int) -> Offers:
         """Return the whole parts of this worker; see `exchange.protocol.resume_negotiation`."""
@@ -369,7 +369,8 @@ class Checkpoints:
 
     def _go_back(self, part: Part) -> None:
         arrays = load_arrays(part, f"worker-{self._store.rank}.npz")
-        self._optimizer.load(part.facts["optimizer"], arrays)
+        for optimizer, saved in zip(self._optimizers, part.facts["optimizers"], strict=True):
+            optimizer.load(saved, arrays)
         self._found = dict(part.facts["tracked"])
         for name in self._tracked:
             self._restore_tracked(name)
@@ -433,10 +434,15 @@ class Checkpoints:
 
     def _differences(self, part: Part) -> str:
         theirs, ours = part.facts["agreement"], self._agreement
-        if self._optimizer.half_precision:  # the form of the optimizer's state depends on these settings then
-            theirs = {**theirs, **self._optimizer.masters(part.facts["optimizer"])}
-            ours = {**ours, **self._optimizer.masters()}
+        for optimizer, saved in zip(self._optimizers, part.facts["optimizers"], strict=False):
+            if optimizer.half_precision:  # the form of the optimizer's state depends on these settings then
+                theirs, ours = {**theirs, **optimizer.masters(saved)}, {**ours, **optimizer.masters()}
         return "; ".join(describe_differences(ours, theirs))
+
+
+def _names(trainer: Any) -> str:
+    """Return the kinds of the trainer's optimizers."""
+    return ", ".join(type(optimizer._optimizer).__name__.lower() for optimizer in trainer.optimizers)
 
 
 def _offer(part: Part) -> Offer:

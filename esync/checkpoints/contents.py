@@ -96,7 +96,7 @@ def load_model(part: Part, trainer: Any) -> None:
         names = list(saved)
     for parameter, name in zip(trainer.parameters, names, strict=True):
         parameter.set_data(like(saved[name], stored_values(parameter)))
-    for parameter in trainer._params:
+    for parameter in trainer.trained_parameters:
         master = trainer._master(parameter) if parameter.grad_req != "null" else None
         if master is not None:
             follow(master, stored_values(parameter))

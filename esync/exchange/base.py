@@ -142,6 +142,8 @@ class Payload:
         wanted: names of the vectors to receive; None: the weights and all that were sent.
         scalars: name of each scalar of the specification → its value.
         control: how the payload is used.
+        position: number of this payload among those of an iteration of several optimizers, from 1;
+            0: the last or the only one, which ends the round.
     """
 
     vectors: Mapping[str, Source]
@@ -155,6 +157,7 @@ class Payload:
     wanted: Collection[str] | None = None
     scalars: Mapping[str, float] = field(default_factory=dict)
     control: Control = Control()
+    position: int = 0
 
     @property
     def returned(self) -> frozenset[str]:
@@ -171,6 +174,7 @@ class Payload:
             "samples": self.samples,
             "pace": self.pace or math.nan,
             "gradient_scale": self.gradient_scale,
+            "position": self.position,
             **self.control.fields,
             **self.scalars,
         }
@@ -351,7 +355,8 @@ class Exchange(Protocol):
     def rule_state(self) -> list[np.ndarray | None]:
         """Return the state of the weights' rule: flat vectors of the weights' size.
 
-        None stands for a vector that does not exist yet.
+        The states of further optimizers' rules follow. None stands for a vector that does not exist
+        yet.
         """
         raise RuntimeError("there are no checkpoints here")
 

@@ -144,6 +144,23 @@ class FlatArrays:
             yield view, indices[first:last] - (end - view.size), values[first:last]
 
 
+class Section:
+    """A part of a flat vector.
+
+    Args:
+        source: has the vector.
+        start: index of the first value.
+        size: number of values.
+    """
+
+    def __init__(self, source: Any, start: int, size: int) -> None:
+        self._source, self._start, self.size = source, start, size
+
+    def read(self, start: int, stop: int, out: np.ndarray) -> None:
+        """See `exchange.Source`."""
+        self._source.read(self._start + start, self._start + stop, out)
+
+
 class Scaled:
     """A source times a factor."""
 

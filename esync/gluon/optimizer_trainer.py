@@ -14,6 +14,7 @@ from typing import Any
 from ..algorithms import make
 from ..algorithms.base import Algorithm
 from ..algorithms.context import Hyper
+from ..exchange import WEIGHTS
 from ..rules import PLAIN_SGD, RuleChoice
 from ..runtime.errors import ExpectedError
 from ..runtime.mxnet_import import mx
@@ -54,7 +55,10 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         algorithm: as given.
         gradient_scale: as given.
         dataset_size: as given; it can be set later.
+        vector: name of the vector in which its weights are exchanged.
     """
+
+    vector = WEIGHTS
 
     def __init__(
         self,
@@ -151,7 +155,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
             self._check_replaced(rule, self._rule)
         if replaced:
             check_optimizer(self.algorithm, self._optimizer, self._params)
-            self._updates_before = self._optimizer.num_update - self.algorithm.updates
+            self._updates_before = self._optimizer.num_update - self.algorithm.updates_of(self.vector)
             if self._started:
                 self._check_schedule()
         self._fitted = self._optimizer
@@ -230,6 +234,16 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
             return None
         return self._masters.of(self._places[id(parameter)], stored_values(parameter))
 
+    def has(self, parameter: Any) -> bool:
+        """Return whether the parameter is one of this optimizer's."""
+        return id(parameter) in self._places
+
+    @property
+    def _state_owners(self) -> list[Any]:
+        """The objects that hold the optimizer's state."""
+        scaler = self._loss_scaler
+        return [self._optimizer, self._updaters[0], *([scaler] if scaler is not None else [])]
+
     def _check_fresh_gradients(self) -> None:
         """Refuse gradients that no backward pass has brought up to date, or zero them on request.
 
@@ -277,7 +291,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
     def _hyper(self) -> Hyper:
         self._follow_optimizer()
         self._follow_progress()
-        optimizer, number = self._optimizer, self._updates_before + self.algorithm.updates + 1
+        optimizer, number = self._optimizer, self._updates_before + self.algorithm.updates_of(self.vector) + 1
         if optimizer.lr_scheduler is not None:
             # Some schedules know where they are only from earlier calls. A replacement has missed
             # those of its slot.

@@ -4,8 +4,9 @@ The vectors are weights, gradients and statistics. On a CPU the memory of the pa
 written directly; on a GPU, or with types other than float32, values are copied through host memory.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from ..exchange import STATISTICS, WEIGHTS, Flat, values_of
 from ..exchange.codecs.sparse import Sparse
 from ..runtime.errors import AlgorithmResultError
 from ..runtime.mxnet_import import mx
-from .flat_arrays import Difference, FlatArrays, Scaled, stored_values
+from .flat_arrays import Difference, FlatArrays, Scaled, Section, stored_values
 from .overlap_merge import OverlapMerge
 from .parameter_kinds import UnsuitableParametersError, fits, statistics, trained
 from .weight_samples import Sampler
@@ -34,6 +35,8 @@ class Replica:
             `master_weights`; None where there is none.
         others: parameters of the network that the trainer does not have, likewise; they count as
             not trained.
+        sections: name of a vector → number of those parameters, in their order, whose weights it has,
+            where the weights are exchanged as several vectors; None: they are one.
         scale: returns the factor that turns the gradients that backward leaves, divided by the
             batch size, into those of the mean loss.
 
@@ -58,6 +61,7 @@ class Replica:
         master: Callable[[Any], Any] = lambda parameter: None,
         scale: Callable[[], float] = lambda: 1.0,
         others: Sequence[Any] = (),
+        sections: Mapping[str, int] | None = None,
     ) -> None:
         for parameter in (*parameters, *others):
             _check(parameter)
@@ -71,6 +75,9 @@ class Replica:
         self.weights = FlatArrays(self._exchanged)
         self.gradients = FlatArrays(lambda: [_gradient(p) for p in self._trained])
         self.statistics = FlatArrays(lambda: [stored_values(p) for p in untrained])
+        self._sections = {WEIGHTS: (0, self.weights.size)}
+        if sections is not None:
+            self._sections = dict(self._divide(parameters, sections))
         self._sampler = Sampler(self._exchanged)
         self.further: dict[str, Flat] = {}
         self.contributions: dict[str, Flat] = {}
@@ -80,6 +87,16 @@ class Replica:
         self.local_step = local_step
         self._overlap_merge: OverlapMerge | None = None
         self._wait: Callable[[], None] = mx.nd.waitall
+
+    def _divide(self, parameters: Sequence[Any], sections: Mapping[str, int]) -> Iterator[tuple[str, tuple[int, int]]]:
+        """Yield the name of each vector, with the start and the size of its part of the weights."""
+        remaining, start = iter(parameters), 0
+        for name, count in sections.items():
+            size = sum(parameter.data().size for parameter in trained(islice(remaining, count)))
+            if not size:
+                raise UnsuitableParametersError("an optimizer has no parameter to train (every grad_req is 'null')")
+            yield name, (start, size)
+            start += size
 
     def _exchanged(self) -> list[Any]:
         """Return the arrays that hold the weights."""
@@ -318,9 +335,14 @@ class Replica:
             np.isfinite(values - common[at : at + values.size]).all() for at, values in assignment.values.items()
         )
 
-    def gradient(self, factor: float) -> Scaled:
+    @property
+    def vectors(self) -> dict[str, Section]:
+        """Name of each vector of weights → its values; one, unless there are several optimizers."""
+        return {name: Section(self.weights, *section) for name, section in self._sections.items()}
+
+    def gradient(self, factor: float, vector: str = WEIGHTS) -> Section:
         """Return the gradient that backward left (a sum over the batch), times a factor."""
-        return Scaled(self.gradients, factor)
+        return Section(Scaled(self.gradients, factor), *self._sections[vector])
 
     def update(self) -> Difference:
         """Return the change of the weights since the last exchange: ESync's Δ."""
@@ -336,8 +358,8 @@ class Replica:
 
     def write(self, vector: str, start: int, values: np.ndarray) -> None:
         """Take values of the common model; makes this an `exchange.ModelSink`."""
-        if vector == WEIGHTS:
-            self._write_weights(start, values)
+        if vector in self._sections:
+            self._write_weights(self._sections[vector][0] + start, values)
         elif vector != STATISTICS:
             self.further[vector].write(start, values)
         elif self.mean_statistics is not None:

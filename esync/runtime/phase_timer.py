@@ -72,13 +72,17 @@ class PhaseTimer:
         """Record that the next iteration begins now."""
         self._begun = self._now()
 
-    def end_computing(self) -> None:
+    def end_computing(self, again: bool = False) -> None:
         """Count the time since `begin_iteration` as computing, unless the loop has measured that phase.
 
         Other measured phases, such as loading the batch, are subtracted.
+
+        Args:
+            again: whether this may be called several times in an iteration, because several
+                optimizers step in it.
         """
         phases = self._iterations[-1]
-        if COMPUTE not in phases:
+        if again or COMPUTE not in phases:
             self.add(COMPUTE, max(0.0, self._now() - self._begun - sum(phases.values())))
 
     @contextmanager

@@ -122,7 +122,12 @@ class TimedReplica:
     def discard(self) -> None:
         """Do nothing: there is nothing to discard."""
 
-    def gradient(self, factor: float) -> _Vector:
+    @property
+    def vectors(self) -> dict[str, _Vector]:
+        """The weights alone."""
+        return {WEIGHTS: self.weights}
+
+    def gradient(self, factor: float, vector: str = WEIGHTS) -> _Vector:
         """Return the weight instead of a gradient."""
         return self.weights
 

@@ -1,14 +1,16 @@
 """The replicated model of a collective, which all ranks update in the same way."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 import numpy as np
 
-from ...rules import STATE_VECTORS, Step, join_state, replace_by_mean, split_state
+from ...rules import Step, join_state, replace_by_mean, split_state
 from ..base import ModelSink, Result, Source
 from ..blockwise import BlockwiseRule, block_slices
-from ..protocol.layout import WEIGHTS, Bucket, Layout
+from ..protocol import scalars
+from ..protocol.layout import Bucket, Layout
 from ..protocol.payload_staging import undo_rounding
 from ..protocol.round_state import RoundState
 from ..protocol.specification import Specification
@@ -27,13 +29,14 @@ class CommonModel:
     Attributes:
         layout: as given.
         values: all vectors, concatenated in the layout's order, float32.
+        state_vectors: as in the specification.
     """
 
     def __init__(self, layout: Layout, specification: Specification, workers: int) -> None:
         self.layout = layout
         self.values = np.zeros(sum(layout.sizes.values()), np.float32)
         self._rules, self._workers, self._scalars = specification.rules(), workers, specification.scalars
-        self._state_vectors = STATE_VECTORS.get(specification.rule, 0)
+        self.state_vectors = specification.state_vectors
         self._states: dict[int, Any] = {}
         ends = np.cumsum(list(layout.sizes.values())).tolist()
         self._ends = dict(zip(layout.sizes, ends, strict=True))
@@ -68,10 +71,11 @@ class CommonModel:
             sums: of the values that the workers have sent for it; changed.
             divisor: of the sums, for the mean.
             message: with the scalars of the round (wire.MESSAGE).
-            turn: number of rounds before this one; see `rules.Step`.
+            turn: number of rounds before this one; see `scalars.turn`.
             model: receives the new values at once; None: `write` delivers them later.
         """
         weights, rule = self.part(self.values, bucket), self._rules[bucket.vector]
+        turn = scalars.turn(message, bucket.vector, turn)
         step = Step.of(message, turn=turn, workers=self._workers, count=self._workers, added=self._scalars)
         blockwise = BlockwiseRule(self._preserving if rule is replace_by_mean else rule, self._states.get(bucket.index))
         for block in blockwise.blocks(weights, sums, step, divisor):
@@ -100,23 +104,26 @@ class CommonModel:
         return values[end - self.layout.sizes[name] : end]
 
     def state(self) -> list[np.ndarray | None]:
-        """Return the state of the weights' rule; see `Exchange.rule_state`."""
-        vectors: list[np.ndarray | None] = []
-        buckets = self.layout.of(WEIGHTS)
-        for index in range(self._state_vectors):
-            parts = [
-                None if (state := self._states.get(bucket.index)) is None else split_state(state)[index]
-                for bucket in buckets
-            ]
-            existing = [part for part in parts if part is not None]
-            vectors.append(np.concatenate(existing) if len(existing) == len(buckets) else None)
-        return vectors
+        """Return the states of the rules; see `Exchange.rule_state`."""
+        return [self._state(name, index) for name, count in self.state_vectors.items() for index in range(count)]
 
-    def restore(self, vectors: list[Any]) -> None:
+    def _state(self, name: str, index: int) -> np.ndarray | None:
+        buckets = self.layout.of(name)
+        parts = [
+            None if (state := self._states.get(bucket.index)) is None else split_state(state)[index]
+            for bucket in buckets
+        ]
+        existing = [part for part in parts if part is not None]
+        return np.concatenate(existing) if len(existing) == len(buckets) else None
+
+    def restore(self, vectors: Iterable[Any]) -> None:
         """Restore what `state` has returned."""
-        for bucket in self.layout.of(WEIGHTS):
-            parts = [None if vector is None else vector[bucket.start : bucket.stop].copy() for vector in vectors]
-            self._states[bucket.index] = join_state(parts) if parts else None
+        remaining = iter(vectors)
+        for name, count in self.state_vectors.items():
+            state = list(islice(remaining, count))
+            for bucket in self.layout.of(name):
+                parts = [None if vector is None else vector[bucket.start : bucket.stop].copy() for vector in state]
+                self._states[bucket.index] = join_state(parts) if parts else None
 
 
 def result_of(round_state: RoundState, wait: float, transfer: float, used: bool) -> Result:

@@ -195,8 +195,9 @@ class CollectiveExchange(CollectiveState, Exchange):
         self.round_state.acknowledged[:] = self.sequence
         self.round_state.resume(RunProgress(**progress), self._offset)
         vectors: list[np.ndarray | None] = []
-        for index, exists in enumerate(present):
-            vector = np.zeros(self.model.layout.sizes[WEIGHTS], np.float32) if exists else None
+        owners = [name for name, count in self.model.state_vectors.items() for _ in range(count)]
+        for index, (name, exists) in enumerate(zip(owners, present, strict=True)):
+            vector = np.zeros(self.model.layout.sizes[name], np.float32) if exists else None
             if vector is not None:
                 if self.rank == 0:
                     np.copyto(vector, state.rule_state[index])

@@ -15,7 +15,6 @@ import numpy as np
 from typing_extensions import override
 
 from ... import config
-from ...rules import STATE_VECTORS
 from ...runtime import progress
 from ..base import NO_OFFERS, Exchange, ModelSink, Payload, Result, Source
 from ..codecs.base import WorkerCodec
@@ -118,7 +117,7 @@ class ParameterServerExchange(Exchange):
         codecs = {name: uncompressed_codec(self.layout, 0, name) for name in self.layout.sizes}
         codecs[WEIGHTS] = self._make_codec(self.specification, self.layout, self.workers, self.rank)
         self.transfer = transfer_class(self.specification, store, self.layout, codecs, self._beat)
-        self._mailboxes = Mailboxes(store, self.layout, STATE_VECTORS.get(self.specification.rule, 0), self.send_to)
+        self._mailboxes = Mailboxes(store, self.layout, self.specification.state_vectors, self.send_to)
         if self.specification.overlap:
             self._received = ReceivedModel(sizes)
         statuses = self._handshake(handshake)

@@ -3,7 +3,8 @@
 This is the state of the rule and, with lossy codecs, the exact weights that it works on.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from itertools import islice
 
 import numpy as np
 
@@ -18,34 +19,33 @@ class Mailboxes:
     Args:
         store: connection to the servers.
         layout: how the model is cut into buckets.
-        vectors: number of vectors of the rule's state.
+        vectors: name of each vector whose rule has a state → number of the state's vectors.
         send_to: sends a message, given the server's number, the kind and the fields.
     """
 
-    def __init__(self, store: Store, layout: Layout, vectors: int, send_to: Callable[..., None]) -> None:
+    def __init__(self, store: Store, layout: Layout, vectors: Mapping[str, int], send_to: Callable[..., None]) -> None:
         self._store, self._layout, self._vectors, self._send_to = store, layout, vectors, send_to
-        self._trained = self._layout.of(WEIGHTS)
         self._opened = False
 
     def fetch(self) -> list[np.ndarray | None]:
-        """Return the vectors of the rule's state; None for one that does not exist yet."""
-        return [self._fetch_vector(index) for index in range(self._vectors)]
+        """Return the vectors of the rules' state; None for one that does not exist yet."""
+        return [self._fetch_vector(index, vector) for vector, count in self._vectors.items() for index in range(count)]
 
     def fetch_weights(self) -> np.ndarray | None:
         """Return the weights that the rule works on."""
         return self._fetch_vector(wire.SERVER_WEIGHTS)
 
     def put(self, state: list[np.ndarray | None], weights: np.ndarray | None) -> None:
-        """Restore the rule's state of a checkpoint on the servers, and their weights, if any."""
-        for index, vector in [*enumerate(state), (wire.SERVER_WEIGHTS, weights)]:
-            for bucket in self._trained:
-                if vector is not None:
-                    self._put_bucket(bucket, index, len(state), vector)
+        """Restore the rules' state of a checkpoint on the servers, and their weights, if any."""
+        remaining = iter(state)
+        for vector, count in self._vectors.items():
+            for index, values in enumerate(islice(remaining, count)):
+                self._put(vector, index, count, values)
+        self._put(WEIGHTS, wire.SERVER_WEIGHTS, 0, weights)
 
     def assign(self, weights: np.ndarray, sequence: int) -> None:
         """Replace the servers' weights before they use this worker's payload number `sequence`."""
-        for bucket in self._trained:
-            self._put_bucket(bucket, wire.SERVER_WEIGHTS, sequence, weights)
+        self._put(WEIGHTS, wire.SERVER_WEIGHTS, sequence, weights)
 
     def _open(self) -> None:
         if not self._opened:
@@ -63,12 +63,12 @@ class Mailboxes:
         wire.stamp(array, kind, self._store.rank, self._store.nonce, sequence, bucket, index)
         return array
 
-    def _fetch_vector(self, index: int) -> np.ndarray | None:
+    def _fetch_vector(self, index: int, name: str = WEIGHTS) -> np.ndarray | None:
         store = self._store
-        vector = np.empty(self._layout.sizes[WEIGHTS], np.float32)
+        vector = np.empty(self._layout.sizes[name], np.float32)
         with store.waiting("the rule's state from"):
             self._open()
-            for bucket in self._trained:
+            for bucket in self._layout.of(name):
                 self._send_to(bucket.shard, wire.FETCH, buckets=bucket.index, index=index)
                 store.flush()
                 (values,) = store.fetch(bucket.shard, [self._spec(bucket.shard)])
@@ -76,6 +76,11 @@ class Mailboxes:
                     return None
                 vector[bucket.start : bucket.stop] = values[wire.HEADER_ELEMENTS :][: bucket.stop - bucket.start]
         return vector
+
+    def _put(self, name: str, index: int, sequence: int, values: np.ndarray | None) -> None:
+        if values is not None:
+            for bucket in self._layout.of(name):
+                self._put_bucket(bucket, index, sequence, values)
 
     def _put_bucket(self, bucket: Bucket, index: int, sequence: int, vector: np.ndarray) -> None:
         store = self._store

@@ -62,7 +62,8 @@ class RoundState:
         version: commits that have been applied to the weights.
         samples: training samples of these commits.
         samples_together: samples of those of them that were used together, in rounds.
-        rounds_together: number of rounds in which commits were used together.
+        rounds_together: number of times that commits were used together: in rounds, or in parts of
+            one, if several optimizers step in turn.
         resume_at: round of the checkpoint that the run resumes from; −1: it starts from scratch.
         stop_at: the run ends when `round` reaches it; None: not known yet.
         failure: why the run was aborted; "": it was not.
@@ -131,6 +132,8 @@ class RoundState:
         self._held: set[int] = set()  # ranks whose pending commit is applied already
         self._now = 0.0
         self._at_once = 0  # commits that were applied one by one
+        self._position = 0  # of the newest commits, 0 where a round begins; see wire.MESSAGE
+        self._unfinished = 0  # commits used together after which their round went on
         self._started: float | None = None
         self.elapsed = 0.0
         self.contributed: set[int] = set()
@@ -325,7 +328,11 @@ class RoundState:
         other = next(iter(self.pending.values()), None)
         self.pending[rank] = PendingCommit(message, now)
         self._now = now
-        late = together and (not self.member[rank] or 0 < int(message["round"]) <= self.rounds_together)
+        late = together and (
+            not self.member[rank]
+            or 0 < int(message["round"]) <= self.rounds_together
+            or 0 < int(message["position"]) <= self._position  # a replacement begins the iteration anew
+        )
         ended = bool(self.failure) or (self.finished and (self.decides or together))
         if ended or (unawaited and self._finish_reported) or message["use"] == wire.DISCARD or late:
             self._acknowledge([rank], now)
@@ -392,10 +399,12 @@ class RoundState:
             self.resting = self.member & self._resting
             self.synchronous = True  # the commit that requested it may have reached other servers only
             self.step += 1
+            self._position = int(messages[0]["position"])
+            self._unfinished += self._position > 0
         else:
             self._at_once += len(ranks)
             self.step += len(ranks)
-        self.round = self.rounds_together + self._at_once // self.slots
+        self.round = self.rounds_together - self._unfinished + self._at_once // self.slots
         self.scalars.note(messages)
         self._round, self._combined = tuple(ranks) if together else None, None
         for rank, message in zip(ranks, messages, strict=True):
@@ -412,7 +421,7 @@ class RoundState:
         else:
             self._acknowledge(ranks, now, wire.TOGETHER if together else wire.AT_ONCE)
         self.exchanged_at = self.elapsed
-        if self.decides or not together:
+        if (self.decides or not together) and not self._position:
             self._check_limits()
         self._release(now)
         # The run may end with a commit used at once while others already wait for a round. That

@@ -47,6 +47,28 @@ BUILT_IN = {
     "pace": Scalar("minimum", math.nan),  # seconds of an iteration on this worker
 }
 
+
+def steps_scalar(vector: str) -> str:
+    """Return the name of the scalar with the number of steps of a vector's rule, this one included.
+
+    It exists where several optimizers step in turn; elsewhere every change of the model is a step of
+    the weights' rule.
+    """
+    return f"steps of {vector}"
+
+
+def turn(message: Any, vector: str, changes: int) -> int:
+    """Return the number of steps of a vector's rule before this one; see `rules.Step.turn`.
+
+    Args:
+        message: with the scalars of the round.
+        vector: its name.
+        changes: number of changes of the model before this one.
+    """
+    name = steps_scalar(vector)
+    return int(message[name]) - 1 if name in message.dtype.names else changes
+
+
 #: Built-in scalars whose combined values are part of the status.
 PUBLISHED = ("pace",)
 
@@ -84,16 +106,20 @@ class Scalars:
         """
         if all(commit[name] == other[name] for name in self._common):
             return ""  # the usual case
-        differences: list[str] = []
+        differences: dict[str, tuple[float, float]] = {}
         for name in self._common:
             value, expected = float(commit[name]), float(other[name])
             missing = math.isnan(value) and math.isnan(expected)
             if value != expected and not missing and not math.isclose(value, expected, **ROUNDING):
-                conjunction = "not" if differences else f"but worker {other['rank']}"
-                differences.append(f"{name.replace('_', ' ')} {value}, {conjunction} {expected}")
+                differences[name] = value, expected
         if not differences:
             return ""
-        return f"worker {commit['rank']} committed {'; '.join(differences)} to round {number}: {ADVICE}"
+        advice = ADVICE
+        if steps := {name: pair for name, pair in differences.items() if name.startswith(steps_scalar(""))}:
+            differences, advice = steps, "step the optimizers in the same order, and equally often, on all workers"
+        parts = [f"{name.replace('_', ' ')} {pair[0]}, not {pair[1]}" for name, pair in differences.items()]
+        text = "; ".join(parts).replace("not", f"but worker {other['rank']}", 1)
+        return f"worker {commit['rank']} committed {text} to round {number}: {advice}"
 
     def terms(self, commits: Sequence[Any]) -> Any:
         """Return a copy of a round's first commit with the combined scalars of all of them."""

@@ -16,7 +16,7 @@ import numpy as np
 from ...rules import Rule, Step, join_state, replace_by_mean, split_state
 from ..codecs.base import Downlink, UpdatedBucket
 from ..weighting import LatestValues, rounding_error
-from . import wire
+from . import scalars, wire
 from .layout import WEIGHTS, Bucket, Layout
 from .payload_staging import Array, Memory
 from .round_state import RoundState
@@ -192,7 +192,8 @@ class ServerModel:
             )
         private = self._downlink.private and vector == WEIGHTS
         sent = self._memory.work_on(state.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if private else None
-        step = Step.of(message, sent, progress.step, progress.slots, len(ranks), progress.added)
+        turn = scalars.turn(message, vector, progress.step)
+        step = Step.of(message, sent, turn, progress.slots, len(ranks), progress.added)
         rule = self._rules[vector]
         if rule is replace_by_mean:
             if denominator != 1:

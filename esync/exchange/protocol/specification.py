@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import config
-from ...rules import MEAN, Rule, make_rule
+from ...rules import MEAN, STATE_VECTORS, Rule, make_rule
 from ...runtime.errors import ExpectedError
 from ..codecs.quantization import NONE
 from ..weighting import AS_UPDATES, STATISTICS_WEIGHTINGS, check, unnormalized
@@ -63,6 +63,8 @@ class Specification:
         vectors: name of each vector that is exchanged → name of its rule in rules.RULES, the
             weights first. To the constructor, pass further ones only: the weights, and the
             statistics, which are replaced by their mean, are added.
+        vector_options: name of each vector other than the weights → options of its rule, if it has
+            any. Parameters of a further optimizer are such a vector.
         scalars: name of each scalar of payloads other than the built-in ones → how the servers
             combine those of a round, a key of scalars.WAYS.
         per_host: the most workers of one host that exchange as one (`host_group`); 1: each worker
@@ -82,6 +84,7 @@ class Specification:
     own: dict[str, Any] = field(default_factory=dict)
     overlap: bool = False
     vectors: Mapping[str, str] = field(default_factory=dict)
+    vector_options: Mapping[str, dict[str, Any]] = field(default_factory=dict)
     scalars: Mapping[str, str] = field(default_factory=dict)
     per_host: int = 1
 
@@ -97,6 +100,7 @@ class Specification:
             "sparse messages (modes gd-async, dgc-async and dgs)": self.sparse,
             "weights of its own for each worker (mode dcasgd)": self.private,
             "a limit to staleness (mode ssp)": self.staleness < math.inf,
+            "several optimizers whose steps the servers take": bool(self.vector_options),
         }
         if reason := next((description for description, in_use in unsupported.items() if in_use), None):
             raise PerHostError(reason)
@@ -108,10 +112,15 @@ class Specification:
             ValueError: a rule is unknown, or does not have these options.
         """
         return {
-            name: make_rule(rule, self.options if name == WEIGHTS else {})
+            name: make_rule(rule, self.options if name == WEIGHTS else self.vector_options.get(name, {}))
             for name, rule in self.vectors.items()
             if not (self.sparse and name == WEIGHTS)
         }
+
+    @property
+    def state_vectors(self) -> dict[str, int]:
+        """Name of each vector whose rule's state checkpoints keep → number of the state's vectors."""
+        return {name: STATE_VECTORS.get(self.vectors[name], 0) for name in (WEIGHTS, *self.vector_options)}
 
     def weightings(self) -> dict[str, str]:
         """Return how much each worker counts in the mean of every vector.

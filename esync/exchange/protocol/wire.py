@@ -16,7 +16,7 @@ import numpy as np
 from .scalars import BUILT_IN
 
 #: Version of this wire format; workers and servers must have the same.
-PROTOCOL = 16
+PROTOCOL = 17
 
 #: float32 values that the header takes in front of every bucket.
 HEADER_ELEMENTS = 8
@@ -89,6 +89,9 @@ MESSAGE = np.dtype(
         # arrays count; ASIDE: 1 if the worker rests, else 0.
         ("index", "<i4"),
         ("round", "<i8"),  # used together: number of its round, from 1; 0: the current one
+        # Several optimizers: number of this commit among those of its iteration, from 1; 0: the last
+        # one, which ends the round, or the only one.
+        ("position", "<i4"),
         ("use", "<i4"),  # how this commit is used; see Use
         ("part", "<i8"),  # round of the newest part of a checkpoint of this run on this worker's disk; 0: none
         ("switch", "<i4"),  # how the next commits are to be used, see `RoundState.applied`; AS_AGREED: no change

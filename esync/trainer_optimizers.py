@@ -1,0 +1,123 @@
+"""The optimizers of a trainer that has several: their local steps, and their parts of an exchange."""
+
+from typing import Any
+
+from .algorithms.context import FurtherOptimizer
+from .exchange import WEIGHTS
+from .gluon.optimizer_trainer import OptimizerTrainer
+from .gluon.parameter_kinds import distinct
+
+
+class FurtherTrainer(OptimizerTrainer):
+    """A gluon.Trainer of some of the parameters, which are exchanged with those of an esync.Trainer.
+
+    It is returned by `Trainer.add_optimizer`. Its `step` belongs to the iteration that the next
+    `step` of that trainer ends.
+
+    Args:
+        main: the `esync.Trainer`.
+        params: as for gluon.Trainer; none of them is another optimizer's.
+        optimizer: likewise.
+        optimizer_params: likewise.
+
+    Raises:
+        ValueError: an argument cannot be used, or the algorithm takes one optimizer only.
+    """
+
+    def __init__(self, main: Any, params: Any, optimizer: Any, optimizer_params: dict[str, Any] | None) -> None:
+        algorithm = main.algorithm
+        if reason := algorithm.needs_one_optimizer:
+            raise ValueError(
+                f"add_optimizer: algorithm {algorithm.name!r} {reason}: use 'esync', 'local-sgd' or 'sync' without "
+                "compression, or train all parameters with one optimizer"
+            )
+        super().__init__(distinct(params), optimizer, optimizer_params, algorithm, main.gradient_scale, None)
+        known = {id(parameter) for parameter in main.trained_parameters}
+        if shared := next((parameter for parameter in self._params if id(parameter) in known), None):
+            raise ValueError(
+                f"add_optimizer: parameter {shared.name} has an optimizer already, whose steps would mix with this "
+                "one's: give each optimizer parameters of its own"
+            )
+        self._main = main
+        self.vector = f"{WEIGHTS} of optimizer {len(main.optimizers) + 1}"
+
+    def step(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
+        """Take a step with the gradients of this optimizer's parameters.
+
+        In mode sync, the gradients of all workers are averaged at once, in a round of its own. With
+        local iterations the step is this worker's, and its effect part of the next exchange.
+
+        Args:
+            batch_size: what gradients are divided by; the samples are counted by the trainer's step.
+            ignore_stale_grad: as in gluon.Trainer.
+
+        Raises:
+            BatchSizeError, JobAbortedError, ValueError: as `esync.Trainer.step`.
+        """
+        self._main.step_optimizer(self, batch_size, ignore_stale_grad)
+
+    @property
+    def part(self) -> FurtherOptimizer:
+        """What the algorithm sees of this optimizer."""
+        return FurtherOptimizer(self.vector, self._rule, self._hyper, self._local_step)
+
+    def begin(self) -> None:
+        """Note that the run has begun."""
+        self._started = True
+
+    def _follow_progress(self) -> None:
+        self.dataset_size = self._main.dataset_size
+        super()._follow_progress()
+
+
+class SeveralOptimizers(OptimizerTrainer):
+    """An `esync.Trainer`'s own optimizer, and the further ones that are added to it."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        self._further: list[FurtherTrainer] = []
+
+    def add_optimizer(
+        self, params: Any, optimizer: Any, optimizer_params: dict[str, Any] | None = None
+    ) -> FurtherTrainer:
+        """Add an optimizer of further parameters, which are exchanged together with this trainer's.
+
+        Call it before the first step, in the same order on all workers. A step of this trainer ends
+        an iteration, so the further optimizers step before it: a GAN's discriminator is added to the
+        trainer of its generator.
+
+        Args:
+            params: as for gluon.Trainer; none of them is another optimizer's.
+            optimizer: likewise.
+            optimizer_params: likewise.
+
+        Returns:
+            What reads like a gluon.Trainer of these parameters.
+
+        Raises:
+            ValueError: an argument cannot be used, or the algorithm takes one optimizer only.
+        """
+        if self._started:
+            raise ValueError("add_optimizer: the trainer has started; add all optimizers before its first step")
+        self._further.append(FurtherTrainer(self, params, optimizer, optimizer_params))
+        return self._further[-1]
+
+    @property
+    def optimizers(self) -> list[OptimizerTrainer]:
+        """This trainer, and the further optimizers in the order of `add_optimizer`."""
+        return [self, *self._further]
+
+    @property
+    def trained_parameters(self) -> list[Any]:
+        """The parameters of all optimizers."""
+        return [parameter for optimizer in self.optimizers for parameter in optimizer._params]
+
+    def _master(self, parameter: Any) -> Any:
+        # A further optimizer keeps the float32 copies of its own parameters.
+        owner = next((further for further in self._further if further.has(parameter)), None)
+        return super()._master(parameter) if owner is None else owner._master(parameter)
+
+    @property
+    def sections(self) -> dict[str, int]:
+        """Name of the vector of each optimizer → number of its parameters; see `Replica`."""
+        return {optimizer.vector: len(optimizer._params) for optimizer in self.optimizers}
