@@ -9,7 +9,7 @@ they may be applied to parts of a model.
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
 from . import config
@@ -420,6 +420,16 @@ class DelayCompensatedSGDRule:
         compensated = gradient + strength / scale * square * (weights - step.sent)
         weights, velocity = sgd(weights, compensated, velocity, step)
         return weights, (velocity, mean_square)
+
+
+def with_multipliers(rule: Rule, rate: float, decay: float) -> Rule:
+    """Return the rule for parameters with these multipliers of the learning rate and of the weight decay."""
+
+    def multiplied(weights: Array, value: Array, state: Any, step: Step) -> tuple[Array, Any]:
+        step = replace(step, learning_rate=rate * step.learning_rate, weight_decay=decay * step.weight_decay)
+        return rule(weights, value, state, step)
+
+    return multiplied
 
 
 def split_state(state: Any) -> list[Array | None]:

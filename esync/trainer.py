@@ -214,7 +214,7 @@ class Trainer(SeveralOptimizers):
                     own=agreement.own,
                     joined=lambda: self._run.joined(self),
                     rule=self._rule,
-                    further=[further.part for further in self._further],
+                    optimizers=[optimizer.part for optimizer in self.optimizers],
                 )
             )
         finally:
@@ -228,9 +228,8 @@ class Trainer(SeveralOptimizers):
         track_running_statistics(self.parameters)
         if real and self.workers > 1:
             seed_mxnet(self.rank)
-        self._started = True
-        for further in self._further:
-            further.begin()
+        for optimizer in self.optimizers:
+            optimizer.begin()
         if self.finished:
             self.replica.keep_final_statistics()
         for optimizer in self.optimizers:

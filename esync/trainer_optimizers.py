@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from .algorithms.context import FurtherOptimizer
 from .exchange import WEIGHTS
 from .gluon.optimizer_trainer import OptimizerTrainer
 from .gluon.parameter_kinds import distinct
@@ -56,15 +55,6 @@ class FurtherTrainer(OptimizerTrainer):
         """
         self._main.step_optimizer(self, batch_size, ignore_stale_grad)
 
-    @property
-    def part(self) -> FurtherOptimizer:
-        """What the algorithm sees of this optimizer."""
-        return FurtherOptimizer(self.vector, self._rule, self._hyper, self._local_step)
-
-    def begin(self) -> None:
-        """Note that the run has begun."""
-        self._started = True
-
     def _follow_progress(self) -> None:
         self.dataset_size = self._main.dataset_size
         super()._follow_progress()
@@ -110,7 +100,8 @@ class SeveralOptimizers(OptimizerTrainer):
     @property
     def trained_parameters(self) -> list[Any]:
         """The parameters of all optimizers."""
-        return [parameter for optimizer in self.optimizers for parameter in optimizer._params]
+        groups = [group for optimizer in self.optimizers for group in optimizer.vectors.values()]
+        return [parameter for group in groups for parameter in group]
 
     def _master(self, parameter: Any) -> Any:
         # A further optimizer keeps the float32 copies of its own parameters.
@@ -119,5 +110,5 @@ class SeveralOptimizers(OptimizerTrainer):
 
     @property
     def sections(self) -> dict[str, int]:
-        """Name of the vector of each optimizer → number of its parameters; see `Replica`."""
-        return {optimizer.vector: len(optimizer._params) for optimizer in self.optimizers}
+        """Name of each vector of weights → number of its parameters; see `Replica`."""
+        return {name: len(group) for optimizer in self.optimizers for name, group in optimizer.vectors.items()}

@@ -17,7 +17,7 @@ from ..exchange import STATISTICS, WEIGHTS, Exchange, Result, Source, Specificat
 from ..exchange.codecs.quantization import NONE
 from ..exchange.protocol.round_state import Limits
 from ..runtime.phase_timer import COMPUTE, GLOBAL_AGGREGATE, GLOBAL_UPDATE, LOCAL_UPDATE
-from .context import AlgorithmContext, FurtherOptimizer
+from .context import AlgorithmContext, OptimizerPart
 from .model_view import ModelView
 from .options import Options as AnyOptions
 from .options import option
@@ -259,7 +259,7 @@ class Algorithm(ABC):
         return self.round
 
     def updates_of(self, vector: str) -> int:
-        """Return the same of the optimizer of a vector; see `context.FurtherOptimizer`."""
+        """Return the same of the optimizer of a vector; see `context.OptimizerPart`."""
         return self.updates
 
     @property
@@ -346,7 +346,7 @@ class Algorithm(ABC):
     def step(self, batch_size: int) -> None:
         """Take a step with the gradients that backward has computed, and exchange if it is time."""
 
-    def step_further(self, further: FurtherOptimizer, batch_size: int) -> None:
+    def step_further(self, further: OptimizerPart, batch_size: int) -> None:
         """Take a step of a further optimizer; the iteration ends with `step`."""
         with self.recorder.phase(LOCAL_UPDATE):
             further.local_step(batch_size)

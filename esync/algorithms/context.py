@@ -148,17 +148,18 @@ class Hyper:
 
 
 @dataclass(frozen=True)
-class FurtherOptimizer:
-    """An optimizer of some of the parameters, beside the trainer's own; see `Trainer.add_optimizer`.
+class OptimizerPart:
+    """The trainer's own optimizer, or a further one; see `Trainer.add_optimizer`.
 
     Attributes:
-        vector: name of the vector of its parameters.
+        vectors: name of each vector of its parameters → the multipliers of their learning rate and
+            weight decay. There are several where these differ, and the algorithm's servers step.
         rule: by which servers can take its steps, where the algorithm sends gradients.
         hyper: returns its hyper-parameters; called before every gradient that is sent.
         local_step: takes one step of it; see `ModelReplica.local_step`.
     """
 
-    vector: str
+    vectors: Mapping[str, tuple[float, float]]
     rule: RuleChoice
     hyper: Callable[[], Hyper]
     local_step: Callable[[int], float]
@@ -220,7 +221,7 @@ class AlgorithmContext:
             unless it takes the place of one that is gone.
         rule: by which the servers can take the steps of the user's optimizer, where the algorithm
             sends gradients.
-        further: the optimizers beside the trainer's own.
+        optimizers: the trainer's own optimizer, and further ones.
     """
 
     replica: ModelReplica
@@ -233,4 +234,4 @@ class AlgorithmContext:
     own: dict[str, Any] = field(default_factory=dict)
     joined: Callable[[], None] = lambda: None
     rule: RuleChoice = PLAIN_SGD
-    further: Sequence[FurtherOptimizer] = ()
+    optimizers: Sequence[OptimizerPart] = ()

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ..exchange import WEIGHTS, JobAbortedError, Payload, Result, Specification, values_of
+from ..exchange import WEIGHTS, JobAbortedError, Payload, Result, Source, Specification, values_of
 from ..exchange.codecs.quantization import NONE
 from .assigned_weights import SCALARS, AssignedWeightsError, Assignment, all_assigned, scalars_of, some_assigned
 from .base import Algorithm
@@ -109,12 +109,16 @@ class EveryIteration(Algorithm):
 
     def _payload(self, batch_size: int) -> Payload:
         """Return the payload; the replica must be open."""
-        hyper, replica = self.context.hyper(), self.replica
+        hyper = self.context.hyper()
         return Payload(
             samples=batch_size,
             learning_rate=hyper.learning_rate,
             momentum=hyper.momentum,
             weight_decay=hyper.weight_decay,
             gradient_scale=hyper.gradient_scale,
-            **self._with_statistics({WEIGHTS: replica.gradient(hyper.rescale / batch_size)}),
+            **self._with_statistics(self._gradient_vectors(hyper.rescale / batch_size)),
         )
+
+    def _gradient_vectors(self, factor: float) -> dict[str, Source]:
+        """Return the vectors of the gradient, times a factor; the replica must be open."""
+        return {WEIGHTS: self.replica.gradient(factor)}

@@ -15,7 +15,7 @@ from . import assigned_weights, rate_scaling
 from .assigned_weights import AssignedWeightsError, PendingAssignment
 from .automatic_interval import AUTO, AutomaticInterval, LocalIterations
 from .base import Algorithm, CompressionOptions
-from .context import AlgorithmContext, FurtherOptimizer, ModelMerge
+from .context import AlgorithmContext, ModelMerge, OptimizerPart
 from .options import option
 from .rate_scaling import RateScalingOptions
 
@@ -187,7 +187,7 @@ class ModelAveraging(Algorithm):
             self.aggregate()
         self.replica.sample_weights()
 
-    def step_further(self, further: FurtherOptimizer, batch_size: int) -> None:
+    def step_further(self, further: OptimizerPart, batch_size: int) -> None:
         """See `Algorithm.step_further`."""
         self._note_assignment()
         super().step_further(further, batch_size)

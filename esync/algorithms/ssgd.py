@@ -5,12 +5,12 @@ from typing import Any
 
 from typing_extensions import override
 
-from ..exchange import WEIGHTS, Payload, Result, Specification
+from ..exchange import WEIGHTS, Payload, Result, Source, Specification
 from ..exchange.codecs.quantization import NONE
 from ..exchange.protocol.scalars import COMMON, steps_scalar
 from .assigned_weights import AssignedWeightsError, Assignment
 from .base import Algorithm, CompressionOptions, Style
-from .context import AlgorithmContext, FurtherOptimizer
+from .context import AlgorithmContext, OptimizerPart
 from .every_iteration import EveryIteration
 from .rate_scaling import RateScalingOptions
 from .registry import register
@@ -36,7 +36,7 @@ class SSGD(EveryIteration):
 
     def __init__(self, *values: Any, **settings: Any) -> None:
         super().__init__(*values, **settings)
-        self._steps: dict[str, int] = {}  # vector → steps of its optimizer, if there are several
+        self._steps: dict[str, int] = {}  # vector → steps of its optimizer, if there are several optimizers
         self._position = 0  # of the newest payload in this iteration
 
     @property
@@ -56,19 +56,24 @@ class SSGD(EveryIteration):
 
     def start(self, context: AlgorithmContext) -> None:
         """Connect to the other workers, and begin with the common model."""
-        if context.further:
-            self._steps = dict.fromkeys([WEIGHTS, *(further.vector for further in context.further)], 0)
+        if len(context.optimizers) > 1:
+            self._steps = {vector: 0 for optimizer in context.optimizers for vector in optimizer.vectors}
         super().start(context)
         if self.result is not None:
             self._follow_steps(self.result)
 
     def specification(self) -> Specification:
         """Ask for one step of the optimizer with the mean gradient of all workers."""
-        further = self.context.further
+        optimizers = self.context.optimizers
+        rules = {
+            vector: optimizer.rule for optimizer in optimizers for vector in optimizer.vectors if vector != WEIGHTS
+        }
+        multipliers = {vector: pair for optimizer in optimizers for vector, pair in optimizer.vectors.items()}
         return self._optimizer_specification(
             synchronous=True,
-            vectors={optimizer.vector: optimizer.rule.name for optimizer in further},
-            vector_options={optimizer.vector: optimizer.rule.options for optimizer in further},
+            vectors={vector: rule.name for vector, rule in rules.items()},
+            vector_options={vector: rule.options for vector, rule in rules.items()},
+            multipliers={vector: pair for vector, pair in multipliers.items() if pair != (1, 1)},
             scalars={steps_scalar(vector): COMMON for vector in self._steps},
         )
 
@@ -81,36 +86,45 @@ class SSGD(EveryIteration):
         super().step(batch_size)
         self._position = 0
 
-    def step_further(self, further: FurtherOptimizer, batch_size: int) -> None:
+    def step_further(self, further: OptimizerPart, batch_size: int) -> None:
         """Exchange the gradients of a further optimizer's parameters; see `Payload.position`."""
         with self.device.paused():
             self.result = self._exchange(lambda: self._further_payload(further, batch_size))
         if not self.result.used:  # a replacement, which the others are ahead of in this iteration
             self._follow_steps(self.result)
 
-    def _further_payload(self, further: FurtherOptimizer, batch_size: int) -> Payload:
+    def _further_payload(self, further: OptimizerPart, batch_size: int) -> Payload:
         hyper = further.hyper()
         self._position += 1
         return Payload(
-            {further.vector: self.replica.gradient(hyper.rescale / batch_size, further.vector)},
+            self._gradients(further, hyper.rescale / batch_size),
             samples=0,  # the payload that ends the round has them
             learning_rate=hyper.learning_rate,
             momentum=hyper.momentum,
             weight_decay=hyper.weight_decay,
             gradient_scale=hyper.gradient_scale,
-            wanted=(further.vector,),
-            scalars=self._count_step(further.vector),
+            wanted=further.vectors.keys(),
+            scalars=self._count_step(further),
             position=self._position,
         )
 
     @override
     def _payload(self, batch_size: int) -> Payload:
-        payload = super()._payload(batch_size)
-        return replace(payload, scalars=self._count_step(WEIGHTS)) if self._steps else payload
+        payload, optimizers = super()._payload(batch_size), self.context.optimizers
+        return replace(payload, scalars=self._count_step(optimizers[0])) if self._steps else payload
 
-    def _count_step(self, vector: str) -> dict[str, float]:
-        """Count a step of a vector's optimizer; return the counts, in which all workers must agree."""
-        self._steps[vector] += 1
+    @override
+    def _gradient_vectors(self, factor: float) -> dict[str, Source]:
+        optimizers = self.context.optimizers
+        return self._gradients(optimizers[0], factor) if optimizers else super()._gradient_vectors(factor)
+
+    def _gradients(self, optimizer: OptimizerPart, factor: float) -> dict[str, Source]:
+        return {vector: self.replica.gradient(factor, vector) for vector in optimizer.vectors}
+
+    def _count_step(self, optimizer: OptimizerPart) -> dict[str, float]:
+        """Count a step of an optimizer; return all counts, in which the workers must agree."""
+        for vector in optimizer.vectors:
+            self._steps[vector] += 1
         return {steps_scalar(name): float(count) for name, count in self._steps.items()}
 
     def _follow_steps(self, result: Result) -> None:
@@ -119,10 +133,10 @@ class SSGD(EveryIteration):
 
     @override
     def _check_assignment(self, assignment: Assignment) -> None:
-        if self._steps:
+        if len(self.replica.vectors) > 1:
             raise AssignedWeightsError(
-                f"the program has assigned {assignment} between two steps; with several optimizers the servers of mode "
-                f"{self.name!r} cannot take that over: use a mode with local iterations"
+                f"the program has assigned {assignment} between two steps; with several optimizers, or with lr_mult or "
+                f"wd_mult, the servers of mode {self.name!r} cannot take that over: use a mode with local iterations"
             )
         super()._check_assignment(assignment)
 

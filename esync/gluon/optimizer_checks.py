@@ -52,7 +52,8 @@ def choose_rule(
     rule = choose(optimizer, options, algorithm.name)
     rate = optimizer.lr if optimizer.lr_scheduler is None else 0.0  # a schedule's is checked whenever it is sent
     check_rates(rate, getattr(optimizer, "momentum", 0.0), optimizer.wd)
-    _check_multipliers(algorithm.name, parameters, bool(optimizer.wd))
+    if algorithm.needs_one_optimizer:
+        _check_multipliers(algorithm.name, parameters, bool(optimizer.wd))
     return rule
 
 
@@ -117,5 +118,5 @@ def _check_multipliers(algorithm: str, parameters: Iterable[Any], decays: bool) 
             raise ValueError(
                 f"algorithm {algorithm!r} has one learning rate and weight decay for all parameters, but "
                 f"{parameter.name} has lr_mult {parameter.lr_mult} and wd_mult {parameter.wd_mult}: leave them out, or "
-                "use 'local-sgd', 'fedprox' or 'esync', which take any optimizer"
+                "use 'local-sgd', 'fedprox' or 'esync', which take any optimizer, or 'sync' without compression"
             )

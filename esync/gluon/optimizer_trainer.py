@@ -13,7 +13,7 @@ from typing import Any
 
 from ..algorithms import make
 from ..algorithms.base import Algorithm
-from ..algorithms.context import Hyper
+from ..algorithms.context import Hyper, OptimizerPart
 from ..exchange import WEIGHTS
 from ..rules import PLAIN_SGD, RuleChoice
 from ..runtime.errors import ExpectedError
@@ -25,6 +25,7 @@ from .master_weights import MasterWeights
 from .optimizer_checks import check_formats, check_left_out, check_optimizer, check_rates, choose_rule
 from .optimizer_to_rule import WAY_OUT
 from .optimizers import SGD, AdamW
+from .parameter_kinds import trained
 from .trainer_interface import GluonTrainer
 
 log = logging.getLogger(__name__)
@@ -78,6 +79,7 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         self.algorithm = algorithm
         self._fitted: Any = None  # the optimizer that has been fitted to the algorithm last
         self._started = False  # whether the run has begun
+        self._begun: dict[str, list[Any]] = {}  # `vectors` of that time
         super().__init__(params, optimizer, optimizer_params, kvstore=None)
         self.gradient_scale = gradient_scale
         self.dataset_size = dataset_size
@@ -149,6 +151,12 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
                 if self.algorithm.plain_sgd:  # which an option that has been changed could end
                     check_optimizer(self.algorithm, self._optimizer, self._params)
                 return
+        if self._started and self.vectors != self._begun:
+            raise ReplacedOptimizerError(
+                "lr_mult or wd_mult of a parameter was changed during the run, or the weight decay from or to 0, but "
+                f"the servers of algorithm {self.algorithm.name!r} go on with what it began with: set them before the "
+                f"trainer starts, or use {WAY_OUT}"
+            )
         rule, replaced = self._rule, self._optimizer is not self._fitted
         self._fit(options)
         if self.algorithm.sends == "gradients" and self._started:
@@ -233,6 +241,45 @@ class OptimizerTrainer(TrainerStatus, GluonTrainer):
         if self.algorithm.sends != "updates":
             return None
         return self._masters.of(self._places[id(parameter)], stored_values(parameter))
+
+    @property
+    def vectors(self) -> dict[str, list[Any]]:
+        """Name of each vector of this optimizer's weights → its parameters.
+
+        They are several where servers step, and parameters differ in lr_mult or wd_mult.
+        """
+        if self.algorithm.sends != "gradients" or self.algorithm.needs_one_optimizer:
+            return {self.vector: self._params}
+        first = next(iter(trained(self._params)), self._params[0])
+        groups: dict[tuple[float, float], list[Any]] = {self._multipliers_of(first): []}
+        for parameter in self._params:
+            key = self._multipliers_of(first if parameter.grad_req == "null" else parameter)
+            groups.setdefault(key, []).append(parameter)
+        return {self._name(number, key): group for number, (key, group) in enumerate(groups.items())}
+
+    @property
+    def part(self) -> OptimizerPart:
+        """What the algorithm sees of this optimizer."""
+        return OptimizerPart(self.multipliers, self._rule, self._hyper, self._local_step)
+
+    def begin(self) -> None:
+        """Note that the run has begun."""
+        self._started, self._begun = True, self.vectors
+
+    @property
+    def multipliers(self) -> dict[str, tuple[float, float]]:
+        """Name of each of these vectors → multipliers of its learning rate and weight decay."""
+        if self.algorithm.sends != "gradients":
+            return {self.vector: (1.0, 1.0)}
+        return {
+            name: self._multipliers_of(next(iter(trained(group)), group[0])) for name, group in self.vectors.items()
+        }
+
+    def _multipliers_of(self, parameter: Any) -> tuple[float, float]:
+        return float(parameter.lr_mult), float(parameter.wd_mult) if self._optimizer.wd else 1.0
+
+    def _name(self, number: int, multipliers: tuple[float, float]) -> str:
+        return f"{self.vector}, lr_mult {multipliers[0]:g}, wd_mult {multipliers[1]:g}" if number else self.vector
 
     def has(self, parameter: Any) -> bool:
         """Return whether the parameter is one of this optimizer's."""

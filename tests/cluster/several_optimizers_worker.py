@@ -26,7 +26,8 @@ class Plan:
     """What a worker does.
 
     Attributes:
-        program: "gan": the networks step in turn; "metric": both after one backward pass.
+        program: "gan": the networks step in turn; "metric": both after one backward pass;
+            "single": one optimizer has the parameters of both.
         algorithm: a mode, with `options`.
         weights: file for the final weights.
         rounds: of the whole run.
@@ -64,7 +65,15 @@ def networks() -> tuple[Any, Any]:
     mx.random.seed(3)
     for net in (first, second):
         net.initialize(mx.init.Xavier())
+    first[0].bias.lr_mult = 2.0
+    second[1].weight.lr_mult, second[1].weight.wd_mult = 0.5, 3.0
     return first, second
+
+
+def parameters_of(program: str, nets: tuple[Any, Any]) -> list[list[Any]]:
+    """The parameters of each optimizer."""
+    first, second = ([*net.collect_params().values()] for net in nets)
+    return [first + second] if program == "single" else [first, second]
 
 
 def batches(rank: int, workers: int, first: int, rounds: int) -> Iterator[tuple[Any, Any]]:
@@ -78,7 +87,7 @@ def batches(rank: int, workers: int, first: int, rounds: int) -> Iterator[tuple[
         yield mx.nd.array(values[0][own] + 2), mx.nd.array(values[1][own])
 
 
-def gan(nets: tuple[Any, Any], trainers: tuple[Any, Any], batch: tuple[Any, Any], between: Any = None) -> None:
+def gan(nets: tuple[Any, Any], trainers: Any, batch: tuple[Any, Any], between: Any = None) -> None:
     """Train the discriminator, then the generator."""
     from esync.runtime.mxnet_import import mx
 
@@ -96,7 +105,7 @@ def gan(nets: tuple[Any, Any], trainers: tuple[Any, Any], batch: tuple[Any, Any]
     trainers[0].step(len(real))
 
 
-def metric(nets: tuple[Any, Any], trainers: tuple[Any, Any], batch: tuple[Any, Any], between: Any = None) -> None:
+def metric(nets: tuple[Any, Any], trainers: Any, batch: tuple[Any, Any], between: Any = None) -> None:
     """Train both networks with one backward pass."""
     from esync.runtime.mxnet_import import mx
 
@@ -104,13 +113,19 @@ def metric(nets: tuple[Any, Any], trainers: tuple[Any, Any], batch: tuple[Any, A
     with mx.autograd.record():
         value = mx.gluon.loss.L2Loss()(head(embedding(data)), target.mean(axis=1, keepdims=True))
     value.backward()
-    trainers[1].step(len(data))
+    if trainers[1] is not None:
+        trainers[1].step(len(data))
     if between is not None:
         between()
     trainers[0].step(len(data))
 
 
-PROGRAMS = {"gan": gan, "metric": metric}
+def single(nets: tuple[Any, Any], trainers: Any, batch: tuple[Any, Any], between: Any = None) -> None:
+    """Train both networks with one optimizer, which has momentum and weight decay."""
+    metric(nets, (trainers[0], None), batch)
+
+
+PROGRAMS = {"gan": gan, "metric": metric, "single": single}
 
 
 def values(nets: tuple[Any, Any]) -> np.ndarray:
@@ -126,14 +141,15 @@ def main(plan: Plan) -> None:
 
     nets = networks()
     checkpoints = esync.Checkpoints(plan.directory, every=4, resume=plan.resume) if plan.directory else None
+    parameters = parameters_of(plan.program, nets)
     trainer = esync.Trainer(
-        nets[0].collect_params(),
-        *OPTIMIZERS[0],
+        parameters[0],
+        *OPTIMIZERS[-len(parameters)],
         algorithm=find(plan.algorithm)(**plan.options),
         limits=esync.Limits(rounds=plan.rounds),
         checkpoints=checkpoints,
     )
-    trainers = trainer, trainer.add_optimizer(nets[1].collect_params(), *OPTIMIZERS[1])
+    trainers = (trainer, *(trainer.add_optimizer(further, *OPTIMIZERS[1]) for further in parameters[1:]))
     trainer.start()
     print(f"begins after round {trainer.round}", flush=True)
 

@@ -85,7 +85,11 @@ class Replica:
         assert self.is_open
         self.own_statistics.append(separate)
 
-    def gradient(self, factor: float) -> Array:
+    @property
+    def vectors(self) -> dict[str, Array]:
+        return {WEIGHTS: self.weights}
+
+    def gradient(self, factor: float, vector: str = "") -> Array:
         assert self.is_open
         return Array(np.float32(self.gradients) * factor)
 

@@ -63,7 +63,7 @@ def test_trainer_with_arguments_that_do_not_fit_is_refused(optimizer, options, m
 
 
 @pytest.mark.parametrize("options", [{"lr_mult": 2.0}, {"wd_mult": 0.0}])
-@pytest.mark.parametrize(("optimizer", "algorithm"), [("sgd", "sync"), ("adam", "sync"), ("sgd", "dcasgd")])
+@pytest.mark.parametrize(("optimizer", "algorithm"), [("sgd", "async"), ("adam", "async"), ("sgd", "dcasgd")])
 def test_trainer_with_lr_mult_or_wd_mult_is_refused_where_servers_take_the_steps(options, optimizer, algorithm):
     net = make_net()
     for name, value in options.items():
@@ -80,7 +80,7 @@ def test_trainer_with_lr_mult_set_late_is_refused_where_servers_step():
     trainer.start()
     net[2].bias.lr_mult = 2.0
     backward(net, 1)
-    with pytest.raises(ValueError, match=f"{net[2].bias.name} has lr_mult 2.0"):
+    with pytest.raises(ValueError, match="lr_mult or wd_mult of a parameter was changed during the run"):
         trainer.step(BATCH)
 
 

@@ -125,7 +125,7 @@ def test_step_raises_the_others_error_without_its_earlier_traceback() -> None:
     backward(net, 0)
     with pytest.raises(JobAbortedError, match="worker 0: RuntimeError: no memory") as caught:
         trainer.step(BATCH)
-    assert [entry.name for entry in caught.traceback][1:] == ["step"]
+    assert [entry.name for entry in caught.traceback][1:] == ["step", "step_optimizer"]
 
 
 def test_paused_is_no_part_of_an_iteration() -> None:

@@ -75,7 +75,7 @@ class CommonModel:
             model: receives the new values at once; None: `write` delivers them later.
         """
         weights, rule = self.part(self.values, bucket), self._rules[bucket.vector]
-        turn = scalars.turn(message, bucket.vector, turn)
+        turn = scalars.turn(message, self._scalars, bucket.vector, turn)
         step = Step.of(message, turn=turn, workers=self._workers, count=self._workers, added=self._scalars)
         blockwise = BlockwiseRule(self._preserving if rule is replace_by_mean else rule, self._states.get(bucket.index))
         for block in blockwise.blocks(weights, sums, step, divisor):

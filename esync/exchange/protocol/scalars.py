@@ -6,7 +6,7 @@ scalar but a field of its own, because it is an exact integer.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,16 +57,17 @@ def steps_scalar(vector: str) -> str:
     return f"steps of {vector}"
 
 
-def turn(message: Any, vector: str, changes: int) -> int:
+def turn(message: Any, added: Collection[str], vector: str, changes: int) -> int:
     """Return the number of steps of a vector's rule before this one; see `rules.Step.turn`.
 
     Args:
         message: with the scalars of the round.
-        vector: its name.
+        added: names of its scalars other than the built-in ones.
+        vector: name of the vector.
         changes: number of changes of the model before this one.
     """
     name = steps_scalar(vector)
-    return int(message[name]) - 1 if name in message.dtype.names else changes
+    return int(message[name]) - 1 if name in added else changes
 
 
 #: Built-in scalars whose combined values are part of the status.

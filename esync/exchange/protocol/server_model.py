@@ -192,7 +192,7 @@ class ServerModel:
             )
         private = self._downlink.private and vector == WEIGHTS
         sent = self._memory.work_on(state.replies[ranks[0]][wire.HEADER_ELEMENTS :]) if private else None
-        turn = scalars.turn(message, vector, progress.step)
+        turn = scalars.turn(message, progress.added, vector, progress.step)
         step = Step.of(message, sent, turn, progress.slots, len(ranks), progress.added)
         rule = self._rules[vector]
         if rule is replace_by_mean:

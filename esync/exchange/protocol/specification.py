@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ... import config
-from ...rules import MEAN, STATE_VECTORS, Rule, make_rule
+from ...rules import MEAN, STATE_VECTORS, Rule, make_rule, with_multipliers
 from ...runtime.errors import ExpectedError
 from ..codecs.quantization import NONE
 from ..weighting import AS_UPDATES, STATISTICS_WEIGHTINGS, check, unnormalized
@@ -64,7 +64,9 @@ class Specification:
             weights first. To the constructor, pass further ones only: the weights, and the
             statistics, which are replaced by their mean, are added.
         vector_options: name of each vector other than the weights → options of its rule, if it has
-            any. Parameters of a further optimizer are such a vector.
+            any. Parameters of a further optimizer, or with other multipliers, are such a vector.
+        multipliers: name of each vector → multipliers of its learning rate and its weight decay, if
+            they are not 1.
         scalars: name of each scalar of payloads other than the built-in ones → how the servers
             combine those of a round, a key of scalars.WAYS.
         per_host: the most workers of one host that exchange as one (`host_group`); 1: each worker
@@ -85,6 +87,7 @@ class Specification:
     overlap: bool = False
     vectors: Mapping[str, str] = field(default_factory=dict)
     vector_options: Mapping[str, dict[str, Any]] = field(default_factory=dict)
+    multipliers: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     scalars: Mapping[str, str] = field(default_factory=dict)
     per_host: int = 1
 
@@ -100,7 +103,7 @@ class Specification:
             "sparse messages (modes gd-async, dgc-async and dgs)": self.sparse,
             "weights of its own for each worker (mode dcasgd)": self.private,
             "a limit to staleness (mode ssp)": self.staleness < math.inf,
-            "several optimizers whose steps the servers take": bool(self.vector_options),
+            "several optimizers, or lr_mult and wd_mult, where the servers step": bool(self.vector_options),
         }
         if reason := next((description for description, in_use in unsupported.items() if in_use), None):
             raise PerHostError(reason)
@@ -111,11 +114,12 @@ class Specification:
         Raises:
             ValueError: a rule is unknown, or does not have these options.
         """
-        return {
+        rules = {
             name: make_rule(rule, self.options if name == WEIGHTS else self.vector_options.get(name, {}))
             for name, rule in self.vectors.items()
             if not (self.sparse and name == WEIGHTS)
         }
+        return rules | {name: with_multipliers(rules[name], *pair) for name, pair in self.multipliers.items()}
 
     @property
     def state_vectors(self) -> dict[str, int]:
