@@ -15,7 +15,7 @@ SECOND = str(SCRIPTS / "second_trainer.py")
 @pytest.mark.parametrize(
     ("what", "words"),
     [
-        ("open", "one Trainer per process; train all parameters with one Trainer"),
+        ("open", "one Trainer per process; train further networks with optimizers of the same Trainer"),
         pytest.param("closed", "cannot come back", marks=pytest.mark.long),
         pytest.param("cell", "go on with that one", marks=pytest.mark.long),
     ],

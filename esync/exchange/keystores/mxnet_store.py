@@ -361,8 +361,9 @@ def _close_earlier_stores(cluster: Cluster) -> None:
                 )
             raise SecondTrainerError(
                 f"this process trains with the cluster of the scheduler at {old.host}:{old.port} already: one Trainer "
-                "per process; train all parameters with one Trainer (give it those of all networks), start a process "
-                "of its own for the other one, or close the first one (Trainer.close) and begin the next job"
+                "per process; train further networks with optimizers of the same Trainer (Trainer.add_optimizer), "
+                "start a process of its own for the other one, or close the first one (Trainer.close) and begin the "
+                "next job"
             )
         if (old.address, old.port) == (cluster.address, cluster.port):
             raise SecondTrainerError(
