@@ -368,7 +368,8 @@ def _close_earlier_stores(cluster: Cluster) -> None:
         if (old.address, old.port) == (cluster.address, cluster.port):
             raise SecondTrainerError(
                 f"this process has left the job of the scheduler at {old.host}:{old.port}, and cannot come back: start "
-                "another process, or the next job with a scheduler at another port (DMLC_PS_ROOT_PORT)"
+                "another process, or the next job with a scheduler at another port (DMLC_PS_ROOT_PORT); the folds of a "
+                "cross-validation are jobs: esync launch FILE --repeat K -- python train.py --fold {seed}"
             )
     _free_stores()
 
