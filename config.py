@@ -79,7 +79,7 @@ DGC_WARM_UP = 0  # exchanges over which DGC's ratio falls to its final value …
 DGC_WARM_UP_STAGES = 4  # … in that many steps
 
 # --- compression of synchronous exchanges ---------------------------------------------------------
-COMPRESSION = "none"  # fp16, 2bit
+COMPRESSION = "none"  # fp16, 4bit, 2bit
 
 # --- data -----------------------------------------------------------------------------------------
 DATA_DIRS = ("data", "/usr/share/datasets")  # the first that holds a folder fashion-mnist is used
@@ -236,7 +236,7 @@ SIMULATE_LOGGED_WORKERS = 100  # clusters of more than that many write no round 
 PLAN_GAIN = 0.2  # a class that deviates more from SGD is recommended where it gains more than that share
 #: Flag → values that are tried beside its default, in every mode that has the flag; collectives come on top.
 PLAN_VARIATIONS = {
-    "compression": ("fp16", "2bit"),
+    "compression": ("fp16", "4bit", "2bit"),
     "overlap": (True,),
     "local_iterations": (50,),
     "slowest_iterations": (2,),

@@ -49,7 +49,7 @@ from esync.exchange.codecs.sparse import Sparse
 from esync.exchange.protocol.parameter_server import ParameterServer
 from tests.exchange.memory_exchanges import MemoryExchanges
 
-KINDS = ("none", "fp16", "2bit")
+KINDS = ("none", "fp16", "4bit", "2bit")
 PARTS = ("wire", "codec", "cost", "traffic", "accuracy", "lenet")
 #: Target: bytes per second of ASGD ÷ those of compressed ESync.
 FEWER = 40

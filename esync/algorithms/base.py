@@ -82,7 +82,7 @@ class OwnStatisticsOptions(AnyOptions):
 class CompressionOptions(AnyOptions):
     """Options of algorithms whose messages can be compressed."""
 
-    compression: Literal["none", "fp16", "2bit"] = option(
+    compression: Literal["none", "fp16", "4bit", "2bit"] = option(
         config.COMPRESSION,
         fixed=True,
         agreed_as="compression",

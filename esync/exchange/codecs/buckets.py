@@ -1,4 +1,4 @@
-"""Buckets of weights packed into a fixed number of bytes: fp16 and 2bit.
+"""Buckets of weights packed into a fixed number of bytes: fp16, 4bit and 2bit.
 
 Every bucket has a second key, of its packed size, for payloads and answers. These keys form a
 channel of the layout that all workers share, like channel 0.
@@ -49,7 +49,7 @@ class BucketCodec(Codec):
     """Packs bucket by bucket.
 
     Args:
-        compression: "fp16" or "2bit".
+        compression: "fp16", "4bit" or "2bit".
         layout: how the model is cut into buckets.
         tensors: sizes of the tensors that the weights consist of.
         channel: of the keys.

@@ -51,8 +51,8 @@ class Specification:
             weights have no rule then.
         weighting: how much each worker counts in a mean, see `weighting`.
         statistics_weighting: the same in the mean of the statistics, one of STATISTICS_WEIGHTINGS.
-        compression: of the weights' messages, "none", "fp16" or "2bit"; for synchronous
-            specifications only.
+        compression: of the weights' messages, "none", "fp16", "4bit" or "2bit"; for
+            synchronous specifications only.
         tensors: sizes of the tensors that the weights consist of, if the compression needs them.
         staleness: number of exchanges that a worker may be ahead of the slowest one before it has
             to wait. For specifications that are not synchronous.

@@ -11,7 +11,7 @@ from esync.exchange import JobAbortedError, SlotLostError, Specification
 from esync.exchange.protocol.status import Status
 from tests.exchange.memory_exchanges import Kept, MemoryExchanges, Worker
 
-KINDS = ["fp16", "2bit"]
+KINDS = ["fp16", "4bit", "2bit"]
 quick = settings(max_examples=12, deadline=None)
 seeds = st.integers(0, 2**16)
 

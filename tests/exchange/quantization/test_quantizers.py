@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba import njit
 
-from esync.exchange.codecs.quantization import FP16, TWO_BIT, CompressionError, Quantizer, quantizer_of
+from esync.exchange.codecs.quantization import FOUR_BIT, FP16, TWO_BIT, CompressionError, Quantizer, quantizer_of
 from esync.exchange.codecs.quantization.float16_conversion import (
     NATIVE,
     half_by_integers,
@@ -15,7 +15,7 @@ from esync.exchange.codecs.quantization.float16_conversion import (
     value_by_processor,
 )
 
-KINDS = [FP16, TWO_BIT]
+KINDS = [FP16, FOUR_BIT, TWO_BIT]
 quick = settings(max_examples=60, deadline=None)
 
 
@@ -71,10 +71,15 @@ def test_half_conversion_rounds_every_half_and_tie_as_numpy_does() -> None:
 
 
 @quick
-@given(st.integers(0, 2**16), st.integers(1, 400), st.sampled_from([1.0, 1e-7, 1e-30, 1e20]))
-def test_fp16_codec_with_fused_passes_gives_the_same_bits(seed: int, size: int, scale: float) -> None:
+@given(
+    st.sampled_from([FP16, FOUR_BIT]),
+    st.integers(0, 2**16),
+    st.integers(1, 800),
+    st.sampled_from([1.0, 1e-7, 1e-30, 1e20]),
+)
+def test_codec_with_fused_passes_gives_the_same_bits(name: str, seed: int, size: int, scale: float) -> None:
     one, other = drawn(seed, size, 1, scale), drawn(seed + 1, size, 1, scale)
-    quantizer = quantizer_of(FP16, [size])
+    quantizer = quantizer_of(name, [size])
     found = []
     for kind in (Quantizer, type(quantizer)):
         packed = [np.full(quantizer.elements, np.nan, np.float32) for _ in range(2)]
@@ -89,9 +94,10 @@ def test_fp16_codec_with_fused_passes_gives_the_same_bits(seed: int, size: int, 
 @pytest.mark.parametrize("kind", KINDS, ids=str)
 @pytest.mark.parametrize("size", [0, 1, 3, 4, 1001, 1024])
 def test_codec_packs_into_the_stated_size(kind: str, size: int) -> None:
-    """A half or a sixteenth of the bytes, and one number more."""
+    """A half, an eighth or a sixteenth of the bytes, and one number more for the bucket, or for 256 values."""
     quantizer = quantizer_of(kind, [size])
-    assert quantizer.elements == 1 + -(-size // (2 if kind == FP16 else 16))
+    numbers, values_in_number = {FP16: (1, 2), FOUR_BIT: (-(-size // 256), 8), TWO_BIT: (1, 16)}[kind]
+    assert quantizer.elements == numbers + -(-size // values_in_number)
     values, packed = np.ones(size, np.float32), np.zeros(quantizer.elements, np.float32)
     quantizer.pack(values, packed)
     quantizer.add(packed, values)
@@ -109,7 +115,9 @@ def test_codec_with_nan_or_inf_is_refused(kind: str, wrong: float) -> None:
 
 
 def test_codec_with_invalid_packed_values_raises_and_changes_nothing() -> None:
-    for kind, wrong in ((FP16, [np.nan, 0.3, -1, 0, np.inf]), (TWO_BIT, [np.nan, -1, np.inf])):
+    sizes = [np.nan, -1, np.inf]
+    cases = (FP16, [*sizes, 0.3, 0], 0xFF), (FOUR_BIT, sizes, 0x01), (FOUR_BIT, sizes, 0x10), (TWO_BIT, sizes, 0xFF)
+    for kind, wrong, codes in cases:
         quantizer = quantizer_of(kind, [40])
         for unit in wrong:
             packed, target = np.zeros(quantizer.elements, np.float32), np.ones(40, np.float32)
@@ -118,10 +126,26 @@ def test_codec_with_invalid_packed_values_raises_and_changes_nothing() -> None:
                 quantizer.add(packed, target)
             assert (target == 1).all()
         packed[0] = 1
-        packed[1:].view(np.uint8)[:] = 0xFF
+        packed[1:].view(np.uint8)[:] = codes
         with pytest.raises(CompressionError):
             quantizer.add(packed, target)
         assert (target == 1).all()
+
+
+@quick
+@given(st.integers(0, 2**16), st.integers(1, 800), st.floats(0, 2))
+def test_four_bit_codec_rounds_to_half_a_unit_of_each_block(seed: int, size: int, spread: float) -> None:
+    """An outlier makes its own block coarse, and no other."""
+    values = drawn(seed, size, spread, 1.0)
+    quantizer = quantizer_of(FOUR_BIT, [size])
+    kept, packed = values.copy(), np.zeros(quantizer.elements, np.float32)
+    quantizer.pack(kept, packed)
+    for first in range(0, size, 256):
+        block = slice(first, first + 256)
+        largest = np.abs(values[block]).max()
+        assert packed[first // 256] == pytest.approx(largest / 7, rel=0.01)
+        assert np.abs(kept[block]).max() <= 0.5001 * packed[first // 256]
+        assert largest == 0 or np.abs((values - kept)[block]).max() >= 0.98 * largest
 
 
 def test_two_bit_codec_scales_each_tensor_and_converges_by_error_feedback() -> None:

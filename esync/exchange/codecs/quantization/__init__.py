@@ -1,18 +1,19 @@
 """Quantization, for smaller synchronous exchanges: the quantizers of `--compression`.
 
-"fp16" and "2bit" pack every bucket of a model into a fixed number of bytes (`fp16`, `two_bit`). The
-sender adds the rounding error of a message to its next message (error feedback: Seide et al.,
-Interspeech 2014; in both directions: Tang et al., "DoubleSqueeze", ICML 2019). Uses neither MXNet
-nor the network.
+"fp16", "4bit" and "2bit" pack every bucket of a model into a fixed number of bytes (`fp16`,
+`four_bit`, `two_bit`). The sender adds the rounding error of a message to its next message (error
+feedback: Seide et al., Interspeech 2014; in both directions: Tang et al., "DoubleSqueeze", ICML
+2019). Uses neither MXNet nor the network.
 """
 
 from collections.abc import Sequence
 
 import numpy as np
 
-from .base import FP16, NONE, TWO_BIT, CompressionError, Quantizer
+from .base import FOUR_BIT, FP16, NONE, TWO_BIT, CompressionError, Quantizer
 
 __all__ = [
+    "FOUR_BIT",
     "FP16",
     "NONE",
     "TWO_BIT",
@@ -29,6 +30,10 @@ def quantizer_of(compression: str, segments: Sequence[int]) -> Quantizer:
         from .fp16 import FP16Quantizer
 
         return FP16Quantizer(sum(segments))
+    if compression == FOUR_BIT:
+        from .four_bit import FourBitQuantizer
+
+        return FourBitQuantizer(sum(segments))
     from .two_bit import TwoBitQuantizer
 
     return TwoBitQuantizer(segments)

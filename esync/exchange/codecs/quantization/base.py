@@ -7,7 +7,7 @@ import numpy as np
 from ....runtime.errors import ExpectedError
 
 #: Values of `--compression`.
-NONE, FP16, TWO_BIT = "none", "fp16", "2bit"
+NONE, FP16, FOUR_BIT, TWO_BIT = "none", "fp16", "4bit", "2bit"
 
 
 class CompressionError(ExpectedError):

@@ -7,6 +7,7 @@ whose results are sent, may add in any order.
 from typing import Any
 
 import numpy as np
+from numba import njit
 
 from ....runtime.machine_code import machine_code
 from .float16_conversion import MAGNITUDE, half, value
@@ -150,3 +151,153 @@ def add_two_bits(codes: np.ndarray, scale: np.float32, target: np.ndarray) -> No
         code = codes[byte]
         for part in range(min(4, target.size - 4 * byte)):
             target[4 * byte + part] += decoded[(code >> (2 * part)) & 3]
+
+
+#: 4 bits: a unit is rounded up to eight significant binary digits, so that its multiples are exact; a
+#: smaller unit than 2⁻¹⁰⁰ is not sent, so that received values are never subnormal.
+_ROUNDED, _KEPT, _LEAST_UNIT = np.uint32(0xFFFF), np.uint32(0xFFFF0000), np.float32(2.0**-100)
+_HALF, _SEVENTH, _ONE = np.float32(0.5), np.float32(1 / 7), np.float32(1)
+
+
+@njit(inline="always")
+def _unit(most: np.uint32) -> Any:
+    """Return the unit of a block whose largest magnitude has these bits; 0: nothing is sent."""
+    seventh = np.float32(np.uint32(most).view(np.float32) * _SEVENTH)
+    unit = np.uint32((seventh.view(np.uint32) + _ROUNDED) & _KEPT).view(np.float32)
+    return unit if unit >= _LEAST_UNIT else np.float32(0)
+
+
+@njit(inline="always")
+def _multiple(value: np.float32, unit: np.float32, inverse: np.float32) -> Any:
+    """Return the multiple of the unit nearest to a value, from −7 to 7.
+
+    A value is never rounded away from zero by more than half a unit, so that what it differs by is
+    exact in float32 (Sterbenz's lemma).
+    """
+    size = abs(value)
+    multiple = np.int32(size * inverse + _HALF)
+    multiple -= np.int32(size < (np.float32(multiple) - _HALF) * unit)
+    multiple = min(multiple, np.int32(7))
+    return multiple if value >= 0 else -multiple
+
+
+@njit(inline="always")
+def _pack_block(values: np.ndarray, unit: np.float32, codes: np.ndarray) -> None:
+    """Write the codes of a block, and subtract the packed values."""
+    half, inverse = codes.size, _ONE / unit
+    for index in range(values.size - half):
+        low, high = values[index], values[half + index]
+        first, second = _multiple(low, unit, inverse), _multiple(high, unit, inverse)
+        codes[index] = np.uint8((first + 8) | ((second + 8) << 4))
+        values[index] = low - np.float32(first) * unit
+        values[half + index] = high - np.float32(second) * unit
+    if values.size < 2 * half:
+        last = values[half - 1]
+        multiple = _multiple(last, unit, inverse)
+        codes[half - 1] = np.uint8((multiple + 8) | (8 << 4))
+        values[half - 1] = last - np.float32(multiple) * unit
+
+
+@compiled
+def to_four_bits(values: np.ndarray, block: int, units: np.ndarray, codes: np.ndarray) -> Any:
+    """Write units and codes of values, and subtract the packed values; return whether all are finite."""
+    for number in range(units.size):
+        part = values[number * block : (number + 1) * block]
+        most = np.uint32(0)
+        for index in range(part.size):
+            most = max(most, np.float32(part[index]).view(np.uint32) & MAGNITUDE)
+        if most >= INFINITE:
+            return False
+        units[number] = unit = _unit(most)
+        written = codes[number * block // 2 : (number + 1) * block // 2]
+        if unit:
+            _pack_block(part, unit, written)
+        else:
+            written[:] = 0x88
+    return True
+
+
+@compiled
+def gather_four_bits(values: np.ndarray, more: np.ndarray, block: int, units: np.ndarray, codes: np.ndarray) -> Any:
+    """Add `more` to the values first; see `to_four_bits`."""
+    for number in range(units.size):
+        part, added = values[number * block : (number + 1) * block], more[number * block : (number + 1) * block]
+        most = np.uint32(0)
+        for index in range(part.size):
+            total = part[index] + added[index]
+            part[index] = total
+            most = max(most, np.float32(total).view(np.uint32) & MAGNITUDE)
+        if most >= INFINITE:
+            return False
+        units[number] = unit = _unit(most)
+        written = codes[number * block // 2 : (number + 1) * block // 2]
+        if unit:
+            _pack_block(part, unit, written)
+        else:
+            written[:] = 0x88
+    return True
+
+
+@compiled
+def step_by_four_bits(values: np.ndarray, others: np.ndarray, block: int, units: np.ndarray, codes: np.ndarray) -> Any:
+    """Write units and codes of values − others, and add the packed values to the others.
+
+    Returns:
+        Whether all differences are finite.
+    """
+    scratch = np.empty(block, np.float32)
+    for number in range(units.size):
+        exact, common = values[number * block : (number + 1) * block], others[number * block : (number + 1) * block]
+        difference = scratch[: exact.size]
+        most = np.uint32(0)
+        for index in range(exact.size):
+            apart = exact[index] - common[index]
+            difference[index] = apart
+            most = max(most, np.float32(apart).view(np.uint32) & MAGNITUDE)
+        if most >= INFINITE:
+            return False
+        units[number] = unit = _unit(most)
+        written = codes[number * block // 2 : (number + 1) * block // 2]
+        if unit:
+            _pack_block(difference, unit, written)
+            _add_block(written, unit, common)
+        else:
+            written[:] = 0x88
+    return True
+
+
+@njit(inline="always")
+def _add_block(codes: np.ndarray, unit: np.float32, target: np.ndarray) -> None:
+    half = codes.size
+    for index in range(half):
+        target[index] += np.float32((np.int32(codes[index]) & 15) - 8) * unit
+    for index in range(target.size - half):
+        target[half + index] += np.float32((np.int32(codes[index]) >> 4) - 8) * unit
+
+
+@compiled
+def add_four_bits(units: np.ndarray, codes: np.ndarray, block: int, target: np.ndarray) -> None:
+    """Add the packed values to `target`."""
+    for number in range(units.size):
+        if units[number]:
+            part = codes[number * block // 2 : (number + 1) * block // 2]
+            _add_block(part, units[number], target[number * block : (number + 1) * block])
+
+
+@compiled
+def put_four_bits(units: np.ndarray, codes: np.ndarray, block: int, target: np.ndarray) -> None:
+    """Write the packed values to `target`."""
+    for number in range(units.size):
+        written = target[number * block : (number + 1) * block]
+        written[:] = np.float32(0)
+        if units[number]:
+            _add_block(codes[number * block // 2 : (number + 1) * block // 2], units[number], written)
+
+
+@compiled
+def valid_four_bits(codes: np.ndarray) -> Any:
+    """Return whether no code is 0, which stands for nothing."""
+    valid = True
+    for index in range(codes.size):
+        valid &= (codes[index] & 15) != 0 and codes[index] >= 16
+    return valid
