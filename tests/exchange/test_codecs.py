@@ -24,7 +24,7 @@ def sparse(synchronous: bool = False) -> Specification:
     ("asked", "why"),
     [
         (dense("fp16", synchronous=False), "compression 'fp16' needs rounds"),
-        (dense("topk:0.01"), "'topk:0.01', but should be one of none, fp16, 2bit"),
+        (dense("topk:0.01"), "'topk:0.01', but should be one of none, fp16, 4bit, 2bit"),
         (sparse(synchronous=True), "sparse steps have no use for rounds"),
     ],
 )
