@@ -152,7 +152,7 @@ class StateServerClient:
         self.round = round
 
     def report_steps(self, since: int, steps: int, seconds: float) -> Handle[PolicyDirective]:
-        """Tell how long steps took (see `Coordination.tell`), and wait for the answer.
+        """Tell how long steps took (see `Coordination.report_steps`), and wait for the answer.
 
         Raises:
             StateServerError: no answer for longer than the patience lasts, or a refusal.

@@ -112,8 +112,8 @@ def fetch(
         missing = faults(entry, data_dir)
         if isinstance(entry, CifarEntry):
             if missing:
-                take = partial(_from_archive, entry, missing, folder, timeout)
-                _from_mirrors(places, folder / entry.archive.name, take, pause)
+                download = partial(_from_archive, entry, missing, folder, timeout)
+                _from_mirrors(places, folder / entry.archive.name, download, pause)
         else:
             for file in missing:
                 _from_mirrors(places, folder / file.name, partial(_one_file, file, folder, timeout), pause)
@@ -138,7 +138,7 @@ def _from_package(package: str, files: Iterable[AnyFile], folder: Path) -> None:
             _print(f"{folder / file.name}: from the Debian package {package}")
 
 
-def _from_mirrors(mirrors: Sequence[str], target: Path, take: Callable[[str], None], pause: float) -> None:
+def _from_mirrors(mirrors: Sequence[str], target: Path, download: Callable[[str], None], pause: float) -> None:
     """Download from the first working mirror; each of them is tried several times."""
     failures: dict[str, DataError] = {}
     for attempt in range(config.FETCH_ATTEMPTS):
@@ -147,7 +147,7 @@ def _from_mirrors(mirrors: Sequence[str], target: Path, take: Callable[[str], No
         for mirror in mirrors:
             url = f"{mirror.rstrip('/')}/{target.name}"
             try:
-                take(url)
+                download(url)
             except DataError as error:
                 failures[url] = error
                 _print(f"{error} (try {attempt + 1} of {config.FETCH_ATTEMPTS})")

@@ -261,14 +261,14 @@ class TrafficMeter:
 
     def __init__(self) -> None:
         self._seen: dict[int, tuple[int, int]] = {}
-        self._taken = (0, 0)
-        self.take()
+        self._read = (0, 0)
+        self.read_delta()
 
-    def take(self) -> tuple[int, int]:
+    def read_delta(self) -> tuple[int, int]:
         """Return the bytes sent and received since the last call, or since the meter was created."""
         for connection in connections():
             self._seen[connection.inode] = (connection.sent, connection.received)
         sent = sum(counts[0] for counts in self._seen.values())
         received = sum(counts[1] for counts in self._seen.values())
-        before, self._taken = self._taken, (sent, received)
+        before, self._read = self._read, (sent, received)
         return sent - before[0], received - before[1]

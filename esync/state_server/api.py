@@ -252,7 +252,9 @@ def steps(request: HttpRequest, message: schema.Steps, job: JobName) -> HttpResp
     """Record the duration of a worker's steps; answer with the directive of the policy against stragglers."""
     with service.lock:
         present = service.jobs.get(job)
-        directive = present.tell(message.rank, message.since, message.steps, message.seconds, present.clock.now())
+        directive = present.record_steps(
+            message.rank, message.since, message.steps, message.seconds, present.clock.now()
+        )
     return responses.data({"apart": directive.excluded, "asynchronous": directive.asynchronous})
 
 

@@ -184,7 +184,7 @@ class NodeRegistry:
             return True
         return False
 
-    def take(self, message: Message, sender: int = EMPTY) -> list[OutgoingMessage]:
+    def handle(self, message: Message, sender: int = EMPTY) -> list[OutgoingMessage]:
         """Handle a message, and return the messages to send.
 
         Args:

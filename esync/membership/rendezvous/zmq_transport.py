@@ -107,7 +107,7 @@ class ZMQTransport:
                 self._handle(self._receiver.recv_multipart())
             for node in self._contacts.answered():
                 self.here |= {node.address}
-                self._send(self._registry.take(Message(messages.ADD_NODE, (node,))))
+                self._send(self._registry.handle(Message(messages.ADD_NODE, (node,))))
             if time.monotonic() - looked >= TICK:
                 self._check_connections()
                 looked = time.monotonic()
@@ -133,7 +133,7 @@ class ZMQTransport:
             with contextlib.suppress(zmq.ZMQError):  # the sender is gone, or does not read
                 self._receiver.send_multipart([frames[0], answer.encode(self._timestamp)], zmq.NOBLOCK)
         else:
-            self._send(self._registry.take(message, sender))
+            self._send(self._registry.handle(message, sender))
 
     def _status(self) -> Message:
         return self._registry.run_status(self.attendance.encode())
@@ -175,7 +175,7 @@ class ZMQTransport:
         for node in members:
             if node.id != EMPTY:
                 self._detector.expect(node.address, now + FIRST_GRACE)
-        return self._detector.look(connected, now)
+        return self._detector.observe(connected, now)
 
     def _shut_out(self, open_connections: list[Connection]) -> None:
         """Abort connections that have sent more bytes than any process of ps-lite."""
