@@ -125,7 +125,7 @@ def iterations_for(exchange: float, pace: float, share: float, before: int) -> i
     return before if least <= needed <= before else max(1, math.ceil(needed))
 
 
-def decide_unawaited(
+def decide_aside(
     slowest: Record, record: Record, round: int, slowest_iterations: int, epsilon: float, now: float
 ) -> ExchangeDecision:
     """Answer a worker of a slower tier: READY if another iteration would end after the round.

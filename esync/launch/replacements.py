@@ -130,8 +130,8 @@ class Replacements:
             return Verdict.FAIL  # it would fail again, or it has ended the whole job
         if self.count(spec.name) < self.restarts and not self.repeats(process):
             return Verdict.REPLACE
-        unawaited = process.events.get(progress.ASIDE, {}).get("aside", False)
-        return Verdict.GO_ON if self.elastic or unawaited else Verdict.FAIL
+        aside = process.events.get(progress.ASIDE, {}).get("aside", False)
+        return Verdict.GO_ON if self.elastic or aside else Verdict.FAIL
 
     def supervised(self, spec: ProcessSpec) -> ProcessSpec:
         """Return the process to start; a worker's environment has its number of replacements left."""

@@ -278,7 +278,7 @@ FAULTS: dict[str, Fault] = {
     ),
     "READY comes after the first iteration": Fault("mode:esync", (Edit(_DECIDE, "slack < 0 and begun", "begun"),)),
     "who rounds do not wait for is never READY": Fault(
-        "mode:tiered", (Edit("esync.coordination.coordinator:decide_unawaited", "slack < 0", "False"),)
+        "mode:tiered", (Edit("esync.coordination.coordinator:decide_aside", "slack < 0", "False"),)
     ),
     "a worker forgets a READY now and then": Fault(
         "mode:esync",

@@ -15,9 +15,9 @@ from . import wire
 from .resume_negotiation import RunProgress, WholeCheckpointTracker
 from .scalars import Scalars
 
-#: Uses of commits (`wire.MESSAGE`) of workers that rounds do not wait for.
-UNAWAITED = frozenset({wire.UNAWAITED, wire.BACK})
-_IN_ROUNDS = UNAWAITED | {wire.TOGETHER}
+#: Uses of the commits (`wire.MESSAGE`) of workers that are aside.
+UNAWAITED_USES = frozenset({wire.UNAWAITED, wire.BACK})
+_IN_ROUNDS = UNAWAITED_USES | {wire.TOGETHER}
 
 
 @dataclass(frozen=True)
@@ -320,7 +320,7 @@ class RoundState:
             commits are missing, and if this one is not used.
         """
         rank, together = int(message["rank"]), self.together(message)
-        if unawaited := int(message["use"]) in UNAWAITED:
+        if unawaited := int(message["use"]) in UNAWAITED_USES:
             self.aside[rank], self._resting[rank] = True, False
         other = next(iter(self.pending.values()), None)
         self.pending[rank] = PendingCommit(message, now)
@@ -451,7 +451,7 @@ class RoundState:
 
     def _unawaited(self, rank: int) -> bool:
         """Return whether the pending commit of a rank is used only in a round whose leader names it."""
-        return int(self.pending[rank].message["use"]) in UNAWAITED
+        return int(self.pending[rank].message["use"]) in UNAWAITED_USES
 
     def _withdraw(self, rank: int) -> None:
         """Discard a worker's pending unawaited commit, if any."""
