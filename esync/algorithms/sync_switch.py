@@ -119,7 +119,7 @@ class SyncSwitch(EveryIteration):
         straggler_window: int = option(
             config.STRAGGLER_WINDOW,
             ge=1,
-            le=config.STRAGGLER_WINDOW_MOST,
+            le=config.STRAGGLER_WINDOW_MAX,
             help="steps over which a worker's throughput is measured",
         )
         straggler_stride: int = option(config.STRAGGLER_STRIDE, ge=1, help="steps between two checks")

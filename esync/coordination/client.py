@@ -140,7 +140,7 @@ class StateServerClient:
         if rejoin:
             message["rejoin"] = True
         if members is not None:
-            if len(members) <= LISTED_MOST:
+            if len(members) <= MAX_LISTED:
                 message["members"] = list(members)
             else:
                 message["present"] = as_text(members)
@@ -207,7 +207,7 @@ class StateServerClient:
 
 #: Up to this many ranks are listed one by one, as earlier state servers expect them: 1,000 take
 #: 6 kB of a request.
-LISTED_MOST = 1000
+MAX_LISTED = 1000
 
 
 def as_text(members: Collection[int]) -> str:

@@ -120,7 +120,7 @@ def iterations_for(exchange: float, pace: float, share: float, before: int) -> i
         share: s, between 0 and 1.
         before: the present number.
     """
-    needed = min(exchange * (1 - share) / (share * pace), config.SLOWEST_ITERATIONS_MOST)
+    needed = min(exchange * (1 - share) / (share * pace), config.SLOWEST_ITERATIONS_MAX)
     least = before * (1 - config.SLOWEST_ITERATIONS_SPARE)
     return before if least <= needed <= before else max(1, math.ceil(needed))
 

@@ -27,7 +27,7 @@ from .heartbeat_pipe import KILL, NO_CONNECTION, TERMINATE, OrderReader
 #: Line that is printed when the command is about to start.
 STARTED = "@started"
 #: Largest exit code that the shim passes on; 255 is ssh's own.
-MOST = 254
+MAX_CODE = 254
 TICK = 1.0
 #: Seconds to wait for the request.
 FIRST_REQUEST = 30.0
@@ -104,7 +104,7 @@ class ShimmedProcess:
             for number in children():
                 os.kill(number, signal.SIGKILL)
             time.sleep(0.01)
-        return 128 - code if code < 0 else min(code, MOST)
+        return 128 - code if code < 0 else min(code, MAX_CODE)
 
 
 def children() -> list[int]:

@@ -163,7 +163,7 @@ def _down(endpoint: Endpoint, shared: bool = False) -> float:
 
 
 def _too_few() -> float:
-    raise ConnectionError(f"almost nothing arrived within {config.MEASURE_LINK_MOST:g} s")
+    raise ConnectionError(f"almost nothing arrived within {config.MEASURE_LINK_MAX:g} s")
 
 
 def _connect(endpoint: Endpoint, request: bytes) -> socket.socket:
@@ -198,7 +198,7 @@ def _receive(connection: socket.socket, shared: bool = False) -> float:
 
     Return 0 if hardly any arrive. On a shared link, all hosts receive for the same time.
     """
-    least, most = config.MEASURE_LINK, config.MEASURE_LINK_MOST
+    least, most = config.MEASURE_LINK, config.MEASURE_LINK_MAX
     if shared:
         least = most = config.MEASURE_LINK_SHARED
     buffer = bytearray(CHUNK)

@@ -41,7 +41,7 @@ _OPTIONS = ("mode", "overlap", "compression", "local_iterations", "collective")
 #: Options of a run on which the time of an iteration and the size of the model depend.
 _WORK = ("network", "batch_size")
 #: Longest time that a message of a parameter server, and slowest network in seconds per byte, that are considered.
-_MOST_MESSAGE, _MOST_PER_BYTE = 0.5, 1e-4
+_MAX_MESSAGE, _MAX_PER_BYTE = 0.5, 1e-4
 
 
 class LogsError(ExpectedError):
@@ -190,4 +190,4 @@ def _fit(measurement: Measurement, description: Description, file: Path, logged:
         )
         return statistics.fmean(device["transfer"] for device in run(job).result["devices"])
 
-    set_cost(solve(simulated, measured, _MOST_MESSAGE if alone else _MOST_PER_BYTE, 20))
+    set_cost(solve(simulated, measured, _MAX_MESSAGE if alone else _MAX_PER_BYTE, 20))

@@ -45,7 +45,7 @@ class Watching(Body):
 
     policy: Literal["elastic", "greedy"]
     window: Positive = Field(
-        config.STRAGGLER_WINDOW, le=config.STRAGGLER_WINDOW_MOST, description="steps over which throughput is measured"
+        config.STRAGGLER_WINDOW, le=config.STRAGGLER_WINDOW_MAX, description="steps over which throughput is measured"
     )
     stride: Positive = Field(config.STRAGGLER_STRIDE, description="steps between two measurements")
     raise_after: Positive = Field(

@@ -76,4 +76,4 @@ class CollectiveEngine:
 
 def bucket_bytes(ranks: int) -> int:
     """Return the most bytes of a bucket."""
-    return min(config.COLLECTIVE_BUCKET * max(ranks, 1), config.COLLECTIVE_BUCKET_MOST)
+    return min(config.COLLECTIVE_BUCKET * max(ranks, 1), config.COLLECTIVE_BUCKET_MAX)

@@ -17,10 +17,10 @@ from ..connections import Address, Connection, connections, reset
 from ..failure_detector import FailureDetector
 from . import messages
 from .attendance import Attendance, AttendanceLog
-from .contacts import EXAMINED_MOST, SOCKETS_EACH, Contacts
+from .contacts import MAX_EXAMINED, SOCKETS_EACH, Contacts
 from .directory import ASK_EVERY, failure_reason
 from .messages import EMPTY, SERVER, WORKER, BadMessageError, Message, Node
-from .node_registry import SURPLUS_MOST, NodeRegistry, OutgoingMessage
+from .node_registry import MAX_SURPLUS, NodeRegistry, OutgoingMessage
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class ZMQTransport:
         self._registry, self._patience = registry, patience
         self._context = zmq.Context()
         # Sockets of members, of processes that wait or are under examination, and the receiver.
-        most = 2 * registry.places + SURPLUS_MOST + SOCKETS_EACH * (EXAMINED_MOST + 1) + 1
+        most = 2 * registry.places + MAX_SURPLUS + SOCKETS_EACH * (MAX_EXAMINED + 1) + 1
         self._context.set(zmq.MAX_SOCKETS, most + 1024)
         self._receiver = self._context.socket(zmq.ROUTER)
         self._receiver.setsockopt(zmq.MAXMSGSIZE, LONGEST)

@@ -6,7 +6,7 @@ from esync.membership.rendezvous import messages
 from esync.membership.rendezvous.attendance import Places
 from esync.membership.rendezvous.messages import SERVER, WORKER, Message, Node
 from esync.membership.rendezvous.node_registry import (
-    SURPLUS_MOST,
+    MAX_SURPLUS,
     NodeRegistry,
     OutgoingMessage,
     scheduler_node,
@@ -274,7 +274,7 @@ def test_surplus_workers_are_limited():
     registry, _ = started()
     for port in range(1000, 2000):
         register(registry, WORKER, port)
-    assert len(registry.waiting()) == 5 + SURPLUS_MOST
+    assert len(registry.waiting()) == 5 + MAX_SURPLUS
 
 
 def want(registry: NodeRegistry, rank: int, port: int) -> None:
@@ -311,7 +311,7 @@ def test_registry_limits_requested_ranks_of_absent_workers():
     registry = fresh(1, 2)
     for port in range(100, 400):
         want(registry, 1, port)
-    assert len(registry._wanted) == 3 + SURPLUS_MOST
+    assert len(registry._wanted) == 3 + MAX_SURPLUS
 
 
 def test_attendance_names_who_is_missing_and_where_it_is_started() -> None:
