@@ -39,7 +39,7 @@ SUBCOMMANDS = {
 def usage() -> str:
     """Return what `esync --help` prints."""
     width = max(map(len, SUBCOMMANDS))
-    lines = [f"  {name:<{width}}  {about}" for name, (_, about) in SUBCOMMANDS.items()]
+    lines = [f"  {name:<{width}}  {summary}" for name, (_, summary) in SUBCOMMANDS.items()]
     return "\n".join(
         [
             f"usage: {COMMAND} SUBCOMMAND …",

@@ -97,8 +97,8 @@ def load(text: str, name: str | None = None) -> type[Algorithm]:
 
     The current folder can be imported from, and so can a file's own, but behind everything that is
     installed. A file is imported once, however often and under whatever path it is named. A class
-    without `@register` gets its own attribute `name`, or else its class name in lower case
-    (FedProx: fed-prox), and its class name as its label.
+    without `@register` is named by its attribute `name`, or else by its class name in lower case
+    (FedProx: fed-prox); its label is the class name.
 
     Args:
         text: `package.module:Class` or `file.py:Class`; `Outer.Inner` is a nested class.

@@ -125,5 +125,5 @@ class RateScalingOptions(RateDecayOptions):
             workers: n, the effective number of workers, at least 1.
             samples: that all workers together have trained on so far.
         """
-        full = {"none": 1.0, "linear": float(workers), "sqrt": math.sqrt(workers)}[self.lr_scaling]
-        return 1 + (full - 1) * min(1.0, samples / self.warmup_samples) if self.warmup_samples else full
+        full_factor = {"none": 1.0, "linear": float(workers), "sqrt": math.sqrt(workers)}[self.lr_scaling]
+        return 1 + (full_factor - 1) * min(1.0, samples / self.warmup_samples) if self.warmup_samples else full_factor

@@ -221,11 +221,11 @@ class Schedule:
             ends = [(share if self._kinds[0] else 1 - share) * samples, samples]
         frequencies: Sequence[int | None] = self.ckpt_frequency or [None] * len(ends)
         hypers: list[dict[str, float]] = [parse_hyper(text) for text in self.hparams] or [{}] * len(ends)
-        begins = [0.0, *ends]
+        starts = [0.0, *ends]
         segments = [
             ScheduleSegment(synchronous, end, frequency, hyper)
             for synchronous, begin, end, frequency, hyper in zip(
-                self._kinds, begins, ends, frequencies, hypers, strict=False
+                self._kinds, starts, ends, frequencies, hypers, strict=False
             )
             if end > begin  # a share of 0 or 1 leaves one of them out
         ]

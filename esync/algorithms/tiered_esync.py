@@ -3,7 +3,7 @@
 The term "tier" is from TiFL (Chai et al., HPDC 2020) and FedAT (Chai et al., SC 2021), which group
 clients by measured speed. Here there is one model and one sequence of rounds, those of the first
 tier, with ESync's rule among its workers. A worker of a slower tier sends its update relative to
-the weights it began with; the next round adds it with the weight of any worker of that round.
+the weights it began with. The next round includes it in its mean like the updates of the first tier.
 """
 
 import logging

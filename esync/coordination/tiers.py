@@ -73,12 +73,12 @@ def divide(paces: Mapping[int, float], before: Mapping[int, int]) -> dict[int, i
         slower: list[int] = []
         for rank in rest:
             if rank not in before:
-                reached = limit
+                bound = limit
             elif before[rank] <= tier:
-                reached = limit * (1 + config.TIER_HYSTERESIS)
+                bound = limit * (1 + config.TIER_HYSTERESIS)
             else:
-                reached = limit * (1 - config.TIER_HYSTERESIS)
-            if paces[rank] <= reached:
+                bound = limit * (1 - config.TIER_HYSTERESIS)
+            if paces[rank] <= bound:
                 tiers[rank] = tier
             else:
                 slower.append(rank)

@@ -65,7 +65,7 @@ class ShimmedProcess:
         """Become the parent of descendants whose parent ends, so that none of them escapes (Linux)."""
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
 
-    def awake(self) -> None:
+    def clear_wakeups(self) -> None:
         """Discard the bytes by which signals have woken this process."""
         with contextlib.suppress(BlockingIOError):
             os.read(self.wake, 4096)
@@ -147,7 +147,7 @@ def _attend(process: ShimmedProcess, reader: OrderReader, lease: float, grace: f
     deadline, cut_off = 0.0, False
     while not process.ended():
         orders = reader.listen(TICK, process.wake)
-        process.awake()
+        process.clear_wakeups()
         if TERMINATE in orders:
             process.terminate()
         if KILL in orders or (deadline and time.monotonic() > deadline):

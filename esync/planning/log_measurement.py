@@ -33,7 +33,7 @@ from .server_measurement import ServerFigures, solve
 #: Rounds to ignore at the beginning of a run, if there are twice as many: processes are still starting.
 WARM_UP = 2
 #: Seconds of the phase "check ready" below which the worker has sent no query, because its lease was valid.
-_ASKED = 1e-4
+_NO_QUERY = 1e-4
 #: Rounds that are simulated to find the cost of an exchange.
 _ROUNDS = 20
 #: Options of a run on which the time of its exchanges depends.
@@ -144,7 +144,7 @@ def _device(folder: Path, logged: _Run) -> DeviceFigures:
         if not all(0 <= value < math.inf for value in (samples, vectors[WEIGHTS], *times, *transfers)):
             raise ValueError("a time or a size is negative or not finite")
         phases: Iterable[Mapping[str, float]] = [times for entry in counted for times in entry["time"].values()]
-        logged.questions += [phase[CHECK_READY] for phase in phases if phase.get(CHECK_READY, 0.0) > _ASKED]
+        logged.questions += [phase[CHECK_READY] for phase in phases if phase.get(CHECK_READY, 0.0) > _NO_QUERY]
         chosen = facts.get("options") or facts
         options = {name: chosen[name] for name in (*_OPTIONS, *_WORK) if chosen.get(name) is not None}
         if not isinstance(options["mode"], str):

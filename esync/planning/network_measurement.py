@@ -46,8 +46,8 @@ class NetworkFigures:
     def hosts(self) -> dict[str, HostFigures]:
         """Return the figures of each host.
 
-        The rate of a port is the largest rate measured on it: that of its best link, or a server's
-        with all workers together.
+        The rate of a port is the largest rate measured on it: that of the fastest link or, on a
+        server, the sum over all workers that transfer at the same time.
         """
         rates: dict[str, float] = dict(self.shared)
         latencies: dict[str, list[float]] = {}

@@ -76,8 +76,8 @@ class DeviceModel:
         """Mean seconds of an iteration at full speed and without pauses."""
         return sum(self.trace) / len(self.trace) if self.trace else self.step_time
 
-    def works(self, seed: Sequence[int]) -> Iterator[float]:
-        """Yield the work of each iteration in seconds at full speed, forever."""
+    def iteration_times(self, seed: Sequence[int]) -> Iterator[float]:
+        """Yield the seconds of each iteration at full speed, forever."""
         if self.trace:
             while True:
                 yield from self.trace
@@ -122,7 +122,7 @@ def _factors(generator: np.random.Generator, distribution: str, deviation: float
 
 
 def _cut_normal(r: float) -> tuple[float, float]:
-    """Return mean and deviation of a normal X for which max(X, MIN_FACTOR) has mean 1 and deviation r·(1 − MIN_FACTOR)."""
+    """Return mean and deviation of a normal X: max(X, m) with m = MIN_FACTOR has mean 1 and deviation r·(1 − m)."""
     low, high = -_NEVER - 1, 30.0  # bounds of (MIN_FACTOR − mean) ÷ deviation, with which r increases
     for _ in range(80):
         cut = (low + high) / 2
@@ -212,7 +212,7 @@ class Workload:
     """
 
     def __init__(self, model: DeviceModel, seed: Sequence[int], straggler: Straggler | None = None) -> None:
-        self._works = model.works(seed)
+        self._times = model.iteration_times(seed)
         self._next: float | None = None  # work that has been drawn but not done
         self._pace = SpeedProfile(model.speed, model.pauses)
         self._straggler = straggler if straggler is not None and straggler.ever else None
@@ -225,7 +225,7 @@ class Workload:
         if self._constant:
             return begun + self._step
         work, self._next = self._next, None
-        return self._ends(begun, next(self._works) if work is None else work)
+        return self._ends(begun, next(self._times) if work is None else work)
 
     def several(self, begun: float, most: float, until: float) -> tuple[Sequence[float], float]:
         """Return the seconds of up to `most` iterations that end before `until`, and when the last one ends."""
@@ -240,7 +240,7 @@ class Workload:
         while len(durations) < most:
             work, self._next = self._next, None
             if work is None:
-                work = next(self._works)
+                work = next(self._times)
             next_end = self._ends(ended, work)
             if next_end >= until:
                 self._next = work

@@ -268,7 +268,7 @@ def reset(request: HttpRequest, message: schema.Reset, job: JobName) -> HttpResp
             message.round,
             present.clock.now(),
             rejoin=message.rejoin,
-            members=message.taking_part(),
+            members=message.participants(),
             aside=message.aside,
             exchange=message.exchange,
         )

@@ -142,7 +142,7 @@ class Reset(Body):
             raise ValueError("members and present say the same thing: give one of them")
         return self
 
-    def taking_part(self) -> list[int] | None:
+    def participants(self) -> list[int] | None:
         """Return the ranks that take part from now on; None if that has not changed."""
         return self.members if self.present is None else from_text(self.present)
 

@@ -56,7 +56,7 @@ class DeviceMemory:
         copy.wait_to_read()
         return copy
 
-    def work_on(self, values: np.ndarray) -> Any:
+    def to_array(self, values: np.ndarray) -> Any:
         """Return a copy on the GPU."""
         return self.stage(values)
 

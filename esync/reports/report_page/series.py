@@ -71,7 +71,7 @@ def _common_end(devices: Sequence[DeviceSummary]) -> float:
 
 
 def thinned(series: Series, most: int = POINTS) -> tuple[Series, int]:
-    """Return every n-th point, counted from the last one, and n: the smallest that is few enough."""
+    """Return every n-th point, up to the last one, and the smallest n that keeps the points few enough."""
     step = max(1, -(-len(series.x) // most))
 
     def kept(values: Sequence[float]) -> tuple[float, ...]:
