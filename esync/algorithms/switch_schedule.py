@@ -97,7 +97,7 @@ class SwitchPlan:
     def since_switch(self, samples: float, together: float) -> float | None:
         """Return the samples trained asynchronously since the switch from BSP, as the schedule has it.
 
-        A detour uses the samples of the next asynchronous segments, and so they count for it.
+        Samples of a detour are taken from the next asynchronous segments and count as theirs.
 
         Args:
             samples: number of samples that all workers have used so far.

@@ -82,9 +82,10 @@ class Replacements:
     def repeats(self, process: Process) -> bool:
         """Return whether a process has failed like the one that it replaced.
 
-        That is, with the same exception, after as many rounds or in its first ones. The error is
-        then most likely in the program or its data, and another replacement would fail, too. With
-        --elastic the answer is always False, because the servers expect all replacements.
+        Both have failed with the same exception, either after equally many rounds or each in its
+        first rounds. The error is then most likely in the program or its data, and another
+        replacement would fail, too. With --elastic the answer is always False, because the
+        servers expect all replacements.
         """
         if process.error is None or self.elastic:
             return False

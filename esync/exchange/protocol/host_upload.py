@@ -254,7 +254,7 @@ class HostUpload:
                 entry["carrier"] = NOBODY
 
     def _is_lost(self, table: Any, entry: Any, status: Status, contribution: Contribution) -> bool:
-        """Return whether the group's commit may never count for this worker on a server."""
+        """Return whether this worker has to send a server its own payload: the group's may never count there."""
         slots = [status.slot(rank) for rank in self._group.ranks]
         if slots[self._member.position].committed:
             return False

@@ -316,7 +316,7 @@ class NodeRegistry:
             del self._wanted[next(iter(self._wanted))]
 
     def _replaceable(self, node: Node) -> bool:
-        """Return whether another process may take this slot: a live run's worker only.
+        """Return whether another process may take this slot, as only workers allow, during the run.
 
         A replacement skips all barriers, and needs the state that is set up there.
         """
