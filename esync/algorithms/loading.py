@@ -156,9 +156,8 @@ def source(algorithm: type[Algorithm]) -> str:
 def is_at_fault(algorithm: type[Algorithm], error: BaseException) -> bool:
     """Return whether an exception has come out of the code of an outside algorithm.
 
-    Another worker in the place of this one would then fail in the same way. Failures of memory or
-    of a file do not count, nor does the failure of a base class's method that an overriding one
-    calls.
+    A replacement of this worker would then fail in the same way. Errors of memory or of files do not
+    count, nor do errors in a method of one of this package's classes that the algorithm calls.
     """
     if not isinstance(error, Exception) or isinstance(error, (MemoryError, OSError)):
         return False

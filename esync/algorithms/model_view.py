@@ -188,7 +188,7 @@ class Block:
 
 
 class ModelView(Block):
-    """This worker's model as NumPy sees it, for the time of one call of a hook.
+    """This worker's model as NumPy arrays, valid during one call of a hook.
 
     Each property is a flat float32 array in the order of the trainer's parameters (by name, where
     it was given those of `net.collect_params()`), and a copy that is made when it is first asked

@@ -276,7 +276,7 @@ class Supervisor:
     def _report_latecomer(self, process: Process, how: str) -> None:
         """Report a worker that was missing when the run finished.
 
-        Worker 0, which writes the model, is a failure of the job.
+        If it is worker 0, which writes the model, the job has failed.
         """
         if is_worker_0(process):
             reason = f"{how}: the run was finished, but worker 0 had gone: {progress.WITHOUT_FINAL_MODEL}"

@@ -61,8 +61,8 @@ class Specification:
         overlap: whether this worker continues to train during an exchange: `done` of the handles
             never waits, and is True when the model has been received.
         vectors: name of each vector that is exchanged → name of its rule in rules.RULES, the
-            weights first. To the constructor, pass further ones only: the weights, and the
-            statistics, which are replaced by their mean, are added.
+            weights first. Pass only further ones to the constructor, which adds the weights and
+            the statistics (replaced by their mean).
         scalars: name of each scalar of payloads other than the built-in ones → how the servers
             combine those of a round, a key of scalars.WAYS.
         per_host: the most workers of one host that exchange as one (`host_group`); 1: each worker

@@ -195,7 +195,7 @@ class ZMQTransport:
         self._registry.deserted = now - self._deserted_since >= config.WORKERS_GONE
 
     def _announce(self, gone: list[Address]) -> None:
-        """Log for whom the others, or in the end this scheduler, wait, and tell the launcher."""
+        """Log which processes are missing, and report them to the launcher."""
         before, self.attendance = self.attendance.missing, self._registry.attendance(gone)
         if self.attendance.missing and (silent := self._contacts.silent(config.PEER_GONE)):
             unreached = f"one that has registered from {silent[0].host}:{silent[0].port} does not answer there"
