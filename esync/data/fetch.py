@@ -95,15 +95,15 @@ def fetch(
     if not faults(entry, data_dir):
         _print(f"{entry.name}: already in {folder}, and whole")
         return folder
-    with _alone_in(folder):
-        todo = faults(entry, data_dir)
-        for file, fault in todo.items():
+    with _locked_folder(folder):
+        missing = faults(entry, data_dir)
+        for file, fault in missing.items():
             if (folder / file.name).exists():
                 _print(f"{folder / file.name}: {fault}; it will be replaced")
         wants_package = source == "apt" or (source == "auto" and entry.debian_package and not mirrors)
-        if todo and wants_package:
+        if missing and wants_package:
             try:
-                _from_package(entry.debian_package, todo, folder)
+                _from_package(entry.debian_package, missing, folder)
             except DataError as error:
                 if source == "apt":
                     raise
@@ -195,7 +195,7 @@ def _place(chunks: Iterable[bytes], file: AnyFile, folder: Path, origin: str) ->
 
 
 @contextlib.contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
+def _locked_folder(folder: Path) -> Iterator[None]:
     """Create the folder, and lock it against other fetches until this process ends."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     path, risk = folder.with_name(f".{folder.name}.lock"), f"no other fetch fills {folder}"

@@ -126,6 +126,6 @@ class SenderCheck(threading.Thread):
 
     def _is_filtered(self, tcp_socket: TCPSocket) -> bool:
         """Return whether a socket listens on a filtered port, or is a connection to it."""
-        port = tcp_socket.here()[1]
+        port = tcp_socket.local_address()[1]
         matches = port not in self._others if self._port is None else port == self._port
-        return matches and (tcp_socket.listens or bool(tcp_socket.there()))
+        return matches and (tcp_socket.listens or bool(tcp_socket.remote_address()))
