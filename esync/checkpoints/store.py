@@ -249,9 +249,9 @@ def _sealed(content: dict[str, Any]) -> dict[str, Any]:
 
 def _write(path: Path, writer: Writer) -> dict[str, Any]:
     """Write a file; return its size and checksum."""
-    with atomic_path(path) as beside:
-        writer(beside)
-        return {"bytes": beside.stat().st_size, "sha256": _digest(beside)}
+    with atomic_path(path) as temporary:
+        writer(temporary)
+        return {"bytes": temporary.stat().st_size, "sha256": _digest(temporary)}
 
 
 def _write_text(path: Path, text: str) -> None:

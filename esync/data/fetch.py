@@ -168,28 +168,28 @@ def _one_file(file: AnyFile, folder: Path, timeout: float, url: str) -> None:
 def _from_archive(entry: CifarEntry, files: Iterable[AnyFile], folder: Path, timeout: float, url: str) -> None:
     """Download an archive beside the files, and extract the missing ones."""
     missing = {file.name: file for file in entry.files if file in set(files)}
-    beside = folder / f".{entry.archive.name}"
+    temporary = folder / f".{entry.archive.name}"
     try:
-        with open(beside, "wb") as out:
+        with open(temporary, "wb") as out:
             out.writelines(download(url, entry.archive, timeout))
-        for file, content in members(beside, missing):
+        for file, content in members(temporary, missing):
             _place([content], file, folder, origin=f"{url}: {file.name}")
             del missing[file.name]
             _print(f"{folder / file.name}: from {url}")
         if missing:
             raise DataError(url, f"holds no {', '.join(missing)}")
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _place(chunks: Iterable[bytes], file: AnyFile, folder: Path, origin: str) -> None:
     """Write a file under a temporary name, check it, and rename it; remove it on failure."""
     for leftover in leftovers(folder / file.name):  # the caller has locked this folder
         leftover.unlink()
-    with atomic_path(folder / file.name) as beside:
-        with open(beside, "wb") as out:
+    with atomic_path(folder / file.name) as temporary:
+        with open(temporary, "wb") as out:
             out.writelines(chunks)
-        if fault := file.fault(beside):
+        if fault := file.fault(temporary):
             raise DataError(origin, fault)
     flush_folder(folder)
 

@@ -98,5 +98,5 @@ def _plain(annotation: Any) -> Any:
 
 
 def _missing(key_path: str, path: KeyPath, reason: str) -> UnknownKeyError:
-    at = ".".join(map(str, path)) or "a description"
-    return UnknownKeyError(f"{key_path}: there is no such place in the description: {at} {reason}")
+    section = ".".join(map(str, path)) or "a description"
+    return UnknownKeyError(f"{key_path}: there is no such place in the description: {section} {reason}")

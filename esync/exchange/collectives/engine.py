@@ -46,7 +46,7 @@ class CollectiveEngine:
     def run(self, vector: np.ndarray, backoff: Backoff, check: Callable[[], None] = lambda: None) -> None:
         """Sum a vector over all ranks, in place, and wait; see `transport.CoroutinePool.run`."""
         step = self.bucket_elements * 4 // vector.itemsize
-        pieces = [vector[at : at + step] for at in range(0, vector.size, step)]
+        pieces = [vector[start : start + step] for start in range(0, vector.size, step)]
         CoroutinePool(self.allreduce(piece, index) for index, piece in enumerate(pieces)).run(backoff, check)
 
     def measure(self, size: int) -> None:

@@ -34,8 +34,8 @@ class FP16Quantizer(Quantizer):
         self._pack(kernels.largest_bits(values), values, packed)
 
     @override
-    def pack_with(self, rest: np.ndarray, more: np.ndarray, packed: np.ndarray) -> None:
-        self._pack(kernels.gather(rest, more), rest, packed)
+    def pack_with(self, residual: np.ndarray, values: np.ndarray, packed: np.ndarray) -> None:
+        self._pack(kernels.gather(residual, values), residual, packed)
 
     @override
     def step(self, exact: np.ndarray, common: np.ndarray, packed: np.ndarray) -> None:
